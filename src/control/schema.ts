@@ -1,0 +1,114 @@
+/**
+ * The control plane in D1: what people edit and the edge reads. No full key and no secret is ever stored here.
+ * `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601 UTC text.
+ */
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { MappingCondition } from "../domain/mapping-rule.ts";
+import type { EndpointType, JsonObject } from "../domain/signal.ts";
+
+export const plans = sqliteTable("plans", {
+  id: text("id").primaryKey(),
+  name: text("name").notNull(),
+  signalLimit: integer("signal_limit").notNull(),
+  paid: integer("paid", { mode: "boolean" }).notNull(),
+});
+
+export const workspaces = sqliteTable(
+  "workspaces",
+  {
+    id: text("id").primaryKey(),
+    slug: text("slug").notNull().unique(),
+    name: text("name").notNull(),
+    planId: text("plan_id")
+      .notNull()
+      .references(() => plans.id),
+    overages: integer("overages", { mode: "boolean" }).notNull().default(false),
+    /** Billing periods are calendar months from here. */
+    anchor: text("anchor").notNull(),
+    /** Grows with every change of the workspace's mapping rules; the consumer compiles them anew when it has grown. */
+    rulesVersion: integer("rules_version").notNull().default(0),
+    createdAt: text("created_at").notNull(),
+  },
+  (table) => [index("workspaces_plan").on(table.planId)],
+);
+
+export type Role = "owner" | "admin" | "member";
+
+export const members = sqliteTable(
+  "members",
+  {
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    email: text("email").notNull(),
+    role: text("role").$type<Role>().notNull(),
+    createdAt: text("created_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
+);
+
+/** Spec §2.1. */
+export const apiKeys = sqliteTable(
+  "api_keys",
+  {
+    id: text("id").primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    name: text("name").notNull(),
+    endpointType: text("endpoint_type").$type<EndpointType>().notNull(),
+    /** SHA-256 of the whole value, hexadecimal. */
+    keyHash: text("key_hash").notNull(),
+    keyFirst8: text("key_first8").notNull(),
+    keyLast4: text("key_last4").notNull(),
+    /** SHA-256 of the shared secret, hexadecimal; null: none needed. */
+    secretHash: text("secret_hash"),
+    payloadTemplate: text("payload_template", { mode: "json" }).$type<JsonObject[]>(),
+    createdAt: text("created_at").notNull(),
+    expiresAt: text("expires_at"),
+    deactivatedAt: text("deactivated_at"),
+  },
+  (table) => [
+    uniqueIndex("api_keys_hash").on(table.keyHash),
+    index("api_keys_workspace").on(table.workspaceId, table.createdAt),
+  ],
+);
+
+export const mappingRules = sqliteTable(
+  "mapping_rules",
+  {
+    id: text("id").primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    name: text("name").notNull(),
+    event: text("event").notNull(),
+    match: text("match").$type<"all" | "any">().notNull(),
+    conditions: text("conditions", { mode: "json" }).$type<MappingCondition[]>().notNull(),
+    scoringSignal: text("scoring_signal").notNull(),
+    points: integer("points").notNull(),
+    enabled: integer("enabled", { mode: "boolean" }).notNull().default(true),
+    /** Grows with every change of this rule; scoring signals carry it. */
+    version: integer("version").notNull().default(1),
+    createdAt: text("created_at").notNull(),
+    updatedAt: text("updated_at").notNull(),
+  },
+  (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.createdAt)],
+);
+
+export const auditLog = sqliteTable(
+  "audit_log",
+  {
+    id: text("id").primaryKey(),
+    workspaceId: text("workspace_id").notNull(),
+    at: text("at").notNull(),
+    /** A member's email, or `operator`. */
+    actor: text("actor").notNull(),
+    /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
+    action: text("action").notNull(),
+    /** Id of what it was done to. */
+    target: text("target").notNull(),
+    detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
+  },
+  (table) => [index("audit_log_workspace").on(table.workspaceId, table.at)],
+);

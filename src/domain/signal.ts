@@ -1,0 +1,39 @@
+/** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
+
+/** Spec §2.1: which endpoint family a key may be used on. */
+export type EndpointType = "signal_staging" | "product_org";
+
+/** Spec §3.2 and §8: what the Quota Counter said of an admitted signal. */
+export type Verdict = "accepted" | "held";
+
+/** A JSON object as `JSON.parse` makes it. */
+export type JsonObject = { [name: string]: unknown };
+
+/** The six call types of customer data platforms (spec §6). */
+export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;
+
+/** Traits that enrich a person (spec §6); absent where the call said nothing, `null` or `""`. */
+export interface Traits {
+  name?: string;
+  company?: string;
+  title?: string;
+}
+
+/**
+ * A signal after normalising (spec §2.2, §6), ready for duplicates, identity and mapping rules.
+ * `identify` calls have `event: "identify"` and take effect on identities only; they are no signal-queue entries.
+ */
+export interface NormalisedSignal {
+  kind: "signal" | "identify";
+  /** What mapping rules match on; for a page view `Page Viewed`. */
+  event: string;
+  source: string;
+  /** Trimmed and lower-cased; absent when the payload names none. */
+  email?: string;
+  userId?: string;
+  anonymousId?: string;
+  /** The payload carries an id of its own (`messageId` or `id`): duplicates are looked for over days, not minutes. */
+  hasOwnId: boolean;
+  properties: JsonObject;
+  traits: Traits;
+}

@@ -1,0 +1,93 @@
+/**
+ * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND` and `REQUEST_BURST` can be
+ * overridden by the variables of the same names in wrangler.toml.
+ */
+
+// --- What a sender may send (spec §8.9) ---
+
+/** One signal, as sent: a queue message holds 128 KB, and a bigger event is a mistake upstream. */
+export const SIGNAL_MAX_BYTES = 65_536;
+/** An array or `{"batch":[…]}`, decompressed: CDPs post up to 4,000 events of about 1 KB. */
+export const BATCH_MAX_BYTES = 8 * 1024 * 1024;
+export const BATCH_MAX_SIGNALS = 5_000;
+/** A bulk import, decompressed: parsed it stays well inside a Worker's 128 MB. */
+export const BULK_MAX_BYTES = 16 * 1024 * 1024;
+export const BULK_MAX_SIGNALS = 10_000;
+/** Levels of nesting: deeper than any real event, and flat enough for recursive code further on. */
+export const SIGNAL_MAX_DEPTH = 32;
+/** Event names, sources, key names and the like, in Unicode code points. */
+export const NAME_MAX_CODE_POINTS = 255;
+/** RFC 5321's path limit, in characters. */
+export const EMAIL_MAX_LENGTH = 254;
+/** An `Idempotency-Key`, in characters. */
+export const IDEMPOTENCY_KEY_MAX_LENGTH = 255;
+/** An anonymous id or user id that links people, in characters; anything longer is noise. */
+export const IDENTITY_MAX_LENGTH = 255;
+
+// --- Request rate (spec §8.7), per API key ---
+
+/** Requests per second: half of what one Durable Object serves, so that a key cannot starve its workspace. */
+export const REQUEST_RATE_PER_SECOND = 500;
+/** Requests that may come at once: two seconds' worth, for campaigns that start with a bang. */
+export const REQUEST_BURST = 1_000;
+/** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
+export const SHED_FACTOR = 4;
+
+// --- Keys ---
+
+/** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
+export const KEY_CACHE_MS = 60_000;
+/** Keys remembered per isolate: about 300 bytes each. */
+export const KEY_CACHE_ENTRIES = 20_000;
+/** How long an isolate remembers that an address failed too often. */
+export const AUTH_FAILURE_PENALTY_MS = 10_000;
+/** Addresses remembered per isolate as having failed too often. */
+export const AUTH_FAILURE_ADDRESSES = 10_000;
+
+// --- Quota (spec §8) ---
+
+/** Closed periods in a row over the allowance that end the extra room. */
+export const OVERAGE_STREAK_LIMIT = 3;
+/** Refused calls kept for the admin, per workspace. */
+export const REJECTIONS_KEPT = 200;
+/** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
+export const NOTES_FLUSH_MS = 1_000;
+
+// --- Outbox and queue ---
+
+/** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
+export const MESSAGE_MAX_BYTES = 60_000;
+/** What one `admit` call carries at most: a Durable Object stays responsive between slices. */
+export const ADMIT_SLICE_MAX_BYTES = 1_000_000;
+/** `sendBatch` takes 100 messages and 256 KB. */
+export const SEND_BATCH_MAX_MESSAGES = 100;
+export const SEND_BATCH_MAX_BYTES = 250_000;
+/** Calls that commit within this time of each other share a queue message. */
+export const DRAIN_DELAY_MS = 20;
+/** The alarm that drains when the object was killed before it could. */
+export const DRAIN_ALARM_MS = 10_000;
+/** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
+export const RESEND_AFTER_MS = 15 * 60_000;
+/** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
+export const RETRY_MIN_SECONDS = 5;
+export const RETRY_MAX_SECONDS = 300;
+
+// --- Processing ---
+
+/** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
+export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
+/** And without: the same person may honestly do the same thing tomorrow. */
+export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
+/** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
+export const PURGE_ROWS = 2_000;
+
+// --- Operator API ---
+
+export const PAGE_DEFAULT_ITEMS = 50;
+export const PAGE_MAX_ITEMS = 200;
+/** Conditions of one mapping rule: more is a mistake, not a rule. */
+export const RULE_MAX_CONDITIONS = 50;
+/** Mapping rules of one workspace. */
+export const WORKSPACE_MAX_RULES = 1_000;
+/** A request body of the operator API. */
+export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

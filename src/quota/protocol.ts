@@ -1,0 +1,144 @@
+/** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { EndpointType } from "../domain/signal.ts";
+import type { LimitRefusal, RefusalCode } from "../domain/refusal.ts";
+
+/** Plan and billing of a workspace, as `configure` sets it. */
+export interface QuotaConfig {
+  /** The plan's signal limit (the allowance) per billing period. */
+  signalLimit: number;
+  /** Only paid plans can lose the extra room (spec §8.5). */
+  paid: boolean;
+  /** Pay-as-you-go. */
+  overages: boolean;
+  /** Billing periods are calendar months from here. Fixed by the first `configure`. */
+  anchorMs: number;
+}
+
+/** Signals of one call, already in the outbox's form (queue/message.ts), at most about MESSAGE_MAX_BYTES each. */
+export interface AdmitChunk {
+  /** `message.ts` records of `count` signals. */
+  text: string;
+  count: number;
+  /** UTF-8 length of `text`, or a little more. */
+  bytes: number;
+}
+
+export interface AdmitCall {
+  keyId: string;
+  endpoint: EndpointType;
+  chunks: AdmitChunk[];
+  /** For the rejections list. */
+  requestId: string;
+  /** Only the first slice of a large body counts against the request rate. */
+  firstSlice: boolean;
+}
+
+/** Where the key stands after this call, for the `RateLimit` headers. */
+export interface RateState {
+  remaining: number;
+  resetMs: number;
+}
+
+/** Where the workspace stands after this call, for the `RateLimit` headers. */
+export interface PeriodState {
+  /** Signals until the first refusal; null with overages on: there is no refusal. */
+  remaining: number | null;
+  /** Ordinal at which refusals begin; null with overages on. */
+  ceiling: number | null;
+  periodEndMs: number;
+}
+
+/**
+ * Verdicts of one call, in order: the first `accepted` signals are accepted, the next `held` are held, the rest refused
+ * for `refusal`. (Within one commit the plan does not change, so the three can come in no other order.)
+ */
+export type AdmitResult =
+  | {
+      outcome: "counted";
+      accepted: number;
+      held: number;
+      rejected: number;
+      refusal: LimitRefusal | null;
+      rate: RateState;
+      period: PeriodState;
+    }
+  | { outcome: "key_deactivated" }
+  | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState }
+  /** `configure` has not reached this object yet: configure it and call again. */
+  | { outcome: "unconfigured" };
+
+export interface RefusedCall {
+  keyId: string;
+  code: RefusalCode;
+  detail: string | null;
+  requestId: string;
+  /** Signals refused in this call; 1 where that is not known. */
+  signals: number;
+  /** False when the key was known but expired or its secret wrong: then the call is no use of the key. */
+  authenticated: boolean;
+}
+
+export interface RefusedResult {
+  active: boolean;
+  rate: RateState | null;
+  period: PeriodState | null;
+}
+
+export interface ClosedPeriod {
+  periodStartMs: number;
+  periodEndMs: number;
+  signalLimit: number;
+  overages: boolean;
+  accepted: number;
+  held: number;
+  rejected: number;
+  /** Accepted beyond the limit with overages on. */
+  overage: number;
+  /** Consecutive periods over the allowance, after this one closed. */
+  streak: number;
+}
+
+export interface Usage {
+  periodStartMs: number;
+  periodEndMs: number;
+  signalLimit: number;
+  paid: boolean;
+  overages: boolean;
+  accepted: number;
+  held: number;
+  rejected: number;
+  overage: number;
+  streak: number;
+  extraRoomRemoved: boolean;
+  /** Newest first. */
+  history: ClosedPeriod[];
+}
+
+export interface Rejection {
+  atMs: number;
+  keyId: string;
+  code: RefusalCode;
+  detail: string | null;
+  requestId: string;
+  signals: number;
+}
+
+/** The counter's side of the books. */
+export interface CounterBooks {
+  /** Every signal answered with 202, held ones included; since the beginning or for one period. */
+  admitted: number;
+  /** Signals in outbox rows that are not settled yet. */
+  unsettled: number;
+}
+
+/** A signal that waits in the outbox. */
+export interface InFlightSignal {
+  id: string;
+  keyId: string;
+  endpoint: EndpointType;
+  receivedAtMs: number;
+  verdict: "accepted" | "held";
+  ordinal: number;
+  signalLimit: number;
+  periodEndMs: number;
+}

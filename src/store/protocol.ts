@@ -1,0 +1,155 @@
+/** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
+
+/** A mapping rule that matched, as it stood when it was evaluated. */
+export interface RuleMatch {
+  ruleId: string;
+  ruleVersion: number;
+  scoringSignal: string;
+  points: number;
+}
+
+/** How a signal was admitted; comes with it through the queue. */
+export interface Admission {
+  /** `sig_` + UUIDv7. */
+  id: string;
+  keyId: string;
+  endpoint: EndpointType;
+  verdict: Verdict;
+  /** Ordinal in its billing period, and the plan's limit at that moment. */
+  ordinal: number;
+  signalLimit: number;
+  receivedAtMs: number;
+  periodStartMs: number;
+  /** Held signals are deleted then. */
+  periodEndMs: number;
+}
+
+/** One signal as the consumer hands it to the store. */
+export interface SignalToRecord {
+  admission: Admission;
+  /** The JSON text as it was sent. */
+  payload: string;
+  work:
+    | {
+        kind: "signal" | "identify";
+        normalised: NormalisedSignal;
+        /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
+        contentHash: string | null;
+        duplicateWindowMs: number;
+        /** Rules tried against it, and those that matched. */
+        rulesTried: number;
+        matches: RuleMatch[];
+      }
+    /** An account update: kept with its body. */
+    | { kind: "account" }
+    /** What the consumer could not process. */
+    | { kind: "dead"; reason: string };
+}
+
+/** Where a signal ended up (design §9). `in_flight` is known by the Quota Counter only. */
+export type SignalStatus = "processed" | "held" | "anonymous" | "duplicate" | "purged" | "dead";
+
+export interface Page {
+  cursor: string | null;
+  limit: number;
+}
+
+export interface PageOf<T> {
+  items: T[];
+  next: string | null;
+}
+
+export interface EventGroup {
+  event: string;
+  source: string;
+  count: number;
+  held: number;
+  anonymous: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /** The latest signal of the group: its id and payload. */
+  sample: { id: string; payload: unknown };
+}
+
+export interface SignalSummary {
+  id: string;
+  status: SignalStatus;
+  kind: "signal" | "identify" | "account" | "unknown";
+  event: string | null;
+  source: string | null;
+  email: string | null;
+  receivedAtMs: number;
+}
+
+/** The whole way of one signal. */
+export interface SignalTrace extends SignalSummary {
+  endpoint: EndpointType;
+  keyId: string;
+  verdict: Verdict;
+  ordinal: number;
+  signalLimit: number;
+  recordedAtMs: number;
+  duplicateOf: string | null;
+  heldUntilMs: number | null;
+  deadReason: string | null;
+  anonymousId: string | null;
+  userId: string | null;
+  /** Whose it is, and what named them. */
+  person: { email: string; by: "email" | "user_id" | "anonymous_id"; linkedAtMs: number | null } | null;
+  rulesTried: number;
+  rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
+  points: number;
+  payload: unknown;
+}
+
+export interface Identity {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+  linkedAtMs: number;
+}
+
+export interface ScoringSignal {
+  scoringSignal: string;
+  points: number;
+  ruleId: string;
+  ruleVersion: number;
+  signalId: string;
+  atMs: number;
+}
+
+export interface Person {
+  email: string;
+  name: string | null;
+  company: string | null;
+  title: string | null;
+  score: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  identities: Identity[];
+  /** Newest first, at most 100. */
+  scoringSignals: ScoringSignal[];
+}
+
+export interface DeadLetter {
+  id: string;
+  reason: string;
+  receivedAtMs: number;
+  deadAtMs: number;
+  payload: unknown;
+}
+
+/** The store's side of the books. */
+export interface StoreTotals {
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  deadLettered: number;
+}
+
+export interface SignalFilter {
+  event?: string;
+  email?: string;
+  status?: SignalStatus;
+}
