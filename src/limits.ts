@@ -78,6 +78,10 @@ export const RETRY_MAX_SECONDS = 300;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
+/** Anonymous signals that are linked to their person in one step. */
+export const LINK_PAGE_SIGNALS = 500;
+/** Workspaces whose compiled mapping rules an isolate remembers. */
+export const RULES_CACHE_WORKSPACES = 200;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 

@@ -4,6 +4,7 @@
  */
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { MappingCondition } from "../domain/mapping-rule.ts";
+import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType, JsonObject } from "../domain/signal.ts";
 
 export const plans = sqliteTable("plans", {
@@ -63,14 +64,14 @@ export const apiKeys = sqliteTable(
     keyLast4: text("key_last4").notNull(),
     /** SHA-256 of the shared secret, hexadecimal; null: none needed. */
     secretHash: text("secret_hash"),
-    payloadTemplate: text("payload_template", { mode: "json" }).$type<JsonObject[]>(),
+    payloadTemplate: text("payload_template", { mode: "json" }).$type<PayloadMapping[]>(),
     createdAt: text("created_at").notNull(),
     expiresAt: text("expires_at"),
     deactivatedAt: text("deactivated_at"),
   },
   (table) => [
     uniqueIndex("api_keys_hash").on(table.keyHash),
-    index("api_keys_workspace").on(table.workspaceId, table.createdAt),
+    index("api_keys_workspace").on(table.workspaceId, table.id),
   ],
 );
 
@@ -93,14 +94,15 @@ export const mappingRules = sqliteTable(
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
   },
-  (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.createdAt)],
+  (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );
 
 export const auditLog = sqliteTable(
   "audit_log",
   {
     id: text("id").primaryKey(),
-    workspaceId: text("workspace_id").notNull(),
+    /** Null for what concerns no single workspace: a plan. */
+    workspaceId: text("workspace_id"),
     at: text("at").notNull(),
     /** A member's email, or `operator`. */
     actor: text("actor").notNull(),
@@ -110,5 +112,5 @@ export const auditLog = sqliteTable(
     target: text("target").notNull(),
     detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
   },
-  (table) => [index("audit_log_workspace").on(table.workspaceId, table.at)],
+  (table) => [index("audit_log_workspace").on(table.workspaceId, table.id)],
 );

@@ -9,6 +9,12 @@ export interface RuleMatch {
   points: number;
 }
 
+/** What the mapping rules said of a signal. */
+export interface Evaluation {
+  rulesTried: number;
+  matches: RuleMatch[];
+}
+
 /** How a signal was admitted; comes with it through the queue. */
 export interface Admission {
   /** `sig_` + UUIDv7. */
@@ -37,14 +43,25 @@ export interface SignalToRecord {
         /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
         contentHash: string | null;
         duplicateWindowMs: number;
-        /** Rules tried against it, and those that matched. */
-        rulesTried: number;
-        matches: RuleMatch[];
+        /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
+        evaluation: Evaluation | null;
       }
     /** An account update: kept with its body. */
     | { kind: "account" }
     /** What the consumer could not process. */
     | { kind: "dead"; reason: string };
+}
+
+/** An anonymous signal whose visitor is known by now: to be run through the rules and given to the person. */
+export interface UnlinkedSignal {
+  id: string;
+  source: string;
+  email: string;
+  payload: string;
+}
+
+export interface LinkedSignal extends Evaluation {
+  id: string;
 }
 
 /** Where a signal ended up (design §9). `in_flight` is known by the Quota Counter only. */

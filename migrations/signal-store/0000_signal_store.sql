@@ -1,0 +1,94 @@
+CREATE TABLE `event_groups` (
+	`event` text NOT NULL,
+	`source` text NOT NULL,
+	`count` integer NOT NULL,
+	`held` integer NOT NULL,
+	`anonymous` integer NOT NULL,
+	`first_seen` integer NOT NULL,
+	`last_seen` integer NOT NULL,
+	`sample_id` text NOT NULL,
+	PRIMARY KEY(`event`, `source`)
+);
+--> statement-breakpoint
+CREATE INDEX `event_groups_last` ON `event_groups` (`last_seen`);--> statement-breakpoint
+CREATE TABLE `identities` (
+	`kind` text NOT NULL,
+	`value` text NOT NULL,
+	`person_id` integer NOT NULL,
+	`linked_at` integer NOT NULL,
+	PRIMARY KEY(`kind`, `value`)
+);
+--> statement-breakpoint
+CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
+CREATE TABLE `people` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`email` text NOT NULL,
+	`name` text,
+	`company` text,
+	`title` text,
+	`name_at` integer DEFAULT 0 NOT NULL,
+	`company_at` integer DEFAULT 0 NOT NULL,
+	`title_at` integer DEFAULT 0 NOT NULL,
+	`score` integer DEFAULT 0 NOT NULL,
+	`first_seen` integer NOT NULL,
+	`last_seen` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `people_email_unique` ON `people` (`email`);--> statement-breakpoint
+CREATE TABLE `scoring_signals` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`signal_id` text NOT NULL,
+	`rule_id` text NOT NULL,
+	`rule_version` integer NOT NULL,
+	`person_id` integer NOT NULL,
+	`scoring_signal` text NOT NULL,
+	`points` integer NOT NULL,
+	`at` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `scoring_signals_once` ON `scoring_signals` (`signal_id`,`rule_id`);--> statement-breakpoint
+CREATE INDEX `scoring_signals_person` ON `scoring_signals` (`person_id`,`id`);--> statement-breakpoint
+CREATE TABLE `signals` (
+	`seq` integer PRIMARY KEY NOT NULL,
+	`id` text NOT NULL,
+	`status` text NOT NULL,
+	`kind` text NOT NULL,
+	`event` text,
+	`source` text,
+	`person_id` integer,
+	`email` text,
+	`user_id` text,
+	`anonymous_id` text,
+	`key_id` text NOT NULL,
+	`endpoint` text NOT NULL,
+	`verdict` text NOT NULL,
+	`ordinal` integer NOT NULL,
+	`signal_limit` integer NOT NULL,
+	`received_at` integer NOT NULL,
+	`recorded_at` integer NOT NULL,
+	`period_start` integer NOT NULL,
+	`period_end` integer NOT NULL,
+	`content_hash` text,
+	`duplicate_of` text,
+	`linked_at` integer,
+	`rules_tried` integer NOT NULL,
+	`dead_reason` text,
+	`payload` text
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `signals_id` ON `signals` (`id`);--> statement-breakpoint
+CREATE INDEX `signals_hash` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `signals_event` ON `signals` (`event`,`seq`);--> statement-breakpoint
+CREATE INDEX `signals_person` ON `signals` (`person_id`,`seq`) WHERE person_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `signals_status` ON `signals` (`status`,`seq`) WHERE status <> 'processed';--> statement-breakpoint
+CREATE INDEX `signals_held` ON `signals` (`period_end`) WHERE status = 'held';--> statement-breakpoint
+CREATE INDEX `signals_anonymous_id` ON `signals` (`anonymous_id`,`seq`) WHERE status = 'anonymous' AND anonymous_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `signals_user_id` ON `signals` (`user_id`,`seq`) WHERE status = 'anonymous' AND user_id IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `totals` (
+	`period_start` integer PRIMARY KEY NOT NULL,
+	`processed` integer NOT NULL,
+	`duplicates` integer NOT NULL,
+	`held` integer NOT NULL,
+	`purged` integer NOT NULL,
+	`dead_lettered` integer NOT NULL
+);

@@ -1,0 +1,42 @@
+/** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
+import type { JsonObject } from "../domain/signal.ts";
+import { newId } from "../http/ids.ts";
+import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { auditLog } from "./schema.ts";
+import { sql, type SQL } from "drizzle-orm";
+
+export type AuditAction =
+  | "plan.created"
+  | "plan.updated"
+  | "workspace.created"
+  | "workspace.updated"
+  | "member.added"
+  | "member.role_changed"
+  | "member.removed"
+  | "key.created"
+  | "key.deactivated"
+  | "rule.created"
+  | "rule.updated"
+  | "rule.deleted";
+
+export interface AuditEntry {
+  /** Null for a plan. */
+  workspaceId: string | null;
+  action: AuditAction;
+  /** Id of what it was done to. */
+  target: string;
+  detail?: JsonObject;
+}
+
+/**
+ * The statement that writes `entry`, for a `batch` with the change. With `onlyIf` it writes nothing where that does not
+ * hold at this place of the batch: a repeated call, or one that came second, leaves no entry for what it did not do.
+ */
+export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
+  const { workspaceId, action, target, detail = {} } = entry;
+  return db.run(sql`
+    insert into ${auditLog} (id, workspace_id, at, actor, action, target, detail)
+    select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
+      ${JSON.stringify(detail)}
+    where ${onlyIf}`);
+}

@@ -1,0 +1,28 @@
+/** The control plane's database as its query functions take it, and what all of them share. */
+import type { Page, PageOf } from "../store/protocol.ts";
+import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
+
+export type ControlDatabase = DrizzleD1Database;
+
+/** Sessions offer the two calls of a database that drizzle makes: `prepare` and `batch`. */
+export function controlDatabase(d1: D1Database | D1DatabaseSession): ControlDatabase {
+  return drizzle(d1 as D1Database);
+}
+
+/** Who changes something and when; goes to the audit log with the change. */
+export interface Change {
+  /** A member's email, or `operator`. */
+  actor: string;
+  nowMs: number;
+}
+
+export function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** Turns up to `page.limit + 1` rows into a page; `key` is what the rows are ordered by. */
+export function pageOf<T>(rows: T[], page: Page, key: (row: T) => string): PageOf<T> {
+  const items = rows.slice(0, page.limit);
+  const last = items.at(-1);
+  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
+}

@@ -1,0 +1,201 @@
+/**
+ * API keys (spec §2.1, §3.1; design §5). The value and the secret leave this file once, from `createKey`; what is stored
+ * are their SHA-256 hashes and what the list shows.
+ */
+import { composeKey, keyEnds, maskEnds } from "../domain/api-key.ts";
+import type { PayloadMapping } from "../domain/payload-template.ts";
+import type { EndpointType } from "../domain/signal.ts";
+import { newId } from "../http/ids.ts";
+import type { Page, PageOf } from "../store/protocol.ts";
+import { auditEntry } from "./audit.ts";
+import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { apiKeys } from "./schema.ts";
+import { and, desc, eq, exists, isNull, lt } from "drizzle-orm";
+
+const SECRET_BYTES = 32;
+
+/** Times are ISO 8601 UTC. */
+export interface ApiKey {
+  id: string;
+  name: string;
+  endpointType: EndpointType;
+  /** First 8 characters, an ellipsis, last 4. */
+  maskedKey: string;
+  createdAt: string;
+  expiresAt: string | null;
+  deactivatedAt: string | null;
+  hasSecret: boolean;
+  payloadTemplate: PayloadMapping[] | null;
+}
+
+export interface NewKey {
+  name: string;
+  endpointType: EndpointType;
+  expiresAt: string | null;
+  /** Generate a shared secret. */
+  secret: boolean;
+  payloadTemplate: PayloadMapping[] | null;
+}
+
+export interface CreatedKey {
+  record: ApiKey;
+  /** The full key, shown once. */
+  value: string;
+  /** The shared secret, shown once. */
+  secret: string | null;
+}
+
+/** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
+export interface KeyFacts {
+  keyId: string;
+  workspaceId: string;
+  endpointType: EndpointType;
+  /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
+  secretHash: Uint8Array | null;
+  expiresAtMs: number | null;
+}
+
+export async function createKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  key: NewKey,
+  by: Change,
+): Promise<CreatedKey> {
+  const value = composeKey(randomBytes);
+  const secret = key.secret ? base64url(randomBytes(SECRET_BYTES)) : null;
+  const { first8, last4 } = keyEnds(value);
+  const row: typeof apiKeys.$inferSelect = {
+    id: newId("key", by.nowMs),
+    workspaceId,
+    name: key.name,
+    endpointType: key.endpointType,
+    keyHash: await sha256Hex(value),
+    keyFirst8: first8,
+    keyLast4: last4,
+    secretHash: secret === null ? null : await sha256Hex(secret),
+    payloadTemplate: key.payloadTemplate,
+    createdAt: iso(by.nowMs),
+    expiresAt: key.expiresAt,
+    deactivatedAt: null,
+  };
+  const detail = { name: row.name, endpoint_type: row.endpointType, expires_at: row.expiresAt, has_secret: key.secret };
+  await db.batch([
+    db.insert(apiKeys).values(row),
+    auditEntry(db, by, { workspaceId, action: "key.created", target: row.id, detail }),
+  ]);
+  return { record: toApiKey(row), value, secret };
+}
+
+/** Newest first; active, expired and deactivated ones (spec §2.1). */
+export async function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
+  const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
+  const rows = await db
+    .select()
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), behind))
+    .orderBy(desc(apiKeys.id))
+    .limit(page.limit + 1);
+  return pageOf(rows.map(toApiKey), page, (key) => key.id);
+}
+
+export async function findKey(db: ControlDatabase, workspaceId: string, keyId: string): Promise<ApiKey | null> {
+  const row = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
+  return row === undefined ? null : toApiKey(row);
+}
+
+/** Names of the workspace's keys by id, for pages that tell which key a call was made with. */
+export async function keyNames(db: ControlDatabase, workspaceId: string): Promise<Map<string, string>> {
+  const rows = await db
+    .select({ id: apiKeys.id, name: apiKeys.name })
+    .from(apiKeys)
+    .where(eq(apiKeys.workspaceId, workspaceId));
+  return new Map(rows.map((row) => [row.id, row.name] as const));
+}
+
+/**
+ * Ends a key (spec §3.1). The Quota Counter is told first: from then on no call is accepted, whatever becomes of the
+ * rest. Repeating it is harmless, finishes what was interrupted, and gives the same record. Null: no such key here.
+ *
+ * @param revoke tells the workspace's Quota Counter, and returns when that is durable.
+ */
+export async function deactivateKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  revoke: (keyId: string) => Promise<void>,
+  by: Change,
+): Promise<ApiKey | null> {
+  if ((await findKey(db, workspaceId, keyId)) === null) return null;
+  await revoke(keyId);
+  const isActive = and(isKey(workspaceId, keyId), isNull(apiKeys.deactivatedAt));
+  await db.batch([
+    auditEntry(
+      db,
+      by,
+      { workspaceId, action: "key.deactivated", target: keyId },
+      exists(db.select({ id: apiKeys.id }).from(apiKeys).where(isActive)),
+    ),
+    db
+      .update(apiKeys)
+      .set({ deactivatedAt: iso(by.nowMs) })
+      .where(isActive),
+  ]);
+  return findKey(db, workspaceId, keyId);
+}
+
+/** The edge's look-up. Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
+export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promise<KeyFacts | null> {
+  const row = await db
+    .select({
+      keyId: apiKeys.id,
+      workspaceId: apiKeys.workspaceId,
+      endpointType: apiKeys.endpointType,
+      secretHash: apiKeys.secretHash,
+      expiresAt: apiKeys.expiresAt,
+    })
+    .from(apiKeys)
+    .where(eq(apiKeys.keyHash, keyHash))
+    .get();
+  if (row === undefined) return null;
+  const { expiresAt, secretHash, ...facts } = row;
+  return {
+    ...facts,
+    secretHash: secretHash === null ? null : Uint8Array.from(Buffer.from(secretHash, "hex")),
+    expiresAtMs: expiresAt === null ? null : Date.parse(expiresAt),
+  };
+}
+
+/** SHA-256 of the text's UTF-8 bytes, in lower-case hexadecimal, as keys and secrets are stored. */
+export async function sha256Hex(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function isKey(workspaceId: string, keyId: string) {
+  return and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.id, keyId));
+}
+
+function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
+  return {
+    id: row.id,
+    name: row.name,
+    endpointType: row.endpointType,
+    maskedKey: maskEnds(row.keyFirst8, row.keyLast4),
+    createdAt: row.createdAt,
+    expiresAt: row.expiresAt,
+    deactivatedAt: row.deactivatedAt,
+    hasSecret: row.secretHash !== null,
+    payloadTemplate: row.payloadTemplate,
+  };
+}
+
+function randomBytes(n: number): Uint8Array {
+  return crypto.getRandomValues(new Uint8Array(n));
+}
+
+function base64url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
+}

@@ -1,0 +1,108 @@
+/** Members of a workspace and their roles (spec §1, §5.6). A workspace that has owners always keeps one. */
+import { ok, refuse, type Result } from "../domain/result.ts";
+import type { Page, PageOf } from "../store/protocol.ts";
+import { auditEntry } from "./audit.ts";
+import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { members, type Role } from "./schema.ts";
+import { and, asc, eq, exists, gt, ne, notExists, or, type SQL } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+
+export interface Member {
+  /** Lower case. */
+  email: string;
+  role: Role;
+  createdAt: string;
+}
+
+const COLUMNS = { email: members.email, role: members.role, createdAt: members.createdAt };
+
+export async function addMember(
+  db: ControlDatabase,
+  workspaceId: string,
+  member: { email: string; role: Role },
+  by: Change,
+): Promise<Result<Member, "email_taken">> {
+  const created: Member = { ...member, createdAt: iso(by.nowMs) };
+  const { email, role } = created;
+  const isFree = notExists(db.select(COLUMNS).from(members).where(isMember(workspaceId, email)));
+  const [, inserted] = await db.batch([
+    auditEntry(db, by, { workspaceId, action: "member.added", target: email, detail: { role } }, isFree),
+    db
+      .insert(members)
+      .values({ workspaceId, ...created })
+      .onConflictDoNothing()
+      .returning(COLUMNS),
+  ]);
+  return inserted.length === 0 ? refuse("email_taken") : ok(created);
+}
+
+/** By email. */
+export async function listMembers(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<Member>> {
+  const rows = await db
+    .select(COLUMNS)
+    .from(members)
+    .where(and(eq(members.workspaceId, workspaceId), gt(members.email, page.cursor ?? "")))
+    .orderBy(asc(members.email))
+    .limit(page.limit + 1);
+  return pageOf(rows, page, (member) => member.email);
+}
+
+export async function findMember(db: ControlDatabase, workspaceId: string, email: string): Promise<Member | null> {
+  return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
+}
+
+export async function changeRole(
+  db: ControlDatabase,
+  workspaceId: string,
+  { email, role }: { email: string; role: Role },
+  by: Change,
+): Promise<Result<Member, "not_found" | "last_owner">> {
+  const allowed = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
+  const [, changed] = await db.batch([
+    auditEntry(
+      db,
+      by,
+      { workspaceId, action: "member.role_changed", target: email, detail: { role } },
+      exists(db.select(COLUMNS).from(members).where(allowed)),
+    ),
+    db.update(members).set({ role }).where(allowed).returning(COLUMNS),
+  ]);
+  return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email)) : ok(changed[0]);
+}
+
+export async function removeMember(
+  db: ControlDatabase,
+  workspaceId: string,
+  email: string,
+  by: Change,
+): Promise<Result<Member, "not_found" | "last_owner">> {
+  const allowed = mayLoseOwner(db, workspaceId, email);
+  const [, removed] = await db.batch([
+    auditEntry(
+      db,
+      by,
+      { workspaceId, action: "member.removed", target: email },
+      exists(db.select(COLUMNS).from(members).where(allowed)),
+    ),
+    db.delete(members).where(allowed).returning(COLUMNS),
+  ]);
+  return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email)) : ok(removed[0]);
+}
+
+function isMember(workspaceId: string, email: string): SQL | undefined {
+  return and(eq(members.workspaceId, workspaceId), eq(members.email, email));
+}
+
+/** Decided inside the statement that changes, so that two owners who leave at once cannot both succeed. */
+function mayLoseOwner(db: ControlDatabase, workspaceId: string, email: string): SQL | undefined {
+  const other = alias(members, "other");
+  const otherOwner = db
+    .select({ email: other.email })
+    .from(other)
+    .where(and(eq(other.workspaceId, workspaceId), eq(other.role, "owner"), ne(other.email, email)));
+  return and(isMember(workspaceId, email), or(ne(members.role, "owner"), exists(otherOwner)));
+}
+
+async function whyNot(db: ControlDatabase, workspaceId: string, email: string): Promise<"not_found" | "last_owner"> {
+  return (await findMember(db, workspaceId, email)) === null ? "not_found" : "last_owner";
+}

@@ -1,0 +1,44 @@
+/** Plans: what a workspace may ingest per billing period (spec §8). */
+import type { Page, PageOf } from "../store/protocol.ts";
+import { auditEntry } from "./audit.ts";
+import { pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { plans } from "./schema.ts";
+import { asc, eq, gt } from "drizzle-orm";
+
+export interface Plan {
+  id: string;
+  name: string;
+  /** Signals per billing period (the allowance). */
+  signalLimit: number;
+  /** Only paid plans can lose the extra room (spec §8.5). */
+  paid: boolean;
+}
+
+export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf<Plan>> {
+  const rows = await db
+    .select()
+    .from(plans)
+    .where(page.cursor === null ? undefined : gt(plans.id, page.cursor))
+    .orderBy(asc(plans.id))
+    .limit(page.limit + 1);
+  return pageOf(rows, page, (plan) => plan.id);
+}
+
+export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | null> {
+  return (await db.select().from(plans).where(eq(plans.id, id)).get()) ?? null;
+}
+
+/** Creates the plan or replaces it. The caller then configures the Quota Counters of the workspaces that are on it. */
+export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
+  const before = await findPlan(db, plan.id);
+  await db.batch([
+    db.insert(plans).values(plan).onConflictDoUpdate({ target: plans.id, set: plan }),
+    auditEntry(db, by, {
+      workspaceId: null,
+      action: before === null ? "plan.created" : "plan.updated",
+      target: plan.id,
+      detail: { name: plan.name, signal_limit: plan.signalLimit, paid: plan.paid },
+    }),
+  ]);
+  return { created: before === null };
+}

@@ -1,0 +1,133 @@
+/** Workspaces, and what their Quota Counters are to be configured with. */
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { newId } from "../http/ids.ts";
+import type { QuotaConfig } from "../quota/protocol.ts";
+import type { Page, PageOf } from "../store/protocol.ts";
+import { auditEntry } from "./audit.ts";
+import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
+import { findPlan } from "./plans.ts";
+import { plans, workspaces } from "./schema.ts";
+import { and, asc, desc, eq, exists, gt, inArray, lt } from "drizzle-orm";
+
+/** Times are ISO 8601 UTC. */
+export interface Workspace {
+  id: string;
+  slug: string;
+  name: string;
+  /** Id of its plan. */
+  plan: string;
+  /** Pay-as-you-go. */
+  overages: boolean;
+  /** Billing periods are calendar months from here. */
+  anchor: string;
+  createdAt: string;
+}
+
+export type NewWorkspace = Omit<Workspace, "id" | "createdAt">;
+export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
+
+const COLUMNS = {
+  id: workspaces.id,
+  slug: workspaces.slug,
+  name: workspaces.name,
+  plan: workspaces.planId,
+  overages: workspaces.overages,
+  anchor: workspaces.anchor,
+  createdAt: workspaces.createdAt,
+};
+
+/** Writes D1 only; the caller then configures the Quota Counter. */
+export async function createWorkspace(
+  db: ControlDatabase,
+  workspace: NewWorkspace,
+  by: Change,
+): Promise<Result<Workspace, "plan_unknown" | "slug_taken">> {
+  if ((await findPlan(db, workspace.plan)) === null) return refuse("plan_unknown");
+  const created: Workspace = { id: newId("ws", by.nowMs), ...workspace, createdAt: iso(by.nowMs) };
+  const { plan, ...columns } = created;
+  const isThere = exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, created.id)));
+  const detail = { slug: created.slug, name: created.name, plan, overages: created.overages, anchor: created.anchor };
+  const [inserted] = await db.batch([
+    db
+      .insert(workspaces)
+      .values({ ...columns, planId: plan })
+      .onConflictDoNothing({ target: workspaces.slug })
+      .returning(COLUMNS),
+    auditEntry(db, by, { workspaceId: created.id, action: "workspace.created", target: created.id, detail }, isThere),
+  ]);
+  return inserted.length === 0 ? refuse("slug_taken") : ok(created);
+}
+
+/** Newest first. */
+export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<PageOf<Workspace>> {
+  const rows = await db
+    .select(COLUMNS)
+    .from(workspaces)
+    .where(page.cursor === null ? undefined : lt(workspaces.id, page.cursor))
+    .orderBy(desc(workspaces.id))
+    .limit(page.limit + 1);
+  return pageOf(rows, page, (workspace) => workspace.id);
+}
+
+export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {
+  return (await db.select(COLUMNS).from(workspaces).where(eq(workspaces.id, id)).get()) ?? null;
+}
+
+/** Writes D1 only; the caller then configures the Quota Counter, so that it takes effect with the next signal. */
+export async function updateWorkspace(
+  db: ControlDatabase,
+  id: string,
+  change: WorkspaceChange,
+  by: Change,
+): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
+  const { plan, ...columns } = change;
+  if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");
+  if (Object.keys(change).length > 0) {
+    await db.batch([
+      db
+        .update(workspaces)
+        .set({ ...columns, planId: plan })
+        .where(eq(workspaces.id, id)),
+      auditEntry(
+        db,
+        by,
+        { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } },
+        exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id))),
+      ),
+    ]);
+  }
+  const updated = await findWorkspace(db, id);
+  return updated === null ? refuse("not_found") : ok(updated);
+}
+
+/** Ids of the workspaces on a plan, in order, at most `limit` of them behind `afterId`. */
+export async function workspacesOnPlan(
+  db: ControlDatabase,
+  planId: string,
+  afterId: string,
+  limit: number,
+): Promise<string[]> {
+  const rows = await db
+    .select({ id: workspaces.id })
+    .from(workspaces)
+    .where(and(eq(workspaces.planId, planId), gt(workspaces.id, afterId)))
+    .orderBy(asc(workspaces.id))
+    .limit(limit);
+  return rows.map((row) => row.id);
+}
+
+/** What the Quota Counters of these workspaces (at most 100) are to be configured with; unknown ones are left out. */
+export async function quotaConfigs(db: ControlDatabase, workspaceIds: string[]): Promise<Map<string, QuotaConfig>> {
+  const rows = await db
+    .select({
+      id: workspaces.id,
+      anchor: workspaces.anchor,
+      overages: workspaces.overages,
+      signalLimit: plans.signalLimit,
+      paid: plans.paid,
+    })
+    .from(workspaces)
+    .innerJoin(plans, eq(plans.id, workspaces.planId))
+    .where(inArray(workspaces.id, workspaceIds));
+  return new Map(rows.map(({ id, anchor, ...quota }) => [id, { ...quota, anchorMs: Date.parse(anchor) }] as const));
+}

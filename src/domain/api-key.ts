@@ -1,0 +1,114 @@
+/**
+ * The form of an API key (spec §2.1, design §5): `sk_` + 34 random base62 characters + 6 base62 characters of CRC32 over
+ * everything before them. The checksum refuses typos and noise without a look-up.
+ */
+
+const PREFIX = "sk_";
+const RANDOM_CHARACTERS = 34;
+const CHECKSUM_CHARACTERS = 6;
+const CHECKED_LENGTH = PREFIX.length + RANDOM_CHARACTERS;
+const KEY_LENGTH = CHECKED_LENGTH + CHECKSUM_CHARACTERS;
+
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/** Bytes from here on would favour the first characters of the alphabet: 4 × 62 = 248. */
+const UNBIASED_BYTES = 248;
+const NOT_BASE62 = 62;
+
+/** Character code → its place in the alphabet. */
+const DIGITS = new Uint8Array(128).fill(NOT_BASE62);
+for (let digit = 0; digit < BASE62.length; digit++) DIGITS[BASE62.charCodeAt(digit)] = digit;
+
+/** Byte → CRC32 remainder (IEEE 802.3, reflected). */
+const CRC32 = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let remainder = byte;
+  for (let bit = 0; bit < 8; bit++) remainder = remainder & 1 ? (remainder >>> 1) ^ 0xedb88320 : remainder >>> 1;
+  return remainder;
+});
+
+/** Whether `text` can be an API key at all. Runs on every request: no allocation, no look-up. */
+export function isWellFormedKey(text: string): boolean {
+  if (text.length !== KEY_LENGTH || !text.startsWith(PREFIX)) return false;
+  for (let index = PREFIX.length; index < KEY_LENGTH; index++) {
+    if ((DIGITS[text.charCodeAt(index)] ?? NOT_BASE62) === NOT_BASE62) return false;
+  }
+  let rest = checksum(text);
+  for (let index = KEY_LENGTH - 1; index >= CHECKED_LENGTH; index--) {
+    if (DIGITS[text.charCodeAt(index)] !== rest % 62) return false;
+    rest = Math.floor(rest / 62);
+  }
+  return true;
+}
+
+/**
+ * A new key value.
+ *
+ * @param randomBytes gives `n` bytes from a cryptographic source; called again for as long as more are needed.
+ */
+export function composeKey(randomBytes: (n: number) => Uint8Array): string {
+  for (;;) {
+    const checked = PREFIX + randomCharacters(randomBytes);
+    const key = checked + base62(checksum(checked));
+    if (redactorsRecognise(key)) return key;
+  }
+}
+
+function randomCharacters(randomBytes: (n: number) => Uint8Array): string {
+  let text = "";
+  while (text.length < RANDOM_CHARACTERS) {
+    for (const byte of randomBytes(RANDOM_CHARACTERS - text.length)) {
+      if (byte < UNBIASED_BYTES && text.length < RANDOM_CHARACTERS) text += BASE62.charAt(byte % 62);
+    }
+  }
+  return text;
+}
+
+/** Log redactors take a long run for a secret only if it has two of each: lower case, upper case, digits. */
+function redactorsRecognise(key: string): boolean {
+  const tail = key.slice(PREFIX.length);
+  return [/[a-z]/g, /[A-Z]/g, /[0-9]/g].every((kind) => (tail.match(kind)?.length ?? 0) >= 2);
+}
+
+/** CRC32 over the characters before the checksum, all of them ASCII. */
+function checksum(text: string): number {
+  let crc = 0xffffffff;
+  for (let index = 0; index < CHECKED_LENGTH; index++) {
+    crc = (CRC32[(crc ^ text.charCodeAt(index)) & 0xff] ?? 0) ^ (crc >>> 8);
+  }
+  return (crc ^ 0xffffffff) >>> 0;
+}
+
+function base62(value: number): string {
+  let text = "";
+  for (let rest = value; text.length < CHECKSUM_CHARACTERS; rest = Math.floor(rest / 62)) {
+    text = BASE62.charAt(rest % 62) + text;
+  }
+  return text;
+}
+
+/** The parts of a key that are stored and shown (spec §2.1). */
+export function keyEnds(key: string): { first8: string; last4: string } {
+  return { first8: key.slice(0, 8), last4: key.slice(-4) };
+}
+
+/** First 8 characters, an ellipsis, last 4 (spec §8.10). */
+export function maskKey(key: string): string {
+  const { first8, last4 } = keyEnds(key);
+  return maskEnds(first8, last4);
+}
+
+export function maskEnds(first8: string, last4: string): string {
+  return `${first8}…${last4}`;
+}
+
+export type KeyStatus = "Active" | "Inactive";
+
+/** Spec §3.1: expired from the very millisecond of its expiration on. */
+export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {
+  return expiresAtMs !== null && nowMs >= expiresAtMs;
+}
+
+/** Spec §2.1: what the list shows; an expired key is inactive like a deactivated one. Times as ISO 8601 text. */
+export function keyStatus(key: { expiresAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
+  if (key.deactivatedAt !== null) return "Inactive";
+  return isExpired(key.expiresAt === null ? null : Date.parse(key.expiresAt), nowMs) ? "Inactive" : "Active";
+}

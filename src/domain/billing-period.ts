@@ -1,0 +1,53 @@
+/** Billing periods: calendar months from a workspace's anchor, in UTC, and what closing one does (spec §8.5). */
+import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
+
+/** Start inclusive, end exclusive; milliseconds since 1970. */
+export interface BillingPeriod {
+  startMs: number;
+  endMs: number;
+}
+
+/**
+ * The period that holds `nowMs`. Each begins at the anchor's time of day, on the anchor's day of the month, or on the
+ * month's last day where the month has no such day: 31 January, 28 February, 31 March.
+ */
+export function billingPeriodAt(anchorMs: number, nowMs: number): BillingPeriod {
+  const anchor = new Date(anchorMs);
+  const now = new Date(nowMs);
+  const months = (now.getUTCFullYear() - anchor.getUTCFullYear()) * 12 + (now.getUTCMonth() - anchor.getUTCMonth());
+  const start = monthsAfter(anchor, months);
+  return start <= nowMs
+    ? { startMs: start, endMs: monthsAfter(anchor, months + 1) }
+    : { startMs: monthsAfter(anchor, months - 1), endMs: start };
+}
+
+/** Counted from the anchor itself each time, so that a short month does not shorten the ones after it. */
+function monthsAfter(anchor: Date, months: number): number {
+  const month = anchor.getUTCMonth() + months;
+  const lastDay = new Date(Date.UTC(anchor.getUTCFullYear(), month + 1, 0)).getUTCDate();
+  const timeOfDay = anchor.getTime() - Date.UTC(anchor.getUTCFullYear(), anchor.getUTCMonth(), anchor.getUTCDate());
+  return Date.UTC(anchor.getUTCFullYear(), month, Math.min(anchor.getUTCDate(), lastDay)) + timeOfDay;
+}
+
+/** What the end of a period is judged by. */
+export interface PeriodEnd {
+  /** Ordinals given out: accepted and held together. */
+  count: number;
+  signalLimit: number;
+  paid: boolean;
+  overages: boolean;
+}
+
+export interface Streak {
+  /** Consecutive closed periods over the allowance. */
+  streak: number;
+  /** Once true, for good: no upgrade and no quiet month brings the extra room back. */
+  extraRoomRemoved: boolean;
+}
+
+/** §8.5: over the allowance, on a paid plan, with overages off → one more; anything else → back to none. */
+export function closePeriod(before: Streak, period: PeriodEnd): Streak {
+  const over = period.count > period.signalLimit && period.paid && !period.overages;
+  const streak = over ? before.streak + 1 : 0;
+  return { streak, extraRoomRemoved: before.extraRoomRemoved || streak >= OVERAGE_STREAK_LIMIT };
+}

@@ -1,0 +1,51 @@
+/**
+ * Whether the books balance (design §1.2): accepted = processed + duplicates + held + purged + dead-lettered + in flight.
+ * Counter and store are two objects and cannot be read at one moment, so the counter is read before and after the store.
+ */
+
+/** The counter's side: signals ever admitted, and those whose outbox rows are not settled. */
+export interface Admissions {
+  admitted: number;
+  unsettled: number;
+}
+
+/** The store's side: every recorded signal is in exactly one of these. */
+export interface Recorded {
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  deadLettered: number;
+}
+
+export interface Books extends Recorded {
+  accepted: number;
+  inFlight: number;
+  balanced: boolean;
+}
+
+/**
+ * In flight is what was admitted and is recorded nowhere. That is right only if such signals still wait in the outbox:
+ * the missing ones may be no more than those unsettled before the store was read, plus those admitted since. At rest,
+ * with nothing unsettled, any discrepancy shows.
+ */
+export function balanceBooks(before: Admissions, recorded: Recorded, after: Admissions): Books {
+  const { processed, duplicates, held, purged, deadLettered } = recorded;
+  const missing = after.admitted - (processed + duplicates + held + purged + deadLettered);
+  const admittedMeanwhile = after.admitted - before.admitted;
+  return {
+    accepted: after.admitted,
+    processed,
+    duplicates,
+    held,
+    purged,
+    deadLettered,
+    inFlight: missing,
+    balanced: missing >= 0 && missing <= before.unsettled + admittedMeanwhile,
+  };
+}
+
+/** Signals were admitted while the store was read: another reading may be sharper. */
+export function readAgain(before: Admissions, after: Admissions): boolean {
+  return before.admitted !== after.admitted;
+}

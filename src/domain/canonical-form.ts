@@ -1,0 +1,73 @@
+/** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
+import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../limits.ts";
+import { isJsonObject } from "./dot-path.ts";
+import type { JsonObject, NormalisedSignal } from "./signal.ts";
+
+/** Top-level fields that a CDP sets anew with every delivery of the same event. */
+const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
+
+/**
+ * JSON text that is the same for the same payload: keys sorted by UTF-16 code units, no white space, without the
+ * top-level delivery fields. Recursive: the edge has refused what is deeper than SIGNAL_MAX_DEPTH.
+ */
+export function canonicalForm(payload: unknown): string {
+  return write(payload, DELIVERY_FIELDS);
+}
+
+function write(value: unknown, without: ReadonlySet<string> | undefined): string {
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value === "number") return writeNumber(value);
+  if (typeof value === "boolean") return value ? "true" : "false";
+  let separator = "";
+  if (Array.isArray(value)) {
+    let elements = "[";
+    for (const element of value) {
+      elements += separator + write(element, undefined);
+      separator = ",";
+    }
+    return elements + "]";
+  }
+  if (!isJsonObject(value)) return "null";
+  let members = "{";
+  for (const key of Object.keys(value).sort()) {
+    if (without?.has(key)) continue;
+    members += separator + JSON.stringify(key) + ":" + write(value[key], undefined);
+    separator = ",";
+  }
+  return members + "}";
+}
+
+/** JSON.parse makes `Infinity` of 1e999, and JSON.stringify makes `null` of that. */
+function writeNumber(value: number): string {
+  if (Number.isFinite(value)) return JSON.stringify(value);
+  return value > 0 ? "1e999" : "-1e999";
+}
+
+export interface DuplicateCandidate {
+  payload: JsonObject;
+  normalised: NormalisedSignal;
+  pathSource: string | undefined;
+  /** The request's `Idempotency-Key` together with the index in the batch. */
+  idempotencyKey: string | undefined;
+}
+
+/**
+ * What to hash, and for how long the same hash means a duplicate; null where the signal can be none. In this order:
+ * idempotency key → id of its own → names nobody (never a duplicate) → the same content within minutes.
+ * The first line tells keys from payloads, so that neither can pass for the other.
+ */
+export function duplicateKey(candidate: DuplicateCandidate): { text: string; windowMs: number } | null {
+  const { payload, normalised, pathSource, idempotencyKey } = candidate;
+  if (idempotencyKey !== undefined) {
+    return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
+  }
+  if (!normalised.hasOwnId && !namesSomebody(normalised)) return null;
+  return {
+    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(payload)}`,
+    windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
+  };
+}
+
+function namesSomebody(signal: NormalisedSignal): boolean {
+  return signal.email !== undefined || signal.userId !== undefined || signal.anonymousId !== undefined;
+}

@@ -1,0 +1,82 @@
+/**
+ * What may name a person: email addresses and ids (design §8.3). Ids that a broken sender gives to everybody must never
+ * link anybody, or strangers would become one person.
+ */
+import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../limits.ts";
+
+/** Words that senders put where an id is missing, in lower case. */
+const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
+  "null",
+  "undefined",
+  "nil",
+  "none",
+  "nan",
+  "infinity",
+  "-infinity",
+  "true",
+  "false",
+  "-1",
+  "n/a",
+  "na",
+  "(null)",
+  "(none)",
+  "(not set)",
+  "[object object]",
+  "anonymous",
+  "anon",
+  "unknown",
+  "guest",
+  "visitor",
+  "not_authenticated",
+  "id",
+  "user",
+  "userid",
+  "user_id",
+  "anonymousid",
+  "anonymous_id",
+  "distinctid",
+  "distinct_id",
+  "email",
+]);
+
+/** Placeholders that the sender's template engine did not fill: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
+const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
+/** All zeros, a zero UUID, `{}`, `---`: nothing that tells one id from another. */
+const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
+
+/** Whether `id` must link nobody: empty, one character, a filler word, zeros, an unfilled placeholder, or too long. */
+export function isWorthlessId(id: string): boolean {
+  const text = id.trim();
+  return (
+    text.length <= 1 ||
+    text.length > IDENTITY_MAX_LENGTH ||
+    !DISTINGUISHING_CHARACTER.test(text) ||
+    UNFILLED_PLACEHOLDER.test(text) ||
+    WORTHLESS_WORDS.has(text.toLowerCase())
+  );
+}
+
+/**
+ * An id as it links: trimmed, letter case kept, a number as its decimal text; undefined where it is missing or worthless.
+ * Whole numbers that JSON.parse had to round are worthless too, because different ids round to the same one.
+ */
+export function usableId(value: unknown): string | undefined {
+  if (typeof value === "number") {
+    return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? usableId(String(value)) : undefined;
+  }
+  return typeof value === "string" && !isWorthlessId(value) ? value.trim() : undefined;
+}
+
+const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
+
+/** One `@` with something on both sides, no white space, no control characters, at most EMAIL_MAX_LENGTH. */
+export function isPlausibleEmail(text: string): boolean {
+  return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text);
+}
+
+/** Trimmed and lower-cased (design §8.1); undefined where there is no plausible address. */
+export function normaliseEmail(value: unknown): string | undefined {
+  if (typeof value !== "string") return undefined;
+  const email = value.trim().toLowerCase();
+  return isPlausibleEmail(email) ? email : undefined;
+}

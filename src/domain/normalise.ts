@@ -1,0 +1,139 @@
+/**
+ * Spec §6, design §8.1: one shape out of what CDPs, marketing platforms and everybody else send. Total: whatever JSON
+ * object comes in, a signal comes out. What the edge refuses is validate-signal.ts's business.
+ */
+import { isJsonObject } from "./dot-path.ts";
+import { normaliseEmail, usableId } from "./identity.ts";
+import { CDP_CALL_TYPES } from "./signal.ts";
+import type { JsonObject, NormalisedSignal, Traits } from "./signal.ts";
+
+/** Event name of a `page` call. */
+export const PAGE_VIEW_EVENT = "Page Viewed";
+/** Where a signal names no source, or (never past the edge) no event. */
+const UNKNOWN = "unknown";
+
+const CALL_TYPES: ReadonlySet<string> = new Set(CDP_CALL_TYPES);
+const EMPTY: Readonly<JsonObject> = Object.freeze({});
+
+/**
+ * The call type when the payload is a CDP's (spec §6): it has `type`, `messageId` and `anonymousId`. Real senders leave
+ * ids out, so for the six known types any one of `messageId`, `anonymousId` and `userId` is enough.
+ */
+export function cdpCallType(payload: JsonObject): string | undefined {
+  const type = text(payload["type"]);
+  if (type === undefined) return undefined;
+  const messageId = isPresentId(payload["messageId"]);
+  const anonymousId = isPresentId(payload["anonymousId"]);
+  if (messageId && anonymousId) return type;
+  return CALL_TYPES.has(type) && (messageId || anonymousId || isPresentId(payload["userId"])) ? type : undefined;
+}
+
+/** @param pathSource `{source}` of the webhook's path, decoded; it wins over everything the payload says. */
+export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
+  const callType = cdpCallType(payload);
+  const context = object(payload["context"]);
+  const traits = object(payload["traits"]);
+  const contextTraits = object(context["traits"]);
+  const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
+
+  const signal: NormalisedSignal = {
+    kind: callType === "identify" ? "identify" : "signal",
+    event: eventOf(payload, callType),
+    source: text(pathSource) ?? (callType === undefined ? text(payload["source"]) : cdpSource(context)) ?? UNKNOWN,
+    hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
+    properties: callType === "page" ? pageProperties(payload, context, properties) : properties,
+    traits: {},
+  };
+  const email = emailOf(payload, callType, traits, contextTraits);
+  if (email !== undefined) signal.email = email;
+  const userId = usableId(payload["userId"]);
+  if (userId !== undefined) signal.userId = userId;
+  const anonymousId = usableId(payload["anonymousId"]);
+  if (anonymousId !== undefined) signal.anonymousId = anonymousId;
+
+  addTraits(signal.traits, traits);
+  addTraits(signal.traits, contextTraits);
+  // Spec §2.2: the marketing template has the person's fields among the properties.
+  if (callType === undefined && email !== undefined) addTemplateFields(signal.traits, properties);
+  return signal;
+}
+
+function eventOf(payload: JsonObject, callType: string | undefined): string {
+  if (callType === undefined) return text(payload["event"]) ?? UNKNOWN;
+  if (callType === "track") return text(payload["event"]) ?? callType;
+  return callType === "page" ? PAGE_VIEW_EVENT : callType;
+}
+
+function cdpSource(context: JsonObject): string {
+  const library = text(object(context["library"])["name"]) ?? "";
+  return library.toLowerCase().includes("rudder") ? "rudderstack" : "segment";
+}
+
+/** Spec §6.2: an identify without an email _trait_ creates no person, so there the top-level `email` does not count. */
+function emailOf(
+  payload: JsonObject,
+  callType: string | undefined,
+  traits: JsonObject,
+  contextTraits: JsonObject,
+): string | undefined {
+  if (callType === undefined) return normaliseEmail(payload["email"]);
+  return (
+    normaliseEmail(traits["email"]) ??
+    normaliseEmail(contextTraits["email"]) ??
+    (callType === "identify" ? undefined : normaliseEmail(payload["email"]))
+  );
+}
+
+/** Server-side SDKs put the page's name on top, and browsers its address into the context. */
+function pageProperties(payload: JsonObject, context: JsonObject, properties: JsonObject): JsonObject {
+  const name = isAbsent(properties["name"]) ? text(payload["name"]) : undefined;
+  const url = isAbsent(properties["url"]) ? text(object(context["page"])["url"]) : undefined;
+  if (name === undefined && url === undefined) return properties;
+  const filled = { ...properties };
+  if (name !== undefined) filled["name"] = name;
+  if (url !== undefined) filled["url"] = url;
+  return filled;
+}
+
+/** Fills what is still missing; `company` may be `{"name":"…"}`. */
+function addTraits(into: Traits, from: JsonObject): void {
+  const { company } = from;
+  add(into, "name", text(from["name"]) ?? fullName(from["firstName"], from["lastName"]));
+  add(into, "company", text(isJsonObject(company) ? company["name"] : company));
+  add(into, "title", text(from["title"]));
+}
+
+function addTemplateFields(into: Traits, properties: JsonObject): void {
+  add(into, "name", fullName(properties["first_name"], properties["last_name"]));
+  add(into, "company", text(properties["company"]));
+  add(into, "title", text(properties["title"]));
+}
+
+function add(into: Traits, field: keyof Traits, value: string | undefined): void {
+  if (value !== undefined && into[field] === undefined) into[field] = value;
+}
+
+function fullName(first: unknown, last: unknown): string | undefined {
+  const firstName = text(first);
+  const lastName = text(last);
+  return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
+}
+
+/** Trimmed text; undefined for everything that is none or is blank. */
+function text(value: unknown): string | undefined {
+  if (typeof value !== "string") return undefined;
+  return value.trim() || undefined;
+}
+
+function isPresentId(value: unknown): boolean {
+  return typeof value === "number" || text(value) !== undefined;
+}
+
+/** `null`, `""` and white space mean absent, everywhere. */
+export function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null || (typeof value === "string" && value.trim() === "");
+}
+
+function object(value: unknown): Readonly<JsonObject> {
+  return isJsonObject(value) ? value : EMPTY;
+}

@@ -1,0 +1,38 @@
+/** UUID version 7 (RFC 9562 §5.7): sorts by time, so indexes on it grow at one end. */
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+/** Bytes of randomness that one id takes. */
+export const UUIDV7_RANDOM_BYTES = 10;
+
+/**
+ * @param nowMs milliseconds since 1970, in the first 48 bits.
+ * @param random at least 10 random bytes from `offset` on.
+ */
+export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
+  const high = Math.floor(nowMs / 0x1_0000_0000);
+  const low = nowMs >>> 0;
+  const hex = (index: number): string => HEX[random[offset + index] ?? 0] ?? "00";
+  return (
+    (HEX[(high >>> 8) & 0xff] ?? "") +
+    (HEX[high & 0xff] ?? "") +
+    (HEX[low >>> 24] ?? "") +
+    (HEX[(low >>> 16) & 0xff] ?? "") +
+    "-" +
+    (HEX[(low >>> 8) & 0xff] ?? "") +
+    (HEX[low & 0xff] ?? "") +
+    "-" +
+    (HEX[0x70 | ((random[offset] ?? 0) & 0x0f)] ?? "") +
+    hex(1) +
+    "-" +
+    (HEX[0x80 | ((random[offset + 2] ?? 0) & 0x3f)] ?? "") +
+    hex(3) +
+    "-" +
+    hex(4) +
+    hex(5) +
+    hex(6) +
+    hex(7) +
+    hex(8) +
+    hex(9)
+  );
+}

@@ -1,0 +1,122 @@
+/**
+ * What the edge asks of one parsed signal before it is admitted (spec §2.2). CDP calls are taken as they come, because a
+ * refusal makes their senders drop the event; only a track call must say what it tracks.
+ */
+import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../limits.ts";
+import { isJsonObject } from "./dot-path.ts";
+import { isPlausibleEmail } from "./identity.ts";
+import { cdpCallType, isAbsent } from "./normalise.ts";
+import type { SignalRefusal } from "./refusal.ts";
+import { ok, refuse } from "./result.ts";
+import type { Result } from "./result.ts";
+import type { JsonObject } from "./signal.ts";
+
+export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
+
+/** Characters of the sender's own text that a detail repeats at most. */
+const ECHO_MAX_LENGTH = 40;
+
+/** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
+export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
+  if (!isJsonObject(payload)) {
+    return refuse({
+      code: "signal_not_object",
+      detail: `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kindOf(payload)}.`,
+    });
+  }
+  const callType = cdpCallType(payload);
+  const refusal =
+    callType === undefined
+      ? (checkEvent(payload["event"], "a signal") ??
+        checkEmail(payload["email"]) ??
+        checkSource(payload["source"]) ??
+        checkProperties(payload["properties"]))
+      : callType === "track"
+        ? checkEvent(payload["event"], "a track call")
+        : undefined;
+  return refusal === undefined ? ok(payload) : refuse(refusal);
+}
+
+/** Whether a name (event, source, pattern, …) has at most NAME_MAX_CODE_POINTS. Pairs of surrogates count once. */
+export function fitsName(text: string): boolean {
+  if (text.length <= NAME_MAX_CODE_POINTS) return true;
+  return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;
+}
+
+function checkEvent(event: unknown, what: string): SignalRefusal | undefined {
+  if (isAbsent(event)) {
+    return {
+      code: "event_missing",
+      detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".`,
+    };
+  }
+  if (typeof event !== "string") {
+    return { code: "event_invalid", detail: `\`event\` is ${kindOf(event)}; send the event's name as a text.` };
+  }
+  if (fitsName(event.trim())) return undefined;
+  return {
+    code: "event_invalid",
+    detail: `\`event\` ${excerpt(event)} has ${codePoints(event.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+  };
+}
+
+function checkEmail(email: unknown): SignalRefusal | undefined {
+  if (isAbsent(email)) return undefined;
+  if (typeof email !== "string") {
+    return {
+      code: "email_invalid",
+      detail: `\`email\` is ${kindOf(email)}; send one address as a text, or leave \`email\` out.`,
+    };
+  }
+  const address = email.trim();
+  if (isPlausibleEmail(address)) return undefined;
+  return {
+    code: "email_invalid",
+    detail:
+      address.length > EMAIL_MAX_LENGTH
+        ? `\`email\` ${excerpt(address)} is longer than ${EMAIL_MAX_LENGTH} characters; send one address, or leave \`email\` out.`
+        : `\`email\` ${excerpt(address)} is not an email address; send one such as "jane@example.com", or leave \`email\` out.`,
+  };
+}
+
+function checkSource(source: unknown): SignalRefusal | undefined {
+  if (source === undefined || source === null) return undefined;
+  if (typeof source !== "string") {
+    return {
+      code: "source_invalid",
+      detail: `\`source\` is ${kindOf(source)}; send the source's name as a text, or leave \`source\` out.`,
+    };
+  }
+  if (fitsName(source.trim())) return undefined;
+  return {
+    code: "source_invalid",
+    detail: `\`source\` ${excerpt(source)} has ${codePoints(source.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+  };
+}
+
+function checkProperties(properties: unknown): SignalRefusal | undefined {
+  if (properties === undefined || properties === null || isJsonObject(properties)) return undefined;
+  return {
+    code: "properties_invalid",
+    detail: `\`properties\` is ${kindOf(properties)}; send an object such as {"form_name":"Contact"}, or leave \`properties\` out.`,
+  };
+}
+
+function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count += 1;
+  return count;
+}
+
+function excerpt(text: string): string {
+  return text.length <= ECHO_MAX_LENGTH
+    ? JSON.stringify(text)
+    : `${JSON.stringify(text.slice(0, ECHO_MAX_LENGTH).toWellFormed())}…`;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "string") return "a text";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}

@@ -1,0 +1,154 @@
+/**
+ * From checked signals to verdicts: composes the outbox records, calls the workspace's Quota Counter, and gives each
+ * signal its outcome. One call for all but large bodies, which go in slices, in order.
+ */
+import { controlDatabase } from "../control/database.ts";
+import { quotaConfigs } from "../control/workspaces.ts";
+import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
+import type { BodySignal } from "../domain/signal-body.ts";
+import { newId } from "../http/ids.ts";
+import { logEvent } from "../http/log.ts";
+import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
+import type { QuotaCounter } from "../quota/quota-counter.ts";
+import type { AdmitCall, AdmitChunk, AdmitResult, PeriodState, RateState } from "../quota/protocol.ts";
+import { writeSignal } from "../queue/message.ts";
+import type { Envelope } from "../queue/message.ts";
+import type { KnownKey } from "./key-cache.ts";
+
+export type Outcome =
+  | { status: "accepted" | "held"; id: string }
+  | { status: "rejected"; refusal: SignalRefusal | LimitRefusal | { code: "unavailable"; retryAfterMs: number } };
+
+/** Outcomes in the order of the signals, or what refuses the call as a whole. */
+export type Admission =
+  | { ok: true; outcomes: Outcome[]; rate: RateState | null; period: PeriodState | null }
+  | { ok: false; refusal: Refusal; rate: RateState | null; period: PeriodState | null };
+
+export interface Admittance {
+  key: KnownKey;
+  requestId: string;
+  source: string | undefined;
+  idempotencyKey: string | undefined;
+  signals: BodySignal[];
+}
+
+const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
+
+/** Attempts to reach the Quota Counter before the sender is asked to come again. */
+const ATTEMPTS = 3;
+
+export async function admit(env: Env, call: Admittance): Promise<Admission> {
+  const outcomes: Outcome[] = [];
+  for (const { refusal } of call.signals) {
+    outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
+  }
+  let rate: RateState | null = null;
+  let period: PeriodState | null = null;
+  for (let from = 0, first = true; from < call.signals.length; first = false) {
+    const until = endOfSlice(call.signals, from);
+    const answer = await admitSlice(env, call, from, until, first);
+    if (answer === null) {
+      // What came before is durable; the sender is told to send the rest again.
+      if (first) return { ok: false, refusal: UNAVAILABLE, rate, period };
+      break;
+    }
+    const { result, ids } = answer;
+    if (result.outcome === "key_deactivated") {
+      if (first) return { ok: false, refusal: { code: "unauthorized", cause: "key_deactivated" }, rate, period };
+      break;
+    }
+    ({ rate, period } = result);
+    if (result.outcome === "rate_limited") {
+      return { ok: false, refusal: { code: "rate_limited", retryAfterMs: result.retryAfterMs }, rate, period };
+    }
+    let nth = 0;
+    for (const [index, id] of ids) {
+      if (nth < result.accepted) outcomes[index] = { status: "accepted", id };
+      else if (nth < result.accepted + result.held) outcomes[index] = { status: "held", id };
+      else if (result.refusal !== null) outcomes[index] = { status: "rejected", refusal: result.refusal };
+      nth++;
+    }
+    from = until;
+  }
+  return { ok: true, outcomes, rate, period };
+}
+
+type Answer = Exclude<AdmitResult, { outcome: "unconfigured" }>;
+
+/** Null when the Quota Counter cannot be reached. Each attempt gives the signals new ids: see the comment within. */
+async function admitSlice(
+  env: Env,
+  call: Admittance,
+  from: number,
+  until: number,
+  firstSlice: boolean,
+): Promise<{ result: Answer; ids: [number, string][] } | null> {
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const ids: [number, string][] = [];
+    const chunks = composeChunks(call, from, until, ids);
+    const { key, requestId } = call;
+    const request: AdmitCall = { keyId: key.keyId, endpoint: key.endpointType, chunks, requestId, firstSlice };
+    // A new stub each time: after an error the old one stays broken.
+    const counter = env.QUOTA_COUNTER.getByName(key.workspaceId);
+    try {
+      // oxlint-disable-next-line no-await-in-loop
+      const result = await counter.admit(request);
+      if (result.outcome !== "unconfigured") return { result, ids };
+      // oxlint-disable-next-line no-await-in-loop
+      await configure(env, counter, key.workspaceId);
+    } catch (error) {
+      const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
+      logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: String(error) });
+      // The lost call may have been counted all the same. With new ids the second one is a signal of its own, which the
+      // consumer removes as a duplicate: the books stay balanced, and nothing is lost.
+      if (retryable !== true || overloaded === true) return null;
+    }
+  }
+  return null;
+}
+
+/** An object that its workspace's plan has not reached yet gets it from the control plane. */
+async function configure(env: Env, counter: DurableObjectStub<QuotaCounter>, workspaceId: string): Promise<void> {
+  const config = (await quotaConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId);
+  if (config !== undefined) await counter.configure(config);
+}
+
+function endOfSlice(signals: BodySignal[], from: number): number {
+  let bytes = 0;
+  let until = from;
+  for (; until < signals.length; until++) {
+    bytes += signals[until]?.bytes ?? 0;
+    if (bytes > ADMIT_SLICE_MAX_BYTES && until > from) break;
+  }
+  return until;
+}
+
+/** The slice's signals as outbox records; `ids` gets index and id of each. */
+function composeChunks(call: Admittance, from: number, until: number, ids: [number, string][]): AdmitChunk[] {
+  const nowMs = Date.now();
+  const chunks: AdmitChunk[] = [];
+  let chunk: AdmitChunk | undefined;
+  const common: Omit<Envelope, "id"> = { key: call.key.keyId };
+  if (call.key.endpointType === "product_org") common.endpoint = "product_org";
+  if (call.source !== undefined) common.source = call.source;
+  // The path's source may hold characters of up to three bytes per UTF-16 unit; all else in an envelope is ASCII.
+  const sourceBytes = 3 * (call.source?.length ?? 0);
+  for (let index = from; index < until; index++) {
+    const signal = call.signals[index];
+    if (signal === undefined || signal.refusal !== null) continue;
+    const id = newId("sig", nowMs);
+    ids.push([index, id]);
+    const envelope: Envelope = { id, ...common };
+    if (call.idempotencyKey !== undefined) envelope.idem = `${call.idempotencyKey}:${index}`;
+    const text = writeSignal(envelope, signal.text);
+    const bytes = text.length - signal.text.length + signal.bytes + sourceBytes;
+    if (chunk === undefined || chunk.bytes + bytes > MESSAGE_MAX_BYTES)
+      chunks.push((chunk = { text, count: 1, bytes }));
+    else {
+      chunk.text += text;
+      chunk.count++;
+      chunk.bytes += bytes;
+    }
+  }
+  return chunks;
+}

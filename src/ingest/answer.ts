@@ -1,0 +1,73 @@
+/** What the sender is told (design §9): a short body for every answer, per-item results, and where its limits stand. */
+import type { Context } from "hono";
+import type { AppEnv } from "../env.ts";
+import type { Refusal } from "../domain/refusal.ts";
+import { problem, refusalProblem } from "../http/problem.ts";
+import type { PeriodState, RateState } from "../quota/protocol.ts";
+import type { RequestRate } from "../domain/request-rate.ts";
+import type { Outcome } from "./admit.ts";
+
+export interface LimitState {
+  rate: RateState | null;
+  period: PeriodState | null;
+}
+
+type Headers = Record<string, string>;
+
+/** draft-ietf-httpapi-ratelimit-headers: quota and remaining of the request rate and of the billing period. */
+export function limitHeaders({ rate, period }: LimitState, configured: RequestRate, nowMs: number): Headers {
+  if (rate === null || period === null) return {};
+  const windowS = Math.max(1, Math.ceil(configured.burst / configured.perSecond));
+  let policy = `"request-rate";q=${configured.burst};w=${windowS}`;
+  let state = `"request-rate";r=${rate.remaining};t=${Math.ceil(rate.resetMs / 1_000)}`;
+  if (period.ceiling !== null) {
+    policy += `, "billing-period";q=${period.ceiling}`;
+    state += `, "billing-period";r=${period.remaining};t=${Math.ceil((period.periodEndMs - nowMs) / 1_000)}`;
+  }
+  return { "ratelimit-policy": policy, ratelimit: state };
+}
+
+export function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Headers = {}): Response {
+  const described = refusalProblem(refusal);
+  return problem(c, { ...described, headers: { ...described.headers, ...headers } });
+}
+
+/** One signal in, one verdict out. */
+export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
+  if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
+  const body = `{"status":"${outcome.status}","id":"${outcome.id}"}`;
+  return c.body(body, 202, { "content-type": "application/json", ...headers });
+}
+
+interface ItemResult {
+  index: number;
+  status: Outcome["status"];
+  id?: string;
+  code?: string;
+  detail?: string;
+}
+
+/**
+ * Several in: 202 as soon as one of them was kept. If none was, 429 when any was refused for quota (a retry may help),
+ * else the first one's own problem; the results come along either way.
+ */
+export function answerSeveral(c: Context<AppEnv>, outcomes: Outcome[], headers: Headers): Response {
+  const counts = { accepted: 0, held: 0, rejected: 0 };
+  let decisive: Refusal | null = null;
+  const results = outcomes.map((outcome, index): ItemResult => {
+    counts[outcome.status]++;
+    if (outcome.status !== "rejected") return { index, status: outcome.status, id: outcome.id };
+    const { code } = outcome.refusal;
+    if (decisive === null || ("retryAfterMs" in outcome.refusal && !("retryAfterMs" in decisive)))
+      decisive = outcome.refusal;
+    return { index, status: "rejected", code, detail: refusalProblem(outcome.refusal).detail };
+  });
+  Object.assign(c.get("logFields"), counts);
+  if (decisive !== null && counts.rejected === outcomes.length) {
+    const described = refusalProblem(decisive);
+    return problem(c, { ...described, headers: { ...described.headers, ...headers }, more: { ...counts, results } });
+  }
+  const status = counts.rejected === 0 ? "accepted" : "partial";
+  const body = JSON.stringify({ status, ...counts, results });
+  return c.body(body, 202, { "content-type": "application/json", ...headers });
+}

@@ -1,0 +1,47 @@
+/**
+ * What an isolate remembers of the keys it has seen: only facts that never change, so that nothing here can accept a
+ * key that was deactivated. Unknown keys are not remembered: a new key works at once. Plain data, no promises: requests
+ * of one isolate may share it.
+ */
+import { LRUCache } from "lru-cache";
+import { controlDatabase } from "../control/database.ts";
+import { findKeyFacts, sha256Hex } from "../control/keys.ts";
+import type { KeyFacts } from "../control/keys.ts";
+import { KEY_CACHE_ENTRIES, KEY_CACHE_MS } from "../limits.ts";
+
+export interface KnownKey extends KeyFacts {
+  /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
+  shedEmptyAtMs: number;
+  /** When a refusal of a call that did not authenticate was last passed on to the admin's list. */
+  notedAtMs: number;
+}
+
+interface Entry {
+  key: KnownKey;
+  readAtMs: number;
+}
+
+const entries = new LRUCache<string, Entry>({ max: KEY_CACHE_ENTRIES });
+
+/** The key if it was read less than KEY_CACHE_MS ago. */
+export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
+  const entry = entries.get(value);
+  return entry !== undefined && nowMs - entry.readAtMs < KEY_CACHE_MS ? entry.key : undefined;
+}
+
+/** Whether the key existed when it was last looked up, however long ago. */
+export function wasKnown(value: string): boolean {
+  return entries.has(value);
+}
+
+/** A look-up at the nearest replica; what it does not have is asked again at the primary. */
+export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
+  const hash = await sha256Hex(value);
+  const facts =
+    (await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash)) ??
+    (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash));
+  if (facts === null) return undefined;
+  const key = { ...facts, shedEmptyAtMs: 0, notedAtMs: 0 };
+  entries.set(value, { key, readAtMs: nowMs });
+  return key;
+}

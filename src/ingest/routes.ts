@@ -1,0 +1,183 @@
+/**
+ * The five ingestion endpoints (spec §4). Each request goes down the same column: authenticate → endpoint type → body →
+ * signals → admit → answer. Register order matters: the batch path and the source path overlap.
+ */
+import type { Context } from "hono";
+import { getConnInfo } from "hono/cloudflare-workers";
+import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
+import { takeRequest } from "../domain/request-rate.ts";
+import type { RequestRate } from "../domain/request-rate.ts";
+import type { Result } from "../domain/result.ts";
+import { ok, refuse } from "../domain/result.ts";
+import type { EndpointType } from "../domain/signal.ts";
+import { readSignals } from "../domain/signal-body.ts";
+import { fitsName, validateSignal } from "../domain/validate-signal.ts";
+import { isJsonObject } from "../domain/dot-path.ts";
+import type { AppEnv } from "../env.ts";
+import { factory } from "../env.ts";
+import { readBody } from "../http/body.ts";
+import { problem } from "../http/problem.ts";
+import {
+  BATCH_MAX_BYTES,
+  BATCH_MAX_SIGNALS,
+  BULK_MAX_BYTES,
+  BULK_MAX_SIGNALS,
+  IDEMPOTENCY_KEY_MAX_LENGTH,
+  NOTES_FLUSH_MS,
+  REQUEST_BURST,
+  REQUEST_RATE_PER_SECOND,
+  SHED_FACTOR,
+} from "../limits.ts";
+import type { RefusedCall } from "../quota/protocol.ts";
+import { admit } from "./admit.ts";
+import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
+import { authenticate } from "./authenticate.ts";
+import type { KnownKey } from "./key-cache.ts";
+
+interface Endpoint {
+  type: EndpointType;
+  maxBytes: number;
+  maxSignals: number;
+  /** Takes newline-delimited JSON too. */
+  lines: boolean;
+  check: (payload: unknown) => Result<unknown, SignalRefusal>;
+}
+
+const SIGNALS: Endpoint = {
+  type: "signal_staging",
+  maxBytes: BATCH_MAX_BYTES,
+  maxSignals: BATCH_MAX_SIGNALS,
+  lines: false,
+  check: validateSignal,
+};
+const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_MAX_SIGNALS, lines: true };
+const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
+
+export const ingestRoutes = factory
+  .createApp({ strict: false })
+  .post("/signal-staging/webhook/:apiKey{sk_[^/]+}/batch", (c) => ingest(c, SIGNALS))
+  .post("/signal-staging/webhook/:source/:apiKey", (c) => ingest(c, SIGNALS, c.req.param("source")))
+  .post("/signal-staging/webhook/:apiKey", (c) => ingest(c, SIGNALS))
+  .post("/signal-staging/bulk/:apiKey", (c) => ingest(c, BULK))
+  .post("/product-orgs/webhook/:apiKey", (c) => ingest(c, ACCOUNTS))
+  .all("/signal-staging/webhook/:source/:apiKey", postOnly)
+  .all("/signal-staging/webhook/:apiKey", postOnly)
+  .all("/signal-staging/bulk/:apiKey", postOnly)
+  .all("/product-orgs/webhook/:apiKey", postOnly);
+
+async function ingest(c: Context<AppEnv>, endpoint: Endpoint, source?: string): Promise<Response> {
+  const nowMs = Date.now();
+  const credentials = {
+    apiKey: c.req.param("apiKey") ?? "",
+    secret: c.req.header("x-api-secret"),
+    address: getConnInfo(c).remote.address ?? "unknown",
+  };
+  const who = await authenticate(c.env, credentials, nowMs);
+  if (!who.ok) {
+    if (who.key !== null) noteUnauthenticated(c, who.key, who.refusal, nowMs);
+    return refuseCall(c, who.refusal);
+  }
+  const { key } = who;
+  c.get("logFields")["workspace"] = key.workspaceId;
+
+  const rate = requestRate(c.env);
+  const shed = takeRequest(key.shedEmptyAtMs, nowMs, {
+    perSecond: rate.perSecond * SHED_FACTOR,
+    burst: rate.burst * SHED_FACTOR,
+  });
+  if (!shed.allowed) return refuseCall(c, { code: "rate_limited", retryAfterMs: shed.retryAfterMs });
+  key.shedEmptyAtMs = shed.emptyAtMs;
+
+  if (key.endpointType !== endpoint.type) return refuseKnown(c, key, { code: "endpoint_mismatch" });
+  const options = readOptions(c, source);
+  if (!options.ok) return refuseKnown(c, key, options.refusal);
+  const body = await readBody(c.req.raw, endpoint.maxBytes);
+  if (!body.ok) return refuseKnown(c, key, body.refusal);
+  const read = readSignals(body.value.text, body.value.bytes, endpoint);
+  if (!read.ok) return refuseKnown(c, key, mislabelled(c, read.refusal));
+  const { signals, several } = read.value;
+  const bad = signals.find((signal) => signal.refusal !== null);
+  if (bad?.refusal && !several) return refuseKnown(c, key, bad.refusal);
+
+  const requestId = c.get("requestId");
+  const admission = await admit(c.env, { key, requestId, ...options.value, signals });
+  const headers = limitHeaders(admission, rate, nowMs);
+  if (!admission.ok) return refuseCall(c, admission.refusal, headers);
+  const [only] = admission.outcomes;
+  return several || only === undefined ? answerSeveral(c, admission.outcomes, headers) : answerOne(c, only, headers);
+}
+
+function postOnly(c: Context<AppEnv>): Response {
+  return problem(c, {
+    status: 405,
+    code: "method_not_allowed",
+    title: "Method not allowed",
+    detail: "Webhooks are sent with POST.",
+    headers: { allow: "POST" },
+  });
+}
+
+/** A Product Org Updates payload is any object; the key's template says what it means. */
+function checkAccount(payload: unknown): Result<unknown, SignalRefusal> {
+  if (isJsonObject(payload)) return ok(payload);
+  return refuse({ code: "signal_not_object", detail: "An account update is a JSON object." });
+}
+
+interface Options {
+  source: string | undefined;
+  idempotencyKey: string | undefined;
+}
+
+function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Options, Refusal> {
+  if (source !== undefined && (source.trim() === "" || !fitsName(source))) {
+    return refuse({ code: "source_invalid", detail: "The source in the path is empty or longer than 255 characters." });
+  }
+  const idempotencyKey = c.req.header("idempotency-key");
+  if (idempotencyKey !== undefined && !/^[\x20-\x7e]+$/.test(idempotencyKey.slice(0, IDEMPOTENCY_KEY_MAX_LENGTH + 1))) {
+    return refuse({ code: "idempotency_key_invalid", detail: "The Idempotency-Key is empty or not printable ASCII." });
+  }
+  if ((idempotencyKey?.length ?? 0) > IDEMPOTENCY_KEY_MAX_LENGTH) {
+    const detail = `The Idempotency-Key is longer than ${IDEMPOTENCY_KEY_MAX_LENGTH} characters.`;
+    return refuse({ code: "idempotency_key_invalid", detail });
+  }
+  return ok({ source, idempotencyKey });
+}
+
+/** The body decides what it is. Only where it is no JSON does the label matter: 415 if it says so itself. */
+function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
+  const type = c.req.header("content-type");
+  if (refusal.code !== "body_not_json" || type === undefined || /json|text\/plain|octet-stream/i.test(type))
+    return refusal;
+  return { code: "media_type_unsupported", detail: refusal.detail };
+}
+
+/**
+ * A call with a known key and the right secret ends at the Quota Counter even when it is refused: there it is noted,
+ * and if the key is no longer active the answer is the 401, whatever else was wrong.
+ */
+async function refuseKnown(c: Context<AppEnv>, key: KnownKey, refusal: Refusal): Promise<Response> {
+  const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
+  const noted = await counter.refused(refusedCall(c, key, refusal, true));
+  if (!noted.active) return refuseCall(c, { code: "unauthorized", cause: "key_deactivated" });
+  return refuseCall(c, refusal, limitHeaders(noted, requestRate(c.env), Date.now()));
+}
+
+/** For the admin's list only: at most once a second per key and isolate, and nothing that the sender could notice. */
+function noteUnauthenticated(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
+  if (nowMs - key.notedAtMs < NOTES_FLUSH_MS) return;
+  key.notedAtMs = nowMs;
+  const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
+  c.executionCtx.waitUntil(counter.refused(refusedCall(c, key, refusal, false)));
+}
+
+function refusedCall(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, authenticated: boolean): RefusedCall {
+  const detail = "detail" in refusal ? refusal.detail : "cause" in refusal ? refusal.cause : null;
+  return { keyId: key.keyId, code: refusal.code, detail, requestId: c.get("requestId"), signals: 1, authenticated };
+}
+
+function requestRate(env: Env): RequestRate {
+  return {
+    perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
+    burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
+  };
+}

@@ -1,0 +1,66 @@
+/** What a new API key may be asked for with (spec §2.1), and its payload template (design §8.7). */
+import * as z from "zod";
+import { parseDotPath } from "../domain/dot-path.ts";
+import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/payload-template.ts";
+import { name, time } from "./schemas.ts";
+
+export const payloadMapping = z
+  .strictObject({
+    target: z
+      .string()
+      .max(255)
+      .refine(isAccountTarget, `one of ${ACCOUNT_TARGETS.join(", ")}, or attributes.<name>`)
+      .meta({
+        description: "`external_id`, another field of an account, or `attributes.<name>`.",
+        example: "external_id",
+      }),
+    path: z
+      .string()
+      .max(255)
+      .refine((path) => parseDotPath(path) !== undefined, "not a dot path such as company.id")
+      .meta({ description: "Dot path into the payload.", example: "company.id" }),
+    type: z.enum(PAYLOAD_TYPES),
+    required: z.boolean().default(false),
+  })
+  .meta({ id: "PayloadMapping" });
+
+const payloadTemplate = z
+  .array(payloadMapping)
+  .min(1)
+  .max(100)
+  .superRefine((template, ctx) => {
+    const seen = new Set<string>();
+    for (const [index, { target }] of template.entries()) {
+      if (seen.has(target))
+        ctx.addIssue({ code: "custom", path: [index, "target"], message: `${target} is mapped twice` });
+      seen.add(target);
+    }
+    if (!seen.has("external_id")) ctx.addIssue({ code: "custom", message: "a mapping of external_id is missing" });
+  })
+  // An account without an external id could not be found again: it is required whatever was said.
+  .transform((template) =>
+    template.map((mapping) => ({ ...mapping, required: mapping.required || mapping.target === "external_id" })),
+  );
+
+export const newKey = z
+  .strictObject({
+    name,
+    endpoint_type: z
+      .enum(["signal_staging", "product_org"])
+      .default("signal_staging")
+      .meta({ description: "Which endpoints the key may be used on." }),
+    expires_at: time
+      .refine((expiresAt) => Date.parse(expiresAt) > Date.now(), "must lie in the future")
+      .nullish()
+      .meta({ description: "The key never expires when this is left out." }),
+    secret: z.boolean().default(false).meta({ description: "Generate a shared secret that calls must carry." }),
+    payload_template: payloadTemplate
+      .nullish()
+      .meta({ description: "Required for `product_org`, refused for `signal_staging`." }),
+  })
+  .superRefine((key, ctx) => {
+    const isGiven = (key.payload_template ?? null) !== null;
+    if (isGiven === (key.endpoint_type === "product_org")) return;
+    const message = isGiven ? "only for endpoint_type product_org" : "required when endpoint_type is product_org";
+    ctx.addIssue({ code: "custom", path: ["payload_template"], message });
+  });

@@ -1,0 +1,112 @@
+/** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
+import * as z from "zod";
+import { createKey, deactivateKey, listKeys, type ApiKey } from "../control/keys.ts";
+import { keyStatus } from "../domain/api-key.ts";
+import { byOperator, operator } from "./environment.ts";
+import { newKey, payloadMapping } from "./key-schemas.ts";
+import { quotaCounter } from "./objects.ts";
+import { notFound, operation } from "./operation.ts";
+import { idOf, instant, isoOrNull, listOf, pageQuery, toPage } from "./schemas.ts";
+
+const keyFields = {
+  id: idOf("key", "Of the key; not the key."),
+  name: z.string(),
+  endpoint_type: z.enum(["signal_staging", "product_org"]),
+  masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
+  created_at: instant,
+  expires_at: instant.nullable().meta({ description: "Null: never." }),
+  status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
+  last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
+  deactivated_at: instant.nullable(),
+  has_secret: z.boolean(),
+  payload_template: z.array(payloadMapping).nullable(),
+};
+const keyAnswer = z.object(keyFields).meta({ id: "ApiKey" });
+const createdKeyAnswer = z
+  .object({
+    ...keyFields,
+    key: z.string().meta({ description: "The full key. Shown this once." }),
+    secret: z.string().optional().meta({ description: "The shared secret, for `X-Api-Secret`. Shown this once." }),
+  })
+  .meta({ id: "CreatedApiKey" });
+
+export const keyRoutes = operator
+  .createApp()
+  .post(
+    "/workspaces/:workspace_id/keys",
+    operation({
+      tag: "API keys",
+      summary: "Create an API key",
+      description: "The answer holds the full key and the secret. Neither can be had again.",
+      body: newKey,
+      bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
+      answers: { 201: { description: "The new key.", schema: createdKeyAnswer } },
+    }),
+    async (c) => {
+      const { endpoint_type, expires_at, payload_template, ...fields } = c.req.valid("json");
+      const { record, value, secret } = await createKey(
+        c.get("db"),
+        c.get("workspace").id,
+        {
+          ...fields,
+          endpointType: endpoint_type,
+          expiresAt: expires_at ?? null,
+          payloadTemplate: payload_template ?? null,
+        },
+        byOperator(),
+      );
+      const created: z.infer<typeof createdKeyAnswer> = { ...keyJson(record, {}), key: value };
+      if (secret !== null) created.secret = secret;
+      return c.json(created, 201, { "cache-control": "no-store" });
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/keys",
+    operation({
+      tag: "API keys",
+      summary: "List the API keys",
+      query: pageQuery,
+      answers: { 200: { description: "Active and inactive keys, newest first.", schema: listOf(keyAnswer) } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const [page, lastUsed] = await Promise.all([
+        listKeys(c.get("db"), id, toPage(c.req.valid("query"))),
+        quotaCounter(c.env, id).lastUsed(),
+      ]);
+      return c.json({ items: page.items.map((key) => keyJson(key, lastUsed)), next: page.next });
+    },
+  )
+  .post(
+    "/workspaces/:workspace_id/keys/:key_id/deactivate",
+    operation({
+      tag: "API keys",
+      summary: "Deactivate an API key",
+      description:
+        "Once this has answered, no call with the key is accepted anywhere. It cannot be undone. Repeating it gives the same record.",
+      answers: { 200: { description: "The inactive key.", schema: keyAnswer } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const counter = quotaCounter(c.env, id);
+      const revoke = (keyId: string) => counter.revoke(keyId);
+      const key = await deactivateKey(c.get("db"), id, c.req.param("key_id"), revoke, byOperator());
+      return key === null ? notFound(c, "key") : c.json(keyJson(key, await counter.lastUsed()));
+    },
+  );
+
+function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof keyAnswer> {
+  return {
+    id: key.id,
+    name: key.name,
+    endpoint_type: key.endpointType,
+    masked_key: key.maskedKey,
+    created_at: key.createdAt,
+    expires_at: key.expiresAt,
+    status: keyStatus(key, Date.now()),
+    last_used_at: isoOrNull(lastUsed[key.id] ?? null),
+    deactivated_at: key.deactivatedAt,
+    has_secret: key.hasSecret,
+    payload_template: key.payloadTemplate,
+  };
+}

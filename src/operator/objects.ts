@@ -1,0 +1,43 @@
+/** The two Durable Objects of a workspace, as far as the operator API calls them. Their name is the workspace's id. */
+import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type {
+  DeadLetter,
+  EventGroup,
+  Page,
+  PageOf,
+  Person,
+  SignalFilter,
+  SignalSummary,
+  SignalTrace,
+  StoreTotals,
+} from "../store/protocol.ts";
+
+interface QuotaCounterCalls {
+  configure(config: QuotaConfig): Promise<void>;
+  revoke(keyId: string): Promise<void>;
+  usage(): Promise<Usage | null>;
+  /** Key id → milliseconds since 1970. */
+  lastUsed(): Promise<Record<string, number>>;
+  rejections(limit: number): Promise<Rejection[]>;
+  books(periodStartMs?: number): Promise<CounterBooks>;
+  inFlight(signalId: string): Promise<InFlightSignal | null>;
+}
+
+interface SignalStoreCalls {
+  totals(periodStartMs?: number): Promise<StoreTotals>;
+  events(page: Page): Promise<PageOf<EventGroup>>;
+  signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  signal(id: string): Promise<SignalTrace | null>;
+  people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
+}
+
+// Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.
+
+export function quotaCounter(env: Env, workspaceId: string): QuotaCounterCalls {
+  return env.QUOTA_COUNTER.getByName(workspaceId) as unknown as QuotaCounterCalls;
+}
+
+export function signalStore(env: Env, workspaceId: string): SignalStoreCalls {
+  return env.SIGNAL_STORE.getByName(workspaceId) as unknown as SignalStoreCalls;
+}

@@ -1,0 +1,98 @@
+/**
+ * One description per route: `operation({...})` stands between a path and its handler, validates the request with its
+ * zod schemas, and is what openapi.ts makes the document from. So the two cannot differ.
+ */
+import type { Context, MiddlewareHandler } from "hono";
+import type * as z from "zod";
+import { refused, type OperatorEnv } from "./environment.ts";
+
+export type Tag = "Plans" | "Workspaces" | "Members" | "API keys" | "Mapping rules" | "Quota" | "Signals";
+
+export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodType = z.ZodType> {
+  tag: Tag;
+  summary: string;
+  description?: string;
+  /** The JSON body; strict, so that an unknown field is an error. */
+  body?: Body;
+  bodyExample?: unknown;
+  query?: Query;
+  /** Successful answers by status. */
+  answers: { [status: number]: { description: string; schema?: z.ZodType } };
+  /** Codes of its 409s. */
+  conflicts?: string[];
+}
+
+const OPERATION = Symbol("operation");
+
+export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodType = z.ZodNever>(
+  spec: Operation<Body, Query>,
+): MiddlewareHandler<
+  OperatorEnv,
+  string,
+  { in: { json: z.input<Body>; query: z.input<Query> }; out: { json: z.output<Body>; query: z.output<Query> } }
+> {
+  const validate: MiddlewareHandler<OperatorEnv> = async (c, next) => {
+    if (spec.query !== undefined) {
+      const query = spec.query.safeParse(c.req.query());
+      if (!query.success) return validationFailed(c, fieldErrors(query.error));
+      c.req.addValidatedData("query", query.data as object);
+    }
+    if (spec.body !== undefined) {
+      const json = parseJson(await c.req.text());
+      if ("error" in json) {
+        return refused(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
+      }
+      const body = spec.body.safeParse(json.value);
+      if (!body.success) return validationFailed(c, fieldErrors(body.error));
+      c.req.addValidatedData("json", body.data as object);
+    }
+    return next();
+  };
+  return Object.assign(validate, { [OPERATION]: spec });
+}
+
+/** The description that a registered handler carries; undefined for other handlers. */
+export function operationOf(handler: object): Operation | undefined {
+  return OPERATION in handler ? (handler[OPERATION] as Operation) : undefined;
+}
+
+export interface FieldError {
+  /** Such as `conditions.0.path`; empty for the whole. */
+  path: string;
+  message: string;
+}
+
+/** 422 with every field that is wrong. */
+export function validationFailed(c: Context<OperatorEnv>, errors: FieldError[]): Response {
+  return refused(c, {
+    status: 422,
+    code: "validation_failed",
+    title: "The request is not valid",
+    detail: errors.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`)).join("; "),
+    more: { errors },
+  });
+}
+
+export function notFound(c: Context<OperatorEnv>, what: string): Response {
+  return refused(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
+}
+
+export function conflict(c: Context<OperatorEnv>, code: string, detail: string): Response {
+  return refused(c, { status: 409, code, title: "Conflict", detail });
+}
+
+function fieldErrors(error: z.core.$ZodError): FieldError[] {
+  return error.issues.flatMap((issue) => {
+    const path = issue.path.map(String);
+    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: issue.message }];
+    return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "unknown field" }));
+  });
+}
+
+function parseJson(text: string): { value: unknown } | { error: string } {
+  try {
+    return { value: JSON.parse(text) };
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : "The body could not be parsed." };
+  }
+}

@@ -1,0 +1,47 @@
+/** Brings the Quota Counters in line with plan and overages in D1, which is always written first. */
+import type { ControlDatabase } from "../control/database.ts";
+import { quotaConfigs, workspacesOnPlan } from "../control/workspaces.ts";
+import type { QuotaConfig, Usage } from "../quota/protocol.ts";
+import { quotaCounter } from "./objects.ts";
+
+/** Workspaces configured at a time when a plan changes. */
+const AT_A_TIME = 20;
+
+/**
+ * D1 is read again afterwards: where it has changed meanwhile, a newer configuration may have been overtaken by this
+ * one, so it is sent once more. Repeating the whole call finishes one that was interrupted.
+ *
+ * @param workspaceIds at most 100.
+ */
+export async function configureCounters(env: Env, db: ControlDatabase, workspaceIds: string[]): Promise<void> {
+  let pending = await quotaConfigs(db, workspaceIds);
+  while (pending.size > 0) {
+    await Promise.all(Array.from(pending, ([id, config]) => quotaCounter(env, id).configure(config)));
+    const sent = pending;
+    pending = await quotaConfigs(db, [...sent.keys()]);
+    for (const [id, config] of pending) if (isSame(config, sent.get(id))) pending.delete(id);
+  }
+}
+
+export async function configurePlan(env: Env, db: ControlDatabase, planId: string): Promise<void> {
+  let ids = await workspacesOnPlan(db, planId, "", AT_A_TIME);
+  while (ids.length > 0) {
+    await configureCounters(env, db, ids);
+    ids = await workspacesOnPlan(db, planId, ids.at(-1) ?? "", AT_A_TIME);
+  }
+}
+
+/** @throws when the counter knows no usage although it has just been configured. */
+export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<Usage> {
+  const counter = quotaCounter(env, workspaceId);
+  const known = await counter.usage();
+  if (known !== null) return known;
+  await configureCounters(env, db, [workspaceId]);
+  const usage = await counter.usage();
+  if (usage === null) throw new Error("The Quota Counter has no usage although it is configured.");
+  return usage;
+}
+
+function isSame(a: QuotaConfig, b: QuotaConfig | undefined): boolean {
+  return b !== undefined && a.signalLimit === b.signalLimit && a.paid === b.paid && a.overages === b.overages;
+}

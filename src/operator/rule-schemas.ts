@@ -1,0 +1,63 @@
+/** What a mapping rule may say (design §8.5). */
+import * as z from "zod";
+import { isEventPattern, isRulePath, MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
+import { fitsName } from "../domain/validate-signal.ts";
+import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS } from "../limits.ts";
+import { name } from "./schemas.ts";
+
+const scalar = z.union([
+  z.string().refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`),
+  z.number(),
+  z.boolean(),
+]);
+
+const condition = z
+  .strictObject({
+    path: z.string().refine(isRulePath, "one of event, source, email, or properties. and a dot path").meta({
+      description: "`event`, `source`, `email`, or `properties.` and a dot path.",
+      example: "properties.form_name",
+    }),
+    operator: z.enum(MAPPING_OPERATORS),
+    value: z
+      .union([scalar, z.array(scalar).min(1).max(200)])
+      .exactOptional()
+      .meta({ description: "A list for `in`, nothing for `exists`, `not_exists`, `is_true`, `is_false`." }),
+  })
+  .superRefine(({ operator, value }, ctx) => {
+    const message = valueError(operator, value);
+    if (message !== null) ctx.addIssue({ code: "custom", path: ["value"], message });
+  })
+  .meta({ id: "MappingCondition" });
+
+/** Without defaults: a change leaves alone what it does not name. */
+export const ruleFields = {
+  name,
+  event: z
+    .string()
+    .trim()
+    .refine(isEventPattern, `an event name or pattern of 1 to ${NAME_MAX_CODE_POINTS} characters`)
+    .meta({ description: "An event name; `*` stands for anything.", example: "Filled Out *" }),
+  match: z.enum(["all", "any"]),
+  conditions: z.array(condition).max(RULE_MAX_CONDITIONS),
+  scoring_signal: name,
+  points: z.int().min(-1_000_000).max(1_000_000),
+  enabled: z.boolean(),
+};
+
+export const newRule = z.strictObject({
+  ...ruleFields,
+  match: ruleFields.match.default("all"),
+  conditions: ruleFields.conditions.default([]),
+  enabled: ruleFields.enabled.default(true),
+});
+
+export const ruleChange = z.strictObject(ruleFields).partial();
+
+type Condition = { operator: (typeof MAPPING_OPERATORS)[number]; value?: unknown };
+
+function valueError(operator: Condition["operator"], value: Condition["value"]): string | null {
+  if (OPERATORS_WITHOUT_VALUE.includes(operator)) return value === undefined ? null : `${operator} takes no value`;
+  if (value === undefined) return `${operator} needs a value`;
+  if (operator === "in") return Array.isArray(value) ? null : "in needs a list of values";
+  return Array.isArray(value) ? `${operator} takes one value; use in for a list` : null;
+}

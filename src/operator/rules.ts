@@ -1,0 +1,109 @@
+/** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
+import * as z from "zod";
+import { createRule, deleteRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
+import { WORKSPACE_MAX_RULES } from "../limits.ts";
+import { byOperator, operator } from "./environment.ts";
+import { conflict, notFound, operation } from "./operation.ts";
+import { newRule, ruleChange, ruleFields } from "./rule-schemas.ts";
+import { idOf, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
+
+const ruleAnswer = z
+  .object({
+    id: idOf("rule", "Of the rule."),
+    ...ruleFields,
+    version: z.int().meta({ description: "Grows with every change; scoring signals carry it." }),
+    created_at: instant,
+    updated_at: instant,
+  })
+  .meta({ id: "MappingRule" });
+
+export const ruleRoutes = operator
+  .createApp()
+  .post(
+    "/workspaces/:workspace_id/rules",
+    operation({
+      tag: "Mapping rules",
+      summary: "Create a mapping rule",
+      body: newRule,
+      bodyExample: {
+        name: "Asked for a demo",
+        event: "Filled Out Form",
+        match: "all",
+        conditions: [{ path: "properties.form_name", operator: "contains", value: "demo" }],
+        scoring_signal: "demo_requested",
+        points: 20,
+      },
+      answers: { 201: { description: "The new rule.", schema: ruleAnswer } },
+      conflicts: ["too_many_rules"],
+    }),
+    async (c) => {
+      const { scoring_signal: scoringSignal, ...rule } = c.req.valid("json");
+      const created = await createRule(c.get("db"), c.get("workspace").id, { ...rule, scoringSignal }, byOperator());
+      return created.ok
+        ? c.json(ruleJson(created.value), 201)
+        : conflict(c, "too_many_rules", `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/rules",
+    operation({
+      tag: "Mapping rules",
+      summary: "List the mapping rules",
+      query: pageQuery,
+      answers: { 200: { description: "The rules, newest first.", schema: listOf(ruleAnswer) } },
+    }),
+    async (c) => {
+      const page = await listRules(c.get("db"), c.get("workspace").id, toPage(c.req.valid("query")));
+      return c.json(mapPage(page, ruleJson));
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/rules/:rule_id",
+    operation({
+      tag: "Mapping rules",
+      summary: "Get a mapping rule",
+      answers: { 200: { description: "The rule.", schema: ruleAnswer } },
+    }),
+    async (c) => {
+      const rule = await findRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
+      return rule === null ? notFound(c, "rule") : c.json(ruleJson(rule));
+    },
+  )
+  .patch(
+    "/workspaces/:workspace_id/rules/:rule_id",
+    operation({
+      tag: "Mapping rules",
+      summary: "Change a mapping rule",
+      body: ruleChange,
+      bodyExample: { points: 25 },
+      answers: { 200: { description: "The rule as it is now.", schema: ruleAnswer } },
+    }),
+    async (c) => {
+      const { scoring_signal: scoringSignal, ...change } = c.req.valid("json");
+      const rule = await updateRule(
+        c.get("db"),
+        c.get("workspace").id,
+        c.req.param("rule_id"),
+        { ...change, scoringSignal },
+        byOperator(),
+      );
+      return rule === null ? notFound(c, "rule") : c.json(ruleJson(rule));
+    },
+  )
+  .delete(
+    "/workspaces/:workspace_id/rules/:rule_id",
+    operation({
+      tag: "Mapping rules",
+      summary: "Delete a mapping rule",
+      description: "Scoring signals that it has made stay.",
+      answers: { 204: { description: "Deleted." } },
+    }),
+    async (c) => {
+      const deleted = await deleteRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id"), byOperator());
+      return deleted ? c.body(null, 204) : notFound(c, "rule");
+    },
+  );
+
+function ruleJson({ scoringSignal, createdAt, updatedAt, ...rule }: StoredRule): z.infer<typeof ruleAnswer> {
+  return { ...rule, scoring_signal: scoringSignal, created_at: createdAt, updated_at: updatedAt };
+}

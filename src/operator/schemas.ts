@@ -1,0 +1,87 @@
+/** The parts that the operator API's requests and answers are made of. */
+import * as z from "zod";
+import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
+import { NAME_MAX_CODE_POINTS, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
+import type { Page, PageOf } from "../store/protocol.ts";
+
+// --- Requests ---
+
+export const name = z
+  .string()
+  .trim()
+  .min(1)
+  .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
+  .meta({ maxLength: NAME_MAX_CODE_POINTS });
+
+export const email = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .refine(isPlausibleEmail, "not an email address")
+  .meta({ format: "email", example: "jane@example.com" });
+
+/** Any offset in; UTC with milliseconds from here on. */
+export const time = z.iso
+  .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
+  .transform((text) => new Date(text).toISOString())
+  .meta({ example: "2026-11-01T00:00:00.000Z" });
+
+const PAGE = {
+  cursor: z.string().max(1_024).optional().meta({ description: "`next` of the page before." }),
+  limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(PAGE_MAX_ITEMS)
+    .default(PAGE_DEFAULT_ITEMS)
+    .meta({ description: "Items on a page." }),
+};
+
+export const pageQuery = z.strictObject(PAGE);
+
+export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) {
+  return z.strictObject({ ...filter, ...PAGE });
+}
+
+export function toPage(query: { cursor?: string | undefined; limit: number }): Page {
+  return { cursor: query.cursor ?? null, limit: query.limit };
+}
+
+// --- Answers ---
+
+export const instant = z.string().meta({ format: "date-time", example: "2026-11-01T00:00:00.000Z" });
+
+export function idOf(prefix: string, description: string) {
+  return z.string().meta({ description, example: `${prefix}_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f` });
+}
+
+export function listOf<Item extends z.ZodType>(item: Item) {
+  return z.object({
+    items: z.array(item),
+    next: z.string().nullable().meta({ description: "Cursor of the next page; null on the last one." }),
+  });
+}
+
+export function mapPage<From, To>(page: PageOf<From>, to: (item: From) => To): PageOf<To> {
+  return { items: page.items.map(to), next: page.next };
+}
+
+export function isoOrNull(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString();
+}
+
+/** RFC 9457, with the members of this service. */
+export const problemDetails = z
+  .object({
+    type: z.string().meta({ description: "Where the code is explained." }),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: "What was wrong with this request, and what to do." }),
+    code: z.string().meta({ description: "Stable, for programs." }),
+    request_id: z.string(),
+    errors: z
+      .array(z.object({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: "With `validation_failed`: every field that is wrong." }),
+  })
+  .meta({ id: "Problem", description: "RFC 9457 problem details." });

@@ -1,0 +1,59 @@
+/** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
+import { createHash } from "node:crypto";
+import { duplicateKey } from "../domain/canonical-form.ts";
+import { evaluate } from "../domain/mapping-rule.ts";
+import type { CompiledRules } from "../domain/mapping-rule.ts";
+import { normalise } from "../domain/normalise.ts";
+import type { JsonObject, NormalisedSignal } from "../domain/signal.ts";
+import type { Admission, Evaluation, SignalToRecord } from "../store/protocol.ts";
+import type { ReceivedSignal } from "./message.ts";
+
+export function processSignal(received: ReceivedSignal, rules: CompiledRules): SignalToRecord {
+  const admission = admissionOf(received);
+  const { payload } = received;
+  try {
+    return { admission, payload, work: workFor(received, rules) };
+  } catch (error) {
+    return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
+  }
+}
+
+/** What a message carries, given up as a whole. */
+export function buriedSignal(received: ReceivedSignal, reason: string): SignalToRecord {
+  return { admission: admissionOf(received), payload: received.payload, work: { kind: "dead", reason } };
+}
+
+/** The rules' verdict, or null where they ask for an email that only the signal's owner has. */
+export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, ownerEmail?: string): Evaluation | null {
+  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return null;
+  const { tried, matches } = evaluate(rules, signal, ownerEmail);
+  return { rulesTried: tried, matches };
+}
+
+function workFor({ envelope, endpoint, payload: text }: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
+  if (endpoint === "product_org") return { kind: "account" };
+  const payload = JSON.parse(text) as JsonObject;
+  const normalised = normalise(payload, envelope.source);
+  const duplicate = duplicateKey({ payload, normalised, pathSource: envelope.source, idempotencyKey: envelope.idem });
+  return {
+    kind: normalised.kind,
+    normalised,
+    contentHash: duplicate === null ? null : createHash("sha256").update(duplicate.text).digest("base64url"),
+    duplicateWindowMs: duplicate?.windowMs ?? 0,
+    evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
+  };
+}
+
+function admissionOf({ envelope, row, verdict, ordinal, endpoint }: ReceivedSignal): Admission {
+  return {
+    id: envelope.id,
+    keyId: envelope.key,
+    endpoint,
+    verdict,
+    ordinal,
+    signalLimit: row.limit,
+    receivedAtMs: row.at,
+    periodStartMs: row.period_start,
+    periodEndMs: row.period_end,
+  };
+}

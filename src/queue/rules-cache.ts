@@ -1,0 +1,20 @@
+/** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
+import { LRUCache } from "lru-cache";
+import { controlDatabase } from "../control/database.ts";
+import { loadRules, rulesVersion } from "../control/rules.ts";
+import { compileRules } from "../domain/mapping-rule.ts";
+import type { CompiledRules } from "../domain/mapping-rule.ts";
+import { RULES_CACHE_WORKSPACES } from "../limits.ts";
+
+const compiled = new LRUCache<string, { version: number; rules: CompiledRules }>({ max: RULES_CACHE_WORKSPACES });
+
+/** One small query at the primary per call: a rule that was saved applies to what is processed from then on. */
+export async function rulesOf(d1: D1Database, workspaceId: string): Promise<CompiledRules> {
+  const db = controlDatabase(d1.withSession("first-primary"));
+  const version = await rulesVersion(db, workspaceId);
+  const known = compiled.get(workspaceId);
+  if (known?.version === version) return known.rules;
+  const rules = compileRules(await loadRules(db, workspaceId));
+  compiled.set(workspaceId, { version, rules });
+  return rules;
+}

@@ -1,0 +1,361 @@
+/**
+ * QuotaCounter: one Durable Object per workspace. It decides and counts every signal, one after the other, and keeps
+ * each accepted one in its outbox until the Signal Store has confirmed it.
+ *
+ * Why this is correct on the platform: all state changes of a commit are made with no `await` between them, so they are
+ * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
+ * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
+ */
+import { DurableObject } from "cloudflare:workers";
+import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
+import { takeRequest } from "../domain/request-rate.ts";
+import type { RequestRate } from "../domain/request-rate.ts";
+import { logEvent } from "../http/log.ts";
+import {
+  DRAIN_ALARM_MS,
+  DRAIN_DELAY_MS,
+  NOTES_FLUSH_MS,
+  REQUEST_BURST,
+  REQUEST_RATE_PER_SECOND,
+  RESEND_AFTER_MS,
+} from "../limits.ts";
+import { retryDelaySeconds } from "../queue/back-off.ts";
+import { readMessage } from "../queue/message.ts";
+import type { Ledger } from "./ledger.ts";
+import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
+import { Notes } from "./notes.ts";
+import {
+  RowPacker,
+  createOutboxTable,
+  deleteRows,
+  oldestUnsettled,
+  rowWithSignal,
+  sendNextRows,
+  unsettledSignals,
+} from "./outbox.ts";
+import type {
+  AdmitCall,
+  AdmitResult,
+  CounterBooks,
+  InFlightSignal,
+  PeriodState,
+  QuotaConfig,
+  RateState,
+  RefusedCall,
+  RefusedResult,
+  Rejection,
+  Usage,
+} from "./protocol.ts";
+
+interface Waiter {
+  call: AdmitCall;
+  rate: RateState;
+  resolve: (result: AdmitResult) => void;
+  reject: (error: unknown) => void;
+}
+
+export class QuotaCounter extends DurableObject<Env> {
+  readonly #sql: SqlStorage;
+  readonly #rate: RequestRate;
+  readonly #notes: Notes;
+  readonly #revoked = new Set<string>();
+  /** Per key, see domain/request-rate.ts. Not stored: an object idle long enough to be evicted has full buckets. */
+  readonly #buckets = new Map<string, number>();
+  #ledger: Ledger | null;
+  #waiting: Waiter[] = [];
+  #notesTimer = false;
+  /** Rows up to here have been handed to the queue since this object started; after a restart all are sent again. */
+  #sentUpTo = 0;
+  #drainTimer = false;
+  #draining = false;
+  #failedSends = 0;
+  /** When unsettled rows were last sent again; a restart sends all of them. */
+  #resentAtMs = Date.now();
+  #alarmAtMs = Number.POSITIVE_INFINITY;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#sql = ctx.storage.sql;
+    this.#rate = {
+      perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
+      burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
+    };
+    createLedgerTables(this.#sql);
+    createOutboxTable(this.#sql);
+    this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
+    this.#notes = new Notes(this.#sql);
+    this.#ledger = loadLedger(this.#sql);
+    for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
+      this.#revoked.add(row.key_id);
+    if (oldestUnsettled(this.#sql) !== null) this.#drainSoon();
+  }
+
+  /** Plan and billing; takes effect with the next signal. The anchor is fixed by the first call. */
+  configure(config: QuotaConfig): void {
+    const nowMs = Date.now();
+    this.#ledger ??= openLedger(config, nowMs);
+    this.#update(nowMs, (ledger) => {
+      Object.assign(ledger, { signalLimit: config.signalLimit, paid: config.paid, overages: config.overages });
+      return true;
+    });
+    this.#alarmBy(this.#ledger.periodEndMs);
+  }
+
+  /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
+  revoke(keyId: string): void {
+    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys VALUES (?, ?)", keyId, Date.now());
+    this.#revoked.add(keyId);
+  }
+
+  /**
+   * Decides and counts the signals of one call (design §7). Calls that arrive while a commit is being prepared share
+   * it: one ledger row and one outbox row for all of them.
+   *
+   * @throws when the commit fails; then nothing of the whole group has been counted, and a retry may succeed.
+   */
+  admit(call: AdmitCall): Promise<AdmitResult> | AdmitResult {
+    const nowMs = Date.now();
+    if (this.#ledger === null) return { outcome: "unconfigured" };
+    if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    this.#notes.used(call.keyId, nowMs);
+    this.#writeNotesSoon();
+    const taken = takeRequest(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate);
+    const rate = { remaining: taken.remaining, resetMs: taken.resetMs };
+    if (call.firstSlice) {
+      if (!taken.allowed) {
+        this.#reject(call, "rate_limited", null, countSignals(call), nowMs);
+        return { outcome: "rate_limited", retryAfterMs: taken.retryAfterMs, rate, period: periodState(this.#ledger) };
+      }
+      this.#buckets.set(call.keyId, taken.emptyAtMs);
+    }
+    return new Promise((resolve, reject) => {
+      if (this.#waiting.push({ call, rate, resolve, reject }) === 1) setTimeout(() => this.#commit(), 0);
+    });
+  }
+
+  /** Notes a call that the edge refused, and says whether the key is still active: if not, the answer is the 401. */
+  refused(call: RefusedCall): RefusedResult {
+    const nowMs = Date.now();
+    const active = !this.#revoked.has(call.keyId);
+    if (!active) {
+      this.#refuseDeactivated(call, nowMs);
+      return { active, rate: null, period: null };
+    }
+    if (call.authenticated) this.#notes.used(call.keyId, nowMs);
+    this.#reject(call, call.code, call.detail, call.signals, nowMs);
+    const taken = takeRequest(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate);
+    return {
+      active,
+      rate: { remaining: taken.remaining, resetMs: taken.resetMs },
+      period: this.#ledger && periodState(this.#ledger),
+    };
+  }
+
+  /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
+  settle(rows: number[]): void {
+    deleteRows(this.#sql, rows);
+  }
+
+  usage(): Usage | null {
+    this.#update(Date.now(), () => false);
+    if (this.#ledger === null) return null;
+    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, ...usage } = this.#ledger;
+    return { ...usage, history: closedPeriods(this.#sql) };
+  }
+
+  lastUsed(): Record<string, number> {
+    return this.#notes.lastUsed();
+  }
+
+  rejections(limit: number): Rejection[] {
+    return this.#notes.rejections(limit);
+  }
+
+  books(periodStartMs?: number): CounterBooks {
+    const usage = this.usage();
+    const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
+    const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
+    return { admitted: admitted ?? 0, unsettled: unsettledSignals(this.#sql, periodStartMs) };
+  }
+
+  /** A signal that is admitted and not yet settled. */
+  inFlight(signalId: string): InFlightSignal | null {
+    const text = rowWithSignal(this.#sql, this.#workspaceId, signalId);
+    const signal = text === null ? undefined : readMessage(text).signals.find((one) => one.envelope.id === signalId);
+    if (signal === undefined) return null;
+    return {
+      id: signalId,
+      keyId: signal.envelope.key,
+      endpoint: signal.endpoint,
+      receivedAtMs: signal.row.at,
+      verdict: signal.verdict,
+      ordinal: signal.ordinal,
+      signalLimit: signal.row.limit,
+      periodEndMs: signal.row.period_end,
+    };
+  }
+
+  /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
+  override async alarm(): Promise<void> {
+    this.#alarmAtMs = Number.POSITIVE_INFINITY;
+    try {
+      this.#update(Date.now(), () => false);
+    } catch (error) {
+      logEvent("alarm_failed", { workspace: this.#workspaceId, error: String(error) });
+      this.#alarmBy(Date.now() + DRAIN_ALARM_MS);
+    }
+    await this.#drain();
+    const oldest = oldestUnsettled(this.#sql);
+    if (oldest !== null) this.#alarmBy(Math.max(oldest.at, this.#resentAtMs) + RESEND_AFTER_MS);
+    if (this.#ledger !== null) this.#alarmBy(Math.max(this.#ledger.periodEndMs, Date.now() + 1_000));
+  }
+
+  get #workspaceId(): string {
+    return this.ctx.id.name ?? "";
+  }
+
+  #commit(): void {
+    const waiters = this.#waiting;
+    this.#waiting = [];
+    const results: AdmitResult[] = [];
+    const nowMs = Date.now();
+    try {
+      this.#update(nowMs, (ledger) => this.#decide(ledger, waiters, results, nowMs));
+    } catch (error) {
+      logEvent("commit_failed", { workspace: this.#workspaceId, calls: waiters.length, error: String(error) });
+      for (const waiter of waiters) waiter.reject(error);
+      return;
+    }
+    waiters.forEach((waiter, index) => waiter.resolve(results[index] ?? { outcome: "unconfigured" }));
+  }
+
+  /** Verdicts of all waiting calls in order of arrival, and their outbox rows. Says whether there is one. */
+  #decide(ledger: Ledger, waiters: Waiter[], results: AdmitResult[], nowMs: number): boolean {
+    const packer = new RowPacker(
+      { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
+      ledger.nextRow,
+      ledger.accepted + ledger.held,
+    );
+    for (const { call, rate } of waiters) {
+      if (this.#revoked.has(call.keyId)) {
+        results.push(this.#refuseDeactivated(call, nowMs));
+        continue;
+      }
+      const used = ledger.accepted + ledger.held;
+      const run = decideQuotaRun(used, countSignals(call), ledger);
+      packer.add(call.chunks, run.accepted, run.held);
+      ledger.accepted += run.accepted;
+      ledger.held += run.held;
+      ledger.rejected += run.rejected;
+      ledger.admitted += run.accepted + run.held;
+      ledger.overage += Math.min(run.accepted, Math.max(0, used + run.accepted - ledger.signalLimit));
+      const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
+      if (refusal) this.#reject(call, refusal.code, null, run.rejected, nowMs);
+      results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
+    }
+    const nextRow = packer.write(this.#sql);
+    const wrote = nextRow !== ledger.nextRow;
+    ledger.nextRow = nextRow;
+    return wrote;
+  }
+
+  /**
+   * Closes ended periods, then applies a change to the ledger: all in one transaction or not at all, and memory follows
+   * only when it succeeded. What a change calls not worth a write of its own is written with the next notes.
+   */
+  #update(nowMs: number, change: (ledger: Ledger) => boolean): void {
+    const before = this.#ledger;
+    if (before === null) return;
+    const ledger = { ...before };
+    this.ctx.storage.transactionSync(() => {
+      const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
+      if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
+    });
+    this.#ledger = ledger;
+    if (ledger.nextRow === before.nextRow) return;
+    this.#alarmBy(nowMs + DRAIN_ALARM_MS);
+    this.#drainSoon();
+  }
+
+  #refuseDeactivated(call: { keyId: string; requestId: string }, nowMs: number): { outcome: "key_deactivated" } {
+    this.#reject(call, "unauthorized", "The key is deactivated.", 1, nowMs);
+    return { outcome: "key_deactivated" };
+  }
+
+  #reject(
+    call: { keyId: string; requestId: string },
+    code: Rejection["code"],
+    detail: string | null,
+    signals: number,
+    atMs: number,
+  ): void {
+    this.#notes.rejected({ atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals });
+    this.#writeNotesSoon();
+  }
+
+  #writeNotesSoon(): void {
+    if (this.#notesTimer) return;
+    this.#notesTimer = true;
+    setTimeout(() => {
+      this.#notesTimer = false;
+      this.#notes.write();
+      if (this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
+    }, NOTES_FLUSH_MS);
+  }
+
+  #drainSoon(): void {
+    // While the queue refuses, only the alarm tries: backing off, not with every commit.
+    if (this.#drainTimer || this.#draining || this.#failedSends > 0) return;
+    this.#drainTimer = true;
+    setTimeout(() => {
+      this.#drainTimer = false;
+      void this.#drain();
+    }, DRAIN_DELAY_MS);
+  }
+
+  /** Sends what has not been sent since this object started, then what was lost on the way. Never throws. */
+  async #drain(): Promise<void> {
+    if (this.#draining) return;
+    this.#draining = true;
+    try {
+      await this.#sendRows(this.#sentUpTo, Number.MAX_SAFE_INTEGER, (row) => (this.#sentUpTo = row));
+      const nowMs = Date.now();
+      if (nowMs - this.#resentAtMs >= RESEND_AFTER_MS) {
+        this.#resentAtMs = nowMs;
+        await this.#sendRows(0, nowMs - RESEND_AFTER_MS, () => {});
+      }
+      this.#failedSends = 0;
+    } catch (error) {
+      this.#failedSends++;
+      logEvent("drain_failed", { workspace: this.#workspaceId, failed: this.#failedSends, error: String(error) });
+      this.#alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
+    } finally {
+      this.#draining = false;
+    }
+  }
+
+  async #sendRows(afterRow: number, admittedBefore: number, sent: (row: number) => void): Promise<void> {
+    let last: number | null = afterRow;
+    while (last !== null) {
+      last = await sendNextRows(this.#sql, this.env.SIGNALS, this.#workspaceId, { afterRow: last, admittedBefore });
+      if (last !== null) sent(last);
+    }
+  }
+
+  /** The alarm rings at `atMs` or sooner. Written only when that is news. */
+  #alarmBy(atMs: number): void {
+    if (atMs >= this.#alarmAtMs) return;
+    this.#alarmAtMs = atMs;
+    void this.ctx.storage.setAlarm(atMs);
+  }
+}
+
+function countSignals(call: AdmitCall): number {
+  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
+}
+
+function periodState(ledger: Ledger): PeriodState {
+  const ceiling = quotaCeiling(ledger);
+  const used = ledger.accepted + ledger.held;
+  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
+}

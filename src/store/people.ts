@@ -1,0 +1,151 @@
+/** People, their identities and their scores, as a batch sees and changes them. Plain SQL, see tables.ts. */
+import type { NormalisedSignal } from "../domain/signal.ts";
+import type { RuleMatch } from "./protocol.ts";
+
+export interface Owner {
+  personId: number;
+  email: string;
+}
+
+const TRAITS = ["name", "company", "title"] as const;
+
+/** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
+export class People {
+  readonly #sql: SqlStorage;
+  readonly #byEmail = new Map<string, number>();
+  readonly #byIdentity = new Map<string, number>();
+  readonly #seen = new Map<number, { first: number; last: number }>();
+  readonly #points = new Map<number, number>();
+
+  constructor(sql: SqlStorage, signals: Iterable<NormalisedSignal>) {
+    this.#sql = sql;
+    const emails = new Set<string>();
+    const ids = new Set<string>();
+    for (const { email, userId, anonymousId } of signals) {
+      if (email !== undefined) emails.add(email);
+      if (userId !== undefined) ids.add(userId);
+      if (anonymousId !== undefined) ids.add(anonymousId);
+    }
+    if (emails.size > 0) {
+      const rows = sql.exec<{ id: number; email: string }>(
+        "SELECT id, email FROM people WHERE email IN (SELECT value FROM json_each(?))",
+        JSON.stringify([...emails]),
+      );
+      for (const row of rows) this.#byEmail.set(row.email, row.id);
+    }
+    if (ids.size > 0) {
+      const rows = sql.exec<{ kind: string; value: string; person_id: number }>(
+        `SELECT kind, value, person_id FROM identities
+         WHERE kind IN ('anonymous_id', 'user_id') AND value IN (SELECT value FROM json_each(?))`,
+        JSON.stringify([...ids]),
+      );
+      for (const row of rows) this.#byIdentity.set(`${row.kind}:${row.value}`, row.person_id);
+    }
+  }
+
+  /** Design §8.3: by email, else user id, else anonymous id. An email nobody has makes a new person. */
+  ownerOf(signal: NormalisedSignal, receivedAtMs: number): number | null {
+    if (signal.email !== undefined) return this.#personFor(signal.email, receivedAtMs);
+    return this.#linked("user_id", signal.userId) ?? this.#linked("anonymous_id", signal.anonymousId);
+  }
+
+  /**
+   * An identify call (spec §6): links its ids to the email. An id that is identified with a second email goes to the
+   * later one from then on; what it already brought to the first stays there.
+   */
+  link(signal: NormalisedSignal, personId: number, receivedAtMs: number): void {
+    for (const [kind, value] of [
+      ["user_id", signal.userId],
+      ["anonymous_id", signal.anonymousId],
+    ] as const) {
+      if (value === undefined) continue;
+      const linked = this.#sql
+        .exec<{ person_id: number }>(
+          `INSERT INTO identities (kind, value, person_id, linked_at) VALUES (?, ?, ?, ?)
+           ON CONFLICT (kind, value) DO UPDATE SET person_id = excluded.person_id, linked_at = excluded.linked_at
+             WHERE excluded.linked_at > linked_at
+           RETURNING person_id`,
+          kind,
+          value,
+          personId,
+          receivedAtMs,
+        )
+        .toArray()[0];
+      if (linked !== undefined) this.#byIdentity.set(`${kind}:${value}`, linked.person_id);
+    }
+  }
+
+  /** Conflicting traits: the latest by receipt wins, field by field. */
+  enrich(signal: NormalisedSignal, personId: number, receivedAtMs: number): void {
+    for (const trait of TRAITS) {
+      const value = signal.traits[trait];
+      if (value === undefined) continue;
+      this.#sql.exec(
+        `UPDATE people SET ${trait} = ?1, ${trait}_at = ?2 WHERE id = ?3 AND ${trait}_at <= ?2 AND ${trait} IS NOT ?1`,
+        value,
+        receivedAtMs,
+        personId,
+      );
+    }
+  }
+
+  seen(personId: number, atMs: number): void {
+    const seen = this.#seen.get(personId);
+    if (seen === undefined) this.#seen.set(personId, { first: atMs, last: atMs });
+    else {
+      seen.first = Math.min(seen.first, atMs);
+      seen.last = Math.max(seen.last, atMs);
+    }
+  }
+
+  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
+  score(signalId: string, personId: number, matches: readonly RuleMatch[], atMs: number): void {
+    for (const match of matches) {
+      const { rowsWritten } = this.#sql.exec(
+        `INSERT OR IGNORE INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
+         VALUES (?, ?, ?, ?, ?, ?, ?)`,
+        signalId,
+        match.ruleId,
+        match.ruleVersion,
+        personId,
+        match.scoringSignal,
+        match.points,
+        atMs,
+      );
+      if (rowsWritten > 0) this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
+    }
+  }
+
+  /** One write per person of the batch. */
+  write(): void {
+    for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
+      const seen = this.#seen.get(personId);
+      this.#sql.exec(
+        `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
+           last_seen = max(last_seen, ifnull(?4, last_seen)) WHERE id = ?1`,
+        personId,
+        this.#points.get(personId) ?? 0,
+        seen?.first ?? null,
+        seen?.last ?? null,
+      );
+    }
+  }
+
+  #personFor(email: string, atMs: number): number {
+    const known = this.#byEmail.get(email);
+    if (known !== undefined) return known;
+    const { id } = this.#sql
+      .exec<{ id: number }>(
+        "INSERT INTO people (email, first_seen, last_seen) VALUES (?1, ?2, ?2) RETURNING id",
+        email,
+        atMs,
+      )
+      .one();
+    this.#byEmail.set(email, id);
+    return id;
+  }
+
+  #linked(kind: "user_id" | "anonymous_id", value: string | undefined): number | null {
+    return (value === undefined ? undefined : this.#byIdentity.get(`${kind}:${value}`)) ?? null;
+  }
+}

@@ -1,0 +1,42 @@
+/** Bundles a Worker exactly as a deployment would: `wrangler deploy --dry-run --minify`. */
+import { execFile } from "node:child_process";
+import { readFile, readdir } from "node:fs/promises";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+
+export interface BuiltWorker {
+  configPath: string;
+  outDir: string;
+  /** The main module first. */
+  modules: { type: "ESModule" | "Text"; path: string; contents: string }[];
+  /** Everything that is uploaded, gzipped. */
+  gzippedBytes: number;
+}
+
+const wranglerPackage = createRequire(import.meta.url).resolve("wrangler/package.json");
+const WRANGLER = path.join(path.dirname(wranglerPackage), "bin/wrangler.js");
+
+export async function build(configPath: string, outDir: string): Promise<BuiltWorker> {
+  await promisify(execFile)(
+    process.execPath,
+    [WRANGLER, "deploy", "--config", configPath, "--dry-run", "--minify", "--outdir", outDir],
+    { env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" } },
+  );
+  const names = (await readdir(outDir)).filter((name) => name.endsWith(".js") || name.endsWith(".sql"));
+  const modules = await Promise.all(
+    names
+      .toSorted((a, b) => Number(b.endsWith(".js")) - Number(a.endsWith(".js")))
+      .map(async (name) => {
+        const file = path.join(outDir, name);
+        return {
+          type: name.endsWith(".js") ? ("ESModule" as const) : ("Text" as const),
+          path: file,
+          contents: await readFile(file, "utf8"),
+        };
+      }),
+  );
+  const gzippedBytes = gzipSync(modules.map((module) => module.contents).join("\n"), { level: 9 }).byteLength;
+  return { configPath, outDir, modules, gzippedBytes };
+}

@@ -1,0 +1,131 @@
+/** Who is compared: how each is started, provisioned, known to be done, and audited. */
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BuiltWorker } from "./build.ts";
+import { OperatorApi } from "./operator-api.ts";
+import { RULES } from "./rules.ts";
+import { applySql, start } from "./start.ts";
+import type { RunningWorker } from "./start.ts";
+
+/** `admission` is this service with a consumer that drops what it is given. */
+export type ContestantName = "bare" | "straightforward" | "service" | "admission";
+
+export interface Contestant {
+  name: ContestantName;
+  running: RunningWorker;
+  key: string;
+  /** Well-formed, but of nobody here. */
+  unknownKey: string;
+  /** Answers to a call with a bad key. */
+  refusals: number[];
+  /** Signals answered with 202. */
+  accepted: number;
+  /** Resolves when every accepted signal has taken its effect. */
+  settle(): Promise<void>;
+  /** What is wrong at the end; empty when every accepted signal is where it belongs. */
+  audit(): Promise<string[]>;
+}
+
+export interface BuiltWorkers {
+  service: BuiltWorker;
+  bare: BuiltWorker;
+  straightforward: BuiltWorker;
+  sink: BuiltWorker;
+}
+
+/** The request rate must not end the bench; everything else is as deployed. */
+const SERVICE_VARS = { REQUEST_RATE_PER_SECOND: "1000000", REQUEST_BURST: "1000000", OPERATOR_TOKEN: "bench" };
+const SIGNAL_LIMIT = 1_000_000_000;
+const SOME_KEY = "sk_0123456789ABCDEFGHIJabcdefghij0123456789";
+const POLL_MS = 20;
+const SETTLE_TIMEOUT_MS = 120_000;
+
+export async function startBare(workers: BuiltWorkers, stateDir: string): Promise<Contestant> {
+  return {
+    name: "bare",
+    running: await start(workers.bare, { stateDir: path.join(stateDir, "bare") }),
+    key: SOME_KEY,
+    unknownKey: SOME_KEY,
+    refusals: [202],
+    accepted: 0,
+    settle: () => Promise.resolve(),
+    audit: () => Promise.resolve([]),
+  };
+}
+
+export async function startStraightforward(workers: BuiltWorkers, stateDir: string): Promise<Contestant> {
+  const built = workers.straightforward;
+  const running = await start(built, { stateDir: path.join(stateDir, "straightforward") });
+  await applySql(running, "DB", built.configPath.replace(/\.toml$/, ".sql"));
+  const database = await running.miniflare.getD1Database("DB", "worker");
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(SOME_KEY));
+  const insertRule = database.prepare("INSERT INTO mapping_rules (id, workspace_id, rule) VALUES (?, 'bench', ?)");
+  await database.batch([
+    database
+      .prepare("INSERT INTO api_keys (key_hash, workspace_id, signal_limit) VALUES (?, 'bench', ?)")
+      .bind(Buffer.from(digest).toString("hex"), SIGNAL_LIMIT),
+    ...RULES.map((rule, index) => insertRule.bind(`rule_${index}`, JSON.stringify({ id: `rule_${index}`, ...rule }))),
+  ]);
+  // Rows are never deleted and refused rows take no rowid: this is their count, without scanning them at each poll.
+  const rows = async (): Promise<number> =>
+    (await database.prepare("SELECT max(rowid) AS count FROM signals").first<number>("count")) ?? 0;
+  const contestant: Contestant = {
+    name: "straightforward",
+    running,
+    key: SOME_KEY,
+    unknownKey: `${SOME_KEY.slice(0, -1)}x`,
+    refusals: [401],
+    accepted: 0,
+    settle: () => settled(running, async () => (await rows()) >= contestant.accepted),
+    audit: async () => {
+      const stored = await rows();
+      return stored === contestant.accepted ? [] : [`${contestant.accepted} signals accepted, ${stored} stored`];
+    },
+  };
+  return contestant;
+}
+
+export async function startService(
+  name: "service" | "admission",
+  workers: BuiltWorkers,
+  stateDir: string,
+): Promise<Contestant> {
+  const running = await start(workers.service, {
+    stateDir: path.join(stateDir, name),
+    vars: SERVICE_VARS,
+    ...(name === "admission" ? { consumer: workers.sink } : {}),
+  });
+  await applySql(running, "DB", path.join(path.dirname(workers.service.configPath), "migrations/d1"));
+  const api = new OperatorApi(running.origin, SERVICE_VARS.OPERATOR_TOKEN);
+  const { workspaceId, key } = await api.provision(SIGNAL_LIMIT, RULES);
+  const contestant: Contestant = {
+    name,
+    running,
+    key,
+    // Of a workspace that is gone: only its checksum is right. Replaced by the other instance's key.
+    unknownKey: key,
+    // 429: the address has failed too often.
+    refusals: [401, 429],
+    accepted: 0,
+    settle:
+      name === "admission"
+        ? () => Promise.resolve()
+        : () => settled(running, async () => (await api.books(workspaceId)).in_flight === 0),
+    audit: async () => {
+      const books = await api.books(workspaceId);
+      const taken = name === "admission" ? books.in_flight : books.processed;
+      const right = books.balanced && books.accepted === contestant.accepted && taken === contestant.accepted;
+      return right ? [] : [`${contestant.accepted} signals accepted, but the books say ${JSON.stringify(books)}`];
+    },
+  };
+  return contestant;
+}
+
+async function settled(running: RunningWorker, done: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + SETTLE_TIMEOUT_MS;
+  while (!(await done())) {
+    if (performance.now() > deadline)
+      throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms; last errors:\n${running.errors.join("\n")}`);
+    await sleep(POLL_MS);
+  }
+}

@@ -1,0 +1,49 @@
+/** The few calls of this service's operator API that the bench needs (design §9). */
+import * as z from "zod";
+import type { BenchRule } from "./rules.ts";
+
+const CreatedWorkspace = z.object({ id: z.string() });
+const CreatedKey = z.object({ key: z.string() });
+const BooksAnswer = z.object({
+  accepted: z.int(),
+  processed: z.int(),
+  in_flight: z.int(),
+  balanced: z.boolean(),
+});
+
+export type Books = z.infer<typeof BooksAnswer>;
+
+export class OperatorApi {
+  readonly #origin: string;
+  readonly #token: string;
+
+  constructor(origin: string, token: string) {
+    this.#origin = origin;
+    this.#token = token;
+  }
+
+  /** A workspace with one key and these mapping rules, on a plan of its own. */
+  async provision(signalLimit: number, rules: BenchRule[]): Promise<{ workspaceId: string; key: string }> {
+    await this.#call("PUT", "plans/bench", { name: "Bench", signal_limit: signalLimit, paid: true });
+    const workspace = CreatedWorkspace.parse(
+      await this.#call("POST", "workspaces", { slug: "bench", name: "Bench", plan: "bench" }),
+    );
+    const { key } = CreatedKey.parse(await this.#call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }));
+    for (const rule of rules) await this.#call("POST", `workspaces/${workspace.id}/rules`, rule);
+    return { workspaceId: workspace.id, key };
+  }
+
+  async books(workspaceId: string): Promise<Books> {
+    return BooksAnswer.parse(await this.#call("GET", `workspaces/${workspaceId}/books`));
+  }
+
+  async #call(method: string, path: string, body?: object): Promise<unknown> {
+    const response = await fetch(`${this.#origin}/operator/${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+}

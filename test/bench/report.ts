@@ -1,0 +1,80 @@
+/** The figures as Markdown, as README.md shows them. */
+import os from "node:os";
+import type { BulkMemory } from "./bulk-memory.ts";
+import type { ContestantName } from "./contestants.ts";
+import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
+
+const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
+
+export function reportHead(effort: Effort, gzippedBytes: number): string {
+  return [
+    `${os.availableParallelism()} cores, Node ${process.versions.node}; medians of ${effort.rounds} interleaved rounds ` +
+      `of ${effort.seconds} s; per second.`,
+    `Minified bundle: ${(gzippedBytes / 1024).toFixed(1)} KB gzipped.`,
+    "",
+  ].join("\n\n");
+}
+
+export function reportFigures(measured: { scenario: Scenario; figures: Figures }[]): string {
+  const rows = measured.flatMap(({ scenario, figures }) =>
+    ours(figures).map(([name, figure], _, all) => {
+      const bare = figures.get("bare");
+      const straightforward = figures.get("straightforward");
+      return [
+        `${scenario.title}${all.length > 1 ? `, ${SHOWN_AS[name] ?? name}` : ""} (${scenario.unit}/s)`,
+        perSecond(bare),
+        perSecond(straightforward),
+        perSecond(figure),
+        ratio(figure, bare),
+        ratio(figure, straightforward),
+      ];
+    }),
+  );
+  return table(["Scenario", "Bare", "Straightforward", "This service", "To bare", "To straightforward"], rows);
+}
+
+/** How long one call takes, for senders that call one after the other. */
+export function reportLatencies(measured: { scenario: Scenario; figures: Figures }[]): string {
+  const rows = measured
+    .filter(({ scenario }) => scenario.latency)
+    .flatMap(({ scenario, figures }) =>
+      [...figures].map(([name, figure]) => [
+        scenario.title,
+        SHOWN_AS[name] ?? name,
+        figure.p50Ms.toFixed(2),
+        figure.p99Ms.toFixed(2),
+      ]),
+    );
+  return rows.length === 0 ? "" : table(["Time of one call", "", "p50 ms", "p99 ms"], rows);
+}
+
+export function reportBulkMemory(memory: BulkMemory): string {
+  return (
+    `One bulk of 10,000 signals (${megabytes(memory.bodyBytes)} MB): the runtime process grew by ` +
+    `${megabytes(memory.peakBytes - memory.beforeBytes)} MB at most, from ${megabytes(memory.beforeBytes)} MB.\n`
+  );
+}
+
+function ours(figures: Figures): [ContestantName, Figure][] {
+  return [...figures].filter(([name]) => name in SHOWN_AS);
+}
+
+function perSecond(figure: Figure | undefined): string {
+  return figure === undefined ? "–" : Math.round(figure.perSecond).toLocaleString("en");
+}
+
+function ratio(figure: Figure, other: Figure | undefined): string {
+  return other === undefined ? "–" : `${(figure.perSecond / other.perSecond).toFixed(2)}×`;
+}
+
+function table(head: string[], rows: string[][]): string {
+  return [line(head), line(head.map(() => "---")), ...rows.map(line), ""].join("\n");
+}
+
+function line(cells: string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1024 / 1024).toFixed(0);
+}

@@ -1,0 +1,102 @@
+/**
+ * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
+ * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>]`; fails on any answer but the expected one.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { build } from "./build.ts";
+import type { BuiltWorker } from "./build.ts";
+import { measureBulkMemory } from "./bulk-memory.ts";
+import { startBare, startService, startStraightforward } from "./contestants.ts";
+import type { BuiltWorkers, Contestant } from "./contestants.ts";
+import { LoadGenerator } from "./load.ts";
+import { reportBulkMemory, reportFigures, reportHead, reportLatencies } from "./report.ts";
+import { SCENARIOS, measure } from "./scenarios.ts";
+import type { Effort, Figures, Scenario } from "./scenarios.ts";
+
+const BULK_MEMORY = "bulk-memory";
+const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
+
+const { values: flags } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "5" },
+    seconds: { type: "string", default: "2" },
+    only: { type: "string" },
+  },
+});
+const effort: Effort = { rounds: Number(flags.rounds), seconds: Number(flags.seconds) };
+if (!(effort.rounds >= 1 && effort.seconds > 0)) throw new Error("--rounds and --seconds take positive numbers");
+if (flags.only !== undefined && !NAMES.includes(flags.only)) throw new Error(`--only takes ${NAMES.join(", ")}`);
+const chosen = (name: string): boolean => flags.only === undefined || flags.only === name;
+
+const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-bench-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+process.on("SIGINT", () => process.exit(130));
+process.on("SIGTERM", () => process.exit(143));
+
+const failures: string[] = [];
+try {
+  const workers = await buildAll();
+  console.log(reportHead(effort, workers.service.gzippedBytes));
+  const measured = await compare(workers);
+  console.log(reportFigures(measured));
+  console.log(reportLatencies(measured));
+  if (chosen(BULK_MEMORY)) await bulkMemory(workers);
+} catch (error) {
+  failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
+}
+for (const failure of failures) console.error(`FAILED ${failure}`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+async function buildAll(): Promise<BuiltWorkers> {
+  return {
+    service: await buildIn("service", "../../wrangler.toml"),
+    bare: await buildIn("bare", "workers/bare.toml"),
+    straightforward: await buildIn("straightforward", "workers/straightforward.toml"),
+    sink: await buildIn("sink", "workers/sink.toml"),
+  };
+}
+
+function buildIn(name: string, config: string): Promise<BuiltWorker> {
+  return build(path.join(import.meta.dirname, config), path.join(scratch, "build", name));
+}
+
+async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; figures: Figures }[]> {
+  const scenarios = SCENARIOS.filter(({ name }) => chosen(name));
+  if (scenarios.length === 0) return [];
+  const state = path.join(scratch, "state");
+  const contestants: Contestant[] = [];
+  const generator = new LoadGenerator();
+  try {
+    contestants.push(await startBare(workers, state), await startStraightforward(workers, state));
+    const service = await startService("service", workers, state);
+    const admission = await startService("admission", workers, state);
+    service.unknownKey = admission.key;
+    contestants.push(service, admission);
+    const measured = [];
+    for (const scenario of scenarios) {
+      console.error(`… ${scenario.title}`);
+      measured.push({ scenario, figures: await measure(scenario, contestants, generator, effort, failures) });
+    }
+    for (const contestant of contestants)
+      failures.push(...(await contestant.audit()).map((wrong) => `${contestant.name}: ${wrong}`));
+    return measured;
+  } finally {
+    generator.stop();
+    await Promise.all(contestants.map(({ running }) => running.stop()));
+  }
+}
+
+/** In an instance of its own: what earlier load has left in the heap would hide the growth. */
+async function bulkMemory(workers: BuiltWorkers): Promise<void> {
+  console.error("… one bulk of 10,000 signals");
+  const service = await startService("service", workers, path.join(scratch, "bulk-memory"));
+  try {
+    console.log(reportBulkMemory(await measureBulkMemory(service)));
+    failures.push(...(await service.audit()).map((wrong) => `${BULK_MEMORY}: ${wrong}`));
+  } finally {
+    await service.running.stop();
+  }
+}

@@ -1,0 +1,163 @@
+/** What is measured, and the interleaved rounds in which it is. */
+import type { Contestant, ContestantName } from "./contestants.ts";
+import type { LoadGenerator, LoadOrder, LoadResult } from "./load.ts";
+
+export interface Scenario {
+  name: string;
+  title: string;
+  /** What the figures count, per second. */
+  unit: "calls" | "signals";
+  contestants: ContestantName[];
+  /** Without `until` it lasts as long as a round. */
+  load(contestant: Contestant): Pick<LoadOrder, "path" | "connections"> & Partial<LoadOrder>;
+  /** Timed until the last accepted signal has taken its effect, not until the last answer. */
+  untilSettled?: true;
+  /** Worth showing how long one call takes. */
+  latency?: true;
+}
+
+export interface Figure {
+  perSecond: number;
+  p50Ms: number;
+  p99Ms: number;
+}
+
+export type Figures = Map<ContestantName, Figure>;
+
+const EVERYONE: ContestantName[] = ["bare", "straightforward", "service", "admission"];
+const BATCH = 100;
+const SETTLED_SIGNALS = 20_000;
+/** The straightforward Worker takes single signals only, and fewer of them suffice to know its speed. */
+const SETTLED_SIGNALS_STRAIGHTFORWARD = 4_000;
+const MANY_ADDRESSES = 65_536;
+
+const webhook = (key: string): string => `/api/signal-staging/webhook/${key}`;
+const malformed = (key: string): string => key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
+
+export const SCENARIOS: Scenario[] = [
+  {
+    name: "single-32",
+    title: "Single signals, 32 connections",
+    unit: "signals",
+    contestants: EVERYONE,
+    load: ({ key }) => ({ path: webhook(key), connections: 32 }),
+  },
+  {
+    name: "single-1",
+    title: "Single signals, 1 connection",
+    unit: "signals",
+    contestants: EVERYONE,
+    load: ({ key }) => ({ path: webhook(key), connections: 1 }),
+    latency: true,
+  },
+  {
+    name: "batch-100",
+    title: "Batches of 100, 8 connections",
+    unit: "signals",
+    contestants: ["bare", "service", "admission"],
+    load: ({ key }) => ({ path: `${webhook(key)}/batch`, connections: 8, signalsPerRequest: BATCH }),
+  },
+  {
+    name: "settled",
+    title: "First call to last settled row, 20 rules",
+    unit: "signals",
+    contestants: ["straightforward", "service"],
+    load: ({ name, key }) =>
+      name === "straightforward"
+        ? { path: webhook(key), connections: 32, until: { requests: SETTLED_SIGNALS_STRAIGHTFORWARD } }
+        : {
+            path: `${webhook(key)}/batch`,
+            connections: 8,
+            signalsPerRequest: BATCH,
+            until: { requests: SETTLED_SIGNALS / BATCH },
+          },
+    untilSettled: true,
+  },
+  {
+    name: "malformed-key",
+    title: "Refused: malformed key",
+    unit: "calls",
+    contestants: ["bare", "straightforward", "service"],
+    load: ({ key, refusals }) => ({ path: webhook(malformed(key)), connections: 32, expected: refusals }),
+  },
+  {
+    name: "unknown-key",
+    title: "Refused: unknown key, from one address",
+    unit: "calls",
+    contestants: ["bare", "straightforward", "service"],
+    load: ({ unknownKey, refusals }) => ({ path: webhook(unknownKey), connections: 32, expected: refusals }),
+  },
+  {
+    name: "unknown-key-spread",
+    title: "Refused: unknown key, from 65,536 addresses",
+    unit: "calls",
+    contestants: ["bare", "straightforward", "service"],
+    load: ({ unknownKey, refusals }) => ({
+      path: webhook(unknownKey),
+      connections: 32,
+      expected: refusals,
+      addresses: MANY_ADDRESSES,
+    }),
+  },
+];
+
+export interface Effort {
+  rounds: number;
+  seconds: number;
+}
+
+/** A, B, C, A, B, C, …: whatever slows the machine down slows all of them. The first round only warms up. */
+export async function measure(
+  scenario: Scenario,
+  contestants: Contestant[],
+  generator: LoadGenerator,
+  effort: Effort,
+  failures: string[],
+): Promise<Figures> {
+  const taking = contestants.filter(({ name }) => scenario.contestants.includes(name));
+  const rounds = new Map<ContestantName, Figure[]>(taking.map(({ name }) => [name, []]));
+  for (let round = 0; round <= effort.rounds; round++) {
+    for (const contestant of taking) {
+      const { figure, result } = await once(scenario, contestant, generator, effort.seconds);
+      for (const [what, count] of Object.entries(result.failures))
+        failures.push(`${scenario.name}, ${contestant.name}: ${count} × ${what}`);
+      if (round > 0) rounds.get(contestant.name)?.push(figure);
+    }
+  }
+  return new Map([...rounds].map(([name, figures]) => [name, medians(figures)]));
+}
+
+async function once(
+  scenario: Scenario,
+  contestant: Contestant,
+  generator: LoadGenerator,
+  seconds: number,
+): Promise<{ figure: Figure; result: LoadResult }> {
+  const order: LoadOrder = {
+    origin: contestant.running.origin,
+    until: { elapsedMs: seconds * 1000 },
+    signalsPerRequest: 1,
+    expected: [202],
+    addresses: 1,
+    ...scenario.load(contestant),
+  };
+  const startedAt = performance.now();
+  const result = await generator.run(order);
+  const counted = result.requests * order.signalsPerRequest;
+  if (order.expected.includes(202)) contestant.accepted += counted;
+  await contestant.settle();
+  const elapsedMs = scenario.untilSettled ? performance.now() - startedAt : result.elapsedMs;
+  return { figure: { perSecond: (counted / elapsedMs) * 1000, p50Ms: result.p50Ms, p99Ms: result.p99Ms }, result };
+}
+
+function medians(figures: Figure[]): Figure {
+  return {
+    perSecond: median(figures.map((figure) => figure.perSecond)),
+    p50Ms: median(figures.map((figure) => figure.p50Ms)),
+    p99Ms: median(figures.map((figure) => figure.p99Ms)),
+  };
+}
+
+function median(values: number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}

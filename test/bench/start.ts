@@ -1,0 +1,104 @@
+/**
+ * Starts built Workers on Miniflare: bindings as their wrangler.toml says, state in real files, load straight to the
+ * Worker's own socket. Miniflare's entry Worker and wrangler's development proxy would cost more than most of what is
+ * measured here.
+ */
+import { execFileSync } from "node:child_process";
+import { readFile, readdir } from "node:fs/promises";
+import path from "node:path";
+import { Miniflare, NoOpLog, convertV4MiniflareOptions } from "miniflare";
+import type { V4WorkerOptions } from "miniflare";
+import { unstable_getMiniflareWorkerOptions, unstable_splitSqlQuery } from "wrangler";
+import type { BuiltWorker } from "./build.ts";
+
+export interface RunningWorker {
+  /** The Worker's own socket, as `http://host:port`. */
+  origin: string;
+  miniflare: Miniflare;
+  /** Of the whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
+  residentBytes(): number;
+  /** What the runtime and the Worker reported as errors, the latest 20. */
+  errors: string[];
+  stop(): Promise<void>;
+}
+
+export interface StartOptions {
+  stateDir: string;
+  vars?: Record<string, string>;
+  /** Gets the Worker's queues instead of its own consumer. */
+  consumer?: BuiltWorker;
+}
+
+const ERRORS_KEPT = 20;
+
+export async function start(built: BuiltWorker, options: StartOptions): Promise<RunningWorker> {
+  const worker = workerOptions(built, "worker", options.vars);
+  const workers = [worker];
+  if (options.consumer !== undefined) {
+    delete worker.queueConsumers;
+    workers.push(workerOptions(options.consumer, "consumer"));
+  }
+  const errors: string[] = [];
+  const before = new Set(runtimeProcesses().map(({ pid }) => pid));
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      workers,
+      resourcePersistencePath: options.stateDir,
+      log: new NoOpLog(),
+      logRequests: false,
+      cf: false,
+      // The Worker writes its log lines, nobody formats them.
+      handleStructuredLogs: ({ level, message }) => {
+        if (level !== "error") return;
+        errors.push(message);
+        if (errors.length > ERRORS_KEPT) errors.shift();
+      },
+    }),
+  );
+  const url = await miniflare.unsafeGetDirectURL("worker");
+  const pid = runtimeProcesses().find((one) => !before.has(one.pid))?.pid;
+  return {
+    origin: url.origin,
+    miniflare,
+    residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
+    errors,
+    stop: () => miniflare.dispose(),
+  };
+}
+
+function workerOptions(built: BuiltWorker, name: string, vars: Record<string, string> = {}): V4WorkerOptions {
+  const { modulesRules: _, ...configured } = unstable_getMiniflareWorkerOptions(built.configPath).workerOptions;
+  const options: V4WorkerOptions = {
+    ...configured,
+    name,
+    modulesRoot: built.outDir,
+    modules: built.modules,
+    unsafeDirectSockets: [{}],
+  };
+  options.bindings = { ...options.bindings, ...vars };
+  return options;
+}
+
+/** Applies the `.sql` files of a folder, or one file, to the Worker's D1 database. */
+export async function applySql(running: RunningWorker, binding: string, source: string): Promise<void> {
+  const files = source.endsWith(".sql")
+    ? [source]
+    : (await readdir(source))
+        .filter((name) => name.endsWith(".sql"))
+        .toSorted()
+        .map((name) => path.join(source, name));
+  const database = await running.miniflare.getD1Database(binding, "worker");
+  for (const file of files) {
+    const statements = unstable_splitSqlQuery(await readFile(file, "utf8"));
+    await database.batch(statements.map((statement) => database.prepare(statement)));
+  }
+}
+
+/** The workerd processes that this process has started. */
+function runtimeProcesses(): { pid: number; residentBytes: number }[] {
+  return execFileSync("ps", ["-A", "-o", "pid=,ppid=,rss=,comm="], { encoding: "utf8" })
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, parent, , command]) => Number(parent) === process.pid && (command ?? "").includes("workerd"))
+    .map(([pid, , residentKilobytes]) => ({ pid: Number(pid), residentBytes: Number(residentKilobytes) * 1024 }));
+}

@@ -1,0 +1,11 @@
+/** The yardstick: parses the JSON body of any POST and answers 202. Decides nothing, keeps nothing. */
+import { Hono } from "hono";
+
+const app = new Hono();
+
+app.post("*", async (c) => {
+  const signal: unknown = await c.req.json();
+  return c.json({ status: "accepted", present: signal !== null }, 202);
+});
+
+export default app;

@@ -1,0 +1,157 @@
+/** Design §8.2: the text that is hashed to find duplicates. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { canonicalForm, duplicateKey } from "../../src/domain/canonical-form.ts";
+import { normalise } from "../../src/domain/normalise.ts";
+import type { JsonObject } from "../../src/domain/signal.ts";
+import { SIGNAL_MAX_DEPTH } from "../../src/limits.ts";
+
+/** The same JSON with the members of every object in reverse order. */
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .toReversed()
+      .map(([key, member]) => [key, reversed(member)]),
+  );
+}
+
+/** JSON objects with the keys that code trips over. */
+const hostileKey = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc.constantFrom("__proto__", "constructor", "toString", "10", "9", "é", "😀", "\ud800", "", "sentAt"),
+);
+const { json } = fc.letrec((tie) => ({
+  json: fc.oneof(
+    { depthSize: "small" },
+    fc.constant(null),
+    fc.boolean(),
+    fc.double({ noNaN: true }),
+    fc.string({ unit: "binary" }),
+    fc.array(tie("json"), { maxLength: 4 }),
+    fc.array(fc.tuple(hostileKey, tie("json")), { maxLength: 5 }).map((members) => {
+      const text = members.map(([key, member]) => `${JSON.stringify(key)}:${JSON.stringify(member)}`).join(",");
+      const object: JsonObject = JSON.parse(`{${text}}`);
+      return object;
+    }),
+  ),
+}));
+
+describe("§8.2 canonical form", () => {
+  test.each([
+    [
+      "keys sorted at every level",
+      `{"b":1,"a":{"d":[{"z":1,"y":2}],"c":null}}`,
+      `{"a":{"c":null,"d":[{"y":2,"z":1}]},"b":1}`,
+    ],
+    ["keys like numbers sorted as text", `{"10":1,"9":2,"1":3}`, `{"1":3,"10":1,"9":2}`],
+    ["keys sorted by UTF-16 code units", `{"\uff5e":1,"😀":2,"z":3}`, `{"z":3,"😀":2,"\uff5e":1}`],
+    ["arrays keep their order", `[3,1,2]`, `[3,1,2]`],
+    ["delivery fields left out", `{"sentAt":"x","receivedAt":"y","_metadata":{},"a":1}`, `{"a":1}`],
+    ["but only at the top", `{"properties":{"sentAt":"x"}}`, `{"properties":{"sentAt":"x"}}`],
+    ["-0 is 0", `{"a":-0}`, `{"a":0}`],
+    ["1.0 is 1", `{"a":1.0,"b":1e2}`, `{"a":1,"b":100}`],
+    ["numbers beyond the largest are not null", `{"a":1e999,"b":-1e999,"c":null}`, `{"a":1e999,"b":-1e999,"c":null}`],
+    ["__proto__ is a key like any other", `{"b":1,"__proto__":{"x":1}}`, `{"__proto__":{"x":1},"b":1}`],
+    ["quotes and control characters escaped", `{"a\\"":"\\n\\u0001"}`, `{"a\\"":"\\n\\u0001"}`],
+    ["lone surrogates kept apart", `["\\ud800","\\udfff"]`, `["\\ud800","\\udfff"]`],
+    ["text", `"a"`, `"a"`],
+    ["null", `null`, `null`],
+  ])("%s", (_, sent, form) => expect(canonicalForm(JSON.parse(sent))).toBe(form));
+
+  test("the deepest signal that the edge lets in", () => {
+    const deep = "[".repeat(SIGNAL_MAX_DEPTH) + "]".repeat(SIGNAL_MAX_DEPTH);
+    expect(canonicalForm(JSON.parse(deep))).toBe(deep);
+  });
+
+  test("does not depend on the order of keys", () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        expect(canonicalForm(reversed(value))).toBe(canonicalForm(value));
+      }),
+    );
+  });
+  test("is JSON whose canonical form is itself", () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        const form = canonicalForm(value);
+        expect(canonicalForm(JSON.parse(form))).toBe(form);
+      }),
+    );
+  });
+  test("loses nothing but the delivery fields", () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        expect(JSON.parse(canonicalForm([value]))).toEqual(JSON.parse(plainZeros([value])));
+      }),
+    );
+  });
+});
+
+/** JSON.stringify, which makes -0 a 0; infinities are the table's business. */
+function plainZeros(value: unknown): string {
+  return JSON.stringify(value, (_, member: unknown) =>
+    typeof member === "number" && !Number.isFinite(member) ? "infinite" : member,
+  ).replaceAll(/"infinite"/g, "1e999");
+}
+
+const DAY_MS = 24 * 3_600_000;
+function keyOf(payload: JsonObject, pathSource?: string, idempotencyKey?: string) {
+  return duplicateKey({ payload, normalised: normalise(payload, pathSource), pathSource, idempotencyKey });
+}
+
+describe("§8.2 what makes a duplicate", () => {
+  const call = { email: "jane@example.com", event: "Filled Out Form", properties: { lead_id: 7 } };
+
+  test("a payload with an id of its own is looked for over 7 days", () => {
+    expect(keyOf({ ...call, messageId: "m1" })?.windowMs).toBe(7 * DAY_MS);
+    expect(keyOf({ ...call, id: 12 })?.windowMs).toBe(7 * DAY_MS);
+  });
+  test("one without over 10 minutes", () => {
+    expect(keyOf(call)?.windowMs).toBe(600_000);
+    expect(keyOf({ ...call, messageId: null, id: "" })?.windowMs).toBe(600_000);
+  });
+  test("the same event delivered again is the same", () => {
+    const event = { type: "track", event: "A", messageId: "m1", userId: "u-1" };
+    const first = { ...event, sentAt: "2026-02-23T22:28:55Z", receivedAt: "2026-02-23T22:28:56Z" };
+    const again = { sentAt: "2026-02-24T01:00:00Z", _metadata: { nodeVersion: "24" }, ...event };
+    expect(keyOf(first)).toEqual(keyOf(again));
+  });
+  test("another content, another path source or another id is not", () => {
+    const texts = [
+      keyOf(call),
+      keyOf({ ...call, event: "Filled out form" }),
+      keyOf({ ...call, id: "1" }),
+      keyOf({ ...call, id: "2" }),
+      keyOf(call, "hubspot"),
+      keyOf(call, "null"),
+    ].map((key) => key?.text);
+    expect(new Set(texts).size).toBe(texts.length);
+  });
+  test("a signal that names nobody and carries no id never is", () => {
+    expect(keyOf({ event: "A", properties: {} })).toBeNull();
+    expect(keyOf({ event: "A", email: "", userId: "null", anonymousId: "0" })).toBeNull();
+  });
+  test.each([
+    ["email", "a@example.com"],
+    ["userId", "u-1"],
+    ["anonymousId", "a-1"],
+    ["id", "i-1"],
+    ["messageId", "m-1"],
+  ])("one that has %s can be", (field, value) => expect(keyOf({ event: "A", [field]: value })).not.toBeNull());
+
+  test("an idempotency key decides alone, over 7 days, also for a signal that names nobody", () => {
+    const key = keyOf({ event: "A" }, undefined, "k1#0");
+    expect(key?.windowMs).toBe(7 * DAY_MS);
+    expect(keyOf(call, "hubspot", "k1#0")).toEqual(key);
+    expect(keyOf({ event: "A" }, undefined, "k1#1")).not.toEqual(key);
+  });
+  test("no idempotency key can pass for a payload", () => {
+    const text = keyOf(call)?.text ?? "";
+    const lines = text.split("\n");
+    for (const from of lines.keys()) {
+      expect(keyOf({ event: "A" }, undefined, lines.slice(from).join("\n"))?.text).not.toBe(text);
+    }
+  });
+});

@@ -1,0 +1,126 @@
+/** Spec §2.2, design §9: what the edge refuses of one signal, and what it takes as it comes. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { fitsName, validateSignal } from "../../src/domain/validate-signal.ts";
+
+const long = "x".repeat(256);
+const email = "jane@example.com";
+
+describe("§2.2 universal signals", () => {
+  test.each([
+    ["event only", { event: "A" }],
+    ["all fields", { email, event: "Filled Out Form", source: "marketing", properties: { form_name: "x" } }],
+    ["empty tokens as null", { email: null, event: "A", source: null, properties: null }],
+    ["empty tokens as empty text", { email: "", event: "A", source: "" }],
+    ["an email with white space around it", { email: ` ${email}\n`, event: "A" }],
+    ["an event of 255 characters", { event: "x".repeat(255) }],
+    ["an event of 255 emoji", { event: "😀".repeat(255) }],
+    ["a source of 255 characters", { event: "A", source: "x".repeat(255) }],
+    ["fields nobody knows", { event: "A", type: "webinar", traits: 5, constructor: null }],
+  ])("accepted: %s", (_, payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
+
+  test.each([
+    ["an array", [], "signal_not_object"],
+    ["null", null, "signal_not_object"],
+    ["a text", "hello", "signal_not_object"],
+    ["a number", 5, "signal_not_object"],
+    ["no event", { email }, "event_missing"],
+    ["a null event", { event: null }, "event_missing"],
+    ["an empty event", { event: "" }, "event_missing"],
+    ["a blank event", { event: " \t" }, "event_missing"],
+    ["a number as event", { event: 5 }, "event_invalid"],
+    ["an object as event", { event: { name: "A" } }, "event_invalid"],
+    ["an event of 256 characters", { event: long }, "event_invalid"],
+    ["an event of 256 emoji", { event: "😀".repeat(256) }, "event_invalid"],
+    ["an email that is none", { email: "jane", event: "A" }, "email_invalid"],
+    ["an unfilled token as email", { email: "{{lead.Email Address}}", event: "A" }, "email_invalid"],
+    ["two emails", { email: "a@example.com,b@example.com", event: "A" }, "email_invalid"],
+    ["a number as email", { email: 5, event: "A" }, "email_invalid"],
+    ["an object as email", { email: { address: email }, event: "A" }, "email_invalid"],
+    ["an email of 255 characters", { email: `${"x".repeat(243)}@example.com`, event: "A" }, "email_invalid"],
+    ["a number as source", { event: "A", source: 5 }, "source_invalid"],
+    ["a source of 256 characters", { event: "A", source: long }, "source_invalid"],
+    ["an array as properties", { event: "A", properties: [] }, "properties_invalid"],
+    ["a text as properties", { event: "A", properties: "{}" }, "properties_invalid"],
+  ])("refused: %s", (_, payload, code) =>
+    expect(validateSignal(payload)).toMatchObject({ ok: false, refusal: { code } }),
+  );
+
+  test("the event is named before everything else", () => {
+    expect(validateSignal({ email: 5, source: 5, properties: 5 })).toMatchObject({
+      refusal: { code: "event_missing" },
+    });
+  });
+});
+
+describe("§6 CDP calls", () => {
+  test.each([
+    ["an identify without an event", { type: "identify", userId: "u-1" }],
+    ["a page without an event", { type: "page", anonymousId: "a-1" }],
+    ["an alias", { type: "alias", userId: "u-1", previousId: "a-1" }],
+    ["a type of the sender's own", { type: "charge", messageId: "m-1", anonymousId: "a-1" }],
+    [
+      "a track with everything else wrong",
+      { type: "track", messageId: 1, event: "A", email: 5, source: [], properties: [] },
+    ],
+  ])("never refused: %s", (_, payload) => expect(validateSignal(payload)).toEqual({ ok: true, value: payload }));
+
+  test.each([
+    ["no event", { type: "track", userId: "u-1" }, "event_missing"],
+    ["a blank event", { type: "track", userId: "u-1", event: " " }, "event_missing"],
+    ["a number as event", { type: "track", userId: "u-1", event: 1 }, "event_invalid"],
+    ["an event of 256 characters", { type: "track", userId: "u-1", event: long }, "event_invalid"],
+  ])("a track with %s is refused", (_, payload, code) =>
+    expect(validateSignal(payload)).toMatchObject({ ok: false, refusal: { code } }),
+  );
+});
+
+describe("§9 details tell the sender what to do", () => {
+  test.each([
+    ["the field and what it is", { event: ["A"] }, "`event` is an array; send the event's name as a text."],
+    [
+      "the value and an example",
+      { event: "A", email: "jane" },
+      '`email` "jane" is not an email address; send one such as "jane@example.com", or leave `email` out.',
+    ],
+    [
+      "how long it is, and may be",
+      { event: long },
+      `\`event\` "${"x".repeat(40)}"… has 256 characters; shorten it to at most 255.`,
+    ],
+  ])("%s", (_, payload, detail) => expect(validateSignal(payload)).toMatchObject({ refusal: { detail } }));
+
+  test("one sentence that repeats at most 40 characters of what was sent", () => {
+    const noise = fc.string({ unit: fc.constantFrom("ж"), minLength: 1, maxLength: 400 });
+    fc.assert(
+      fc.property(noise, fc.constantFrom("event", "email", "source"), (text, field) => {
+        const result = validateSignal({ event: "A", [field]: text });
+        if (result.ok) return;
+        expect(result.refusal.detail.match(/ж/g)?.length ?? 0).toBeLessThanOrEqual(40);
+        expect(result.refusal.detail).toMatch(/^[^\n]*\.$/);
+      }),
+    );
+  });
+  test("a cut between two surrogates leaves no half character", () => {
+    const result = validateSignal({ event: "A", email: `x${"😀".repeat(30)}` });
+    expect(result.ok ? "" : result.refusal.detail).toMatch(/^`email` "x(?:😀){19}\ufffd"… is not/u);
+  });
+});
+
+test("any JSON at all gets an answer", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (payload) => {
+      expect(validateSignal(payload).ok).toBeTypeOf("boolean");
+    }),
+  );
+});
+
+test("a name's length is counted in code points", () => {
+  expect([fitsName("é".repeat(255)), fitsName("😀".repeat(255)), fitsName("é".repeat(256))]).toEqual([
+    true,
+    true,
+    false,
+  ]);
+  expect(fitsName(`${"😀".repeat(255)}x`)).toBe(false);
+  expect(fitsName("x".repeat(100_000))).toBe(false);
+});

@@ -1,0 +1,36 @@
+/** Three kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, and faults across processes. */
+import { fileURLToPath } from "node:url";
+import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
+import { defineConfig } from "vitest/config";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+export default defineConfig({
+  root,
+  test: {
+    projects: [
+      { root, test: { name: "unit", include: ["test/unit/**/*.test.ts"], environment: "node" } },
+      {
+        root,
+        plugins: [
+          cloudflareTest(async () => ({
+            main: "./src/index.ts",
+            wrangler: { configPath: "./wrangler.toml" },
+            miniflare: {
+              bindings: {
+                OPERATOR_TOKEN: "test-operator",
+                D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
+              },
+            },
+          })),
+        ],
+        test: {
+          name: "worker",
+          include: ["test/worker/**/*.test.ts"],
+          setupFiles: ["test/worker/setup.ts"],
+        },
+      },
+      { root, test: { name: "fault", include: ["test/fault/**/*.test.ts"], environment: "node", testTimeout: 60_000 } },
+    ],
+  },
+});
