@@ -1,9 +1,9 @@
 /** Three kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, and faults across processes. */
-import { fileURLToPath } from "node:url";
+import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+const root = path.join(import.meta.dirname, "..");
 
 export default defineConfig({
   root,

@@ -34,8 +34,8 @@ export interface AuditEntry {
  */
 export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
   const { workspaceId, action, target, detail = {} } = entry;
-  return db.run(sql`
-    insert into ${auditLog} (id, workspace_id, at, actor, action, target, detail)
+  // The columns in the order of the table.
+  return db.insert(auditLog).select(sql`
     select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
       ${JSON.stringify(detail)}
     where ${onlyIf}`);

@@ -44,11 +44,11 @@ const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
 /** All zeros, a zero UUID, `{}`, `---`: nothing that tells one id from another. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
-/** Whether `id` must link nobody: empty, one character, a filler word, zeros, an unfilled placeholder, or too long. */
+/** Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder, or too long. */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
   return (
-    text.length <= 1 ||
+    (text.length <= 1 && !/[1-9]/.test(text)) ||
     text.length > IDENTITY_MAX_LENGTH ||
     !DISTINGUISHING_CHARACTER.test(text) ||
     UNFILLED_PLACEHOLDER.test(text) ||

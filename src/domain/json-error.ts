@@ -1,76 +1,151 @@
 /**
- * What to tell the sender of a body that is no JSON: where it goes wrong and, for the mistakes that templates of
- * marketing platforms make, the likely cause and the fix. Repeats no more of the body than one character, since it may
- * hold personal data or secrets.
+ * What to tell the sender of a body that is no JSON: where it goes wrong and, for the mistakes that the templates of
+ * marketing platforms make, the likely cause and the fix. Repeats no more of the body than one character, for it may hold
+ * personal data or secrets.
  */
 import { findJsonError } from "./json-check.ts";
-import type { JsonError } from "./json-check.ts";
+import type { JsonErrorKind } from "./json-check.ts";
+import { skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
 const ENCODE_TOKENS =
-  "If a token of your marketing platform stands here, set Request Token Encoding to JSON and put no quotes around the token in the template.";
+  "If a token of your marketing platform stands here, set Request Token Encoding to JSON and write the token without quotes in the template.";
+const QUOTED_TWICE = `a text is quoted twice. ${ENCODE_TOKENS}`;
+const QUOTE_WITHIN = `a quoted text ends here, but more of it follows: a quote within a text is written \\". ${ENCODE_TOKENS}`;
+const MISSING_COMMA = "a comma is missing before this. Put one between every two entries.";
 
-/** Of an absent value, of the literals of other languages, and so on: what may follow a complete value. */
-const VALUE_END = /^\s*(?:[,}\]]|$)/;
-const FOREIGN_LITERALS: readonly (readonly [RegExp, string])[] = [
-  [/^[+-]?(?:NaN|Infinity|inf)/i, "JSON has no NaN and no Infinity. Send null or leave the field out."],
-  [/^(?:undefined|None|nil)/i, "JSON's word for no value is null. Send null or leave the field out."],
-  [/^(?:true|false|null)/i, "true, false and null are written in small letters. Write them so, and without quotes."],
+/** A name and an equals sign, as no JSON text begins. */
+const FORM_ENCODED = /[A-Za-z_%][\w.%+~[\]-]*=/y;
+
+const FORM_ENCODED_BODY =
+  "the body is form-encoded (name=value pairs). Set Request Token Encoding to JSON and write the template as a JSON object.";
+
+/** Values of other languages, where the whole value is one. */
+const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
+  [/^(?:NaN|[+-]?Infinity)\s*(?:[,\]}]|$)/i, "JSON has no NaN and no Infinity. Send null, or leave the entry out."],
+  [/^(?:undefined|None|nil)\s*(?:[,\]}]|$)/i, "JSON's word for no value is null. Send that, or leave the entry out."],
+  [/^(?:true|false|null)\s*(?:[,\]}]|$)/i, "true, false and null are written in small letters."],
 ];
-
-/** A name and an equals sign: no JSON text begins so. */
-const FORM_ENCODED = /^\s*[A-Za-z_%][\w.%+~[\]-]*=/;
+/** The longest of them, and some white space. */
+const FOREIGN_VALUE_MAX_LENGTH = 20;
 
 /**
- * One or two sentences that name the line, column and character (each from 1, in UTF-16 units) of the first error.
+ * Where the first error is (line, column and character, from 1, in UTF-16 units) and, in one to three sentences, what it
+ * is and how to mend it.
  *
  * @param text one that JSON.parse has refused.
  */
 export function explainJsonError(text: string): string {
   const error = findJsonError(text);
   if (error === null) return "The text is valid JSON.";
-  return `Not valid JSON at ${place(text, error.position)}: ${explain(text, error)}`;
+  const found = named(text, error.position);
+  const explain = isFormEncoded(text) ? () => FORM_ENCODED_BODY : EXPLAIN[error.kind];
+  return `Not valid JSON at ${place(text, error.position)}: ${explain(text, error.position, found)}`;
 }
 
 function place(text: string, position: number): string {
   let line = 1;
   let lineStart = 0;
-  for (let at = text.indexOf("\n"); at !== -1 && at < position; at = text.indexOf("\n", at + 1)) {
+  for (let at = 0; at < position; at++) {
+    if (text.charCodeAt(at) !== 0x0a) continue;
     line++;
     lineStart = at + 1;
   }
   return `line ${line}, column ${position - lineStart + 1} (character ${position + 1})`;
 }
 
-function explain(text: string, { position, kind }: JsonError): string {
-  if (FORM_ENCODED.test(text)) {
-    return "the body is form-encoded (name=value pairs). Set Request Token Encoding to JSON and write the template as a JSON object.";
-  }
-  const char = characterAt(text, position);
+function isFormEncoded(text: string): boolean {
+  FORM_ENCODED.lastIndex = skipSpace(text, 0);
+  return FORM_ENCODED.test(text);
+}
+
+type Explain = (text: string, position: number, found: string) => string;
+
+const EXPLAIN: Record<JsonErrorKind, Explain> = {
+  empty: () => "the text is empty. Send a JSON object.",
+  truncated: () => "the text ends in the middle. It was cut off on its way, or its last quote or bracket is missing.",
+  text_after_end: (text, position, found) =>
+    /[{[]/.test(text.charAt(position))
+      ? "another JSON text follows the first. Newline-delimited JSON is for the bulk endpoint; elsewhere send several signals as one array."
+      : `the JSON text is complete, but ${found} follows. Remove what stands after its end.`,
+  control_character: (_text, _position, found) =>
+    `${found} stands within a quoted text, or the closing quote before it is missing. ${ENCODE_TOKENS} Otherwise write a line break as \\n.`,
+  bad_escape: () =>
+    `a backslash stands before something that is no escape. Write a backslash that belongs to the text twice. ${ENCODE_TOKENS}`,
+  bad_number: explainValue,
+  value_expected: explainValue,
+  name_expected: explainName,
+  colon_expected: (text, position, found) =>
+    endsEmptyString(text, position)
+      ? QUOTED_TWICE
+      : `a colon was expected after the name, but there is ${found}. Write each entry as "name": value.`,
+  comma_expected: explainNeighbours,
+};
+
+function explainValue(text: string, position: number, found: string): string {
+  const char = text.charAt(position);
   const before = lastBefore(text, position);
-  switch (kind) {
-    case "empty":
-      return "the text is empty. Send a JSON object.";
-    case "truncated":
-      return "the text ends in the middle. It was cut off on its way, or a closing quote or bracket is missing at its end.";
-    case "text_after_end":
-      return char === "{" || char === "["
-        ? "another JSON text follows the first one. Only the bulk endpoint takes newline-delimited JSON; elsewhere send several signals as an array."
-        : `the JSON text is complete, but ${named(char)} follows. Remove what comes after the last closing bracket.`;
-    case "control_character":
-      return `there is ${controlName(char)} within a quoted text. ${ENCODE_TOKENS} Else write it as an escape such as \\n, or add the closing quote if it is missing.`;
-    case "bad_escape":
-      return "a backslash begins no valid escape. Write a backslash that belongs to the text twice (\\\\).";
-    case "bad_number":
-      return explainNumber(text, position);
-    case "value_expected":
-      return explainValue(text, position);
-    case "name_expected":
-      return explainName(text, position);
-    case "colon_expected":
-      return before === '"' && isDoubledQuote(text, position)
-        ? DOUBLED_QUOTE
-        : `a colon was expected after the name, but there is ${named(char)}. Names are followed by a colon and a value.`;
-    case "comma_expected":
-      return explainNeighbour(text, position);
+  const foreign = foreignValue(text, position);
+  if (foreign !== null) return foreign;
+  if (isQuoteLike(char)) return explainName(text, position, found);
+  if (/\d/.test(char) && text.charAt(position - 1) === "0") {
+    return `a number begins with a zero. Put it in quotes if the zeros matter. ${ENCODE_TOKENS}`;
   }
+  if (char === "]" && before === ",") return "there is a comma after the last entry. Remove it.";
+  if (/[,\]}]/.test(char)) return `a value is missing before ${found}. ${ENCODE_TOKENS}`;
+  if (before === "") return `a JSON text cannot begin with ${found}. Send a JSON object.`;
+  return `a text stands without quotes; it goes wrong at ${found}. ${ENCODE_TOKENS}`;
+}
+
+function explainName(text: string, position: number, found: string): string {
+  const char = text.charAt(position);
+  if (char === "{" && text.charAt(position - 1) === "{") {
+    return "a token in double braces was not replaced by its value. Check the token's name in the template, and that the platform fills tokens in this call.";
+  }
+  if (isQuoteLike(char)) return `there is ${found}. JSON takes straight double quotes (") only.`;
+  if (char === "}" && lastBefore(text, position) === ",") return "there is a comma after the last entry. Remove it.";
+  return `a name in double quotes was expected, but there is ${found}. Write each entry as "name": value.`;
+}
+
+/** Two values stand next to each other. */
+function explainNeighbours(text: string, position: number, found: string): string {
+  const char = text.charAt(position);
+  const before = lastBefore(text, position);
+  if (endsEmptyString(text, position)) return QUOTED_TWICE;
+  if (/[\]}]/.test(char)) return `${found} closes what another kind of bracket has opened. Make the brackets match.`;
+  if (/["{[]/.test(char) && text.charAt(position - 1) !== '"') return MISSING_COMMA;
+  if (before === '"') return QUOTE_WITHIN;
+  if (/[\]}]/.test(before)) return `a comma or a closing bracket was expected, but there is ${found}.`;
+  return `a text stands without quotes; it goes wrong at ${found}. ${ENCODE_TOKENS}`;
+}
+
+function foreignValue(text: string, position: number): string | null {
+  const start = /[+-]/.test(text.charAt(position - 1)) ? position - 1 : position;
+  const value = text.slice(start, start + FOREIGN_VALUE_MAX_LENGTH);
+  return FOREIGN_VALUES.find(([pattern]) => pattern.test(value))?.[1] ?? null;
+}
+
+/** Whether an empty string ends right before `position`: the second of the two quotes is no escaped one. */
+function endsEmptyString(text: string, position: number): boolean {
+  return text.slice(position - 2, position) === '""' && text.charAt(position - 3) !== "\\";
+}
+
+/** The last character before `position` that is no white space; "" where there is none. */
+function lastBefore(text: string, position: number): string {
+  return text.charAt(withoutSpaceBefore(text, position) - 1);
+}
+
+function isQuoteLike(char: string): boolean {
+  return /['`‘’“”„«»]/.test(char);
+}
+
+/** The character at `position` as a reader knows it; by its number when it cannot be seen. */
+function named(text: string, position: number): string {
+  const code = text.codePointAt(position) ?? 0;
+  const char = String.fromCodePoint(code);
+  if (char === "\n" || char === "\r") return "a line break";
+  if (char === "\t") return "a tab";
+  if (char === "'") return "a single quote";
+  if (char === '"') return "a double quote";
+  if (/^[\p{L}\p{N}\p{P}\p{S}]$/u.test(char)) return `"${char}"`;
+  return `an invisible character (U+${code.toString(16).toUpperCase().padStart(4, "0")})`;
 }

@@ -4,7 +4,7 @@
  * has accepted only; of any other text the results mean nothing.
  */
 
-/** The elements of an array: slice [starts[i], ends[i]) without white space around it, and its own depth. */
+/** The elements of an array: each one's slice [starts[i], ends[i]) without white space around it, and its own depth. */
 export interface ItemSpans {
   starts: number[];
   ends: number[];
@@ -127,13 +127,15 @@ function isBatchKey(text: string, open: number, close: number): boolean {
   return key === "batch" || (key.includes("\\") && JSON.parse(`"${key}"`) === "batch");
 }
 
-function skipSpace(text: string, from: number): number {
+/** The first index from `from` on that holds no white space. */
+export function skipSpace(text: string, from: number): number {
   let at = from;
   while (isSpace(text.charCodeAt(at))) at++;
   return at;
 }
 
-function withoutSpaceBefore(text: string, end: number): number {
+/** The same backwards: the end of what stands before `end` without its white space. */
+export function withoutSpaceBefore(text: string, end: number): number {
   let at = end;
   while (isSpace(text.charCodeAt(at - 1))) at--;
   return at;

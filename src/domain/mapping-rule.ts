@@ -5,35 +5,13 @@
 import { parseDotPath, readValues } from "./dot-path.ts";
 import type { DotPath } from "./dot-path.ts";
 import type { NormalisedSignal } from "./signal.ts";
+import { conditionFits, comparisonOf, operandsOf, toComparable } from "./mapping-condition.ts";
+import type { Comparable, Comparison, MappingCondition, Operand } from "./mapping-condition.ts";
 import { fitsName } from "./validate-signal.ts";
 
-export const MAPPING_OPERATORS = [
-  "equals",
-  "not_equals",
-  "contains",
-  "not_contains",
-  "starts_with",
-  "ends_with",
-  "in",
-  "greater_than",
-  "greater_or_equal",
-  "less_than",
-  "less_or_equal",
-  "exists",
-  "not_exists",
-  "is_true",
-  "is_false",
-] as const;
-export type MappingOperator = (typeof MAPPING_OPERATORS)[number];
+export { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "./mapping-condition.ts";
+export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
 
-/** Operators whose condition has no `value`. */
-export const OPERATORS_WITHOUT_VALUE: readonly MappingOperator[] = ["exists", "not_exists", "is_true", "is_false"];
-
-export interface MappingCondition {
-  path: string;
-  operator: MappingOperator;
-  value?: string | number | boolean | (string | number | boolean)[];
-}
 export interface MappingRule {
   id: string;
   version: number;
@@ -52,20 +30,8 @@ export interface RuleMatch {
   points: number;
 }
 
-/** A value made ready to compare: text in lower case, undefined for objects and arrays; `NaN` where it is no number. */
-interface Comparable {
-  text: string | undefined;
-  number: number;
-}
-interface Operand extends Comparable {
-  text: string;
-}
-
 type SignalField = "event" | "source" | "email";
 type RulePath = { field: SignalField } | { properties: DotPath };
-/** What the operators come down to: `in` is `equals` with several operands, `is_true` is `equals` with `true`. */
-type Comparison = Exclude<MappingOperator, `not_${string}` | `is_${string}` | "in">;
-
 interface CompiledCondition {
   /** Where the values of its path are kept during one evaluation, so that rules share the reading. */
   pathIndex: number;
@@ -94,6 +60,8 @@ export interface CompiledRules {
   readonly byEvent: ReadonlyMap<string, readonly CompiledRule[]>;
   readonly byWildcard: readonly Wildcard[];
   readonly paths: readonly RulePath[];
+  /** Whether a condition looks at the email: then a signal without one is not judged before its owner is known. */
+  readonly asksForEmail: boolean;
 }
 
 /** An event name, or a pattern of one in which `*` stands for any run of characters, also none. */
@@ -144,7 +112,7 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
     if (sameEvent === undefined) byEvent.set(pattern, [compiled]);
     else sameEvent.push(compiled);
   }
-  return { byEvent, byWildcard, paths };
+  return { byEvent, byWildcard, paths, asksForEmail: pathIndexes.has("email") };
 }
 
 /**
@@ -187,45 +155,9 @@ function ruleHolds(rule: CompiledRule, valuesAt: ValuesAt): boolean {
 /** A missing path has no values, so that only the `not_` operators hold; with `[]`, one value that fits is enough. */
 function conditionHolds(condition: CompiledCondition, valuesAt: ValuesAt): boolean {
   for (const value of valuesAt(condition.pathIndex)) {
-    if (valueFits(condition, value)) return !condition.negated;
+    if (conditionFits(condition.comparison, condition.operands, value)) return !condition.negated;
   }
   return condition.negated;
-}
-
-function valueFits({ comparison, operands }: CompiledCondition, value: Comparable): boolean {
-  for (const operand of operands) if (fits(comparison, value, operand)) return true;
-  return false;
-}
-
-/** `NaN` makes every numeric comparison false. */
-function fits(comparison: Comparison, { text, number }: Comparable, operand: Operand): boolean {
-  switch (comparison) {
-    case "exists":
-      return true;
-    case "equals":
-      return text === operand.text || isSameNumber(number, operand.number);
-    case "contains":
-      return text !== undefined && text.includes(operand.text);
-    case "starts_with":
-      return text !== undefined && text.startsWith(operand.text);
-    case "ends_with":
-      return text !== undefined && text.endsWith(operand.text);
-    case "greater_than":
-      return number > operand.number;
-    case "greater_or_equal":
-      return number >= operand.number;
-    case "less_than":
-      return number < operand.number;
-    case "less_or_equal":
-      return number <= operand.number;
-    default:
-      return comparison satisfies never;
-  }
-}
-
-/** Beyond 2^53 digits are lost, and two different order numbers would be equal: there the text decides alone. */
-function isSameNumber(one: number, other: number): boolean {
-  return one === other && Math.abs(one) <= Number.MAX_SAFE_INTEGER;
 }
 
 /** Each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
@@ -248,33 +180,6 @@ function parseRulePath(path: string): RulePath | undefined {
   return properties && { properties };
 }
 
-function comparisonOf(operator: MappingOperator): Comparison {
-  switch (operator) {
-    case "not_equals":
-    case "in":
-    case "is_true":
-    case "is_false":
-      return "equals";
-    case "not_contains":
-      return "contains";
-    case "not_exists":
-      return "exists";
-    default:
-      return operator;
-  }
-}
-
-function operandsOf({ operator, value }: MappingCondition): Operand[] {
-  // `exists` ignores its operand, but needs one to be compared at all.
-  if (OPERATORS_WITHOUT_VALUE.includes(operator))
-    return [{ text: operator === "is_false" ? "false" : "true", number: NaN }];
-  if (value === undefined) return [];
-  return (Array.isArray(value) ? value : [value]).map((one) => ({
-    ...toComparable(one),
-    text: String(one).toLowerCase(),
-  }));
-}
-
 const NO_VALUES: readonly Comparable[] = [];
 
 function readComparables(
@@ -288,19 +193,4 @@ function readComparables(
   else found.push(path.field === "email" ? email : signal[path.field]);
   const present = found.filter((value) => value !== undefined && value !== null);
   return present.length === 0 ? NO_VALUES : present.map(toComparable);
-}
-
-function toComparable(value: unknown): Comparable {
-  if (typeof value === "string") return { text: value.toLowerCase(), number: numberOfText(value) };
-  if (typeof value === "number") return { text: String(value), number: Number.isFinite(value) ? value : NaN };
-  return { text: typeof value === "boolean" ? String(value) : undefined, number: NaN };
-}
-
-/** No exponents: `1e5` is more often an id than a number, and would equal `100000`. */
-const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/;
-
-function numberOfText(text: string): number {
-  if (!DECIMAL.test(text)) return NaN;
-  const number = Number(text);
-  return Number.isFinite(number) ? number : NaN;
 }

@@ -2,6 +2,7 @@
  * Spec §6, design §8.1: one shape out of what CDPs, marketing platforms and everybody else send. Total: whatever JSON
  * object comes in, a signal comes out. What the edge refuses is validate-signal.ts's business.
  */
+import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 import { isJsonObject } from "./dot-path.ts";
 import { normaliseEmail, usableId } from "./identity.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
@@ -9,6 +10,9 @@ import type { JsonObject, NormalisedSignal, Traits } from "./signal.ts";
 
 /** Event name of a `page` call. */
 export const PAGE_VIEW_EVENT = "Page Viewed";
+
+/** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
+const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
 /** Where a signal names no source, or (never past the edge) no event. */
 const UNKNOWN = "unknown";
 
@@ -61,7 +65,7 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
 function eventOf(payload: JsonObject, callType: string | undefined): string {
   if (callType === undefined) return text(payload["event"]) ?? UNKNOWN;
   if (callType === "track") return text(payload["event"]) ?? callType;
-  return callType === "page" ? PAGE_VIEW_EVENT : callType;
+  return callType === "page" ? PAGE_VIEW_EVENT : Array.from(callType).slice(0, NAME_MAX_CODE_POINTS).join("");
 }
 
 function cdpSource(context: JsonObject): string {
@@ -106,7 +110,8 @@ function addTraits(into: Traits, from: JsonObject): void {
 function addTemplateFields(into: Traits, properties: JsonObject): void {
   add(into, "name", fullName(properties["first_name"], properties["last_name"]));
   add(into, "company", text(properties["company"]));
-  add(into, "title", text(properties["title"]));
+  // A title alone may be a page's.
+  if (TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field]))) add(into, "title", text(properties["title"]));
 }
 
 function add(into: Traits, field: keyof Traits, value: string | undefined): void {

@@ -22,11 +22,10 @@ export const payloadMapping = z
     type: z.enum(PAYLOAD_TYPES),
     required: z.boolean().default(false),
   })
-  .meta({ id: "PayloadMapping" });
+  .meta({ id: "PayloadMapping", outputId: "StoredPayloadMapping" });
 
 const payloadTemplate = z
   .array(payloadMapping)
-  .min(1)
   .max(100)
   .superRefine((template, ctx) => {
     const seen = new Set<string>();

@@ -1,9 +1,9 @@
 /** What the operator API tells of signals, people, quota and books: answer schemas, and the records turned into them. */
 import * as z from "zod";
 import type { Books } from "../domain/books.ts";
-import type { RefusalCode } from "../domain/refusal.ts";
 import type { ClosedPeriod, InFlightSignal, Rejection, Usage } from "../quota/protocol.ts";
 import type { DeadLetter, EventGroup, Person, SignalSummary, SignalTrace } from "../store/protocol.ts";
+import { statusOf } from "./codes.ts";
 import { idOf, instant, isoOrNull } from "./schemas.ts";
 
 const iso = (ms: number): string => new Date(ms).toISOString();
@@ -259,11 +259,7 @@ export const rejectionAnswer = z
   })
   .meta({ id: "Rejection" });
 
-export function rejectionJson(
-  rejection: Rejection,
-  keyName: string | null,
-  statusOf: (code: RefusalCode) => number,
-): z.infer<typeof rejectionAnswer> {
+export function rejectionJson(rejection: Rejection, keyName: string | null): z.infer<typeof rejectionAnswer> {
   const { atMs, keyId, code, detail, requestId, signals } = rejection;
   const status = statusOf(code);
   return { at: iso(atMs), key_id: keyId, key_name: keyName, status, code, detail, request_id: requestId, signals };

@@ -2,8 +2,6 @@
 import * as z from "zod";
 import { findKey, keyNames } from "../control/keys.ts";
 import { balanceBooks, readAgain, type Books } from "../domain/books.ts";
-import type { Refusal, RefusalCode } from "../domain/refusal.ts";
-import { refusalProblem } from "../http/problem.ts";
 import { REJECTIONS_KEPT } from "../limits.ts";
 import type { SignalFilter } from "../store/protocol.ts";
 import { operator } from "./environment.ts";
@@ -96,7 +94,7 @@ export const observeRoutes = operator
         quotaCounter(c.env, id).rejections(c.req.valid("query").limit),
         keyNames(c.get("db"), id),
       ]);
-      const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null, statusOf));
+      const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null));
       return c.json({ items, next: null });
     },
   )
@@ -191,9 +189,4 @@ async function readBooks(env: Env, workspaceId: string, periodStartMs: number | 
     const after = await counter.books(periodStartMs);
     if (!readAgain(before, after) || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
   }
-}
-
-/** What the sender of a call with this refusal got. */
-function statusOf(code: RefusalCode): number {
-  return refusalProblem({ code, cause: "key_unknown", detail: "", retryAfterMs: 0 } as Refusal).status;
 }

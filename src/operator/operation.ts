@@ -8,7 +8,7 @@ import { refused, type OperatorEnv } from "./environment.ts";
 
 export type Tag = "Plans" | "Workspaces" | "Members" | "API keys" | "Mapping rules" | "Quota" | "Signals";
 
-export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodType = z.ZodType> {
+export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
   tag: Tag;
   summary: string;
   description?: string;
@@ -24,7 +24,7 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
 
 const OPERATION = Symbol("operation");
 
-export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodType = z.ZodNever>(
+export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.ZodObject = z.ZodObject>(
   spec: Operation<Body, Query>,
 ): MiddlewareHandler<
   OperatorEnv,

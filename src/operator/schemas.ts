@@ -58,7 +58,7 @@ export function idOf(prefix: string, description: string) {
 export function listOf<Item extends z.ZodType>(item: Item) {
   return z.object({
     items: z.array(item),
-    next: z.string().nullable().meta({ description: "Cursor of the next page; null on the last one." }),
+    next: z.string().nullable().meta({ description: "Cursor of the next page; null on the last one.", example: null }),
   });
 }
 

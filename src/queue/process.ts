@@ -34,7 +34,9 @@ function workFor({ envelope, endpoint, payload: text }: ReceivedSignal, rules: C
   if (endpoint === "product_org") return { kind: "account" };
   const payload = JSON.parse(text) as JsonObject;
   const normalised = normalise(payload, envelope.source);
-  const duplicate = duplicateKey({ payload, normalised, pathSource: envelope.source, idempotencyKey: envelope.idem });
+  // Each key counts its own: two senders of one workspace may number their requests alike.
+  const idempotencyKey = envelope.idem === undefined ? undefined : `${envelope.key} ${envelope.idem}`;
+  const duplicate = duplicateKey({ payload, normalised, pathSource: envelope.source, idempotencyKey });
   return {
     kind: normalised.kind,
     normalised,

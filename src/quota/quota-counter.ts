@@ -63,6 +63,7 @@ export class QuotaCounter extends DurableObject<Env> {
   readonly #buckets = new Map<string, number>();
   #ledger: Ledger | null;
   #waiting: Waiter[] = [];
+  #justCommitted = false;
   #notesTimer = false;
   /** Rows up to here have been handed to the queue since this object started; after a restart all are sent again. */
   #sentUpTo = 0;
@@ -129,7 +130,9 @@ export class QuotaCounter extends DurableObject<Env> {
       this.#buckets.set(call.keyId, taken.emptyAtMs);
     }
     return new Promise((resolve, reject) => {
-      if (this.#waiting.push({ call, rate, resolve, reject }) === 1) setTimeout(() => this.#commit(), 0);
+      this.#waiting.push({ call, rate, resolve, reject });
+      // Alone: at once, which halves the answer time of a sender that calls one after the other. Under load: together.
+      if (!this.#justCommitted) this.#commit();
     });
   }
 
@@ -215,6 +218,11 @@ export class QuotaCounter extends DurableObject<Env> {
   }
 
   #commit(): void {
+    this.#justCommitted = true;
+    setTimeout(() => {
+      this.#justCommitted = false;
+      if (this.#waiting.length > 0) this.#commit();
+    }, 0);
     const waiters = this.#waiting;
     this.#waiting = [];
     const results: AdmitResult[] = [];

@@ -58,7 +58,10 @@ export function listEventGroups(db: Database, page: Page): PageOf<EventGroup> {
     .limit(page.limit + 1)
     .all();
   return toPage(
-    rows.map(({ event_groups: group, signals: sample }) => ({
+    rows,
+    page,
+    ({ event_groups: group }) => JSON.stringify([group.lastSeen, group.event, group.source]),
+    ({ event_groups: group, signals: sample }) => ({
       event: group.event,
       source: group.source,
       count: group.count,
@@ -67,9 +70,7 @@ export function listEventGroups(db: Database, page: Page): PageOf<EventGroup> {
       firstSeenMs: group.firstSeen,
       lastSeenMs: group.lastSeen,
       sample: { id: group.sampleId, payload: parsed(sample?.payload ?? null) },
-    })),
-    page,
-    (group) => JSON.stringify([group.lastSeenMs, group.event, group.source]),
+    }),
   );
 }
 
@@ -97,9 +98,10 @@ export function listSignals(db: Database, filter: SignalFilter, page: Page): Pag
     .limit(page.limit + 1)
     .all();
   return toPage(
-    rows.map((row) => ({ ...toSummary(row.signals, row.people?.email ?? null), seq: row.signals.seq })),
+    rows,
     page,
-    (row) => String(row.seq),
+    (row) => row.signals.seq,
+    (row) => toSummary(row.signals, row.people?.email ?? null),
   );
 }
 
@@ -167,9 +169,10 @@ export function listPeople(db: Database, filter: { email?: string }, page: Page)
     .limit(page.limit + 1)
     .all();
   return toPage(
-    rows.map((row) => ({ ...toPerson(db, row), personId: row.id })),
+    rows,
     page,
-    (row) => String(row.personId),
+    (row) => row.id,
+    (row) => toPerson(db, row),
   );
 }
 
@@ -182,16 +185,16 @@ export function listDeadLetters(db: Database, page: Page): PageOf<DeadLetter> {
     .limit(page.limit + 1)
     .all();
   return toPage(
-    rows.map((row) => ({
+    rows,
+    page,
+    (row) => row.seq,
+    (row) => ({
       id: row.id,
       reason: row.deadReason ?? "",
       receivedAtMs: row.receivedAt,
       deadAtMs: row.recordedAt,
       payload: parsed(row.payload),
-      seq: row.seq,
-    })),
-    page,
-    (row) => String(row.seq),
+    }),
   );
 }
 
@@ -240,11 +243,14 @@ function behindSeq(page: Page) {
   return page.cursor === null ? undefined : lt(signals.seq, Number(page.cursor));
 }
 
-/** Turns up to `page.limit + 1` rows into a page. */
-function toPage<T>(rows: T[], page: Page, key: (row: T) => string): PageOf<T> {
-  const items = rows.slice(0, page.limit);
-  const last = items.at(-1);
-  return { items, next: rows.length > page.limit && last !== undefined ? key(last) : null };
+/** Turns up to `page.limit + 1` rows into a page of items. */
+function toPage<Row, T>(rows: Row[], page: Page, key: (row: Row) => string | number, item: (row: Row) => T): PageOf<T> {
+  const shown = rows.slice(0, page.limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(item),
+    next: rows.length > page.limit && last !== undefined ? String(key(last)) : null,
+  };
 }
 
 /** A payload is shown as JSON; one that is not (which only a dead letter can hold) as its text. */

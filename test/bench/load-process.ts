@@ -1,6 +1,6 @@
 /**
  * A closed loop of HTTP/1.1 keep-alive connections, each sending its next call when the last one is answered. Lean on
- * purpose: with one connection a general client (autocannon) added two thirds to the time of a call, and it counts in
+ * purpose: with one connection a general client (autocannon) added more than half to the time of a call, and it counts in
  * whole milliseconds and cuts its last calls off, after which no books balance.
  */
 import net from "node:net";

@@ -17,8 +17,6 @@ export interface RunningWorker {
   miniflare: Miniflare;
   /** Of the whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
   residentBytes(): number;
-  /** What the runtime and the Worker reported as errors, the latest 20. */
-  errors: string[];
   stop(): Promise<void>;
 }
 
@@ -29,7 +27,8 @@ export interface StartOptions {
   consumer?: BuiltWorker;
 }
 
-const ERRORS_KEPT = 20;
+/** Per instance: the first ones tell, the rest would cost. */
+const ERRORS_SHOWN = 20;
 
 export async function start(built: BuiltWorker, options: StartOptions): Promise<RunningWorker> {
   const worker = workerOptions(built, "worker", options.vars);
@@ -38,7 +37,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
     delete worker.queueConsumers;
     workers.push(workerOptions(options.consumer, "consumer"));
   }
-  const errors: string[] = [];
+  let errors = 0;
   const before = new Set(runtimeProcesses().map(({ pid }) => pid));
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
@@ -47,11 +46,10 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
       log: new NoOpLog(),
       logRequests: false,
       cf: false,
-      // The Worker writes its log lines, nobody formats them.
+      // The Worker writes its log lines; nobody formats them, and only errors are shown.
       handleStructuredLogs: ({ level, message }) => {
-        if (level !== "error") return;
-        errors.push(message);
-        if (errors.length > ERRORS_KEPT) errors.shift();
+        if (level !== "error" && !message.startsWith('{"event":"error"')) return;
+        if (errors++ < ERRORS_SHOWN) console.error(message);
       },
     }),
   );
@@ -61,7 +59,6 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
     origin: url.origin,
     miniflare,
     residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
-    errors,
     stop: () => miniflare.dispose(),
   };
 }

@@ -1,0 +1,272 @@
+/** The /docs page: the OpenAPI document, readable. Server-rendered, no script, nothing from another host. */
+import type { Child } from "hono/jsx";
+import { resolve, schemaName } from "./openapi-examples.ts";
+import type { ApiContent, ApiDocument, ApiOperation, ApiParameter, JsonSchema } from "./openapi-examples.ts";
+
+interface Entry {
+  method: string;
+  path: string;
+  operation: ApiOperation;
+}
+
+export function DocsPage({ document, origin }: { document: ApiDocument; origin: string }) {
+  const entries = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]): Entry => ({ method: method.toUpperCase(), path, operation })),
+  );
+  const groups = document.tags.map(({ name }) => ({
+    name,
+    entries: entries.filter(({ operation }) => operation.tags.includes(name)),
+  }));
+  const { info } = document;
+  return (
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>{info.title}: API</title>
+        <link rel="stylesheet" href="/docs/style.css" />
+      </head>
+      <body>
+        <nav aria-label="Contents">
+          {groups.map((group) => (
+            <section>
+              <h2>{group.name}</h2>
+              <ul>
+                {group.entries.map(({ operation }) => (
+                  <li>
+                    <a href={`#${operation.operationId}`}>{operation.summary}</a>
+                  </li>
+                ))}
+              </ul>
+            </section>
+          ))}
+          <p>
+            <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
+            <a href="/openapi.json">openapi.json</a>
+          </p>
+        </nav>
+        <main>
+          <h1>{info.title}</h1>
+          <p>{marked(info.description)}</p>
+          {groups.map((group) => (
+            <section>
+              <h2>{group.name}</h2>
+              {group.entries.map((entry) => (
+                <Endpoint {...entry} document={document} origin={origin} />
+              ))}
+            </section>
+          ))}
+          <section id="schemas">
+            <h2>Schemas</h2>
+            {Object.entries(document.components.schemas).map(([name, schema]) => (
+              <section id={`schema-${name}`}>
+                <h3>{name}</h3>
+                {schema.description !== undefined && <p>{marked(schema.description)}</p>}
+                <Fields schema={schema} />
+              </section>
+            ))}
+          </section>
+          <section id="errors">
+            <h2>Error codes</h2>
+            <p>
+              Errors are <a href="#schema-Problem">problem details</a> (RFC 9457), as{" "}
+              <code>application/problem+json</code>.
+            </p>
+            <Table head={["Code", "Status", "When"]}>
+              {document["x-error-codes"].map(({ code, status, when }) => (
+                <tr id={code}>
+                  <td>
+                    <code>{code}</code>
+                  </td>
+                  <td>{status}</td>
+                  <td>{marked(when)}</td>
+                </tr>
+              ))}
+            </Table>
+          </section>
+        </main>
+      </body>
+    </html>
+  );
+}
+
+function Endpoint({ method, path, operation, document, origin }: Entry & { document: ApiDocument; origin: string }) {
+  const { operationId, summary, description, parameters = [], requestBody, responses } = operation;
+  const body = requestBody?.content["application/json"];
+  return (
+    <article id={operationId}>
+      <h3>{summary}</h3>
+      <p class="address">
+        <span class="method">{method}</span> <code>{path}</code>
+      </p>
+      {description !== undefined && <p>{marked(description)}</p>}
+      {parameters.length > 0 && <Parameters parameters={parameters} />}
+      {body?.schema !== undefined && (
+        <>
+          <h4>Body</h4>
+          <Fields schema={resolve(body.schema, document)} />
+        </>
+      )}
+      <h4>Example</h4>
+      <pre tabindex={0}>{curl({ method, path, operation }, origin)}</pre>
+      <h4>Answers</h4>
+      {Object.entries(responses).map(([status, response]) => (
+        <Answer status={status} description={response.description} content={response.content ?? {}} />
+      ))}
+    </article>
+  );
+}
+
+function Answer({ status, description, content }: { status: string; description: string; content: ApiContent }) {
+  const media = content["application/json"];
+  if (media === undefined) {
+    return (
+      <p>
+        <strong>{status}</strong> {linkedCodes(description)}
+      </p>
+    );
+  }
+  return (
+    <details>
+      <summary>
+        <strong>{status}</strong> {description} {media.schema !== undefined && <Type schema={media.schema} />}
+      </summary>
+      <pre tabindex={0}>{JSON.stringify(media.example, null, 2)}</pre>
+    </details>
+  );
+}
+
+function Parameters({ parameters }: { parameters: ApiParameter[] }) {
+  return (
+    <Table head={["Parameter", "In", "Type", "Meaning"]}>
+      {parameters.map(({ name, in: place, required, schema = {}, description }) => (
+        <tr>
+          <td>
+            <code>{name}</code>
+            {required === true && <em> required</em>}
+          </td>
+          <td>{place}</td>
+          <td>
+            <Type schema={schema} />
+          </td>
+          <td>{meaning({ ...schema, description: description ?? schema.description ?? "" })}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Fields({ schema }: { schema: JsonSchema }) {
+  if (schema.properties === undefined || Object.keys(schema.properties).length === 0) {
+    return (
+      <p>
+        <Type schema={schema} />
+      </p>
+    );
+  }
+  return (
+    <Table head={["Field", "Type", "Meaning"]}>
+      {Object.entries(schema.properties).map(([name, field]) => (
+        <tr>
+          <td>
+            <code>{name}</code>
+            {schema.required?.includes(name) === true && <em> required</em>}
+          </td>
+          <td>
+            <Type schema={field} />
+          </td>
+          <td>{meaning(field)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+/** Named schemas are links; the others say what they are made of. */
+function Type({ schema }: { schema: JsonSchema }): Child {
+  const name = schemaName(schema);
+  if (name !== undefined) return <a href={`#schema-${name}`}>{name}</a>;
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) {
+    return <>{choices.map((choice, index) => [index > 0 && " or ", <Type schema={choice} />])}</>;
+  }
+  if (schema.enum !== undefined) return <code>{schema.enum.map((value) => JSON.stringify(value)).join(" | ")}</code>;
+  if (schema.const !== undefined) return <code>{JSON.stringify(schema.const)}</code>;
+  if (schema.type === "array" && schema.items !== undefined) {
+    return (
+      <>
+        list of <Type schema={schema.items} />
+      </>
+    );
+  }
+  const properties = Object.keys(schema.properties ?? {});
+  if (properties.length > 0) return <>{`object (${properties.join(", ")})`}</>;
+  const type = [schema.type ?? "any JSON"].flat().join(" or ");
+  return <>{schema.format === undefined ? type : `${type}, ${schema.format}`}</>;
+}
+
+function meaning(schema: JsonSchema): Child {
+  const { description, minimum, maximum, maxLength } = schema;
+  const notes = [
+    minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER && `at least ${minimum}`,
+    maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
+    maxLength !== undefined && `at most ${maxLength} characters`,
+    schema.default !== undefined && `${JSON.stringify(schema.default)} when left out`,
+  ].filter((note) => note !== false);
+  return (
+    <>
+      {description !== undefined && description !== "" && <>{marked(description)} </>}
+      {notes.length > 0 && <small>{notes.join("; ")}</small>}
+    </>
+  );
+}
+
+function Table({ head, children }: { head: string[]; children: Child }) {
+  return (
+    <div class="table" tabindex={0}>
+      <table>
+        <thead>
+          <tr>
+            {head.map((title) => (
+              <th scope="col">{title}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
+function curl({ method, path, operation }: Entry, origin: string): string {
+  const address =
+    origin + path.replace(/\{(\w+)\}/g, (_, name: string) => `$${name.replace(/(?=[A-Z])/g, "_").toUpperCase()}`);
+  const lines = [`curl ${method === "GET" ? "" : `-X ${method} `}"${address}"`];
+  if ((operation.security ?? []).length > 0) lines.push('-H "Authorization: Bearer $OPERATOR_TOKEN"');
+  const example = operation.requestBody?.content["application/json"]?.example;
+  if (example !== undefined) lines.push('-H "Content-Type: application/json"', `-d '${JSON.stringify(example)}'`);
+  return lines.join(" \\\n  ");
+}
+
+/** Text with `code` in it. */
+function marked(text: string): Child {
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
+}
+
+/** The description of an error answer lists its codes; each leads to its line in the table. */
+function linkedCodes(text: string): Child {
+  return (
+    <>
+      {text.split("`").map((part, index) =>
+        index % 2 === 1 ? (
+          <a href={`#${part}`}>
+            <code>{part}</code>
+          </a>
+        ) : (
+          part
+        ),
+      )}
+    </>
+  );
+}

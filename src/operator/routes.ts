@@ -1,0 +1,73 @@
+/** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
+import { bodyLimit } from "hono/body-limit";
+import { controlDatabase } from "../control/database.ts";
+import { findWorkspace } from "../control/workspaces.ts";
+import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
+import { authorise } from "./authorise.ts";
+import { createDocumentRoutes } from "./document-routes.tsx";
+import { operator, refused } from "./environment.ts";
+import { keyRoutes } from "./keys.ts";
+import { memberRoutes } from "./members.ts";
+import { observeRoutes } from "./observe.ts";
+import { notFound, operationOf } from "./operation.ts";
+import { planRoutes } from "./plans.ts";
+import { ruleRoutes } from "./rules.ts";
+import { workspaceRoutes } from "./workspaces.ts";
+
+const limitBody = bodyLimit({
+  maxSize: OPERATOR_BODY_MAX_BYTES,
+  onError: (c) =>
+    refused(c, {
+      status: 413,
+      code: "body_too_large",
+      title: "Too large",
+      detail: `A body has at most ${OPERATOR_BODY_MAX_BYTES} bytes.`,
+    }),
+});
+
+const openDatabase = operator.createMiddleware((c, next) => {
+  c.set("db", controlDatabase(c.env.DB));
+  return next();
+});
+
+const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
+  const workspace = await findWorkspace(c.get("db"), c.req.param("workspace_id") ?? "");
+  if (workspace === null) return notFound(c, "workspace");
+  c.set("workspace", workspace);
+  return next();
+});
+
+const described = operator
+  .createApp()
+  .use(authorise, limitBody, openDatabase)
+  .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
+  .route("/", planRoutes)
+  .route("/", workspaceRoutes)
+  .route("/", memberRoutes)
+  .route("/", keyRoutes)
+  .route("/", ruleRoutes)
+  .route("/", observeRoutes);
+
+export const documentRoutes = createDocumentRoutes(described.routes);
+export const operatorRoutes = refuseOtherMethods(described);
+
+/** 405 with `Allow` where the path is known and the method is not. */
+function refuseOtherMethods(app: typeof described): typeof described {
+  const allowed = Map.groupBy(
+    app.routes.filter((route) => operationOf(route.handler) !== undefined),
+    (route) => route.path,
+  );
+  for (const [path, routes] of allowed) {
+    const allow = routes.map((route) => (route.method === "GET" ? "GET, HEAD" : route.method)).join(", ");
+    app.all(path, (c) =>
+      refused(c, {
+        status: 405,
+        code: "method_not_allowed",
+        title: "Method not allowed",
+        detail: `This path takes ${allow}.`,
+        headers: { allow },
+      }),
+    );
+  }
+  return app;
+}

@@ -1,0 +1,149 @@
+/** What travels through the outbox and the queue arrives as it was written (design §7). */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  firstSignals,
+  readMessage,
+  ROW_HEADER_BYTES,
+  writeMessage,
+  writeRow,
+  writeSignal,
+} from "../../src/queue/message.ts";
+import type { Envelope, OutboxRow } from "../../src/queue/message.ts";
+
+const HOSTILE = [
+  '{"event":"a\\u001eb"}',
+  '{"event":"␞{\\"v\\":1}"}',
+  '{"v":1,"workspace":"ws_other"}',
+  '{"row":1,"count":99,"accepted":99}',
+  ' {\n\t"event" : "x"\r\n} ',
+  '{"event":"\u2028\u2029\u0085😀\ud800"}',
+  '{"event":"\u007f\u0080"}',
+  '{"__proto__":{"count":0}}',
+  "[[[]]]",
+  '""',
+  "1e400",
+  '{"a":1,"a":2}',
+];
+
+/** Any JSON text: no such text holds a raw control character other than white space. */
+const payloads = fc.oneof(
+  fc.constantFrom(...HOSTILE),
+  fc.json(),
+  fc.jsonValue().map((value) => JSON.stringify(value, null, "\t")),
+  fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)),
+);
+const anyText = fc.oneof(
+  fc.string({ unit: "binary", maxLength: 20 }),
+  fc.constantFrom("\u001e", "\n\u001e{", '"', "\\"),
+);
+const envelopes = fc.record<Envelope, "id" | "key">(
+  { id: anyText, key: anyText, endpoint: fc.constant("product_org" as const), source: anyText, idem: anyText },
+  { requiredKeys: ["id", "key"] },
+);
+const signals = fc.array(fc.record({ envelope: envelopes, payload: payloads }), { minLength: 1, maxLength: 5 });
+const rows = fc.array(fc.record({ signals, first: fc.nat(), accepted: fc.nat(5) }), { minLength: 1, maxLength: 4 });
+
+function rowOf(row: number, first: number, count: number, accepted: number): OutboxRow {
+  return { row, at: 1_771_885_735_111, period_start: 1, period_end: 2, limit: 100, first, count, accepted };
+}
+
+const written = (of: { envelope: Envelope; payload: string }[]): string =>
+  of.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
+
+describe("a queue message", () => {
+  test("is read as it was written, whatever envelopes and payloads hold", () => {
+    fc.assert(
+      fc.property(anyText, rows, (workspaceId, groups) => {
+        const outbox = groups.map((group, index) => {
+          const count = group.signals.length;
+          return { signals: group.signals, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
+        });
+        const text = writeMessage(
+          workspaceId,
+          outbox.map((each) => writeRow(each.row, written(each.signals))).join(""),
+        );
+        expect(readMessage(text)).toEqual({
+          workspaceId,
+          rows: outbox.map(({ row }) => row.row),
+          signals: outbox.flatMap(({ row, signals: of }) =>
+            of.map(({ envelope, payload }, index) => ({
+              envelope,
+              row,
+              verdict: index < row.accepted ? "accepted" : "held",
+              ordinal: row.first + index,
+              endpoint: envelope.endpoint ?? "signal_staging",
+              payload,
+            })),
+          ),
+        });
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("a row's accepted signals come first, the held follow, ordinals without a gap", () => {
+    const three = ["1", "2", "3"].map((payload) => ({ envelope: { id: `sig_${payload}`, key: "key_1" }, payload }));
+    const read = readMessage(writeMessage("ws_1", writeRow(rowOf(1, 99, 3, 2), written(three))));
+    expect(read.signals.map(({ verdict, ordinal, payload }) => [verdict, ordinal, payload])).toEqual([
+      ["accepted", 99, "1"],
+      ["accepted", 100, "2"],
+      ["held", 101, "3"],
+    ]);
+  });
+
+  test("carries a payload byte for byte, duplicate keys and white space included", () => {
+    for (const payload of HOSTILE) {
+      const text = writeMessage(
+        "ws_1",
+        writeRow(rowOf(1, 1, 1, 1), writeSignal({ id: "sig_1", key: "key_1" }, payload)),
+      );
+      expect(readMessage(text).signals.map((signal) => signal.payload)).toEqual([payload]);
+    }
+  });
+
+  test("the largest row record stays within the bytes set aside for it", () => {
+    const most = Number.MAX_SAFE_INTEGER;
+    const largest: OutboxRow = {
+      row: most,
+      at: 9_999_999_999_999,
+      period_start: 9_999_999_999_999,
+      period_end: 9_999_999_999_999,
+      limit: most,
+      first: most,
+      count: 10_000,
+      accepted: 10_000,
+    };
+    expect(writeRow(largest, "").length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
+  });
+
+  test.each([
+    ["a version that is gone", '\u001e{"v":0,"workspace":"ws_1"}', "version 0, expected 1"],
+    ["a version yet to come", '\u001e{"v":2,"workspace":"ws_1"}', "version 2, expected 1"],
+    ["no version", '\u001e{"workspace":"ws_1"}', "version undefined, expected 1"],
+    ["an empty text", "", "JSON"],
+    ["no message", "hello", "JSON"],
+    [
+      "a row with fewer signals than it says",
+      writeMessage("ws_1", writeRow(rowOf(1, 1, 2, 2), writeSignal({ id: "a", key: "k" }, "1"))),
+      "JSON",
+    ],
+  ])("%s throws", (_, text, message) => {
+    expect(() => readMessage(text)).toThrow(message);
+  });
+});
+
+describe("the first signals of a text", () => {
+  test("are the ones written first, at most all of them", () => {
+    fc.assert(
+      fc.property(signals, fc.nat(7), (of, count) => {
+        expect(firstSignals(written(of), count)).toBe(written(of.slice(0, count)));
+      }),
+    );
+  });
+
+  test("none of none", () => {
+    expect(firstSignals("", 3)).toBe("");
+    expect(firstSignals("", 0)).toBe("");
+  });
+});

@@ -1,0 +1,117 @@
+/** A workspace of its own for each test, provisioned through the operator API, and the calls that tests make on it. */
+import { env, exports } from "cloudflare:workers";
+
+const HOST = "https://signals.example";
+
+export async function call(path: string, init: RequestInit = {}): Promise<Response> {
+  return exports.default.fetch(new Request(HOST + path, init));
+}
+
+/** Calls the operator API; the answer must be of the 2xx kind. */
+export async function operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+  const response = await call(`/operator${path}`, {
+    method,
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  return response.status === 204 ? (undefined as T) : response.json<T>();
+}
+
+export interface TestKey {
+  id: string;
+  key: string;
+  secret?: string;
+}
+
+export interface Books {
+  accepted: number;
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  dead_lettered: number;
+  in_flight: number;
+  balanced: boolean;
+}
+
+export class TestWorkspace {
+  readonly id: string;
+  readonly key: TestKey;
+
+  constructor(id: string, key: TestKey) {
+    this.id = id;
+    this.key = key;
+  }
+
+  get counter() {
+    return env.QUOTA_COUNTER.getByName(this.id);
+  }
+
+  get store() {
+    return env.SIGNAL_STORE.getByName(this.id);
+  }
+
+  operator<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+    return operator<T>(method, `/workspaces/${this.id}${path}`, body);
+  }
+
+  newKey(body: Record<string, unknown> = {}): Promise<TestKey> {
+    return this.operator<TestKey>("POST", "/keys", { name: "another key", ...body });
+  }
+
+  /** Posts to the universal webhook, or to `path` with `{key}` in it. */
+  send(
+    body: unknown,
+    { path = "/api/signal-staging/webhook/{key}", headers = {}, key = this.key.key } = {},
+  ): Promise<Response> {
+    return call(path.replace("{key}", key), {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
+    });
+  }
+
+  books(): Promise<Books> {
+    return this.operator<Books>("GET", "/books");
+  }
+
+  /** Waits until nothing is in flight any more. */
+  async settled(): Promise<Books> {
+    for (let tries = 0; tries < 400; tries++) {
+      const books = await this.books();
+      const { unsettled } = await this.counter.books();
+      if (books.in_flight === 0 && unsettled === 0) return books;
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    throw new Error(`still in flight: ${JSON.stringify(await this.books())}`);
+  }
+}
+
+let planNumber = 0;
+
+/** A paid plan of this many signals; `paid: false` for an unpaid one. */
+export async function newPlan(signalLimit: number, paid = true): Promise<string> {
+  const id = `plan-${++planNumber}-${crypto.randomUUID().slice(0, 8)}`;
+  await operator("PUT", `/plans/${id}`, { name: id, signal_limit: signalLimit, paid });
+  return id;
+}
+
+export async function newWorkspace({
+  signalLimit = 1_000_000,
+  paid = true,
+  key = {},
+  ...workspace
+}: {
+  signalLimit?: number;
+  paid?: boolean;
+  overages?: boolean;
+  anchor?: string;
+  key?: Record<string, unknown>;
+} = {}): Promise<TestWorkspace> {
+  const plan = await newPlan(signalLimit, paid);
+  const slug = `w-${crypto.randomUUID()}`;
+  const { id } = await operator<{ id: string }>("POST", "/workspaces", { slug, name: slug, plan, ...workspace });
+  const created = await operator<TestKey>("POST", `/workspaces/${id}/keys`, { name: "test key", ...key });
+  return new TestWorkspace(id, created);
+}
