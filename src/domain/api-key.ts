@@ -39,6 +39,11 @@ export function isWellFormedKey(text: string): boolean {
   return true;
 }
 
+/** Whether a key stands anywhere in `text`, or what only its checksum tells from one. */
+export function holdsKey(text: string): boolean {
+  return /sk_[0-9A-Za-z]{40}/.test(text);
+}
+
 /**
  * A new key value.
  *

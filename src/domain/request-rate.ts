@@ -6,38 +6,56 @@ export interface RequestRate {
   burst: number;
 }
 
-export interface RateDecision {
-  allowed: boolean;
-  /** The new state; unchanged when refused. */
-  emptyAtMs: number;
+export interface RateState {
   /** Requests that may still come at once. */
   remaining: number;
   /** Until the whole burst is there again. */
   resetMs: number;
+}
+
+export interface RateDecision extends RateState {
+  allowed: boolean;
+  /** The new state; unchanged when refused. */
+  emptyAtMs: number;
   /** Until one request is allowed; 0 when this one was. */
   retryAfterMs: number;
 }
 
 /**
- * Ticks that one request takes; `perSecond` of them pass in a millisecond. Counted in ticks everything is a whole number,
- * so a burst is never one short: a sum of thirds of milliseconds since 1970 would drift. Exact up to 4,000 per second (until 2039).
+ * A request owes 1,000 ticks, and `perSecond` of them are paid off in a millisecond. In ticks everything is a whole
+ * number, also where a request takes a third of a millisecond, so rounding never makes a burst one short. Exact up to
+ * 4,000 per second, where a tick can still be told apart in milliseconds since 1970.
  */
 const REQUEST_TICKS = 1_000;
 
-/** @param emptyAtMs state: when the bucket's debt is paid off; 0 for a key never seen. */
+/** Where a key stands, without taking a request. */
+export function requestsLeft(emptyAtMs: number, nowMs: number, rate: RequestRate): RateState {
+  return stateOf(debtTicks(emptyAtMs, nowMs, rate), rate);
+}
+
+/**
+ * @param emptyAtMs state: when the bucket's debt is paid off; 0 for a key never seen.
+ * @param nowMs whole milliseconds since 1970.
+ */
 export function takeRequest(emptyAtMs: number, nowMs: number, rate: RequestRate): RateDecision {
-  const ticksPerMs = rate.perSecond;
   const burstTicks = rate.burst * REQUEST_TICKS;
-  const now = Math.round(nowMs * ticksPerMs);
-  const from = Math.max(Math.round(emptyAtMs * ticksPerMs), now);
-  const next = from + REQUEST_TICKS;
-  const allowed = next - now <= burstTicks;
-  const emptyAt = allowed ? next : from;
+  const before = debtTicks(emptyAtMs, nowMs, rate);
+  const allowed = before + REQUEST_TICKS <= burstTicks;
+  const debt = allowed ? before + REQUEST_TICKS : before;
+  const state = stateOf(debt, rate);
   return {
+    ...state,
     allowed,
-    emptyAtMs: emptyAt / ticksPerMs,
-    remaining: Math.max(0, Math.floor((burstTicks - (emptyAt - now)) / REQUEST_TICKS)),
-    resetMs: (emptyAt - now) / ticksPerMs,
-    retryAfterMs: allowed ? 0 : (next - now - burstTicks) / ticksPerMs,
+    emptyAtMs: nowMs + state.resetMs,
+    retryAfterMs: allowed ? 0 : (before + REQUEST_TICKS - burstTicks) / rate.perSecond,
   };
+}
+
+function debtTicks(emptyAtMs: number, nowMs: number, rate: RequestRate): number {
+  return Math.max(0, Math.round((emptyAtMs - nowMs) * rate.perSecond));
+}
+
+function stateOf(debt: number, rate: RequestRate): RateState {
+  const remaining = Math.max(0, Math.floor((rate.burst * REQUEST_TICKS - debt) / REQUEST_TICKS));
+  return { remaining, resetMs: debt / rate.perSecond };
 }

@@ -2,9 +2,9 @@
  * From a request's body to its signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON on
  * the bulk endpoint. Each body is parsed once; a bad signal is refused alone and each signal keeps the text it came as.
  */
-import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
+import { BODY_MAX_VALUES, BODY_UNCOUNTED_BYTES, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import { explainJsonError } from "./json-error.ts";
-import { jsonDepth, scanItems } from "./json-scan.ts";
+import { jsonDepth, jsonValues, scanItems } from "./json-scan.ts";
 import { isJsonObject } from "./dot-path.ts";
 import type { BodyRefusal, SignalRefusal } from "./refusal.ts";
 import type { Result } from "./result.ts";
@@ -35,6 +35,10 @@ export interface SignalBodyRules {
 
 /** @param bytes UTF-8 length of `text`. */
 export function readSignals(text: string, bytes: number, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
+  if (bytes > BODY_UNCOUNTED_BYTES && jsonValues(text) > BODY_MAX_VALUES) {
+    const detail = `The body holds more than ${BODY_MAX_VALUES} values. Send fewer signals per request.`;
+    return refuse({ code: "body_too_large", detail });
+  }
   let body: unknown;
   try {
     body = JSON.parse(text);

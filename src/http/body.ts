@@ -5,12 +5,13 @@ import { ok, refuse } from "../domain/result.ts";
 
 export interface BodyText {
   text: string;
-  /** UTF-8 length as received, after decompression. */
+  /** Its UTF-8 length; with a byte order mark, which is no part of the text, three more. */
   bytes: number;
 }
 
 /** Bytes that are not UTF-8 become U+FFFD: a stray character must not lose the signal around it. */
 const utf8 = new TextDecoder();
+const encoder = new TextEncoder();
 
 export async function readBody(request: Request, maxBytes: number): Promise<Result<BodyText, BodyRefusal>> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
@@ -23,7 +24,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Resu
   if (declared !== null && Number(declared) > maxBytes) return tooLarge(maxBytes);
   try {
     // HTTP keeps a declared length: without compression the fast way needs no cap of its own.
-    if (declared !== null && !gzip) return ok({ text: await request.text(), bytes: Number(declared) });
+    if (declared !== null && !gzip) return ok(measured(await request.text(), Number(declared)));
     return await readStream(request, gzip, maxBytes);
   } catch {
     const detail = gzip ? "The body is labelled gzip and could not be decompressed." : "The body could not be read.";
@@ -48,7 +49,12 @@ async function readStream(request: Request, gzip: boolean, maxBytes: number): Pr
     whole.set(part, at);
     at += part.byteLength;
   }
-  return ok({ text: utf8.decode(whole), bytes });
+  return ok(measured(utf8.decode(whole), bytes));
+}
+
+/** U+FFFD takes three bytes where one was received: what is passed on is what counts. */
+function measured(text: string, receivedBytes: number): BodyText {
+  return { text, bytes: text.includes("\ufffd") ? encoder.encode(text).byteLength : receivedBytes };
 }
 
 function tooLarge(maxBytes: number): Result<never, BodyRefusal> {

@@ -5,12 +5,13 @@
 import { controlDatabase } from "../control/database.ts";
 import { quotaConfigs } from "../control/workspaces.ts";
 import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
+import type { RateState } from "../domain/request-rate.ts";
 import type { BodySignal } from "../domain/signal-body.ts";
 import { newId } from "../http/ids.ts";
 import { logEvent } from "../http/log.ts";
 import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
-import type { AdmitCall, AdmitChunk, AdmitResult, PeriodState, RateState } from "../quota/protocol.ts";
+import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { writeSignal } from "../queue/message.ts";
 import type { Envelope } from "../queue/message.ts";
 import type { KnownKey } from "./key-cache.ts";
@@ -87,7 +88,8 @@ async function admitSlice(
     const ids: [number, string][] = [];
     const chunks = composeChunks(call, from, until, ids);
     const { key, requestId } = call;
-    const request: AdmitCall = { keyId: key.keyId, endpoint: key.endpointType, chunks, requestId, firstSlice };
+    const invalid = firstSlice ? invalidSignals(call.signals) : [];
+    const request: AdmitCall = { keyId: key.keyId, chunks, requestId, firstSlice, invalid };
     // A new stub each time: after an error the old one stays broken.
     const counter = env.QUOTA_COUNTER.getByName(key.workspaceId);
     try {
@@ -121,6 +123,18 @@ function endOfSlice(signals: BodySignal[], from: number): number {
     if (bytes > ADMIT_SLICE_MAX_BYTES && until > from) break;
   }
   return until;
+}
+
+/** By code; none of them for most calls, which then cost no allocation but the array's. */
+function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
+  const byCode: InvalidSignals[] = [];
+  for (const { refusal } of signals) {
+    if (refusal === null) continue;
+    const known = byCode.find((one) => one.code === refusal.code);
+    if (known === undefined) byCode.push({ code: refusal.code, detail: refusal.detail, signals: 1 });
+    else known.signals++;
+  }
+  return byCode;
 }
 
 /** The slice's signals as outbox records; `ids` gets index and id of each. */

@@ -3,8 +3,8 @@ import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/refusal.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
-import type { PeriodState, RateState } from "../quota/protocol.ts";
-import type { RequestRate } from "../domain/request-rate.ts";
+import type { PeriodState } from "../quota/protocol.ts";
+import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import type { Outcome } from "./admit.ts";
 
 export interface LimitState {

@@ -4,6 +4,7 @@
  */
 import type { Context } from "hono";
 import { getConnInfo } from "hono/cloudflare-workers";
+import { holdsKey } from "../domain/api-key.ts";
 import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
 import { takeRequest } from "../domain/request-rate.ts";
 import type { RequestRate } from "../domain/request-rate.ts";
@@ -131,6 +132,10 @@ interface Options {
 function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Options, Refusal> {
   if (source !== undefined && (source.trim() === "" || !fitsName(source))) {
     return refuse({ code: "source_invalid", detail: "The source in the path is empty or longer than 255 characters." });
+  }
+  // It would be stored with every signal, and shown.
+  if (source !== undefined && holdsKey(source)) {
+    return refuse({ code: "source_invalid", detail: "An API key stands in the path where the source's name belongs." });
   }
   const idempotencyKey = c.req.header("idempotency-key");
   if (idempotencyKey !== undefined && !/^[\x20-\x7e]+$/.test(idempotencyKey.slice(0, IDEMPOTENCY_KEY_MAX_LENGTH + 1))) {

@@ -8,10 +8,11 @@ import { createDocumentRoutes } from "./document-routes.tsx";
 import { operator, refused } from "./environment.ts";
 import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
-import { observeRoutes } from "./observe.ts";
 import { notFound, operationOf } from "./operation.ts";
 import { planRoutes } from "./plans.ts";
 import { ruleRoutes } from "./rules.ts";
+import { signalRoutes } from "./signals.ts";
+import { usageRoutes } from "./usage.ts";
 import { workspaceRoutes } from "./workspaces.ts";
 
 const limitBody = bodyLimit({
@@ -46,7 +47,8 @@ const described = operator
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
-  .route("/", observeRoutes);
+  .route("/", usageRoutes)
+  .route("/", signalRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);

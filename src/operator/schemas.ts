@@ -1,5 +1,6 @@
 /** The parts that the operator API's requests and answers are made of. */
 import * as z from "zod";
+import { iso } from "../control/database.ts";
 import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
@@ -51,6 +52,8 @@ export function toPage(query: { cursor?: string | undefined; limit: number }): P
 
 export const instant = z.string().meta({ format: "date-time", example: "2026-11-01T00:00:00.000Z" });
 
+export const count = z.int().min(0);
+
 export function idOf(prefix: string, description: string) {
   return z.string().meta({ description, example: `${prefix}_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f` });
 }
@@ -67,7 +70,7 @@ export function mapPage<From, To>(page: PageOf<From>, to: (item: From) => To): P
 }
 
 export function isoOrNull(ms: number | null): string | null {
-  return ms === null ? null : new Date(ms).toISOString();
+  return ms === null ? null : iso(ms);
 }
 
 /** RFC 9457, with the members of this service. */

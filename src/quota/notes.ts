@@ -42,7 +42,7 @@ export class Notes {
 
   /** Newest first. */
   rejections(limit: number): Rejection[] {
-    return this.#rejections.slice(-Math.min(limit, REJECTIONS_KEPT)).reverse();
+    return this.#rejections.slice(-Math.min(limit, REJECTIONS_KEPT)).toReversed();
   }
 
   write(): void {

@@ -1,4 +1,5 @@
 /** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { RateState } from "../domain/request-rate.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/refusal.ts";
 
@@ -25,18 +26,21 @@ export interface AdmitChunk {
 
 export interface AdmitCall {
   keyId: string;
-  endpoint: EndpointType;
   chunks: AdmitChunk[];
   /** For the rejections list. */
   requestId: string;
   /** Only the first slice of a large body counts against the request rate. */
   firstSlice: boolean;
+  /** What the edge refused of the same body, for the rejections list. */
+  invalid: InvalidSignals[];
 }
 
-/** Where the key stands after this call, for the `RateLimit` headers. */
-export interface RateState {
-  remaining: number;
-  resetMs: number;
+/** Signals of one call that were refused for the same reason. */
+export interface InvalidSignals {
+  code: RefusalCode;
+  /** Of the first of them. */
+  detail: string;
+  signals: number;
 }
 
 /** Where the workspace stands after this call, for the `RateLimit` headers. */

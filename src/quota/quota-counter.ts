@@ -8,8 +8,8 @@
  */
 import { DurableObject } from "cloudflare:workers";
 import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
-import { takeRequest } from "../domain/request-rate.ts";
-import type { RequestRate } from "../domain/request-rate.ts";
+import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
+import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { logEvent } from "../http/log.ts";
 import {
   DRAIN_ALARM_MS,
@@ -40,7 +40,6 @@ import type {
   InFlightSignal,
   PeriodState,
   QuotaConfig,
-  RateState,
   RefusedCall,
   RefusedResult,
   Rejection,
@@ -120,15 +119,18 @@ export class QuotaCounter extends DurableObject<Env> {
     if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#notes.used(call.keyId, nowMs);
     this.#writeNotesSoon();
-    const taken = takeRequest(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate);
-    const rate = { remaining: taken.remaining, resetMs: taken.resetMs };
+    const emptyAtMs = this.#buckets.get(call.keyId) ?? 0;
+    let rate = requestsLeft(emptyAtMs, nowMs, this.#rate);
     if (call.firstSlice) {
+      const taken = takeRequest(emptyAtMs, nowMs, this.#rate);
+      rate = { remaining: taken.remaining, resetMs: taken.resetMs };
       if (!taken.allowed) {
         this.#reject(call, "rate_limited", null, countSignals(call), nowMs);
         return { outcome: "rate_limited", retryAfterMs: taken.retryAfterMs, rate, period: periodState(this.#ledger) };
       }
       this.#buckets.set(call.keyId, taken.emptyAtMs);
     }
+    for (const { code, detail, signals } of call.invalid) this.#reject(call, code, detail, signals, nowMs);
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, rate, resolve, reject });
       // Alone: at once, which halves the answer time of a sender that calls one after the other. Under load: together.
@@ -146,10 +148,9 @@ export class QuotaCounter extends DurableObject<Env> {
     }
     if (call.authenticated) this.#notes.used(call.keyId, nowMs);
     this.#reject(call, call.code, call.detail, call.signals, nowMs);
-    const taken = takeRequest(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate);
     return {
       active,
-      rate: { remaining: taken.remaining, resetMs: taken.resetMs },
+      rate: requestsLeft(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate),
       period: this.#ledger && periodState(this.#ledger),
     };
   }

@@ -18,7 +18,10 @@ describe("§5 a new key", () => {
     for (let round = 0; round < 200; round++) {
       const key = composeKey(random);
       expect(key).toMatch(/^sk_[0-9A-Za-z]{40}$/);
-      const sum = [...key.slice(37)].reduce((value, digit) => value * 62 + BASE62.indexOf(digit), 0);
+      const sum = key
+        .slice(37)
+        .split("")
+        .reduce((value, digit) => value * 62 + BASE62.indexOf(digit), 0);
       expect(sum).toBe(crc32(key.slice(0, 37)));
     }
   });
@@ -61,10 +64,10 @@ describe("§5 the shape of a key is checked before any look-up", () => {
   });
 
   test("two characters in each other's place fail", () => {
-    for (let at = 3; at < key.length - 1; at++) {
-      const [a = "", b = ""] = [key[at], key[at + 1]];
-      if (a !== b) expect(isWellFormedKey(key.slice(0, at) + b + a + key.slice(at + 2)), `place ${at}`).toBe(false);
-    }
+    const swapped = Array.from({ length: key.length - 1 }, (_, at) => {
+      return key.slice(0, at) + key.charAt(at + 1) + key.charAt(at) + key.slice(at + 2);
+    });
+    expect(swapped.filter((text) => text !== key && isWellFormedKey(text))).toEqual([]);
   });
 
   test.each([

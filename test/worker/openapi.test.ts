@@ -159,7 +159,7 @@ describe("the Worker does what the document says", () => {
     const { id: doomed = "" } = await create(`${workspace}/keys`, accounts);
     const webhook = `/api/signal-staging/webhook/${key["key"]}`;
     const sent = await send("POST", webhook, { email: "jane@example.com", event: "E" });
-    const { id: signal = "" } = await sent.json<{ id: string }>();
+    const { id: signal } = await sent.json<{ id: string }>();
     await send("POST", webhook, { event: "" });
     const trace = async () => (await send("GET", `${workspace}/signals/${signal}`, undefined, AUTHORISED)).text();
     await vi.waitFor(async () => expect(await trace()).toContain('"processed"'), { timeout: 10_000 });

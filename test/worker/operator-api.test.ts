@@ -273,15 +273,16 @@ describe("workspaces", () => {
   test("pages follow each other without gaps or repeats", async () => {
     const all = items(await get("/operator/workspaces?limit=200")).map((workspace) => workspace["id"]);
     const seen: unknown[] = [];
-    let next: unknown = null;
+    let next: string | null = null;
     do {
-      const query: string = next === null ? "" : `&cursor=${encodeURIComponent(String(next))}`;
+      const query: string = next === null ? "" : `&cursor=${encodeURIComponent(next)}`;
       const answer = await get(`/operator/workspaces?limit=7${query}`);
       expect(items(answer).length).toBeLessThanOrEqual(7);
       seen.push(...items(answer).map((workspace) => workspace["id"]));
-      next = answer.body["next"];
+      next = answer.body["next"] as string | null;
     } while (next !== null);
     expect(seen).toEqual(all);
+    expect((await get(`/operator/workspaces?limit=${all.length}`)).body["next"]).toBeNull();
     expect(all.length).toBeGreaterThan(20);
   });
 
@@ -647,7 +648,11 @@ describe("§8.5 mapping rules", () => {
     ],
     ["in without a list", { conditions: [{ path: "event", operator: "in", value: "a" }] }, "conditions.0.value"],
     ["a list without in", { conditions: [{ path: "event", operator: "equals", value: ["a"] }] }, "conditions.0.value"],
-    ["too many conditions", { conditions: Array(51).fill({ path: "event", operator: "exists" }) }, "conditions"],
+    [
+      "too many conditions",
+      { conditions: Array.from({ length: 51 }, () => ({ path: "event", operator: "exists" })) },
+      "conditions",
+    ],
     ["an empty event", { event: " " }, "event"],
     ["points with a fraction", { points: 0.5 }, "points"],
     ["an unknown field", { score: 3 }, "score"],

@@ -18,6 +18,49 @@ export async function operator<T = Record<string, unknown>>(method: string, path
   return response.status === 204 ? (undefined as T) : response.json<T>();
 }
 
+/** An error's body (RFC 9457); `results` and counts where the call carried several signals. */
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  code: string;
+  request_id: string;
+  results?: ItemResult[];
+}
+
+export interface ItemResult {
+  index: number;
+  status: "accepted" | "held" | "rejected";
+  id?: string;
+  code?: string;
+  detail?: string;
+}
+
+/** The answer to several signals of which some were kept. */
+export interface BatchAnswer {
+  status: "accepted" | "partial";
+  accepted: number;
+  held: number;
+  rejected: number;
+  results: ItemResult[];
+}
+
+/** Makes `calls` calls, at most `callers` at a time; results in the order of the calls. */
+export async function concurrently<T>(
+  callers: number,
+  calls: number,
+  make: (index: number) => Promise<T>,
+): Promise<T[]> {
+  const results: T[] = [];
+  let next = 0;
+  const caller = async () => {
+    for (let index = next++; index < calls; index = next++) results[index] = await make(index);
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return results;
+}
+
 export interface TestKey {
   id: string;
   key: string;

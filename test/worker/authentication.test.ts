@@ -1,0 +1,368 @@
+/** Spec §5, §7 and §3.1, design §5: who may call, what the others are told, and what revoking a key means. */
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { composeKey } from "../../src/domain/api-key.ts";
+import { call, concurrently, newWorkspace } from "./workspace.ts";
+import type { Problem, TestKey, TestWorkspace } from "./workspace.ts";
+
+const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
+const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
+const PRODUCT_ORGS = "/api/product-orgs/webhook/{key}";
+const NOW = Date.UTC(2031, 4, 20, 12);
+
+/** Well formed, and nobody's. */
+const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
+const newAddress = () => ({ "cf-connecting-ip": `2001:db8::${crypto.randomUUID().slice(0, 4)}` });
+/** Another last character: the checksum does not fit. */
+const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
+
+/** The clock of tests, Worker and objects, which share an isolate, stands still until it is set again. */
+function stopClock(nowMs = NOW): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
+}
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+async function problemOf(response: Response): Promise<Problem> {
+  expect(response.headers.get("content-type")).toBe("application/problem+json");
+  return response.json<Problem>();
+}
+
+/** Everything a sender can see of a 401, but for the request's own id. */
+async function seen(response: Response): Promise<unknown> {
+  const { request_id, ...body } = await problemOf(response);
+  expect(response.headers.get("x-request-id")).toBe(request_id);
+  const headers = [...response.headers].filter(([name]) => name !== "x-request-id");
+  return { status: response.status, headers, body };
+}
+
+async function listed(workspace: TestWorkspace, key: TestKey): Promise<Record<string, unknown>> {
+  const { items } = await workspace.operator<{ items: Record<string, unknown>[] }>("GET", "/keys");
+  return items.find((one) => one["id"] === key.id) ?? {};
+}
+
+const deactivate = (workspace: TestWorkspace, key: TestKey) =>
+  workspace.operator("POST", `/keys/${key.id}/deactivate`);
+
+describe("§5.3, §5.4, §7: 401", () => {
+  test("every cause gives the same answer, with WWW-Authenticate", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1_000).toISOString() });
+    const deactivated = await workspace.newKey();
+    await deactivate(workspace, deactivated);
+    vi.setSystemTime(NOW + 1_000);
+
+    const answers: Record<string, Response> = {
+      "no key at all": await workspace.send(SIGNAL, { key: "nothing" }),
+      "too short": await workspace.send(SIGNAL, { key: workspace.key.key.slice(0, -1) }),
+      mistyped: await workspace.send(SIGNAL, { key: mistyped(workspace.key.key) }),
+      "lower case": await workspace.send(SIGNAL, { key: workspace.key.key.toLowerCase() }),
+      unknown: await workspace.send(SIGNAL, { key: unknownKey() }),
+      "unknown, with a secret": await workspace.send(SIGNAL, { key: unknownKey(), headers: { "x-api-secret": "x" } }),
+      expired: await workspace.send(SIGNAL, { key: expiring.key }),
+      deactivated: await workspace.send(SIGNAL, { key: deactivated.key }),
+      "no secret": await workspace.send(SIGNAL, { key: withSecret.key }),
+      "an empty secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "" } }),
+      "a wrong secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } }),
+      "the hash instead of the secret": await workspace.send(SIGNAL, {
+        key: withSecret.key,
+        headers: { "x-api-secret": await sha256Hex(withSecret.secret ?? "") },
+      }),
+      "no key before /batch": await workspace.send(SIGNAL, { path: "/api/signal-staging/webhook/nothing/batch" }),
+      "another family": await workspace.send(SIGNAL, { path: PRODUCT_ORGS, key: unknownKey() }),
+      bulk: await workspace.send(SIGNAL, { path: "/api/signal-staging/bulk/{key}", key: unknownKey() }),
+    };
+    const first = await seen(await workspace.send(SIGNAL, { key: unknownKey() }));
+    expect(first).toMatchObject({ status: 401, body: { code: "unauthorized", status: 401 } });
+    expect(first).toMatchObject({ headers: expect.arrayContaining([["www-authenticate", expect.any(String)]]) });
+    for (const [cause, answer] of Object.entries(answers)) expect(await seen(answer), cause).toEqual(first);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
+  });
+
+  test("a key with a secret takes the right one, and a key without ignores the header", async () => {
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const headers = { "x-api-secret": withSecret.secret ?? "" };
+    expect((await workspace.send(SIGNAL, { key: withSecret.key, headers })).status).toBe(202);
+    expect((await workspace.send(SIGNAL, { headers })).status).toBe(202);
+    expect((await workspace.send(SIGNAL, { headers: { "x-api-secret": "" } })).status).toBe(202);
+  });
+
+  test("the secret of another key is wrong", async () => {
+    const workspace = await newWorkspace();
+    const [one, other] = [await workspace.newKey({ secret: true }), await workspace.newKey({ secret: true })];
+    const headers = { "x-api-secret": other.secret ?? "" };
+    expect((await workspace.send(SIGNAL, { key: one.key, headers })).status).toBe(401);
+  });
+
+  test("a new key works at once, also when it was refused just before", async () => {
+    const workspace = await newWorkspace();
+    const key = await workspace.newKey();
+    await workspace.send(SIGNAL, { key: unknownKey() });
+    expect((await workspace.send(SIGNAL, { key: key.key })).status).toBe(202);
+  });
+});
+
+describe("§5.2, §7: 403", () => {
+  test("a key is refused on the other family's endpoints", async () => {
+    const workspace = await newWorkspace();
+    const accountKey = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    const wrong = await workspace.send(SIGNAL, { path: PRODUCT_ORGS });
+    expect(wrong.status).toBe(403);
+    expect((await problemOf(wrong)).code).toBe("endpoint_mismatch");
+    for (const path of [
+      "/api/signal-staging/webhook/{key}",
+      "/api/signal-staging/webhook/web/{key}",
+      "/api/signal-staging/webhook/{key}/batch",
+      "/api/signal-staging/bulk/{key}",
+    ]) {
+      expect((await workspace.send(SIGNAL, { path, key: accountKey.key })).status, path).toBe(403);
+    }
+    expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
+  });
+
+  test("only after the secret has passed, and before the body is looked at", async () => {
+    const workspace = await newWorkspace();
+    const key = await workspace.newKey({ secret: true });
+    const post = (headers: Record<string, string>, body: unknown = SIGNAL) =>
+      workspace.send(body, { path: PRODUCT_ORGS, key: key.key, headers });
+    expect((await post({})).status).toBe(401);
+    expect((await post({ "x-api-secret": "wrong" })).status).toBe(401);
+    expect((await post({ "x-api-secret": key.secret ?? "" })).status).toBe(403);
+    expect((await post({ "x-api-secret": key.secret ?? "" }, "{ broken")).status).toBe(403);
+  });
+
+  test("an expired key is a 401 there too", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const key = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
+    vi.setSystemTime(NOW + 1);
+    expect((await workspace.send(SIGNAL, { path: PRODUCT_ORGS, key: key.key })).status).toBe(401);
+  });
+});
+
+describe("§3.1: expiration", () => {
+  test("is exact to the millisecond, also while the key is cached", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const key = await workspace.newKey({ expires_at: new Date(NOW + 30_000).toISOString() });
+    const at = async (ms: number) => {
+      vi.setSystemTime(NOW + ms);
+      return (await workspace.send(SIGNAL, { key: key.key })).status;
+    };
+    expect([await at(0), await at(29_999), await at(30_000), await at(30_001), await at(90_000)]).toEqual([
+      202, 202, 401, 401, 401,
+    ]);
+  });
+});
+
+describe("§3.1: deactivation (invariant 4)", () => {
+  test("holds when it returns, although the key is cached", async () => {
+    const workspace = await newWorkspace();
+    const other = await workspace.newKey();
+    expect((await workspace.send(SIGNAL)).status).toBe(202);
+    await deactivate(workspace, workspace.key);
+    expect((await workspace.send(SIGNAL)).status).toBe(401);
+    expect((await workspace.send([SIGNAL, SIGNAL])).status).toBe(401);
+    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 2 });
+  });
+
+  test("of 64 callers at full speed, none gets a 202 for a call that began after it had returned", async () => {
+    const workspace = await newWorkspace();
+    let returned = false;
+    let accepted = 0;
+    const after: number[] = [];
+    const caller = async () => {
+      for (let callsAfter = 0; callsAfter < 3; ) {
+        const late = returned;
+        const { status } = await workspace.send(SIGNAL);
+        if (status === 202) accepted++;
+        if (late) callsAfter++;
+        if (late) after.push(status);
+      }
+    };
+    const callers = Promise.all(Array.from({ length: 64 }, caller));
+    await vi.waitUntil(() => accepted >= 100, { timeout: 10_000, interval: 1 });
+    await deactivate(workspace, workspace.key);
+    returned = true;
+    await callers;
+    expect(after).toHaveLength(64 * 3);
+    expect(new Set(after)).toEqual(new Set([401]));
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted });
+  });
+
+  test("a deactivated key is a 401 whatever else is wrong with the call", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1 });
+    await workspace.send([SIGNAL, SIGNAL]);
+    const overQuota = await workspace.send(SIGNAL);
+    expect(overQuota.status).toBe(429);
+    await deactivate(workspace, workspace.key);
+
+    const first = await seen(await workspace.send(SIGNAL, { key: unknownKey() }));
+    const batch = "/api/signal-staging/webhook/{key}/batch";
+    const calls: Record<string, Parameters<TestWorkspace["send"]>> = {
+      "the quota is used up": [SIGNAL],
+      "wrong family": [SIGNAL, { path: PRODUCT_ORGS }],
+      "broken JSON": ["{ broken"],
+      "a form": ["a=b", { headers: { "content-type": "application/x-www-form-urlencoded" } }],
+      "nothing in it": [""],
+      "no signal in it": [[]],
+      "too many signals": [Array.from({ length: 5_001 }, () => 0), { path: batch }],
+      "too large": [" ".repeat(8 * 1024 * 1024 + 1)],
+      "an invalid signal": [{ event: "" }],
+      "only invalid signals": [[{ event: "" }, 1], { path: batch }],
+      "an unknown encoding": [SIGNAL, { headers: { "content-encoding": "br" } }],
+      "an invalid Idempotency-Key": [SIGNAL, { headers: { "idempotency-key": "x".repeat(256) } }],
+      "an invalid source": [SIGNAL, { path: "/api/signal-staging/webhook/%20/{key}" }],
+      "a secret that it never had": [SIGNAL, { headers: { "x-api-secret": "x" } }],
+    };
+    for (const [cause, args] of Object.entries(calls)) {
+      expect(await seen(await workspace.send(...args)), cause).toEqual(first);
+    }
+  });
+
+  test("calls with a deactivated key are in the list of rejections, and are no use of it", async () => {
+    const workspace = await newWorkspace();
+    await deactivate(workspace, workspace.key);
+    const { request_id } = await (await workspace.send(SIGNAL)).json<Problem>();
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    expect(items).toMatchObject([{ key_id: workspace.key.id, status: 401, code: "unauthorized", request_id }]);
+    expect(await listed(workspace, workspace.key)).toMatchObject({ status: "Inactive", last_used_at: null });
+  });
+});
+
+describe("§7.1: the request rate of a key", () => {
+  test("a burst, then 429 with Retry-After; then as many as the rate gives back", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const burst = await concurrently(64, 1_010, () => workspace.send(SIGNAL));
+    const refused = burst.filter((response) => response.status !== 202);
+    expect(burst.length - refused.length).toBe(1_000);
+    expect(refused.map((response) => response.status)).toEqual(Array.from({ length: 10 }, () => 429));
+    for (const response of refused) {
+      expect(response.headers.get("retry-after")).toBe("1");
+      expect(response.headers.get("ratelimit-policy")).toContain('"request-rate";q=1000;w=2');
+      expect(response.headers.get("ratelimit")).toContain('"request-rate";r=0;t=2');
+      expect((await problemOf(response)).code).toBe("rate_limited");
+    }
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 1_000 });
+
+    // 500 a second: one more every two milliseconds.
+    const statuses = async (calls: number) => {
+      const answers = await concurrently(1, calls, () => workspace.send(SIGNAL));
+      return answers.map((response) => response.status);
+    };
+    vi.setSystemTime(NOW + 1);
+    expect(await statuses(1)).toEqual([429]);
+    vi.setSystemTime(NOW + 2);
+    expect(await statuses(2)).toEqual([202, 429]);
+    vi.setSystemTime(NOW + 8);
+    expect(await statuses(4)).toEqual([202, 202, 202, 429]);
+    const other = await workspace.newKey();
+    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+  }, 30_000);
+});
+
+describe("design §5: failed authentications are limited by client address", () => {
+  test("429 with Retry-After, for that address, and not for keys that are known", async () => {
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const right = { "x-api-secret": withSecret.secret ?? "" };
+    const [flooding, other] = [newAddress(), newAddress()];
+    await workspace.send(SIGNAL);
+
+    const statuses = new Set<number>();
+    // 300 a minute are let through; a minute may end within the flood.
+    for (let calls = 0; calls < 650 && !statuses.has(429); calls += 25) {
+      const flood = await concurrently(25, 25, () => workspace.send(SIGNAL, { key: unknownKey(), headers: flooding }));
+      for (const { status } of flood) statuses.add(status);
+    }
+    expect(statuses).toEqual(new Set([401, 429]));
+
+    const limited = await workspace.send(SIGNAL, { key: unknownKey(), headers: flooding });
+    expect(limited.status).toBe(429);
+    expect(Number(limited.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    expect((await problemOf(limited)).code).toBe("rate_limited");
+
+    expect((await workspace.send(SIGNAL, { key: unknownKey(), headers: other })).status).toBe(401);
+    expect((await workspace.send(SIGNAL, { headers: flooding })).status).toBe(202);
+    expect((await workspace.send(SIGNAL, { key: mistyped(unknownKey()), headers: flooding })).status).toBe(401);
+    // Known to this isolate from here on: its owner is let in, a guesser is not.
+    await workspace.send(SIGNAL, { key: withSecret.key, headers: { ...other, ...right } });
+    const wrong = { ...flooding, "x-api-secret": "wrong" };
+    expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: wrong })).status).toBe(429);
+    expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: { ...flooding, ...right } })).status).toBe(202);
+  });
+
+  test("guesses of a secret are limited alike; malformed keys cost nothing and are not", async () => {
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const [guessing, noisy] = [newAddress(), newAddress()];
+    const guess = (n: number) => ({ key: withSecret.key, headers: { ...guessing, "x-api-secret": `guess ${n}` } });
+    const guesses = await concurrently(25, 650, (n) => workspace.send(SIGNAL, guess(n)));
+    expect(new Set(guesses.map((response) => response.status))).toEqual(new Set([401, 429]));
+    const noise = await concurrently(25, 650, () => workspace.send(SIGNAL, { key: "sk_noise", headers: noisy }));
+    expect(new Set(noise.map((response) => response.status))).toEqual(new Set([401]));
+  });
+});
+
+describe("§2.1: last used", () => {
+  test("is the last authenticated call, accepted or refused, and never one with a wrong secret", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const key = await workspace.newKey({ secret: true });
+    const right = { "x-api-secret": key.secret ?? "" };
+    let hour = 0;
+    /** The status of a call an hour later, and which hour is then listed as the last use. */
+    const then = async (body: unknown, headers: Record<string, string>, path?: string) => {
+      vi.setSystemTime(NOW + ++hour * 3_600_000);
+      const options = { key: key.key, headers, ...(path === undefined ? {} : { path }) };
+      const { status } = await workspace.send(body, options);
+      const { last_used_at } = await listed(workspace, key);
+      const lastHour = last_used_at === null ? null : (Date.parse(String(last_used_at)) - NOW) / 3_600_000;
+      return [status, lastHour];
+    };
+    expect(await then(SIGNAL, {})).toEqual([401, null]);
+    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, null]);
+    expect(await then(SIGNAL, right)).toEqual([202, 3]);
+    expect(await then(SIGNAL, { "x-api-secret": "wrong" })).toEqual([401, 3]);
+    expect(await then({ event: "" }, right)).toEqual([422, 5]);
+    expect(await then("{ broken", right)).toEqual([400, 6]);
+    expect(await then(SIGNAL, right, PRODUCT_ORGS)).toEqual([403, 7]);
+    expect(await then([SIGNAL], right)).toEqual([202, 8]);
+    await deactivate(workspace, key);
+    expect(await then(SIGNAL, right)).toEqual([401, 8]);
+  });
+});
+
+describe("§7: refused calls are in the admin's list with their reason", () => {
+  test("a wrong secret and an expired key, too", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
+    vi.setSystemTime(NOW + 5_000);
+    await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } });
+    await workspace.send(SIGNAL, { key: expiring.key });
+    await vi.waitUntil(async () => (await workspace.counter.rejections(10)).length === 2);
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    expect(items).toMatchObject([
+      { key_id: expiring.id, status: 401, detail: "key_expired" },
+      { key_id: withSecret.id, status: 401, detail: "secret_wrong" },
+    ]);
+  });
+});
+
+test("an answer to a call without a workspace says nothing of limits", async () => {
+  const response = await call("/api/signal-staging/webhook/nothing", { method: "POST", body: "{}" });
+  expect(response.headers.get("ratelimit")).toBeNull();
+});
+
+async function sha256Hex(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
