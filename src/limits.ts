@@ -67,7 +67,7 @@ export const ADMIT_SLICE_MAX_BYTES = 1_000_000;
 export const SEND_BATCH_MAX_MESSAGES = 100;
 export const SEND_BATCH_MAX_BYTES = 250_000;
 /** Calls that commit within this time of each other share a queue message. */
-export const DRAIN_DELAY_MS = 20;
+export const DRAIN_DELAY_MS = 50;
 /** The alarm that drains when the object was killed before it could. */
 export const DRAIN_ALARM_MS = 10_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */

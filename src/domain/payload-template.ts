@@ -1,6 +1,20 @@
-/** The payload template of a Product Org Updates key (spec §2.1, design §8.7): which path of a payload fills what. */
+/**
+ * The payload template of a Product Org Updates key (spec §2.1, design §8.7): which path of a payload fills what.
+ * Templates are compiled once; `mapAccount` runs at the edge for every account update.
+ */
+import { parseDotPath, readValue } from "./dot-path.ts";
+import type { DotPath } from "./dot-path.ts";
+import { isWorthlessId } from "./identity.ts";
+import { toComparable } from "./mapping-condition.ts";
+import { isAbsent } from "./normalise.ts";
+import type { SignalRefusal } from "./refusal.ts";
+import { ok, refuse } from "./result.ts";
+import type { Result } from "./result.ts";
+import type { JsonObject } from "./signal.ts";
+import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
+type PayloadType = (typeof PAYLOAD_TYPES)[number];
 
 /** What an account has by name; anything else goes to `attributes.<name>`. */
 export const ACCOUNT_TARGETS = [
@@ -12,18 +26,45 @@ export const ACCOUNT_TARGETS = [
   "trial_status",
   "feature_flags",
 ] as const;
+export type AccountField = Exclude<(typeof ACCOUNT_TARGETS)[number], "external_id">;
 
 export interface PayloadMapping {
   /** One of ACCOUNT_TARGETS, or `attributes.` and a name. Each at most once in a template. */
   target: string;
   /** Dot path into the payload. */
   path: string;
-  type: (typeof PAYLOAD_TYPES)[number];
+  type: PayloadType;
   /** A payload without it is refused. Always true for `external_id`. */
   required: boolean;
 }
 
+/**
+ * One account update, to be upserted by `externalId` field by field. What the payload does not carry is not a key here
+ * and leaves the account's value alone; `null` and blank texts are what empty tokens arrive as, and count as not carried.
+ */
+export interface AccountRecord {
+  /** As sent but trimmed, a number as its decimal text, whatever type the template gives it. */
+  externalId: string;
+  fields: Partial<Record<AccountField, unknown>>;
+  attributes: Record<string, unknown>;
+}
+
+export interface TemplateError {
+  target: string;
+  path: string;
+  code: "missing" | "wrong_type";
+  /** One sentence for the sender. */
+  detail: string;
+}
+
+export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: DotPath; pathText: string })[];
+
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
+const ATTRIBUTE_PREFIX = "attributes.";
+/** Characters of the sender's own text that a detail repeats at most: fewer than an API key has. */
+const ECHO_MAX_LENGTH = 40;
+/** Details in a refusal, in characters; what is beyond it is counted. A single one is shorter. */
+const DETAIL_MAX_LENGTH = 1_000;
 
 export function isAccountTarget(target: string): boolean {
   return ACCOUNT_TARGETS.some((known) => known === target) || isAttributeName(ATTRIBUTE.exec(target)?.[1]);
@@ -31,4 +72,116 @@ export function isAccountTarget(target: string): boolean {
 
 function isAttributeName(name: string | undefined): boolean {
   return name !== undefined && name !== "__proto__";
+}
+
+/** @throws where no key could have been created with this template. */
+export function compileTemplate(template: readonly PayloadMapping[]): CompiledTemplate {
+  if (!template.some(({ target }) => target === "external_id")) throw new Error("No mapping of external_id");
+  return template.map(({ target, path: pathText, type, required }) => {
+    const path = parseDotPath(pathText);
+    if (path === undefined || !isAccountTarget(target)) throw new Error(`Not a mapping: ${pathText} to ${target}`);
+    return { target, path, pathText, type, required: required || target === "external_id" };
+  });
+}
+
+/** A path with `[]` reads the first element that has it. Refused with everything that is wrong, in the template's order. */
+export function mapAccount(template: CompiledTemplate, payload: JsonObject): Result<AccountRecord, TemplateError[]> {
+  const record: AccountRecord = { externalId: "", fields: {}, attributes: {} };
+  const errors: TemplateError[] = [];
+  for (const { target, path, pathText, type, required } of template) {
+    const refuseValue = (code: TemplateError["code"], expected: string): void => {
+      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${found(sent)}.`;
+      errors.push({ target, path: pathText, code, detail });
+    };
+    const sent = readValue(payload, path);
+    if (isAbsent(sent)) {
+      if (required) refuseValue("missing", "is required");
+      continue;
+    }
+    const value = convert(sent, type);
+    if (value === undefined) refuseValue("wrong_type", `must be ${EXPECTED[type]}`);
+    else if (isField(target)) record.fields[target] = value;
+    else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
+    else {
+      // Whatever its type: the text as sent, so that no digit of it is lost.
+      const id = convert(sent, "string");
+      if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
+      else if (isWorthlessId(id))
+        refuseValue("wrong_type", `must name one account in ${IDENTITY_MAX_LENGTH} characters`);
+      else record.externalId = id.trim();
+    }
+  }
+  return errors.length === 0 ? ok(record) : refuse(errors);
+}
+
+/** Names every error while there is room, and says how many more there are. */
+export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
+  let detail = "";
+  let named = 0;
+  for (const error of errors) {
+    if (named > 0 && detail.length + error.detail.length > DETAIL_MAX_LENGTH) break;
+    detail += named === 0 ? error.detail : ` ${error.detail}`;
+    named += 1;
+  }
+  const more = errors.length - named;
+  return { code: "template_mismatch", detail: more === 0 ? detail : `${detail} And ${more} more.` };
+}
+
+const EXPECTED: Readonly<Record<PayloadType, string>> = {
+  string: "a text",
+  number: "a number such as 1200.5",
+  boolean: "true or false",
+  json: "any value",
+};
+
+const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
+  ["true", true],
+  ["yes", true],
+  ["on", true],
+  ["1", true],
+  ["false", false],
+  ["no", false],
+  ["off", false],
+  ["0", false],
+]);
+
+/** @returns undefined where `sent` is no `type`. Numeric text is plain decimal, as in mapping rules. */
+function convert(sent: unknown, type: PayloadType): unknown {
+  switch (type) {
+    case "string":
+      if (typeof sent === "number") return isExact(sent) ? String(sent) : undefined;
+      return typeof sent === "string" ? sent : undefined;
+    case "number": {
+      const { number } = toComparable(sent);
+      return Number.isNaN(number) ? undefined : number;
+    }
+    case "boolean":
+      return typeof sent === "object" ? undefined : BOOLEANS.get(String(sent).trim().toLowerCase());
+    case "json":
+      return sent;
+    default:
+      return type satisfies never;
+  }
+}
+
+/** Beyond 2^53, JSON.parse has lost the last digits. */
+function isExact(number: number): boolean {
+  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
+}
+
+function isField(target: string): target is AccountField {
+  return target !== "external_id" && ACCOUNT_TARGETS.some((known) => known === target);
+}
+
+/** What was sent instead, as the end of a sentence. */
+function found(sent: unknown): string {
+  if (sent === undefined) return "missing";
+  if (sent === null) return "null";
+  if (Array.isArray(sent)) return "an array";
+  if (typeof sent === "object") return "an object";
+  if (typeof sent === "number") return isExact(sent) ? `the number ${sent}` : "a number too large to keep its digits";
+  if (typeof sent !== "string") return String(sent);
+  if (sent.trim() === "") return "blank";
+  const start = sent.slice(0, ECHO_MAX_LENGTH).toWellFormed();
+  return `the text ${JSON.stringify(start)}${start.length < sent.length ? "…" : ""}`;
 }

@@ -1,0 +1,136 @@
+/**
+ * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
+ * senders do, waits until all are processed, and shows what came of them. Exit code 0 only if everything is as expected.
+ */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { constants as os, tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { customerDataPlatforms } from "./demo/cdp.ts";
+import type { DemoKeys } from "./demo/delivery.ts";
+import { imports } from "./demo/imports.ts";
+import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "./demo/marketing.ts";
+import { mistakes } from "./demo/mistakes.ts";
+import { report } from "./demo/report.ts";
+import { send } from "./demo/send.ts";
+import { DEMO_RULES } from "./demo-workspace.ts";
+import { OperatorClient, type Books, type CreatedKey, type NewRule, type Workspace } from "./operator-client.ts";
+import { applyMigrations, startService, WranglerError, type Service } from "./service.ts";
+import { bold, Progress, red } from "./terminal.ts";
+
+const SETTLE_MS = 60_000;
+
+const RULES: NewRule[] = [
+  ...DEMO_RULES,
+  { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
+];
+
+/** The fields of the account data that imports() sends. */
+const PAYLOAD_TEMPLATE = [
+  { target: "external_id", path: "company.id", type: "string", required: true },
+  { target: "name", path: "company.name", type: "string" },
+  { target: "plan", path: "subscription.plan", type: "string" },
+  { target: "user_count", path: "subscription.seats", type: "number" },
+  { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
+];
+
+const interruption = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  process.on(signal, () => interruption.abort(signal));
+}
+
+const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
+let service: Service | undefined;
+try {
+  const token = "demo-operator";
+  console.log(bold("Starting the service with a state of its own …"));
+  const vars = path.join(stateDir, "demo.vars");
+  await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
+  await applyMigrations(stateDir, interruption.signal);
+  const args = ["--inspector-port", "0", "--env-file", vars];
+  service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
+  console.log(`It runs at ${service.origin}.`);
+  const interrupted = new Promise<never>((_, reject) => {
+    interruption.signal.addEventListener("abort", () => reject(new Error("Interrupted.")));
+  });
+  const good = await Promise.race([demonstrate(service.origin, token), died(service), interrupted]);
+  process.exitCode = good ? 0 : 1;
+} catch (error) {
+  process.exitCode = 1;
+  if (interruption.signal.aborted) process.exitCode = 128 + os.signals[interruption.signal.reason as NodeJS.Signals];
+  else {
+    console.error(error instanceof WranglerError ? error.message : error);
+    if (service !== undefined) console.error(`\nThe service's last lines:\n${service.output()}`);
+  }
+} finally {
+  await service?.stop();
+  await rm(stateDir, { recursive: true, force: true });
+}
+// Calls may still wait for an answer that nobody needs any more.
+process.exit();
+
+async function died(running: Service): Promise<never> {
+  const exitCode = await running.ended;
+  throw new WranglerError(`The service has ended with code ${exitCode}.`, exitCode);
+}
+
+async function demonstrate(origin: string, token: string): Promise<boolean> {
+  const startedMs = Date.now();
+  const operator = new OperatorClient(origin, token);
+  const { workspace, keys } = await provision(operator);
+  const home = `workspaces/${workspace.id}`;
+
+  const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
+  const last = beyondTheLimit(keys);
+  // As many as come before the last sender's, and those of its own that shall fit.
+  const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
+  await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
+
+  const sent = await send(origin, [...senders, last]);
+  const settled = await settle(operator, home);
+  return report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
+}
+
+async function provision(operator: OperatorClient): Promise<{ workspace: Workspace; keys: DemoKeys }> {
+  await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
+  const workspace = await operator.post<Workspace>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
+  const home = `workspaces/${workspace.id}`;
+  await operator.post(`${home}/members`, { email: "owner@example.com", role: "owner" });
+  for (const rule of RULES) await operator.post(`${home}/rules`, rule);
+
+  const create = (fields: object): Promise<CreatedKey> => operator.post<CreatedKey>(`${home}/keys`, fields);
+  const campaigns = await create({ name: "Campaigns and website" });
+  const crm = await create({ name: "CRM workflows", secret: true });
+  const accounts = await create({
+    name: "Product database",
+    endpoint_type: "product_org",
+    payload_template: PAYLOAD_TEMPLATE,
+  });
+  const retired = await create({ name: "Last year's campaign" });
+  await operator.post(`${home}/keys/${retired.id}/deactivate`);
+  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${RULES.length} mapping rules.`);
+  const secret = crm.secret ?? "";
+  return {
+    workspace,
+    keys: { campaigns: campaigns.key, crm: { key: crm.key, secret }, accounts: accounts.key, retired: retired.key },
+  };
+}
+
+/** Waits until nothing is in flight any more. Null when that takes too long. */
+async function settle(operator: OperatorClient, home: string): Promise<Books | null> {
+  console.log(`\n${bold("Waiting until all are processed")}`);
+  const progress = new Progress();
+  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(200)) {
+    const books = await operator.get<Books>(`${home}/books`);
+    const done = books.accepted - books.in_flight;
+    const bar = "█".repeat(Math.round((done / books.accepted) * 40)).padEnd(40, "░");
+    progress.show(`  ${bar} ${done} of ${books.accepted}`);
+    if (books.in_flight === 0) {
+      progress.end();
+      return books;
+    }
+  }
+  progress.end();
+  console.log(red(`  Not all are processed after ${SETTLE_MS / 1_000} s.`));
+  return null;
+}

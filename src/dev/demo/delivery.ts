@@ -1,0 +1,43 @@
+/** What a sender of the demo delivers, and what must come of it. */
+import type { Lead } from "./payloads.ts";
+
+/** The full keys. */
+export interface DemoKeys {
+  campaigns: string;
+  crm: { key: string; secret: string };
+  accounts: string;
+  retired: string;
+}
+
+export interface Call {
+  path: string;
+  body: string | Uint8Array<ArrayBuffer>;
+  method?: string;
+  headers?: Record<string, string>;
+}
+
+/** One line of the demo: calls of one kind, and what is expected of all of them. */
+export interface Delivery {
+  what: string;
+  calls: Call[];
+  /** As real senders do it: one after the other, unless they say otherwise. */
+  parallel?: boolean;
+  status: number;
+  /** Of a problem, or of the first refused signal of a partial answer. */
+  code?: string;
+  /** Signals answered as accepted or held. */
+  kept: number;
+  /** Of those, found to be duplicates. */
+  duplicates?: number;
+  held?: number;
+  /** Signals refused in an answer that keeps others. */
+  refused?: number;
+  points?: [Lead, number][];
+}
+
+export interface Sender {
+  name: string;
+  deliveries: Delivery[];
+}
+
+export const JSON_TYPE = { "content-type": "application/json" };

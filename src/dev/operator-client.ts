@@ -1,0 +1,118 @@
+/** The calls of the operator API (design §9) that the tools for development make. */
+export class OperatorClient {
+  readonly #origin: string;
+  readonly #token: string;
+
+  constructor(origin: string, token: string) {
+    this.#origin = origin;
+    this.#token = token;
+  }
+
+  /** @throws when the answer is not of the 2xx kind. */
+  async call<T>(method: "GET" | "POST" | "PUT" | "PATCH", path: string, body?: object): Promise<T> {
+    const response = await fetch(`${this.#origin}/operator/${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as T;
+  }
+
+  get<T>(path: string): Promise<T> {
+    return this.call<T>("GET", path);
+  }
+
+  post<T>(path: string, body: object = {}): Promise<T> {
+    return this.call<T>("POST", path, body);
+  }
+
+  /** All items, page after page. */
+  async list<T>(path: string): Promise<T[]> {
+    const items: T[] = [];
+    let cursor: string | null = "";
+    while (cursor !== null) {
+      const query: string = cursor === "" ? "" : `?cursor=${encodeURIComponent(cursor)}`;
+      const page: { items: T[]; next: string | null } = await this.get(path + query);
+      items.push(...page.items);
+      cursor = page.next;
+    }
+    return items;
+  }
+}
+
+export interface Workspace {
+  id: string;
+  slug: string;
+}
+
+export interface Member {
+  email: string;
+  role: "owner" | "admin" | "member";
+}
+
+export interface ApiKey {
+  id: string;
+  status: "Active" | "Inactive";
+}
+
+/** The answer to a key's creation, the only one with the full key and the secret. */
+export interface CreatedKey extends ApiKey {
+  key: string;
+  secret?: string;
+}
+
+export interface NewRule {
+  name: string;
+  event: string;
+  match?: "all" | "any";
+  conditions?: { path: string; operator: string; value?: unknown }[];
+  scoring_signal: string;
+  points: number;
+}
+
+export interface Books {
+  accepted: number;
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  dead_lettered: number;
+  in_flight: number;
+  balanced: boolean;
+}
+
+export interface Usage {
+  period_start: string;
+  period_end: string;
+  signal_limit: number;
+  accepted: number;
+  held: number;
+  rejected: number;
+}
+
+export interface EventGroup {
+  event: string;
+  source: string;
+  count: number;
+  held: number;
+  anonymous: number;
+}
+
+export interface Person {
+  email: string;
+  name: string | null;
+  company: string | null;
+  title: string | null;
+  score: number;
+  identities: { kind: string; value: string; linked_at: string }[];
+  scoring_signals: { scoring_signal: string; points: number; signal_id: string }[];
+}
+
+export interface Rejection {
+  key_name: string | null;
+  status: number;
+  code: string;
+  detail: string | null;
+  signals: number;
+}

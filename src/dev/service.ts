@@ -1,0 +1,199 @@
+/**
+ * The service on this machine: `wrangler dev` as a child process, with its state in a folder. Used by `npm run dev` and
+ * `npm run demo`; everything works offline.
+ */
+import { fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+export const PROJECT_DIR = path.resolve(import.meta.dirname, "../..");
+
+const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
+
+/** Ends wrangler, and the runtime with it, also when this process is killed and can do nothing any more. */
+const END_WITH_PARENT = `data:text/javascript,process.once("disconnect",()=>process.exit());process.channel?.unref()`;
+
+/** The runtime takes about two seconds to close its files. */
+const STOP_MS = 8_000;
+const HEALTHY_MS = 20_000;
+const POLL_MS = 50;
+/** Lines of wrangler's output that are kept for an error message. */
+const LINES_KEPT = 60;
+
+export interface Service {
+  /** Such as `http://localhost:8787`. */
+  origin: string;
+  /** Exit code of wrangler, once it has ended by itself or been stopped. */
+  ended: Promise<number>;
+  /** The latest lines that it wrote. */
+  output(): string;
+  /** Gives each line from now on: the service's JSON log, warnings, errors. */
+  follow(onLine: (line: string) => void): void;
+  /** Resolves when wrangler and the runtime are gone. May be called more than once. */
+  stop(): Promise<void>;
+}
+
+export interface StartOptions {
+  stateDir: string;
+  /** "0" for one that is free. */
+  port: string;
+  /** Further arguments of `wrangler dev`. */
+  args: string[];
+  /** Stops the start. */
+  signal?: AbortSignal;
+}
+
+/** Wrangler ended with this code, or did what was not expected. The message holds what it wrote. */
+export class WranglerError extends Error {
+  readonly exitCode: number;
+
+  constructor(message: string, exitCode: number) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/** Creates the control plane's database in the state folder, or brings it up to date. @throws WranglerError */
+export async function applyMigrations(stateDir: string, signal?: AbortSignal): Promise<void> {
+  const args = ["d1", "migrations", "apply", "DB", "--local", "--persist-to", stateDir];
+  const wrangler = runWrangler(args, stateDir);
+  const stop = (): void => void wrangler.stop();
+  signal?.addEventListener("abort", stop);
+  const exitCode = await wrangler.ended;
+  signal?.removeEventListener("abort", stop);
+  signal?.throwIfAborted();
+  if (exitCode !== 0) throw new WranglerError(`The migrations failed:\n${wrangler.output()}`, exitCode);
+}
+
+/** Resolves when /healthz answers. @throws WranglerError */
+export async function startService({ stateDir, port, args, signal }: StartOptions): Promise<Service> {
+  const wrangler = runWrangler(["dev", "--port", port, "--persist-to", stateDir, ...args], stateDir);
+  const stop = (): void => void wrangler.stop();
+  signal?.addEventListener("abort", stop);
+  try {
+    const origin = await Promise.race([wrangler.origin, wrangler.ended]);
+    signal?.throwIfAborted();
+    if (typeof origin === "number") throw new WranglerError(`The service did not start:\n${wrangler.output()}`, origin);
+    await healthy(origin);
+    return { ...wrangler, origin };
+  } catch (error) {
+    await wrangler.stop();
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+async function healthy(origin: string): Promise<void> {
+  const response = await fetch(`${origin}/healthz`, { signal: AbortSignal.timeout(HEALTHY_MS) });
+  if (!response.ok) throw new WranglerError(`GET /healthz answers ${response.status}.`, 1);
+}
+
+interface Wrangler extends Omit<Service, "origin"> {
+  /** When `wrangler dev` is ready. */
+  origin: Promise<string>;
+}
+
+function runWrangler(args: string[], stateDir: string): Wrangler {
+  const child = fork(WRANGLER, args, {
+    cwd: PROJECT_DIR,
+    execArgv: ["--import", END_WITH_PARENT],
+    // A process group of its own: Ctrl-C comes here only, and what is stopped from here is stopped whole.
+    detached: true,
+    silent: true,
+    env: environment(stateDir),
+  });
+  const lines: string[] = [];
+  let follower: ((line: string) => void) | undefined;
+  const take = (line: string): void => {
+    if (REQUEST_LINE.test(line)) return;
+    const masked = line.replaceAll(API_KEY, "sk_…");
+    lines.push(masked);
+    if (lines.length > LINES_KEPT) lines.shift();
+    follower?.(masked);
+  };
+  readLines(child, take);
+  child.stdin?.end();
+
+  const ended = new Promise<number>((resolve) => {
+    child.once("error", () => resolve(1));
+    child.once("close", (code) => resolve(code ?? 1));
+  });
+  let stopping: Promise<void> | undefined;
+  return {
+    origin: readyOrigin(child),
+    ended,
+    output: () => lines.join("\n").trim(),
+    follow: (onLine) => void (follower = onLine),
+    stop: () => (stopping ??= endGroup(child)),
+  };
+}
+
+/** Wrangler's own line per request holds the URL, and so the key. The service's JSON line says the same without it. */
+const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
+const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
+
+function environment(stateDir: string): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    // Nothing asks the network.
+    WRANGLER_SEND_METRICS: "false",
+    WRANGLER_SEND_ERROR_REPORTS: "false",
+    WRANGLER_HIDE_BANNER: "true",
+    CLOUDFLARE_CF_FETCH_ENABLED: "false",
+    // Nothing writes URLs, and so keys, to a file.
+    WRANGLER_WRITE_LOGS: "false",
+    X_LOCAL_OBSERVABILITY: "false",
+    // Instances on one machine do not know of each other.
+    WRANGLER_REGISTRY_PATH: path.join(stateDir, "registry"),
+    NO_COLOR: "1",
+    FORCE_COLOR: "0",
+  };
+}
+
+/** Wrangler tells its parent process when it is ready, and where. */
+function readyOrigin(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.on("message", (message) => {
+      if (typeof message !== "string") return;
+      const { event, ip, port } = JSON.parse(message) as { event: string; ip: string; port: number };
+      if (event !== "DEV_SERVER_READY") return;
+      const host = ip === "0.0.0.0" || ip === "::" || ip === "[::]" ? "localhost" : ip;
+      resolve(`http://${host}:${port}`);
+    });
+  });
+}
+
+function readLines(child: ChildProcess, take: (line: string) => void): void {
+  for (const stream of [child.stdout, child.stderr]) {
+    let rest = "";
+    stream?.setEncoding("utf8").on("data", (text: string) => {
+      const parts = (rest + text).split("\n");
+      rest = parts.pop() ?? "";
+      for (const line of parts) take(line);
+    });
+    stream?.on("end", () => {
+      if (rest !== "") take(rest);
+    });
+  }
+}
+
+/** Wrangler leaves at once, the runtime a little later: waits for the last of them. */
+async function endGroup({ pid }: ChildProcess): Promise<void> {
+  if (pid === undefined) return;
+  signalGroup(pid, "SIGTERM");
+  for (const untilMs = Date.now() + STOP_MS; signalGroup(pid, 0); await sleep(POLL_MS)) {
+    if (Date.now() > untilMs) signalGroup(pid, "SIGKILL");
+  }
+}
+
+/** False when the group has no process any more. */
+function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(-pid, signal);
+  } catch {
+    return false;
+  }
+}

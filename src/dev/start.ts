@@ -1,0 +1,89 @@
+/**
+ * `npm run dev`: the service on this machine, with a demo workspace, until Ctrl-C. Arguments go on to `wrangler dev`,
+ * such as `--port 8788 --persist-to DIR`.
+ */
+import { constants } from "node:fs";
+import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { constants as os } from "node:os";
+import path from "node:path";
+import { parseArgs, parseEnv } from "node:util";
+import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
+import { OperatorClient } from "./operator-client.ts";
+import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./service.ts";
+import { claimState, requireFreePort, Misuse } from "./single-instance.ts";
+import { welcome } from "./welcome.ts";
+
+const DEFAULT_PORT = "8787";
+const VARS = path.join(PROJECT_DIR, ".dev.vars");
+
+const interruption = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  process.on(signal, () => interruption.abort(signal));
+}
+// A shell between npm and this process does not pass a signal on: it is gone, and that is the message.
+const parent = process.ppid;
+const watch = setInterval(() => process.ppid !== parent && interruption.abort("SIGTERM"), 500).unref();
+if (process.env["npm_lifecycle_event"] === undefined) clearInterval(watch);
+
+try {
+  process.exitCode = await run(process.argv.slice(2), interruption.signal);
+} catch (error) {
+  if (interruption.signal.aborted) process.exitCode = 128 + os.signals[interruption.signal.reason as NodeJS.Signals];
+  else {
+    console.error(error instanceof WranglerError || error instanceof Misuse ? error.message : error);
+    process.exitCode = error instanceof WranglerError && error.exitCode !== 0 ? error.exitCode : 1;
+  }
+}
+
+async function run(args: string[], signal: AbortSignal): Promise<number> {
+  const options = { port: { type: "string" }, "persist-to": { type: "string" } } as const;
+  const { values, tokens } = parseArgs({ args, options, strict: false, allowPositionals: true, tokens: true });
+  const port = String(values.port ?? DEFAULT_PORT);
+  const stateDir = path.resolve(PROJECT_DIR, String(values["persist-to"] ?? ".wrangler/state"));
+  const known = tokens.filter((token) => token.kind === "option" && token.name in options);
+  const rest = args.filter((_, at) => !known.some((token) => at === token.index || at === valueIndex(token)));
+
+  const token = await operatorToken();
+  await requireFreePort(port);
+  await mkdir(stateDir, { recursive: true });
+  await using _claim = await claimState(stateDir, port);
+
+  console.log("Applying the migrations …");
+  await applyMigrations(stateDir, signal);
+  console.log("Starting the service …");
+  const service = await startService({ stateDir, port, args: rest, signal });
+  try {
+    const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
+    signal.throwIfAborted();
+    console.log(welcome({ origin: service.origin, token, demo, stateDir, keyFile: demoWorkspaceFile(stateDir) }));
+    service.follow((line) => console.log(line));
+    const interrupted = new Promise<null>((resolve) => signal.addEventListener("abort", () => resolve(null)));
+    const exitCode = await Promise.race([service.ended, interrupted]);
+    if (exitCode !== null) throw new WranglerError(`The service has ended with code ${exitCode}.`, exitCode);
+    console.log("\nStopping …");
+    return 0;
+  } finally {
+    await service.stop();
+  }
+}
+
+/** Where the value stands of an option that is not written as `--port=8788`. */
+function valueIndex(token: { index: number; inlineValue?: boolean | undefined }): number {
+  return token.inlineValue === false ? token.index + 1 : token.index;
+}
+
+/** Makes .dev.vars when it is missing. */
+async function operatorToken(): Promise<string> {
+  try {
+    await copyFile(`${VARS}.example`, VARS, constants.COPYFILE_EXCL);
+    console.log("Created .dev.vars from .dev.vars.example.");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  const token = parseEnv(await readFile(VARS, "utf8"))["OPERATOR_TOKEN"];
+  if (token) return token;
+  throw new Misuse(
+    ".dev.vars has no OPERATOR_TOKEN, so the operator API does not exist and nothing can be set up.\n" +
+      "Add the line of .dev.vars.example, or delete .dev.vars: it is made anew.",
+  );
+}

@@ -1,0 +1,60 @@
+/** Text for a terminal: tables and colours. Colours are left out where the output is no terminal. */
+import { styleText } from "node:util";
+
+export const bold = (text: string): string => styleText("bold", text);
+export const dim = (text: string): string => styleText("dim", text);
+export const green = (text: string): string => styleText("green", text);
+export const red = (text: string): string => styleText("red", text);
+
+export function mark(good: boolean): string {
+  return good ? green("✓") : red("✗");
+}
+
+/** Columns as wide as their widest cell; numbers stand to the right. */
+export function table(headings: string[], rows: (string | number)[][]): string {
+  const widths = headings.map((heading, column) =>
+    Math.max(heading.length, ...rows.map((row) => String(row[column] ?? "").length)),
+  );
+  const line = (cells: (string | number)[]): string =>
+    cells
+      .map((cell, column) => {
+        const width = widths[column] ?? 0;
+        const isNumber = rows.length > 0 && rows.every((row) => typeof row[column] === "number");
+        return isNumber ? String(cell).padStart(width) : String(cell).padEnd(width);
+      })
+      .join("  ")
+      .trimEnd();
+  return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
+}
+
+/** At most `width` characters, the end cut off. */
+export function cut(text: string, width: number): string {
+  return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
+}
+
+/** Lines of at most `width` characters, each indented. */
+export function wrap(text: string, width: number, indent: number): string {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const line = lines.at(-1) ?? "";
+    if (line.length + word.length < width) lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
+    else lines.push(word);
+  }
+  return lines.map((line) => " ".repeat(indent) + line).join("\n");
+}
+
+/** Overwrites itself on a terminal; elsewhere a line of its own whenever it differs. */
+export class Progress {
+  #shown = "";
+
+  show(text: string): void {
+    if (text === this.#shown) return;
+    this.#shown = text;
+    if (process.stdout.isTTY) process.stdout.write(`\r\u001B[2K${text}`);
+    else console.log(text);
+  }
+
+  end(): void {
+    if (process.stdout.isTTY) process.stdout.write("\n");
+  }
+}

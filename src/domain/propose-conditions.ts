@@ -1,0 +1,198 @@
+/**
+ * Spec §6.3: a mapping rule as it is pre-filled from one signal of the queue. Property names and values are judged by
+ * word lists and shapes: what says which kind of thing happened is proposed, what says who or which one is not.
+ */
+import { compileRules, evaluate, isRulePath } from "./mapping-rule.ts";
+import type { MappingCondition } from "./mapping-rule.ts";
+import type { NormalisedSignal } from "./signal.ts";
+import { fitsName } from "./validate-signal.ts";
+import { NAME_MAX_CODE_POINTS } from "../limits.ts";
+
+export interface ProposedRule {
+  name: string;
+  event: string;
+  match: "all";
+  conditions: MappingCondition[];
+  scoringSignal: string;
+  points: number;
+}
+
+/** More would fit no other signal than the sample. */
+const MAX_CONDITIONS = 5;
+/** The least that shows; what an event is worth only the admin knows. */
+const PROPOSED_POINTS = 1;
+/** A name or a choice is shorter, in characters; what somebody wrote is longer. */
+const TEXT_MAX_LENGTH = 80;
+
+/** Last words of names whose values are kinds: `member_status`, `plan`, `product.category`. */
+const KIND = words(`action activity asset brand button campaign categories category channel content course cta
+  department document edition experiment feature form format goal industry interest kind lesson level list method mode
+  module outcome package page phase plan product program reason resource result role screen section segment stage status
+  step subscription survey quiz tag tags template tier topic trial type variant webinar workflow`);
+/** Last words of names whose values name a thing (`form_name`, `page_url`), unless a word beside them is of a person. */
+const LABEL = words("name title label subject slug url uri link href path pathname");
+const PERSONAL = words(`person people user lead contact customer client visitor member recipient sender author owner
+  assignee employee job profile traits first last middle full given family nick company employer organization organisation
+  account avatar photo picture image logo referrer referer referring billing shipping`);
+/** Last words of names whose values differ from one signal to the next. */
+const INSTANCE =
+  words(`id ids uid uuid guid key email mail phone mobile fax tel telephone ip agent useragent token session
+  cookie hash signature secret password nonce at date time timestamp datetime day birthday birth dob amount price total
+  subtotal value revenue cost tax discount quantity qty count number duration seconds age score latitude longitude lat lng
+  lon address street city zip postal postcode message comment comments description text body note notes question answer
+  query search keyword keywords ref gclid fbclid msclkid username login handle nickname surname firstname lastname
+  fullname`);
+
+/** What a condition says: a kind first, then whether a flag is set; anything else only where there is neither. */
+type Rank = "kind" | "flag" | "other";
+interface Candidate {
+  rank: Rank;
+  condition: MappingCondition;
+}
+
+/**
+ * The sample's event, and at most MAX_CONDITIONS conditions on its properties, the most telling first and otherwise in
+ * the payload's order. Always a valid rule, and one that matches the sample. A `*` in the event's name stays, and then
+ * stands for anything.
+ *
+ * `source` is not among the conditions: it says who delivered the signal, and a rule would go silent the day the same
+ * event comes another way (a second CDP, a webhook URL with a source). The event's name is what the rule is about.
+ */
+export function proposeRule(signal: NormalisedSignal): ProposedRule {
+  const candidates = candidatesOf(signal);
+  const telling = candidates.filter(({ rank }) => rank !== "other");
+  const ranked = [
+    ...telling.filter(({ rank }) => rank === "kind"),
+    ...telling.filter(({ rank }) => rank === "flag"),
+    ...(telling.length === 0 ? candidates : []),
+  ];
+  const conditions: MappingCondition[] = [];
+  const said = new Set<unknown>();
+  for (const { condition } of ranked) {
+    if (conditions.length === MAX_CONDITIONS) break;
+    const value = lowerCase(condition.value ?? condition.path);
+    if (said.has(value) || !isRulePath(condition.path) || !holds(condition, signal)) continue;
+    said.add(value);
+    conditions.push(condition);
+  }
+  const label = conditions.find(({ value }) => typeof value === "string")?.value;
+  return {
+    name: toName(label === undefined ? signal.event : `${signal.event}: ${String(label).trim()}`),
+    event: signal.event,
+    match: "all",
+    conditions,
+    scoringSignal: toName(signal.event),
+    points: PROPOSED_POINTS,
+  };
+}
+
+/** Names that no path reaches are found out here, whatever the reason. */
+function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
+  const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
+  return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal).matches.length === 1;
+}
+
+function candidatesOf(signal: NormalisedSignal): Candidate[] {
+  const { name, company, title } = signal.traits;
+  const personal = new Set(
+    [name, company, title, signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
+  );
+  const candidates: Candidate[] = [];
+  const visit = (path: string, value: unknown): void => {
+    if (Array.isArray(value)) {
+      visit(`${path}[]`, value[0]);
+    } else if (typeof value === "object" && value !== null) {
+      for (const [property, inner] of Object.entries(value)) visit(`${path}.${property}`, inner);
+    } else if (!personal.has(lowerCase(value))) {
+      const candidate = candidateOf(path, value);
+      if (candidate !== undefined) candidates.push(candidate);
+    }
+  };
+  visit("properties", signal.properties);
+  return candidates;
+}
+
+function candidateOf(path: string, value: unknown): Candidate | undefined {
+  const flag = lowerCase(value);
+  if (flag === true || flag === "true") return { rank: "flag", condition: { path, operator: "is_true" } };
+  if (flag === false || flag === "false") return { rank: "flag", condition: { path, operator: "is_false" } };
+
+  const rank = rankOf(path);
+  if (rank === undefined) return undefined;
+  if (typeof value === "number" || (typeof value === "string" && !/\p{L}/u.test(value))) {
+    // `step: 3` is a kind; of any other number the next signal has another one.
+    const isOrdinal = rank === "kind" && /^\d{1,4}$/.test(String(value));
+    return isOrdinal ? { rank, condition: { path, operator: "equals", value } } : undefined;
+  }
+  if (typeof value !== "string") return undefined;
+  const located = locate(value);
+  if (located !== undefined) return fitsName(located.value) ? { rank, condition: { path, ...located } } : undefined;
+  return isChoice(value) ? { rank, condition: { path, operator: "equals", value } } : undefined;
+}
+
+/** Judges a property's name by its last word, and labels by the words around it too; undefined: not to be proposed. */
+function rankOf(path: string): Rank | undefined {
+  const all =
+    path
+      .replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2")
+      .toLowerCase()
+      .match(/\p{L}+/gu) ?? [];
+  const last = all.at(-1) ?? "";
+  if (KIND.has(last)) return "kind";
+  if (INSTANCE.has(last) || all.some((word) => PERSONAL.has(word))) return undefined;
+  return LABEL.has(last) ? "kind" : "other";
+}
+
+/** Each part ends where the next may begin, so that no text makes these slow. */
+const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
+const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
+
+/** Host and path of an address, without the query, and only down to the first segment that is one thing's own. */
+function locate(text: string): { operator: "contains" | "starts_with"; value: string } | undefined {
+  const [, host, path = ""] = ADDRESS.exec(text) ?? [];
+  if (host !== undefined) return { operator: "contains", value: host + stablePath(path) };
+  const [, own] = PATH.exec(text) ?? [];
+  const value = own === undefined ? "/" : stablePath(own);
+  return value === "/" ? undefined : { operator: "starts_with", value };
+}
+
+function stablePath(path: string): string {
+  const segments = path.split("/");
+  const cut = segments.findIndex((segment) => /^(?:\d+$|@)/.test(segment) || isInstance(segment));
+  return cut === -1 ? path : `${segments.slice(0, cut).join("/")}/`;
+}
+
+/** What senders write where they have nothing, and placeholders that nobody filled. */
+const FILLER = /^\s*(?:null|undefined|nan|n\/a|none|unknown|\(.*\)|\[object .*|%.*%)\s*$|\{\{|\$\{|\*\|/i;
+
+/** Whether a text can be one of a few that a sender uses: a name or a choice, nobody's words and no address. */
+function isChoice(text: string): boolean {
+  return text.length <= TEXT_MAX_LENGTH && !/^\/|\p{Cc}|:\/\//u.test(text) && !FILLER.test(text) && !isInstance(text);
+}
+
+const DATE = /^\s*(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d)/;
+
+/** Email addresses, dates, long numbers, and words that look random. */
+function isInstance(text: string): boolean {
+  if (/\S(?:@|%40)\S|\d{5}/.test(text) || DATE.test(text)) return true;
+  return (text.match(/[a-z\d]+/gi) ?? []).some(isRandom);
+}
+
+/** Hexadecimal with digits in it, or a word that changes between letters and digits, or starts over in upper case, all the time. */
+function isRandom(word: string): boolean {
+  if (word.length >= 8 && /^[\da-f]+$/i.test(word) && /\d/.test(word)) return true;
+  const changes = word.match(/[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])/g)?.length ?? 0;
+  return word.length > 40 || (word.length >= 16 && changes >= word.length / 4);
+}
+
+function lowerCase(value: unknown): unknown {
+  return typeof value === "string" ? value.trim().toLowerCase() : value;
+}
+
+function toName(text: string): string {
+  return fitsName(text) ? text.trim() : Array.from(text).slice(0, NAME_MAX_CODE_POINTS).join("").trim();
+}
+
+function words(list: string): ReadonlySet<string> {
+  return new Set(list.split(/\s+/));
+}
