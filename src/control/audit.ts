@@ -14,6 +14,7 @@ export type AuditAction =
   | "member.role_changed"
   | "member.removed"
   | "key.created"
+  | "key.rotated"
   | "key.deactivated"
   | "rule.created"
   | "rule.updated"

@@ -2,8 +2,9 @@
  * API keys (spec §2.1, §3.1; design §5). The value and the secret leave this file once, from `createKey`; what is stored
  * are their SHA-256 hashes and what the list shows.
  */
-import { composeKey, keyEnds, maskEnds } from "../domain/api-key.ts";
+import { composeKey, keyEnds, keyStatus, maskEnds } from "../domain/api-key.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import { newId } from "../http/ids.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
@@ -26,6 +27,8 @@ export interface ApiKey {
   deactivatedAt: string | null;
   hasSecret: boolean;
   payloadTemplate: PayloadMapping[] | null;
+  /** Id of the key that this one was made from by rotation. */
+  successorOf: string | null;
 }
 
 export interface NewKey {
@@ -61,6 +64,46 @@ export async function createKey(
   key: NewKey,
   by: Change,
 ): Promise<CreatedKey> {
+  const { row, created } = await composeRow(workspaceId, key, null, by);
+  const detail = { name: row.name, endpoint_type: row.endpointType, expires_at: row.expiresAt, has_secret: key.secret };
+  await db.batch([
+    db.insert(apiKeys).values(row),
+    auditEntry(db, by, { workspaceId, action: "key.created", target: row.id, detail }),
+  ]);
+  return created;
+}
+
+/**
+ * Makes a successor with the same settings (design §5); the old key ends when the overlap does, or when it would have
+ * anyway. The overlap must be longer than key facts are cached; with none, deactivate the old key after this.
+ */
+export async function rotateKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  overlapMs: number,
+  by: Change,
+): Promise<Result<CreatedKey, "not_found" | "inactive">> {
+  const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
+  if (old === undefined) return refuse("not_found");
+  if (keyStatus(old, by.nowMs) === "Inactive") return refuse("inactive");
+  const settings = { ...old, secret: old.secretHash !== null };
+  const { row, created } = await composeRow(workspaceId, settings, old.id, by);
+  const ends = iso(by.nowMs + overlapMs);
+  const endsSooner = old.expiresAt !== null && Date.parse(old.expiresAt) <= by.nowMs + overlapMs;
+  const detail = { successor: row.id, overlap_ms: overlapMs };
+  await db.batch([
+    db.insert(apiKeys).values(row),
+    auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }),
+    db
+      .update(apiKeys)
+      .set({ expiresAt: overlapMs === 0 || endsSooner ? old.expiresAt : ends })
+      .where(isKey(workspaceId, keyId)),
+  ]);
+  return ok(created);
+}
+
+async function composeRow(workspaceId: string, key: NewKey, successorOf: string | null, by: Change) {
   const value = composeKey(randomBytes);
   const secret = key.secret ? base64url(randomBytes(SECRET_BYTES)) : null;
   const { first8, last4 } = keyEnds(value);
@@ -77,13 +120,10 @@ export async function createKey(
     createdAt: iso(by.nowMs),
     expiresAt: key.expiresAt,
     deactivatedAt: null,
+    successorOf,
   };
-  const detail = { name: row.name, endpoint_type: row.endpointType, expires_at: row.expiresAt, has_secret: key.secret };
-  await db.batch([
-    db.insert(apiKeys).values(row),
-    auditEntry(db, by, { workspaceId, action: "key.created", target: row.id, detail }),
-  ]);
-  return { record: toApiKey(row), value, secret };
+  const created: CreatedKey = { record: toApiKey(row), value, secret };
+  return { row, created };
 }
 
 /** Newest first; active, expired and deactivated ones (spec §2.1). */
@@ -186,6 +226,7 @@ function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
     deactivatedAt: row.deactivatedAt,
     hasSecret: row.secretHash !== null,
     payloadTemplate: row.payloadTemplate,
+    successorOf: row.successorOf,
   };
 }
 

@@ -68,6 +68,8 @@ export const apiKeys = sqliteTable(
     createdAt: text("created_at").notNull(),
     expiresAt: text("expires_at"),
     deactivatedAt: text("deactivated_at"),
+    /** Id of the key that this one was made from by rotation. */
+    successorOf: text("successor_of"),
   },
   (table) => [
     uniqueIndex("api_keys_hash").on(table.keyHash),

@@ -39,6 +39,7 @@ export const OTHER_CODES: Record<string, { status: number; when: string }> = {
   validation_failed: { status: 422, when: "Fields are missing, unknown or wrong; `errors` names each." },
   slug_taken: { status: 409, when: "Another workspace has this slug." },
   email_taken: { status: 409, when: "The address is a member already." },
+  key_inactive: { status: 409, when: "The key is deactivated or expired: it cannot be rotated." },
   last_owner: { status: 409, when: "A workspace keeps at least one owner." },
   too_many_rules: { status: 409, when: "The workspace has as many mapping rules as it may have." },
 };

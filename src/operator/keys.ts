@@ -1,11 +1,11 @@
 /** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
 import * as z from "zod";
-import { createKey, deactivateKey, listKeys, type ApiKey } from "../control/keys.ts";
+import { createKey, deactivateKey, listKeys, rotateKey, type ApiKey, type CreatedKey } from "../control/keys.ts";
 import { keyStatus } from "../domain/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
 import { newKey, payloadMapping } from "./key-schemas.ts";
 import { quotaCounter } from "./objects.ts";
-import { notFound, operation } from "./operation.ts";
+import { conflict, notFound, operation } from "./operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageQuery, toPage } from "./schemas.ts";
 
 const keyFields = {
@@ -20,6 +20,7 @@ const keyFields = {
   deactivated_at: instant.nullable(),
   has_secret: z.boolean(),
   payload_template: z.array(payloadMapping).nullable(),
+  successor_of: z.string().nullable().meta({ description: "Id of the key that this one was made from by rotation." }),
 };
 const keyAnswer = z.object(keyFields).meta({ id: "ApiKey" });
 const createdKeyAnswer = z
@@ -29,6 +30,9 @@ const createdKeyAnswer = z
     secret: z.string().optional().meta({ description: "The shared secret, for `X-Api-Secret`. Shown this once." }),
   })
   .meta({ id: "CreatedApiKey" });
+
+/** How long the old key goes on. All but `none` are longer than key facts are cached at the edge. */
+const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
 
 export const keyRoutes = operator
   .createApp()
@@ -55,9 +59,34 @@ export const keyRoutes = operator
         },
         byOperator(),
       );
-      const created: z.infer<typeof createdKeyAnswer> = { ...keyJson(record, {}), key: value };
-      if (secret !== null) created.secret = secret;
-      return c.json(created, 201, { "cache-control": "no-store" });
+      return c.json(createdKeyJson({ record, value, secret }), 201, { "cache-control": "no-store" });
+    },
+  )
+  .post(
+    "/workspaces/:workspace_id/keys/:key_id/rotate",
+    operation({
+      tag: "API keys",
+      summary: "Rotate an API key",
+      description:
+        "Makes a successor with the same settings and a new secret, if there was one. The old key goes on for the overlap, or ends at once with `none`. `last_used_at` of both tells which is still in use.",
+      body: z.strictObject({ overlap: z.enum(["none", "1h", "24h", "7d"]) }).meta({ id: "KeyRotation" }),
+      bodyExample: { overlap: "24h" },
+      answers: { 201: { description: "The successor.", schema: createdKeyAnswer } },
+      conflicts: ["key_inactive"],
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const keyId = c.req.param("key_id");
+      const { overlap } = c.req.valid("json");
+      const rotated = await rotateKey(c.get("db"), id, keyId, OVERLAP_MS[overlap], byOperator());
+      if (!rotated.ok) {
+        if (rotated.refusal === "not_found") return notFound(c, "key");
+        return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
+      }
+      if (overlap === "none") {
+        await deactivateKey(c.get("db"), id, keyId, (old) => quotaCounter(c.env, id).revoke(old), byOperator());
+      }
+      return c.json(createdKeyJson(rotated.value), 201, { "cache-control": "no-store" });
     },
   )
   .get(
@@ -95,6 +124,10 @@ export const keyRoutes = operator
     },
   );
 
+function createdKeyJson({ record, value, secret }: CreatedKey): z.infer<typeof createdKeyAnswer> {
+  return { ...keyJson(record, {}), key: value, ...(secret === null ? {} : { secret }) };
+}
+
 function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof keyAnswer> {
   return {
     id: key.id,
@@ -108,5 +141,6 @@ function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof 
     deactivated_at: key.deactivatedAt,
     has_secret: key.hasSecret,
     payload_template: key.payloadTemplate,
+    successor_of: key.successorOf,
   };
 }

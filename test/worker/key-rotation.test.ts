@@ -1,0 +1,106 @@
+/** Rotation (design §5): a successor with the same settings, and an old key that ends when the admin said. */
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { newWorkspace } from "./workspace.ts";
+import type { TestKey, TestWorkspace } from "./workspace.ts";
+
+const signal = { email: "jane@example.com", event: "Filled Out Form" };
+
+interface ListedKey {
+  id: string;
+  status: string;
+  expires_at: string | null;
+  successor_of: string | null;
+  last_used_at: string | null;
+}
+
+async function listed(workspace: TestWorkspace, id: string): Promise<ListedKey | undefined> {
+  const { items } = await workspace.operator<{ items: ListedKey[] }>("GET", "/keys");
+  return items.find((key) => key.id === id);
+}
+
+function rotate(workspace: TestWorkspace, overlap: string, key = workspace.key): Promise<TestKey & ListedKey> {
+  return workspace.operator("POST", `/keys/${key.id}/rotate`, { overlap });
+}
+
+async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
+  const headers: Record<string, string> = key.secret === undefined ? {} : { "x-api-secret": key.secret };
+  return (await workspace.send(signal, { key: key.key, headers })).status;
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe("design §5: rotation", () => {
+  test("with an overlap both keys are accepted until the old one's end, to the millisecond", async () => {
+    const workspace = await newWorkspace();
+    expect(await status(workspace, workspace.key)).toBe(202);
+    const successor = await rotate(workspace, "1h");
+    expect(await status(workspace, successor)).toBe(202);
+    expect(await status(workspace, workspace.key)).toBe(202);
+
+    const end = Date.parse((await listed(workspace, workspace.key.id))?.expires_at ?? "");
+    vi.useFakeTimers({ toFake: ["Date"] });
+    vi.setSystemTime(end - 1);
+    expect(await status(workspace, workspace.key)).toBe(202);
+    vi.setSystemTime(end);
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect(await status(workspace, successor)).toBe(202);
+    expect((await listed(workspace, workspace.key.id))?.status).toBe("Inactive");
+  });
+
+  test("without an overlap the old key ends before the answer comes", async () => {
+    const workspace = await newWorkspace();
+    expect(await status(workspace, workspace.key)).toBe(202);
+    const successor = await rotate(workspace, "none");
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect(await status(workspace, successor)).toBe(202);
+  });
+
+  test("the successor has the old key's settings and a secret of its own", async () => {
+    const template = [{ target: "external_id", path: "id", type: "string", required: true }];
+    const workspace = await newWorkspace({
+      key: { name: "CRM", endpoint_type: "product_org", secret: true, payload_template: template },
+    });
+    const successor = await rotate(workspace, "24h");
+    expect(successor).toMatchObject({
+      name: "CRM",
+      endpoint_type: "product_org",
+      has_secret: true,
+      payload_template: template,
+      successor_of: workspace.key.id,
+    });
+    expect(successor.key).not.toBe(workspace.key.key);
+    expect(successor.secret).not.toBe(workspace.key.secret);
+  });
+
+  test("an overlap never prolongs the old key", async () => {
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const workspace = await newWorkspace({ key: { expires_at } });
+    await rotate(workspace, "7d");
+    expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(expires_at);
+  });
+
+  test("the list tells which of the two is still in use", async () => {
+    const workspace = await newWorkspace();
+    const successor = await rotate(workspace, "1h");
+    await status(workspace, successor);
+    expect((await listed(workspace, workspace.key.id))?.last_used_at).toBeNull();
+    expect((await listed(workspace, successor.id))?.last_used_at).not.toBeNull();
+  });
+
+  test("a key that has ended is not rotated, and another workspace's is not found", async () => {
+    const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+    await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
+    await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
+    await expect(rotate(other, "1h", workspace.key)).rejects.toThrow(/404/);
+  });
+
+  test("it is in the audit log", async () => {
+    const workspace = await newWorkspace();
+    const successor = await rotate(workspace, "1h");
+    const entry = await env.DB.prepare("SELECT detail FROM audit_log WHERE action = 'key.rotated' AND target = ?")
+      .bind(workspace.key.id)
+      .first<{ detail: string }>();
+    expect(JSON.parse(entry?.detail ?? "null")).toEqual({ successor: successor.id, overlap_ms: 3_600_000 });
+  });
+});
