@@ -16,7 +16,7 @@ import { send } from "./demo/send.ts";
 import { DEMO_RULES } from "./demo-workspace.ts";
 import { OperatorClient, type Books, type CreatedKey, type NewRule, type Workspace } from "./operator-client.ts";
 import { applyMigrations, startService, WranglerError, type Service } from "./service.ts";
-import { bold, Progress, red } from "./terminal.ts";
+import { bold, dim, Progress, red } from "./terminal.ts";
 
 const SETTLE_MS = 60_000;
 
@@ -55,12 +55,13 @@ try {
   });
   const good = await Promise.race([demonstrate(service.origin, token), died(service), interrupted]);
   process.exitCode = good ? 0 : 1;
+  if (!good) console.log(dim(`\nWhat the service said:\n${service.output()}`));
 } catch (error) {
   process.exitCode = 1;
   if (interruption.signal.aborted) process.exitCode = 128 + os.signals[interruption.signal.reason as NodeJS.Signals];
   else {
     console.error(error instanceof WranglerError ? error.message : error);
-    if (service !== undefined) console.error(`\nThe service's last lines:\n${service.output()}`);
+    if (service !== undefined) console.error(`\nWhat the service said:\n${service.output()}`);
   }
 } finally {
   await service?.stop();

@@ -26,7 +26,7 @@ export interface Service {
   origin: string;
   /** Exit code of wrangler, once it has ended by itself or been stopped. */
   ended: Promise<number>;
-  /** The latest lines that it wrote. */
+  /** The latest lines that it wrote, without those of calls that went well. */
   output(): string;
   /** Gives each line from now on: the service's JSON log, warnings, errors. */
   follow(onLine: (line: string) => void): void;
@@ -110,9 +110,10 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
   const take = (line: string): void => {
     if (REQUEST_LINE.test(line)) return;
     const masked = line.replaceAll(API_KEY, "sk_…");
+    follower?.(masked);
+    if (UNEVENTFUL.test(line)) return;
     lines.push(masked);
     if (lines.length > LINES_KEPT) lines.shift();
-    follower?.(masked);
   };
   readLines(child, take);
   child.stdin?.end();
@@ -121,9 +122,12 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
     child.once("error", () => resolve(1));
     child.once("close", (code) => resolve(code ?? 1));
   });
+  const origin = readyOrigin(child);
+  // What was said on the way there explains nothing any more.
+  void origin.then(() => (lines.length = 0));
   let stopping: Promise<void> | undefined;
   return {
-    origin: readyOrigin(child),
+    origin,
     ended,
     output: () => lines.join("\n").trim(),
     follow: (onLine) => void (follower = onLine),
@@ -133,6 +137,8 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
 
 /** Wrangler's own line per request holds the URL, and so the key. The service's JSON line says the same without it. */
 const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
+/** A call that was answered, be it with a refusal: no explanation of a failure. */
+const UNEVENTFUL = /^\{"event":"request",.*"status":[1-4]\d\d/;
 const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
 
 function environment(stateDir: string): NodeJS.ProcessEnv {

@@ -107,7 +107,7 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
       const id = convert(sent, "string");
       if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
       else if (isWorthlessId(id))
-        refuseValue("wrong_type", `must name one account in ${IDENTITY_MAX_LENGTH} characters`);
+        refuseValue("wrong_type", `must name one account, in at most ${IDENTITY_MAX_LENGTH} characters`);
       else record.externalId = id.trim();
     }
   }
@@ -119,7 +119,7 @@ export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal
   let detail = "";
   let named = 0;
   for (const error of errors) {
-    if (named > 0 && detail.length + error.detail.length > DETAIL_MAX_LENGTH) break;
+    if (detail.length + error.detail.length > DETAIL_MAX_LENGTH) break;
     detail += named === 0 ? error.detail : ` ${error.detail}`;
     named += 1;
   }
@@ -182,6 +182,6 @@ function found(sent: unknown): string {
   if (typeof sent === "number") return isExact(sent) ? `the number ${sent}` : "a number too large to keep its digits";
   if (typeof sent !== "string") return String(sent);
   if (sent.trim() === "") return "blank";
-  const start = sent.slice(0, ECHO_MAX_LENGTH).toWellFormed();
+  const start = sent.slice(0, ECHO_MAX_LENGTH);
   return `the text ${JSON.stringify(start)}${start.length < sent.length ? "…" : ""}`;
 }

@@ -81,7 +81,7 @@ export function proposeRule(signal: NormalisedSignal): ProposedRule {
     event: signal.event,
     match: "all",
     conditions,
-    scoringSignal: toName(signal.event),
+    scoringSignal: signal.event,
     points: PROPOSED_POINTS,
   };
 }

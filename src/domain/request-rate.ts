@@ -52,7 +52,9 @@ export function takeRequest(emptyAtMs: number, nowMs: number, rate: RequestRate)
 }
 
 function debtTicks(emptyAtMs: number, nowMs: number, rate: RequestRate): number {
-  return Math.max(0, Math.round((emptyAtMs - nowMs) * rate.perSecond));
+  const debt = Math.round((emptyAtMs - nowMs) * rate.perSecond);
+  // Never more than a burst, even when the clock was set back.
+  return Math.min(rate.burst * REQUEST_TICKS, Math.max(0, debt));
 }
 
 function stateOf(debt: number, rate: RequestRate): RateState {

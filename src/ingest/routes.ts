@@ -130,22 +130,27 @@ interface Options {
 }
 
 function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Options, Refusal> {
-  if (source !== undefined && (source.trim() === "" || !fitsName(source))) {
-    return refuse({ code: "source_invalid", detail: "The source in the path is empty or longer than 255 characters." });
-  }
-  // It would be stored with every signal, and shown.
-  if (source !== undefined && holdsKey(source)) {
-    return refuse({ code: "source_invalid", detail: "An API key stands in the path where the source's name belongs." });
-  }
   const idempotencyKey = c.req.header("idempotency-key");
-  if (idempotencyKey !== undefined && !/^[\x20-\x7e]+$/.test(idempotencyKey.slice(0, IDEMPOTENCY_KEY_MAX_LENGTH + 1))) {
-    return refuse({ code: "idempotency_key_invalid", detail: "The Idempotency-Key is empty or not printable ASCII." });
-  }
-  if ((idempotencyKey?.length ?? 0) > IDEMPOTENCY_KEY_MAX_LENGTH) {
-    const detail = `The Idempotency-Key is longer than ${IDEMPOTENCY_KEY_MAX_LENGTH} characters.`;
-    return refuse({ code: "idempotency_key_invalid", detail });
-  }
+  const sourceProblem = source === undefined ? null : problemOfSource(source);
+  if (sourceProblem !== null) return refuse({ code: "source_invalid", detail: sourceProblem });
+  const keyProblem = idempotencyKey === undefined ? null : problemOfIdempotencyKey(idempotencyKey);
+  if (keyProblem !== null) return refuse({ code: "idempotency_key_invalid", detail: keyProblem });
   return ok({ source, idempotencyKey });
+}
+
+/** Both are stored with every signal, and shown: an API key in them would be too. */
+function problemOfSource(source: string): string | null {
+  if (source.trim() === "" || !fitsName(source))
+    return "The source in the path is empty or longer than 255 characters.";
+  return holdsKey(source) ? "An API key stands in the path where the source's name belongs." : null;
+}
+
+function problemOfIdempotencyKey(key: string): string | null {
+  if (key.length > IDEMPOTENCY_KEY_MAX_LENGTH) {
+    return `The Idempotency-Key is longer than ${IDEMPOTENCY_KEY_MAX_LENGTH} characters.`;
+  }
+  if (!/^[\x20-\x7e]+$/.test(key)) return "The Idempotency-Key is empty or not printable ASCII.";
+  return holdsKey(key) ? "The Idempotency-Key holds an API key. Use a value that is new for each request." : null;
 }
 
 /** The body decides what it is. Only where it is no JSON does the label matter: 415 if it says so itself. */

@@ -2,7 +2,15 @@
 import { randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { composeKey, isExpired, isWellFormedKey, keyEnds, keyStatus, maskKey } from "../../src/domain/api-key.ts";
+import {
+  composeKey,
+  isExpired,
+  isWellFormedKey,
+  keyEnds,
+  keyStatus,
+  maskKey,
+  holdsKey,
+} from "../../src/domain/api-key.ts";
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const random = (n: number): Uint8Array => Uint8Array.from(randomBytes(n));
@@ -91,6 +99,17 @@ describe("§2.1, §8.10 what is shown of a key", () => {
     const key = "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz";
     expect(maskKey(key)).toBe("sk_abcde…wxyz");
     expect(keyEnds(key)).toEqual({ first8: "sk_abcde", last4: "wxyz" });
+  });
+});
+
+describe("invariant 6: a key inside another text", () => {
+  test.each([
+    ["alone", "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz1", true],
+    ["in the middle", "order/sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz1/7", true],
+    ["one character short", "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxy", false],
+    ["a source name that only begins like one", "sk_facebook", false],
+  ])("%s", (_, text, holds) => {
+    expect(holdsKey(text)).toBe(holds);
   });
 });
 

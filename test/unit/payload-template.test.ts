@@ -175,19 +175,19 @@ describe("§8.7 external_id", () => {
       "a filler word",
       `{"id":"undefined"}`,
       "wrong_type",
-      '`id` (for `external_id`) must name one account in 255 characters, but is the text "undefined".',
+      '`id` (for `external_id`) must name one account, in at most 255 characters, but is the text "undefined".',
     ],
     [
       "0",
       `{"id":0}`,
       "wrong_type",
-      "`id` (for `external_id`) must name one account in 255 characters, but is the number 0.",
+      "`id` (for `external_id`) must name one account, in at most 255 characters, but is the number 0.",
     ],
     [
       "too long",
       `{"id":"${"x".repeat(256)}"}`,
       "wrong_type",
-      `\`id\` (for \`external_id\`) must name one account in 255 characters, but is the text "${"x".repeat(40)}"….`,
+      `\`id\` (for \`external_id\`) must name one account, in at most 255 characters, but is the text "${"x".repeat(40)}"….`,
     ],
     [
       "a rounded number",

@@ -148,4 +148,11 @@ describe("§8.7 for any rate and any calls", () => {
       { numRuns: 300 },
     );
   });
+
+  test("a clock that was set back holds nobody up for longer than a burst takes", () => {
+    const rate = { perSecond: 10, burst: 5 };
+    const year = 365 * 24 * 3_600_000;
+    const state = takeRequest(0, 10 * year, rate).emptyAtMs;
+    expect(takeRequest(state, 5 * year, rate)).toMatchObject({ allowed: false, retryAfterMs: 100, remaining: 0 });
+  });
 });

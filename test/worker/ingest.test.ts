@@ -111,11 +111,29 @@ describe("§4: the five endpoints", () => {
   test("`batch` after a key is the batch endpoint, and anything before a key is a source", async () => {
     const workspace = await newWorkspace();
     const viaBatch = await idOf(await workspace.send(signal("a"), { path: BATCH }));
-    const viaSource = await idOf(await workspace.send(signal("b"), { path: "/api/signal-staging/webhook/batch/{key}" }));
+    const viaSource = await idOf(
+      await workspace.send(signal("b"), { path: "/api/signal-staging/webhook/batch/{key}" }),
+    );
     await workspace.settled();
     expect(await workspace.operator("GET", `/signals/${viaBatch}`)).toMatchObject({ source: "unknown" });
     expect(await workspace.operator("GET", `/signals/${viaSource}`)).toMatchObject({ source: "batch" });
   });
+});
+
+test("§1: a signal becomes points on a person", async () => {
+  const workspace = await newWorkspace();
+  await workspace.operator("POST", "/rules", {
+    name: "forms",
+    event: "Filled Out Form",
+    match: "all",
+    conditions: [{ path: "properties.company", operator: "contains", value: "acme" }],
+    scoring_signal: "form",
+    points: 15,
+  });
+  const id = await idOf(await workspace.send(FORM));
+  expect(await workspace.settled()).toMatchObject({ accepted: 1, processed: 1, balanced: true });
+  const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/people?email=jane@example.com");
+  expect(items).toMatchObject([{ email: "jane@example.com", score: 15, scoring_signals: [{ signal_id: id }] }]);
 });
 
 describe("§4: {source}", () => {
@@ -586,6 +604,8 @@ describe("design §8.2: Idempotency-Key", () => {
     for (const key of ["", "x".repeat(256), "ü", "a\tb"]) {
       expect(await refusalOf(await post(key)), key).toEqual([400, "idempotency_key_invalid"]);
     }
+    // Stored with the signal, it would give the key away.
+    expect(await refusalOf(await post(workspace.key.key))).toEqual([400, "idempotency_key_invalid"]);
     expect(await accepted(workspace)).toBe(1);
   });
 });

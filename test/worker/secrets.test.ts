@@ -122,7 +122,10 @@ beforeAll(async () => {
     await read(workspace.send(signal(2), { path: "/api/signal-staging/webhook/web/{key}" })),
     // An SDK's write key is what its user has at hand.
     await read(
-      workspace.send({ batch: [signal(3)], writeKey: key }, { path: `${WEBHOOK}/batch`, headers: { authorization: key } }),
+      workspace.send(
+        { batch: [signal(3)], writeKey: key },
+        { path: `${WEBHOOK}/batch`, headers: { authorization: key } },
+      ),
     ),
     await read(workspace.send('{"event":"a"}\n{"event":"b"}\n{', { path: "/api/signal-staging/bulk/{key}" })),
     await read(workspace.send({ id: "1" }, { path: "/api/product-orgs/webhook/{key}", key: accounts.key })),
