@@ -156,7 +156,7 @@ function convert(sent: unknown, type: PayloadType): unknown {
       return Number.isNaN(number) ? undefined : number;
     }
     case "boolean":
-      return typeof sent === "object" ? undefined : BOOLEANS.get(String(sent).trim().toLowerCase());
+      return typeof sent === "object" ? undefined : BOOLEANS.get(String(sent as string | number | boolean | undefined).trim().toLowerCase());
     case "json":
       return sent;
     default:
@@ -180,7 +180,7 @@ function found(sent: unknown): string {
   if (Array.isArray(sent)) return "an array";
   if (typeof sent === "object") return "an object";
   if (typeof sent === "number") return isExact(sent) ? `the number ${sent}` : "a number too large to keep its digits";
-  if (typeof sent !== "string") return String(sent);
+  if (typeof sent !== "string") return String(sent as boolean);
   if (sent.trim() === "") return "blank";
   const start = sent.slice(0, ECHO_MAX_LENGTH);
   return `the text ${JSON.stringify(start)}${start.length < sent.length ? "…" : ""}`;
