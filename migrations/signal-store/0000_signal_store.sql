@@ -7,6 +7,7 @@ CREATE TABLE `event_groups` (
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL,
 	`sample_id` text NOT NULL,
+	`sample_ordinal` integer NOT NULL,
 	PRIMARY KEY(`event`, `source`)
 );
 --> statement-breakpoint
@@ -27,8 +28,11 @@ CREATE TABLE `people` (
 	`company` text,
 	`title` text,
 	`name_at` integer DEFAULT 0 NOT NULL,
+	`name_ordinal` integer DEFAULT 0 NOT NULL,
 	`company_at` integer DEFAULT 0 NOT NULL,
+	`company_ordinal` integer DEFAULT 0 NOT NULL,
 	`title_at` integer DEFAULT 0 NOT NULL,
+	`title_ordinal` integer DEFAULT 0 NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL
@@ -56,6 +60,7 @@ CREATE TABLE `signals` (
 	`event` text,
 	`source` text,
 	`person_id` integer,
+	`named_by` text,
 	`email` text,
 	`user_id` text,
 	`anonymous_id` text,
@@ -77,13 +82,14 @@ CREATE TABLE `signals` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `signals_id` ON `signals` (`id`);--> statement-breakpoint
-CREATE INDEX `signals_hash` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `signals_originals` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL AND status <> 'duplicate';--> statement-breakpoint
+CREATE INDEX `signals_duplicates` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL AND status = 'duplicate';--> statement-breakpoint
 CREATE INDEX `signals_event` ON `signals` (`event`,`seq`);--> statement-breakpoint
 CREATE INDEX `signals_person` ON `signals` (`person_id`,`seq`) WHERE person_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `signals_status` ON `signals` (`status`,`seq`) WHERE status <> 'processed';--> statement-breakpoint
 CREATE INDEX `signals_held` ON `signals` (`period_end`) WHERE status = 'held';--> statement-breakpoint
 CREATE INDEX `signals_anonymous_id` ON `signals` (`anonymous_id`,`seq`) WHERE status = 'anonymous' AND anonymous_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `signals_user_id` ON `signals` (`user_id`,`seq`) WHERE status = 'anonymous' AND user_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `signals_user_id` ON `signals` (`user_id`,`seq`) WHERE user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id');--> statement-breakpoint
 CREATE TABLE `totals` (
 	`period_start` integer PRIMARY KEY NOT NULL,
 	`processed` integer NOT NULL,

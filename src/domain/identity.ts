@@ -44,7 +44,10 @@ const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
 /** All zeros, a zero UUID, `{}`, `---`: nothing that tells one id from another. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
-/** Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder, or too long. */
+/**
+ * Whether `id` must link nobody: empty, one character that is no digit, a filler word, zeros, an unfilled placeholder,
+ * half a character in it, or too long.
+ */
 export function isWorthlessId(id: string): boolean {
   const text = id.trim();
   return (
@@ -52,6 +55,8 @@ export function isWorthlessId(id: string): boolean {
     text.length > IDENTITY_MAX_LENGTH ||
     !DISTINGUISHING_CHARACTER.test(text) ||
     UNFILLED_PLACEHOLDER.test(text) ||
+    // Half a character cannot be stored as it is; different ones would become the same.
+    !text.isWellFormed() ||
     WORTHLESS_WORDS.has(text.toLowerCase())
   );
 }
@@ -69,9 +74,9 @@ export function usableId(value: unknown): string | undefined {
 
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
 
-/** One `@` with something on both sides, no white space, no control characters, at most EMAIL_MAX_LENGTH. */
+/** One `@` with something on both sides, no white space, no control or half characters, at most EMAIL_MAX_LENGTH. */
 export function isPlausibleEmail(text: string): boolean {
-  return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text);
+  return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
 /** Trimmed and lower-cased (design §8.1); undefined where there is no plausible address. */

@@ -124,10 +124,10 @@ function fullName(first: unknown, last: unknown): string | undefined {
   return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
 }
 
-/** Trimmed text; undefined for everything that is none or is blank. */
+/** Trimmed text, as it can be stored; undefined for everything that is none or is blank. */
 function text(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
-  return value.trim() || undefined;
+  return value.trim().toWellFormed() || undefined;
 }
 
 function isPresentId(value: unknown): boolean {

@@ -156,7 +156,13 @@ function convert(sent: unknown, type: PayloadType): unknown {
       return Number.isNaN(number) ? undefined : number;
     }
     case "boolean":
-      return typeof sent === "object" ? undefined : BOOLEANS.get(String(sent as string | number | boolean | undefined).trim().toLowerCase());
+      return typeof sent === "object"
+        ? undefined
+        : BOOLEANS.get(
+            String(sent as string | number | boolean | undefined)
+              .trim()
+              .toLowerCase(),
+          );
     case "json":
       return sent;
     default:

@@ -105,5 +105,6 @@ function visitorsOf({ work }: SignalToRecord): VisitorId[] {
 function evaluateUnlinked({ id, source, email, payload }: UnlinkedSignal, rules: CompiledRules): LinkedSignal {
   const normalised = normalise(JSON.parse(payload) as JsonObject, source);
   const evaluation = evaluateSignal(rules, normalised, email);
-  return { id, rulesTried: evaluation?.rulesTried ?? 0, matches: evaluation?.matches ?? [] };
+  const { traits } = normalised;
+  return { id, traits, rulesTried: evaluation?.rulesTried ?? 0, matches: evaluation?.matches ?? [] };
 }

@@ -37,9 +37,10 @@ function workFor({ envelope, endpoint, payload: text }: ReceivedSignal, rules: C
   // Each key counts its own: two senders of one workspace may number their requests alike.
   const idempotencyKey = envelope.idem === undefined ? undefined : `${envelope.key} ${envelope.idem}`;
   const duplicate = duplicateKey({ payload, normalised, pathSource: envelope.source, idempotencyKey });
+  const { properties: _, ...kept } = normalised;
   return {
     kind: normalised.kind,
-    normalised,
+    normalised: kept,
     contentHash: duplicate === null ? null : createHash("sha256").update(duplicate.text).digest("base64url"),
     duplicateWindowMs: duplicate?.windowMs ?? 0,
     evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },

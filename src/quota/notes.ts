@@ -3,7 +3,7 @@
  * rejections. Kept in memory and written at most once a second, so that a 429 costs no row and no wait; a crash loses
  * no more than that second of it.
  */
-import { REJECTIONS_KEPT } from "../limits.ts";
+import { NOTES_FLUSH_MS, REJECTIONS_KEPT } from "../limits.ts";
 import type { Rejection } from "./protocol.ts";
 
 export class Notes {
@@ -12,9 +12,13 @@ export class Notes {
   readonly #usedSince = new Set<string>();
   #rejections: Rejection[] = [];
   #rejectedSince = false;
+  readonly #alsoWrite: () => void;
+  #timer = false;
 
-  constructor(sql: SqlStorage) {
+  /** @param alsoWrite is called with every write, for what is no more urgent. */
+  constructor(sql: SqlStorage, alsoWrite: () => void) {
     this.#sql = sql;
+    this.#alsoWrite = alsoWrite;
     sql.exec(`
       CREATE TABLE IF NOT EXISTS key_use (key_id TEXT PRIMARY KEY, last_used_ms INTEGER NOT NULL);
       CREATE TABLE IF NOT EXISTS rejections (id INTEGER PRIMARY KEY CHECK (id = 1), latest TEXT NOT NULL);`);
@@ -28,12 +32,14 @@ export class Notes {
   used(keyId: string, nowMs: number): void {
     this.#lastUsed.set(keyId, nowMs);
     this.#usedSince.add(keyId);
+    this.#writeSoon();
   }
 
   rejected(rejection: Rejection): void {
     this.#rejections.push(rejection);
     if (this.#rejections.length > 2 * REJECTIONS_KEPT) this.#rejections = this.#rejections.slice(-REJECTIONS_KEPT);
     this.#rejectedSince = true;
+    this.#writeSoon();
   }
 
   lastUsed(): Record<string, number> {
@@ -45,7 +51,17 @@ export class Notes {
     return this.#rejections.slice(-Math.min(limit, REJECTIONS_KEPT)).toReversed();
   }
 
-  write(): void {
+  #writeSoon(): void {
+    if (this.#timer) return;
+    this.#timer = true;
+    setTimeout(() => {
+      this.#timer = false;
+      this.#write();
+      this.#alsoWrite();
+    }, NOTES_FLUSH_MS);
+  }
+
+  #write(): void {
     for (const keyId of this.#usedSince) {
       this.#sql.exec("INSERT OR REPLACE INTO key_use VALUES (?, ?)", keyId, this.#lastUsed.get(keyId) ?? 0);
     }

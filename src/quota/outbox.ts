@@ -2,8 +2,8 @@
  * The outbox: signals that are counted and not yet confirmed by the Signal Store. One row per commit, at most one queue
  * message long, so that rows are settled whole. Sending never deletes; only `settle` does.
  */
-import type { OutboxRow } from "../queue/message.ts";
-import { ROW_HEADER_BYTES, firstSignals, writeMessage, writeRow } from "../queue/message.ts";
+import type { OutboxRow, ReceivedSignal } from "../queue/message.ts";
+import { ROW_HEADER_BYTES, firstSignals, readMessage, writeMessage, writeRow } from "../queue/message.ts";
 import { MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../limits.ts";
 import type { AdmitChunk } from "./protocol.ts";
 
@@ -78,16 +78,19 @@ export class RowPacker {
   }
 }
 
-/** Which rows to send: those after a number, up to a time of admission. */
+/** Which rows to send: those after a number, admitted up to a time. */
 export interface SendRange {
   afterRow: number;
-  admittedBefore: number;
+  admittedUntil: number;
 }
+
+/** The queue's `sendBatch`. */
+export type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
 
 /** Sends one `sendBatch` of rows in the range. Returns the last row sent, or null when there was none to send. */
 export async function sendNextRows(
   sql: SqlStorage,
-  queue: Queue,
+  send: SendMessages,
   workspaceId: string,
   range: SendRange,
 ): Promise<number | null> {
@@ -102,9 +105,9 @@ export async function sendNextRows(
     bytes = 0;
   };
   const found = sql.exec<{ row: number; bytes: number; body: string }>(
-    "SELECT row, bytes, body FROM outbox WHERE row > ? AND at < ? ORDER BY row LIMIT 1000",
+    "SELECT row, bytes, body FROM outbox WHERE row > ? AND at <= ? ORDER BY row LIMIT 1000",
     range.afterRow,
-    range.admittedBefore,
+    range.admittedUntil,
   );
   for (const next of found) {
     if (bytes + next.bytes > MESSAGE_MAX_BYTES) close();
@@ -115,7 +118,7 @@ export async function sendNextRows(
     lastRow = next.row;
   }
   close();
-  if (messages.length > 0) await queue.sendBatch(messages);
+  if (messages.length > 0) await send(messages);
   return lastRow;
 }
 
@@ -125,8 +128,8 @@ export function deleteRows(sql: SqlStorage, rows: readonly number[]): void {
 }
 
 /** When the oldest unsettled row was admitted; null when all is settled. */
-export function oldestUnsettled(sql: SqlStorage): { row: number; at: number } | null {
-  return sql.exec<{ row: number; at: number }>("SELECT row, at FROM outbox ORDER BY row LIMIT 1").toArray()[0] ?? null;
+export function oldestUnsettled(sql: SqlStorage): number | null {
+  return sql.exec<{ at: number }>("SELECT at FROM outbox ORDER BY row LIMIT 1").toArray()[0]?.at ?? null;
 }
 
 /** Signals that are not settled yet; of one period when `periodStartMs` is given. */
@@ -139,9 +142,14 @@ export function unsettledSignals(sql: SqlStorage, periodStartMs: number | undefi
     .one().signals;
 }
 
-/** The row that holds a signal, as a message; null when the outbox does not hold it. */
-export function rowWithSignal(sql: SqlStorage, workspaceId: string, signalId: string): string | null {
-  const found = sql.exec<{ body: string }>("SELECT body FROM outbox WHERE instr(body, ?) > 0 LIMIT 1", `"${signalId}"`);
-  const row = found.toArray()[0];
-  return row === undefined ? null : writeMessage(workspaceId, row.body);
+/** A signal that the outbox holds; null when it does not. */
+export function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
+  // Another signal's payload may quote the id, so that more than one row can hold the text.
+  const rows = sql.exec<{ body: string }>("SELECT body FROM outbox WHERE instr(body, ?) > 0", `"${signalId}"`);
+  for (const { body } of rows) {
+    const { signals } = readMessage(writeMessage(workspaceId, body));
+    const found = signals.find((signal) => signal.envelope.id === signalId);
+    if (found !== undefined) return found;
+  }
+  return null;
 }

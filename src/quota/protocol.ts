@@ -67,7 +67,7 @@ export type AdmitResult =
       period: PeriodState;
     }
   | { outcome: "key_deactivated" }
-  | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState }
+  | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
   /** `configure` has not reached this object yet: configure it and call again. */
   | { outcome: "unconfigured" };
 

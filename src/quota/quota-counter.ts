@@ -11,16 +11,9 @@ import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { logEvent } from "../http/log.ts";
-import {
-  DRAIN_ALARM_MS,
-  DRAIN_DELAY_MS,
-  NOTES_FLUSH_MS,
-  REQUEST_BURST,
-  REQUEST_RATE_PER_SECOND,
-  RESEND_AFTER_MS,
-} from "../limits.ts";
-import { retryDelaySeconds } from "../queue/back-off.ts";
-import { readMessage } from "../queue/message.ts";
+import { DRAIN_ALARM_MS, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../limits.ts";
+import { Drain } from "./drain.ts";
+import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
@@ -28,11 +21,11 @@ import {
   RowPacker,
   createOutboxTable,
   deleteRows,
+  findUnsettled,
   oldestUnsettled,
-  rowWithSignal,
-  sendNextRows,
   unsettledSignals,
 } from "./outbox.ts";
+import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
   AdmitResult,
@@ -46,33 +39,22 @@ import type {
   Usage,
 } from "./protocol.ts";
 
-interface Waiter {
+/** A call that is within its request rate, and where that stands. */
+interface CountedCall {
   call: AdmitCall;
   rate: RateState;
-  resolve: (result: AdmitResult) => void;
-  reject: (error: unknown) => void;
 }
 
 export class QuotaCounter extends DurableObject<Env> {
   readonly #sql: SqlStorage;
   readonly #rate: RequestRate;
   readonly #notes: Notes;
+  readonly #drain: Drain;
   readonly #revoked = new Set<string>();
   /** Per key, see domain/request-rate.ts. Not stored: an object idle long enough to be evicted has full buckets. */
   readonly #buckets = new Map<string, number>();
+  readonly #commits = new GroupCommit<CountedCall, AdmitResult>((calls) => this.#commit(calls));
   #ledger: Ledger | null;
-  #waiting: Waiter[] = [];
-  #gathering = false;
-  /** Whether the last call that was waited for had no company. */
-  #alone = true;
-  #notesTimer = false;
-  /** Rows up to here have been handed to the queue since this object started; after a restart all are sent again. */
-  #sentUpTo = 0;
-  #drainTimer = false;
-  #draining = false;
-  #failedSends = 0;
-  /** When unsettled rows were last sent again; a restart sends all of them. */
-  #resentAtMs = Date.now();
   #alarmAtMs = Number.POSITIVE_INFINITY;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -85,11 +67,19 @@ export class QuotaCounter extends DurableObject<Env> {
     createLedgerTables(this.#sql);
     createOutboxTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
-    this.#notes = new Notes(this.#sql);
+    this.#notes = new Notes(this.#sql, () => {
+      if (this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
+    });
     this.#ledger = loadLedger(this.#sql);
     for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
       this.#revoked.add(row.key_id);
-    if (oldestUnsettled(this.#sql) !== null) this.#drainSoon();
+    const send: SendMessages = (messages) => this.env.SIGNALS.sendBatch(messages);
+    this.#drain = new Drain(this.#sql, this.#workspaceId, send, (atMs) => this.#alarmBy(atMs));
+    if (oldestUnsettled(this.#sql) !== null) this.#drain.soon();
+    // Known before the first call, which must not put off what is already to come.
+    void ctx.blockConcurrencyWhile(async () => {
+      this.#alarmAtMs = (await ctx.storage.getAlarm()) ?? Number.POSITIVE_INFINITY;
+    });
   }
 
   /** Plan and billing; takes effect with the next signal. The anchor is fixed by the first call. */
@@ -120,7 +110,6 @@ export class QuotaCounter extends DurableObject<Env> {
     if (this.#ledger === null) return { outcome: "unconfigured" };
     if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#notes.used(call.keyId, nowMs);
-    this.#writeNotesSoon();
     const emptyAtMs = this.#buckets.get(call.keyId) ?? 0;
     let rate = requestsLeft(emptyAtMs, nowMs, this.#rate);
     if (call.firstSlice) {
@@ -128,15 +117,12 @@ export class QuotaCounter extends DurableObject<Env> {
       rate = { remaining: taken.remaining, resetMs: taken.resetMs };
       if (!taken.allowed) {
         this.#reject(call, "rate_limited", null, countSignals(call), nowMs);
-        return { outcome: "rate_limited", retryAfterMs: taken.retryAfterMs, rate, period: periodState(this.#ledger) };
+        return { outcome: "rate_limited", retryAfterMs: taken.retryAfterMs, rate, period: this.#period(nowMs) };
       }
       this.#buckets.set(call.keyId, taken.emptyAtMs);
     }
     for (const { code, detail, signals } of call.invalid) this.#reject(call, code, detail, signals, nowMs);
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ call, rate, resolve, reject });
-      if (!this.#gathering) this.#gather();
-    });
+    return this.#commits.submit({ call, rate });
   }
 
   /** Notes a call that the edge refused, and says whether the key is still active: if not, the answer is the 401. */
@@ -152,7 +138,7 @@ export class QuotaCounter extends DurableObject<Env> {
     return {
       active,
       rate: requestsLeft(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate),
-      period: this.#ledger && periodState(this.#ledger),
+      period: this.#period(nowMs),
     };
   }
 
@@ -185,9 +171,8 @@ export class QuotaCounter extends DurableObject<Env> {
 
   /** A signal that is admitted and not yet settled. */
   inFlight(signalId: string): InFlightSignal | null {
-    const text = rowWithSignal(this.#sql, this.#workspaceId, signalId);
-    const signal = text === null ? undefined : readMessage(text).signals.find((one) => one.envelope.id === signalId);
-    if (signal === undefined) return null;
+    const signal = findUnsettled(this.#sql, this.#workspaceId, signalId);
+    if (signal === null) return null;
     return {
       id: signalId,
       keyId: signal.envelope.key,
@@ -205,59 +190,38 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     try {
       this.#update(Date.now(), () => false);
+      if (this.#ledger !== null) this.#alarmBy(this.#ledger.periodEndMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: String(error) });
       this.#alarmBy(Date.now() + DRAIN_ALARM_MS);
     }
-    await this.#drain();
-    const oldest = oldestUnsettled(this.#sql);
-    if (oldest !== null) this.#alarmBy(Math.max(oldest.at, this.#resentAtMs) + RESEND_AFTER_MS);
-    if (this.#ledger !== null) this.#alarmBy(Math.max(this.#ledger.periodEndMs, Date.now() + 1_000));
+    await this.#drain.run();
   }
 
   get #workspaceId(): string {
     return this.ctx.id.name ?? "";
   }
 
-  /**
-   * Lets the calls that arrive within one turn of the event loop share a commit. A call that comes alone, as those of a
-   * sender that waits for each answer do, is committed at once: waiting for company would double its answer time.
-   */
-  #gather(): void {
-    this.#gathering = true;
-    const alone = this.#alone;
-    if (alone) this.#commit();
-    setTimeout(() => {
-      this.#gathering = false;
-      const company = this.#waiting.length;
-      this.#alone = alone ? company === 0 : company <= 1;
-      if (company > 0) this.#commit();
-    }, 0);
-  }
-
-  #commit(): void {
-    const waiters = this.#waiting;
-    this.#waiting = [];
+  #commit(calls: CountedCall[]): AdmitResult[] {
     const results: AdmitResult[] = [];
     const nowMs = Date.now();
     try {
-      this.#update(nowMs, (ledger) => this.#decide(ledger, waiters, results, nowMs));
+      this.#update(nowMs, (ledger) => this.#decide(ledger, calls, results, nowMs));
     } catch (error) {
-      logEvent("commit_failed", { workspace: this.#workspaceId, calls: waiters.length, error: String(error) });
-      for (const waiter of waiters) waiter.reject(error);
-      return;
+      logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: String(error) });
+      throw error;
     }
-    waiters.forEach((waiter, index) => waiter.resolve(results[index] ?? { outcome: "unconfigured" }));
+    return results;
   }
 
-  /** Verdicts of all waiting calls in order of arrival, and their outbox rows. Says whether there is one. */
-  #decide(ledger: Ledger, waiters: Waiter[], results: AdmitResult[], nowMs: number): boolean {
+  /** Verdicts of the calls in order of arrival, and their outbox rows. Says whether there is one. */
+  #decide(ledger: Ledger, calls: CountedCall[], results: AdmitResult[], nowMs: number): boolean {
     const packer = new RowPacker(
       { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
       ledger.nextRow,
       ledger.accepted + ledger.held,
     );
-    for (const { call, rate } of waiters) {
+    for (const { call, rate } of calls) {
       if (this.#revoked.has(call.keyId)) {
         results.push(this.#refuseDeactivated(call, nowMs));
         continue;
@@ -295,7 +259,13 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#ledger = ledger;
     if (ledger.nextRow === before.nextRow) return;
     this.#alarmBy(nowMs + DRAIN_ALARM_MS);
-    this.#drainSoon();
+    this.#drain.soon();
+  }
+
+  /** Where the workspace stands now; a period that has ended is closed first. */
+  #period(nowMs: number): PeriodState | null {
+    if (this.#ledger !== null && this.#ledger.periodEndMs <= nowMs) this.#update(nowMs, () => false);
+    return this.#ledger && periodState(this.#ledger);
   }
 
   #refuseDeactivated(call: { keyId: string; requestId: string }, nowMs: number): { outcome: "key_deactivated" } {
@@ -311,56 +281,6 @@ export class QuotaCounter extends DurableObject<Env> {
     atMs: number,
   ): void {
     this.#notes.rejected({ atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals });
-    this.#writeNotesSoon();
-  }
-
-  #writeNotesSoon(): void {
-    if (this.#notesTimer) return;
-    this.#notesTimer = true;
-    setTimeout(() => {
-      this.#notesTimer = false;
-      this.#notes.write();
-      if (this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
-    }, NOTES_FLUSH_MS);
-  }
-
-  #drainSoon(): void {
-    // While the queue refuses, only the alarm tries: backing off, not with every commit.
-    if (this.#drainTimer || this.#draining || this.#failedSends > 0) return;
-    this.#drainTimer = true;
-    setTimeout(() => {
-      this.#drainTimer = false;
-      void this.#drain();
-    }, DRAIN_DELAY_MS);
-  }
-
-  /** Sends what has not been sent since this object started, then what was lost on the way. Never throws. */
-  async #drain(): Promise<void> {
-    if (this.#draining) return;
-    this.#draining = true;
-    try {
-      await this.#sendRows(this.#sentUpTo, Number.MAX_SAFE_INTEGER, (row) => (this.#sentUpTo = row));
-      const nowMs = Date.now();
-      if (nowMs - this.#resentAtMs >= RESEND_AFTER_MS) {
-        this.#resentAtMs = nowMs;
-        await this.#sendRows(0, nowMs - RESEND_AFTER_MS, () => {});
-      }
-      this.#failedSends = 0;
-    } catch (error) {
-      this.#failedSends++;
-      logEvent("drain_failed", { workspace: this.#workspaceId, failed: this.#failedSends, error: String(error) });
-      this.#alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
-    } finally {
-      this.#draining = false;
-    }
-  }
-
-  async #sendRows(afterRow: number, admittedBefore: number, sent: (row: number) => void): Promise<void> {
-    let last: number | null = afterRow;
-    while (last !== null) {
-      last = await sendNextRows(this.#sql, this.env.SIGNALS, this.#workspaceId, { afterRow: last, admittedBefore });
-      if (last !== null) sent(last);
-    }
   }
 
   /** The alarm rings at `atMs` or sooner. Written only when that is news. */

@@ -1,19 +1,17 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
 import { PURGE_ROWS } from "../limits.ts";
-import { leaving } from "./record.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 
 /**
- * Deletes the content of held signals whose period has ended, at most PURGE_ROWS of them, and says whether there are
- * more. A row without person, content and hash stays, so that the signal's id still tells what became of it.
+ * Deletes the content of held signals whose period has ended, at most PURGE_ROWS of them. A row without person, content and hash stays, so that the signal's id still tells what became of it.
  */
-export function purgeHeld(sql: SqlStorage, nowMs: number): boolean {
+export function purgeHeld(sql: SqlStorage, nowMs: number): void {
   const purged = sql
-    .exec<{ kind: string; event: string; source: string; period_start: number }>(
+    .exec<{ id: string; kind: string; event: string; source: string; period_start: number }>(
       `UPDATE signals SET status = 'purged', payload = NULL, content_hash = NULL, email = NULL, user_id = NULL,
          anonymous_id = NULL
        WHERE seq IN (SELECT seq FROM signals WHERE status = 'held' AND period_end <= ? LIMIT ?)
-       RETURNING kind, event, source, period_start`,
+       RETURNING id, kind, event, source, period_start`,
       nowMs,
       PURGE_ROWS,
     )
@@ -23,11 +21,18 @@ export function purgeHeld(sql: SqlStorage, nowMs: number): boolean {
   for (const row of purged) {
     totals.add(row.period_start, "held", -1);
     totals.add(row.period_start, "purged", 1);
-    if (row.kind === "signal") groups.add(row.event, row.source, leaving({ held: 1, anonymous: 0 }));
+    if (row.kind === "signal") groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
   }
   groups.write(sql);
   totals.write(sql);
-  return purged.length === PURGE_ROWS;
+  // A sample that is gone gives way to what arrived last in its group.
+  sql.exec(
+    `UPDATE event_groups SET sample_id = (SELECT id FROM signals WHERE event = event_groups.event
+       AND source = event_groups.source AND status IN ('processed', 'anonymous', 'held') ORDER BY seq DESC LIMIT 1)
+     WHERE count > 0 AND (event, source) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))
+       AND sample_id IN (SELECT value ->> 2 FROM json_each(?1))`,
+    JSON.stringify(purged.filter((row) => row.kind === "signal").map((row) => [row.event, row.source, row.id])),
+  );
 }
 
 /** When the next held signals end, in milliseconds since 1970; null when there are none. */

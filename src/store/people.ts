@@ -1,13 +1,35 @@
 /** People, their identities and their scores, as a batch sees and changes them. Plain SQL, see tables.ts. */
-import type { NormalisedSignal } from "../domain/signal.ts";
-import type { RuleMatch } from "./protocol.ts";
+import type { NormalisedSignal, Traits } from "../domain/signal.ts";
+import type { NamedBy, RuleMatch } from "./protocol.ts";
+
+/** What a signal says about who sent it. */
+export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
 
 export interface Owner {
   personId: number;
-  email: string;
+  by: NamedBy;
+}
+
+/** Where a signal stands among all of its workspace: those of one commit share the time, so the ordinal decides. */
+export interface Receipt {
+  receivedAtMs: number;
+  ordinal: number;
+}
+
+export function isLater(one: Receipt, other: Receipt): boolean {
+  return (one.receivedAtMs - other.receivedAtMs || one.ordinal - other.ordinal) > 0;
 }
 
 const TRAITS = ["name", "company", "title"] as const;
+
+const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
+  last_seen = max(last_seen, ifnull(?4, last_seen)),
+  ${TRAITS.map((trait, index) => {
+    const [value, at, ordinal] = [0, 1, 2].map((nth) => `?${5 + 3 * index + nth}`);
+    const later = `(${at}, ${ordinal}) > (${trait}_at, ${trait}_ordinal)`;
+    return `${trait} = iif(${later}, ${value}, ${trait}), ${trait}_at = iif(${later}, ${at}, ${trait}_at),
+      ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`;
+  }).join(", ")} WHERE id = ?1`;
 
 /** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
 export class People {
@@ -16,8 +38,9 @@ export class People {
   readonly #byIdentity = new Map<string, number>();
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
+  readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
 
-  constructor(sql: SqlStorage, signals: Iterable<NormalisedSignal>) {
+  constructor(sql: SqlStorage, signals: Iterable<Visitor>) {
     this.#sql = sql;
     const emails = new Set<string>();
     const ids = new Set<string>();
@@ -44,16 +67,16 @@ export class People {
   }
 
   /** Design §8.3: by email, else user id, else anonymous id. An email nobody has makes a new person. */
-  ownerOf(signal: NormalisedSignal, receivedAtMs: number): number | null {
-    if (signal.email !== undefined) return this.#personFor(signal.email, receivedAtMs);
-    return this.#linked("user_id", signal.userId) ?? this.#linked("anonymous_id", signal.anonymousId);
+  ownerOf({ email, userId, anonymousId }: Visitor, receivedAtMs: number): Owner | null {
+    if (email !== undefined) return { personId: this.#personFor(email, receivedAtMs), by: "email" };
+    return this.#linked("user_id", userId) ?? this.#linked("anonymous_id", anonymousId);
   }
 
   /**
    * An identify call (spec §6): links its ids to the email. An id that is identified with a second email goes to the
    * later one from then on; what it already brought to the first stays there.
    */
-  link(signal: NormalisedSignal, personId: number, receivedAtMs: number): void {
+  link(signal: Visitor, personId: number, receivedAtMs: number): void {
     for (const [kind, value] of [
       ["user_id", signal.userId],
       ["anonymous_id", signal.anonymousId],
@@ -76,16 +99,14 @@ export class People {
   }
 
   /** Conflicting traits: the latest by receipt wins, field by field. */
-  enrich(signal: NormalisedSignal, personId: number, receivedAtMs: number): void {
+  enrich(personId: number, traits: Traits, receipt: Receipt): void {
     for (const trait of TRAITS) {
-      const value = signal.traits[trait];
+      const value = traits[trait];
       if (value === undefined) continue;
-      this.#sql.exec(
-        `UPDATE people SET ${trait} = ?1, ${trait}_at = ?2 WHERE id = ?3 AND ${trait}_at <= ?2 AND ${trait} IS NOT ?1`,
-        value,
-        receivedAtMs,
-        personId,
-      );
+      const claims = this.#traits.get(personId) ?? {};
+      this.#traits.set(personId, claims);
+      const claim = claims[trait];
+      if (claim === undefined || isLater(receipt, claim)) claims[trait] = { value, ...receipt };
     }
   }
 
@@ -116,17 +137,30 @@ export class People {
     }
   }
 
+  /** Takes back what a signal scored. */
+  unscore(signalId: string, personId: number): void {
+    const taken = this.#sql.exec<{ points: number }>(
+      "DELETE FROM scoring_signals WHERE signal_id = ? RETURNING points",
+      signalId,
+    );
+    for (const { points } of taken) this.#points.set(personId, (this.#points.get(personId) ?? 0) - points);
+  }
+
   /** One write per person of the batch. */
   write(): void {
     for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
       const seen = this.#seen.get(personId);
+      const claims = this.#traits.get(personId);
       this.#sql.exec(
-        `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
-           last_seen = max(last_seen, ifnull(?4, last_seen)) WHERE id = ?1`,
+        WRITE_PERSON,
         personId,
         this.#points.get(personId) ?? 0,
         seen?.first ?? null,
         seen?.last ?? null,
+        ...TRAITS.flatMap((trait) => {
+          const claim = claims?.[trait];
+          return claim === undefined ? [null, -1, -1] : [claim.value, claim.receivedAtMs, claim.ordinal];
+        }),
       );
     }
   }
@@ -145,7 +179,8 @@ export class People {
     return id;
   }
 
-  #linked(kind: "user_id" | "anonymous_id", value: string | undefined): number | null {
-    return (value === undefined ? undefined : this.#byIdentity.get(`${kind}:${value}`)) ?? null;
+  #linked(kind: "user_id" | "anonymous_id", value: string | undefined): Owner | null {
+    const personId = value === undefined ? undefined : this.#byIdentity.get(`${kind}:${value}`);
+    return personId === undefined ? null : { personId, by: kind };
   }
 }

@@ -1,5 +1,5 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
-import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
+import type { EndpointType, NormalisedSignal, Traits, Verdict } from "../domain/signal.ts";
 
 /** A mapping rule that matched, as it stood when it was evaluated. */
 export interface RuleMatch {
@@ -39,7 +39,8 @@ export interface SignalToRecord {
   work:
     | {
         kind: "signal" | "identify";
-        normalised: NormalisedSignal;
+        /** The properties stay with the consumer, which has run them through the rules. */
+        normalised: Omit<NormalisedSignal, "properties">;
         /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
         contentHash: string | null;
         duplicateWindowMs: number;
@@ -52,7 +53,7 @@ export interface SignalToRecord {
     | { kind: "dead"; reason: string };
 }
 
-/** An anonymous signal whose visitor is known by now: to be run through the rules and given to the person. */
+/** A signal whose visitor is known by now, or better than before: to be run through the rules and given to the person. */
 export interface UnlinkedSignal {
   id: string;
   source: string;
@@ -62,7 +63,11 @@ export interface UnlinkedSignal {
 
 export interface LinkedSignal extends Evaluation {
   id: string;
+  traits: Traits;
 }
+
+/** What says whose a signal is, the strongest first (design §8.3). */
+export type NamedBy = "email" | "user_id" | "anonymous_id";
 
 /** Where a signal ended up (design §9). `in_flight` is known by the Quota Counter only. */
 export type SignalStatus = "processed" | "held" | "anonymous" | "duplicate" | "purged" | "dead";
@@ -113,7 +118,7 @@ export interface SignalTrace extends SignalSummary {
   anonymousId: string | null;
   userId: string | null;
   /** Whose it is, and what named them. */
-  person: { email: string; by: "email" | "user_id" | "anonymous_id"; linkedAtMs: number | null } | null;
+  person: { email: string; by: NamedBy; linkedAtMs: number | null } | null;
   rulesTried: number;
   rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
   points: number;

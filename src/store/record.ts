@@ -2,19 +2,21 @@
  * Records a batch of signals (design §8): each one ends up in exactly one place. Runs inside one transaction of the
  * Signal Store; signals that the store has already seen change nothing, so that any delivery may be repeated.
  */
+import { applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
+import { People, isLater } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
-import { People } from "./people.ts";
+import { resettle } from "./resettle.ts";
 import { EventGroupChanges, TotalChanges, insertSignal } from "./tables.ts";
 import type { SignalRow } from "./tables.ts";
-
-type WorkedSignal = SignalToRecord & { work: { kind: "signal" | "identify" } };
+import { Twins } from "./twins.ts";
 
 export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], nowMs: number): void {
-  const fresh = unseen(sql, batch).sort(byReceipt);
-  const twins = new Twins(sql, fresh);
+  const fresh = unseen(sql, batch).sort((a, b) => (isLater(receiptOf(a), receiptOf(b)) ? 1 : -1));
+  const worked = fresh.filter(isWorked);
+  const twins = new Twins(sql, worked);
   const people = new People(
     sql,
-    fresh.flatMap((signal) => (isWorked(signal) ? [signal.work.normalised] : [])),
+    worked.map((signal) => signal.work.normalised),
   );
   const groups = new EventGroupChanges();
   const totals = new TotalChanges();
@@ -27,12 +29,11 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
     insertSignal(sql, row, nowMs);
     countRow(row, groups, totals);
   }
-  for (const displaced of twins.displaced) {
-    makeDuplicate(sql, displaced, groups, totals);
-  }
+  for (const displaced of twins.displaced) makeDuplicate(sql, displaced, groups, totals);
   people.write();
   groups.write(sql);
   totals.write(sql);
+  for (const signal of twins.unsettled) resettle(sql, signal);
 }
 
 function unseen(sql: SqlStorage, batch: readonly SignalToRecord[]): SignalToRecord[] {
@@ -45,14 +46,6 @@ function unseen(sql: SqlStorage, batch: readonly SignalToRecord[]): SignalToReco
   return [...byId.values()];
 }
 
-function byReceipt(a: SignalToRecord, b: SignalToRecord): number {
-  return a.admission.receivedAtMs - b.admission.receivedAtMs || a.admission.ordinal - b.admission.ordinal;
-}
-
-function isWorked(signal: SignalToRecord): signal is WorkedSignal {
-  return signal.work.kind === "signal" || signal.work.kind === "identify";
-}
-
 /** In this order: dead → past its period → duplicate → held → to be processed. */
 function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow {
   const { admission, work } = signal;
@@ -60,7 +53,7 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
     signal,
     kind: work.kind === "dead" ? "unknown" : work.kind,
     status: "processed",
-    personId: null,
+    owner: null,
     duplicateOf: null,
   };
   if (work.kind === "dead") return { ...row, status: "dead" };
@@ -69,40 +62,6 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
   const twin = isWorked(signal) ? twins.take(signal) : null;
   if (twin !== null) return { ...row, status: "duplicate", duplicateOf: twin };
   return held ? { ...row, status: "held" } : row;
-}
-
-/** Spec §6, identify: without an email no person and no link. */
-function applyIdentify(row: SignalRow, people: People): void {
-  const { signal } = row;
-  if (row.status !== "processed" || !isWorked(signal) || signal.work.kind !== "identify") return;
-  const { normalised } = signal.work;
-  if (normalised.email === undefined) return;
-  const { receivedAtMs } = signal.admission;
-  const personId = people.ownerOf(normalised, receivedAtMs);
-  if (personId === null) return;
-  row.personId = personId;
-  people.link(normalised, personId, receivedAtMs);
-  people.enrich(normalised, personId, receivedAtMs);
-  people.seen(personId, receivedAtMs);
-}
-
-/** Gives a processed signal to its person with what it scored; one whose visitor is unknown waits as anonymous. */
-function applySignal(row: SignalRow, people: People): void {
-  const { signal } = row;
-  if (row.status !== "processed" || !isWorked(signal) || signal.work.kind !== "signal") return;
-  const { normalised, evaluation } = signal.work;
-  const { id, receivedAtMs } = signal.admission;
-  const named = normalised.email ?? normalised.userId ?? normalised.anonymousId;
-  if (named === undefined) return;
-  const personId = evaluation === null ? null : people.ownerOf(normalised, receivedAtMs);
-  if (personId === null) {
-    row.status = "anonymous";
-    return;
-  }
-  row.personId = personId;
-  people.enrich(normalised, personId, receivedAtMs);
-  people.seen(personId, receivedAtMs);
-  people.score(id, personId, evaluation?.matches ?? [], receivedAtMs);
 }
 
 function countRow(row: SignalRow, groups: EventGroupChanges, totals: TotalChanges): void {
@@ -116,67 +75,15 @@ function countRow(row: SignalRow, groups: EventGroupChanges, totals: TotalChange
     dead: "dead_lettered",
   } as const;
   totals.add(admission.periodStartMs, column[row.status], 1);
-  const queued = row.status === "processed" || row.status === "anonymous" || row.status === "held";
-  if (!queued || work.kind !== "signal") return;
-  groups.add(work.normalised.event, work.normalised.source, {
-    count: 1,
-    held: row.status === "held" ? 1 : 0,
-    anonymous: row.status === "anonymous" ? 1 : 0,
-    firstSeen: admission.receivedAtMs,
-    lastSeen: admission.receivedAtMs,
-    sampleId: admission.id,
-  });
+  if (work.kind !== "signal" || row.status === "purged") return;
+  const { event, source } = work.normalised;
+  groups.received(event, source, receiptOf(row.signal), row.duplicateOf ?? admission.id);
+  if (row.status === "duplicate") return;
+  const counts = { count: 1, held: Number(row.status === "held"), anonymous: Number(row.status === "anonymous") };
+  groups.count(event, source, counts);
 }
 
-interface Original {
-  id: string;
-  receivedAtMs: number;
-  held: boolean;
-}
-
-/** Originals by content hash: those stored and those of this batch (design §8.2). */
-class Twins {
-  readonly #originals = new Map<string, Original[]>();
-  /** Held signals whose content has now been accepted: they become its duplicates. */
-  readonly displaced: { heldId: string; acceptedId: string }[] = [];
-
-  constructor(sql: SqlStorage, signals: readonly SignalToRecord[]) {
-    const hashes = signals.flatMap((signal) => (isWorked(signal) ? (signal.work.contentHash ?? []) : []));
-    if (hashes.length === 0) return;
-    const stored = sql.exec<{ content_hash: string; id: string; received_at: number; status: string }>(
-      `SELECT content_hash, id, received_at, status FROM signals
-       WHERE content_hash IS NOT NULL AND content_hash IN (SELECT value FROM json_each(?))`,
-      JSON.stringify(hashes),
-    );
-    for (const row of stored) {
-      this.#add(row.content_hash, { id: row.id, receivedAtMs: row.received_at, held: row.status === "held" });
-    }
-  }
-
-  /** Id of the signal that this one duplicates; null when it is the original, which it then counts as. */
-  take(signal: WorkedSignal): string | null {
-    const { contentHash, duplicateWindowMs } = signal.work;
-    if (contentHash === null) return null;
-    const { id, receivedAtMs, verdict } = signal.admission;
-    const held = verdict === "held";
-    const originals = this.#originals.get(contentHash) ?? [];
-    const twin = originals.find((one) => Math.abs(one.receivedAtMs - receivedAtMs) <= duplicateWindowMs);
-    if (twin !== undefined && (held || !twin.held)) return twin.id;
-    if (twin !== undefined) {
-      this.displaced.push({ heldId: twin.id, acceptedId: id });
-      originals.splice(originals.indexOf(twin), 1);
-    }
-    this.#add(contentHash, { id, receivedAtMs, held });
-    return null;
-  }
-
-  #add(hash: string, original: Original): void {
-    const originals = this.#originals.get(hash);
-    if (originals === undefined) this.#originals.set(hash, [original]);
-    else originals.push(original);
-  }
-}
-
+/** A held signal whose content has been accepted after all. */
 function makeDuplicate(
   sql: SqlStorage,
   { heldId, acceptedId }: { heldId: string; acceptedId: string },
@@ -194,10 +101,7 @@ function makeDuplicate(
   if (row === undefined) return;
   totals.add(row.period_start, "held", -1);
   totals.add(row.period_start, "duplicates", 1);
-  if (row.kind === "signal") groups.add(row.event, row.source, leaving({ held: 1, anonymous: 0 }));
-}
-
-/** One signal fewer in its group. */
-export function leaving({ held, anonymous }: { held: number; anonymous: number }) {
-  return { count: -1, held: -held, anonymous: -anonymous, firstSeen: 0, lastSeen: 0, sampleId: null };
+  if (row.kind !== "signal") return;
+  groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+  groups.replaceSample(row.event, row.source, heldId, acceptedId);
 }

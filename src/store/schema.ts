@@ -5,7 +5,7 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
-import type { SignalStatus } from "./protocol.ts";
+import type { NamedBy, SignalStatus } from "./protocol.ts";
 
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
 
@@ -20,6 +20,8 @@ export const signals = sqliteTable(
     event: text("event"),
     source: text("source"),
     personId: integer("person_id"),
+    /** What named its person. */
+    namedBy: text("named_by").$type<NamedBy>(),
     email: text("email"),
     userId: text("user_id"),
     anonymousId: text("anonymous_id"),
@@ -32,7 +34,7 @@ export const signals = sqliteTable(
     recordedAt: integer("recorded_at").notNull(),
     periodStart: integer("period_start").notNull(),
     periodEnd: integer("period_end").notNull(),
-    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and once purged. */
+    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and for held ones that are gone. */
     contentHash: text("content_hash"),
     duplicateOf: text("duplicate_of"),
     /** When an anonymous signal became a person's. */
@@ -44,9 +46,12 @@ export const signals = sqliteTable(
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
-    index("signals_hash")
+    index("signals_originals")
       .on(table.contentHash)
-      .where(sql`content_hash IS NOT NULL`),
+      .where(sql`content_hash IS NOT NULL AND status <> 'duplicate'`),
+    index("signals_duplicates")
+      .on(table.contentHash)
+      .where(sql`content_hash IS NOT NULL AND status = 'duplicate'`),
     index("signals_event").on(table.event, table.seq),
     index("signals_person")
       .on(table.personId, table.seq)
@@ -62,7 +67,7 @@ export const signals = sqliteTable(
       .where(sql`status = 'anonymous' AND anonymous_id IS NOT NULL`),
     index("signals_user_id")
       .on(table.userId, table.seq)
-      .where(sql`status = 'anonymous' AND user_id IS NOT NULL`),
+      .where(sql`user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id')`),
   ],
 );
 
@@ -73,10 +78,13 @@ export const people = sqliteTable("people", {
   name: text("name"),
   company: text("company"),
   title: text("title"),
-  /** Receipt of the signal that each trait was taken from: the latest wins, field by field. */
+  /** Receipt and ordinal of the signal that each trait was taken from: the latest wins, field by field. */
   nameAt: integer("name_at").notNull().default(0),
+  nameOrdinal: integer("name_ordinal").notNull().default(0),
   companyAt: integer("company_at").notNull().default(0),
+  companyOrdinal: integer("company_ordinal").notNull().default(0),
   titleAt: integer("title_at").notNull().default(0),
+  titleOrdinal: integer("title_ordinal").notNull().default(0),
   /** Sum of the points of the person's scoring signals. */
   score: integer("score").notNull().default(0),
   firstSeen: integer("first_seen").notNull(),
@@ -125,7 +133,9 @@ export const eventGroups = sqliteTable(
     anonymous: integer("anonymous").notNull(),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
+    /** The original of the latest receipt, whose ordinal is beside it: signals of one commit share their time. */
     sampleId: text("sample_id").notNull(),
+    sampleOrdinal: integer("sample_ordinal").notNull(),
   },
   (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last").on(table.lastSeen)],
 );

@@ -12,6 +12,7 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { logEvent } from "../http/log.ts";
+import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
 import type { VisitorId } from "./link.ts";
@@ -29,8 +30,10 @@ import type {
   StoreTotals,
   UnlinkedSignal,
 } from "./protocol.ts";
-import { listDeadLetters, listEventGroups, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
+import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
 import { recordBatch } from "./record.ts";
+
+const PURGE_RETRY_MS = 60_000;
 
 export class SignalStore extends DurableObject<Env> {
   readonly #sql: SqlStorage;
@@ -97,13 +100,12 @@ export class SignalStore extends DurableObject<Env> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const nowMs = Date.now();
     try {
-      const more = this.ctx.storage.transactionSync(() => purgeHeld(this.#sql, nowMs));
-      if (more) this.#alarmBy(nowMs);
+      this.ctx.storage.transactionSync(() => purgeHeld(this.#sql, nowMs));
+      this.#alarmForHeld();
     } catch (error) {
       logEvent("purge_failed", { workspace: this.ctx.id.name ?? "", error: String(error) });
-      this.#alarmBy(nowMs + 60_000);
+      this.#alarmBy(nowMs + PURGE_RETRY_MS);
     }
-    this.#alarmForHeld();
   }
 
   #recordAlone(signal: SignalToRecord, nowMs: number): void {

@@ -2,6 +2,8 @@
  * The writing statements of the store, one function each. Plain SQL rather than the query builder: these run for every
  * signal, and building a query costs more than executing it.
  */
+import { isLater } from "./people.ts";
+import type { Owner, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalKind } from "./schema.ts";
 import type { SignalStatus } from "./protocol.ts";
@@ -11,14 +13,14 @@ export interface SignalRow {
   signal: SignalToRecord;
   kind: SignalKind;
   status: SignalStatus;
-  personId: number | null;
+  owner: Owner | null;
   duplicateOf: string | null;
 }
 
-const INSERT_SIGNAL = `INSERT INTO signals (id, status, kind, event, source, person_id, email, user_id, anonymous_id,
-  key_id, endpoint, verdict, ordinal, signal_limit, received_at, recorded_at, period_start, period_end, content_hash,
+const INSERT_SIGNAL = `INSERT INTO signals (id, status, kind, event, source, person_id, named_by, email, user_id,
+  anonymous_id, key_id, endpoint, verdict, ordinal, signal_limit, received_at, recorded_at, period_start, period_end, content_hash,
   duplicate_of, rules_tried, dead_reason, payload)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): void {
   const { admission, work, payload } = row.signal;
@@ -32,7 +34,8 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
     row.kind,
     worked?.normalised.event ?? null,
     worked?.normalised.source ?? null,
-    row.personId,
+    row.owner?.personId ?? null,
+    row.owner?.by ?? null,
     content?.normalised.email ?? null,
     content?.normalised.userId ?? null,
     content?.normalised.anonymousId ?? null,
@@ -45,7 +48,7 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
     nowMs,
     admission.periodStartMs,
     admission.periodEndMs,
-    row.status === "duplicate" ? null : (content?.contentHash ?? null),
+    row.status === "duplicate" && admission.verdict === "held" ? null : (content?.contentHash ?? null),
     row.duplicateOf,
     worked?.evaluation?.rulesTried ?? 0,
     work.kind === "dead" ? work.reason : null,
@@ -53,65 +56,87 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
   );
 }
 
-/** Adds up what a batch changes in the signal queue, so that each group is written once. */
-export class EventGroupChanges {
-  readonly #groups = new Map<string, GroupChange>();
-
-  add(event: string, source: string, change: Omit<GroupChange, "event" | "source">): void {
-    const key = `${source}\u0000${event}`;
-    const group = this.#groups.get(key);
-    if (group === undefined) {
-      this.#groups.set(key, { event, source, ...change });
-      return;
-    }
-    group.count += change.count;
-    group.held += change.held;
-    group.anonymous += change.anonymous;
-    if (change.sampleId === null) return;
-    group.firstSeen = Math.min(group.firstSeen, change.firstSeen);
-    if (change.lastSeen >= group.lastSeen) {
-      group.lastSeen = change.lastSeen;
-      group.sampleId = change.sampleId;
-    }
-  }
-
-  write(sql: SqlStorage): void {
-    for (const group of this.#groups.values()) {
-      sql.exec(
-        group.sampleId === null ? CHANGE_GROUP : UPSERT_GROUP,
-        group.event,
-        group.source,
-        group.count,
-        group.held,
-        group.anonymous,
-        ...(group.sampleId === null ? [] : [group.firstSeen, group.lastSeen, group.sampleId]),
-      );
-    }
-  }
-}
-
-export interface GroupChange {
-  event: string;
-  source: string;
+/** How a signal changes the numbers of its group. */
+export interface GroupCounts {
   count: number;
   held: number;
   anonymous: number;
-  firstSeen: number;
-  lastSeen: number;
-  /** The signal that brought the change; null where signals only left. */
-  sampleId: string | null;
 }
 
+interface GroupChange extends GroupCounts {
+  event: string;
+  source: string;
+  /** What was received, if anything was: the earliest, the latest, and the original of the latest. */
+  received: { firstMs: number; latest: Receipt; sampleId: string } | null;
+}
+
+/** Adds up what a batch changes in the signal queue, so that each group is written once. */
+export class EventGroupChanges {
+  readonly #groups = new Map<string, GroupChange>();
+  readonly #replaced: [string, string, string, string][] = [];
+
+  count(event: string, source: string, by: GroupCounts): void {
+    const group = this.#group(event, source);
+    group.count += by.count;
+    group.held += by.held;
+    group.anonymous += by.anonymous;
+  }
+
+  /** @param sampleId the signal itself, or its original. */
+  received(event: string, source: string, receipt: Receipt, sampleId: string): void {
+    const group = this.#group(event, source);
+    const { receivedAtMs } = receipt;
+    if (group.received === null) {
+      group.received = { firstMs: receivedAtMs, latest: receipt, sampleId };
+      return;
+    }
+    group.received.firstMs = Math.min(group.received.firstMs, receivedAtMs);
+    if (isLater(receipt, group.received.latest)) Object.assign(group.received, { latest: receipt, sampleId });
+  }
+
+  /** A sample that is no longer an original gives way to the one that is. */
+  replaceSample(event: string, source: string, from: string, to: string): void {
+    this.#replaced.push([event, source, from, to]);
+  }
+
+  write(sql: SqlStorage): void {
+    for (const { event, source, count, held, anonymous, received } of this.#groups.values()) {
+      if (received === null) sql.exec(CHANGE_GROUP, event, source, count, held, anonymous);
+      else {
+        const { firstMs, latest, sampleId } = received;
+        const seen = [firstMs, latest.receivedAtMs, sampleId, latest.ordinal];
+        sql.exec(UPSERT_GROUP, event, source, count, held, anonymous, ...seen);
+      }
+    }
+    for (const replaced of this.#replaced) sql.exec(REPLACE_SAMPLE, ...replaced);
+  }
+
+  #group(event: string, source: string): GroupChange {
+    const key = `${source.length} ${source}${event}`;
+    let group = this.#groups.get(key);
+    if (group === undefined) {
+      group = { event, source, count: 0, held: 0, anonymous: 0, received: null };
+      this.#groups.set(key, group);
+    }
+    return group;
+  }
+}
+
+const LATER = "(excluded.last_seen, excluded.sample_ordinal) > (last_seen, sample_ordinal)";
 const UPSERT_GROUP = `INSERT INTO event_groups
-  (event, source, count, held, anonymous, first_seen, last_seen, sample_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+  (event, source, count, held, anonymous, first_seen, last_seen, sample_id, sample_ordinal)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (event, source) DO UPDATE SET
     count = count + excluded.count, held = held + excluded.held, anonymous = anonymous + excluded.anonymous,
     first_seen = min(first_seen, excluded.first_seen),
-    sample_id = CASE WHEN excluded.last_seen >= last_seen THEN excluded.sample_id ELSE sample_id END,
+    sample_id = iif(${LATER}, excluded.sample_id, sample_id),
+    sample_ordinal = iif(${LATER}, excluded.sample_ordinal, sample_ordinal),
     last_seen = max(last_seen, excluded.last_seen)`;
 
 const CHANGE_GROUP = `UPDATE event_groups SET count = count + ?3, held = held + ?4, anonymous = anonymous + ?5
   WHERE event = ?1 AND source = ?2`;
+
+const REPLACE_SAMPLE = "UPDATE event_groups SET sample_id = ?4 WHERE event = ?1 AND source = ?2 AND sample_id = ?3";
 
 type TotalColumn = "processed" | "duplicates" | "held" | "purged" | "dead_lettered";
 const TOTAL_COLUMNS: readonly TotalColumn[] = ["processed", "duplicates", "held", "purged", "dead_lettered"];

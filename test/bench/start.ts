@@ -15,7 +15,8 @@ export interface RunningWorker {
   /** The Worker's own socket, as `http://host:port`. */
   origin: string;
   miniflare: Miniflare;
-  /** Of the whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
+  /** The whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
+  pid: number | undefined;
   residentBytes(): number;
   stop(): Promise<void>;
 }
@@ -58,6 +59,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
   return {
     origin: url.origin,
     miniflare,
+    pid,
     residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
     stop: () => miniflare.dispose(),
   };

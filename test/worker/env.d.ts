@@ -1,6 +1,10 @@
 /** What the test configuration adds to the Worker's environment. */
-declare namespace Cloudflare {
-  interface Env {
-    D1_MIGRATIONS: import("cloudflare:test").D1Migration[];
+import type { D1Migration } from "cloudflare:test";
+
+declare global {
+  namespace Cloudflare {
+    interface Env {
+      D1_MIGRATIONS: D1Migration[];
+    }
   }
 }

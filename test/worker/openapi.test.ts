@@ -60,6 +60,7 @@ describe("the document", () => {
         "POST …/keys",
         "GET …/keys",
         "POST …/keys/{key_id}/deactivate",
+        "POST …/keys/{key_id}/rotate",
         "POST …/rules",
         "GET …/rules",
         "GET …/rules/{rule_id}",

@@ -383,6 +383,7 @@ describe("§2.1 API keys", () => {
       deactivated_at: null,
       has_secret: true,
       payload_template: null,
+      successor_of: null,
     });
     expect(items(await get(`${workspace}/keys`))).toEqual([record]);
   });

@@ -1,0 +1,27 @@
+/** What all lists of the store share. */
+import type { Page, PageOf } from "./protocol.ts";
+
+/** Turns up to `page.limit + 1` rows into a page of items. */
+export function toPage<Row, T>(
+  rows: Row[],
+  page: Page,
+  key: (row: Row) => string | number,
+  item: (row: Row) => T,
+): PageOf<T> {
+  const shown = rows.slice(0, page.limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(item),
+    next: rows.length > page.limit && last !== undefined ? String(key(last)) : null,
+  };
+}
+
+/** A payload is shown as JSON; one that is not (which only a dead letter can hold) as its text. */
+export function parsed(payload: string | null): unknown {
+  if (payload === null) return null;
+  try {
+    return JSON.parse(payload);
+  } catch {
+    return payload;
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * Signals of the same content (design §8.2). In order of receipt, a signal is an original unless one was received up to
+ * its window before; what is within an original's window is its duplicate.
+ */
+import type { WorkedSignal } from "./apply.ts";
+import { isLater } from "./people.ts";
+import type { Receipt } from "./people.ts";
+
+interface Original extends Receipt {
+  id: string;
+}
+
+interface Originals {
+  accepted: Original[];
+  held: Original[];
+}
+
+/** Originals by content hash: those stored and those of the batch, which is given in order of receipt. */
+export class Twins {
+  readonly #byHash = new Map<string, Originals>();
+  readonly #unsettled = new Map<string, WorkedSignal>();
+  /** Held signals whose content has now been accepted: they become its duplicates. */
+  readonly displaced: { heldId: string; acceptedId: string }[] = [];
+
+  constructor(sql: SqlStorage, signals: readonly WorkedSignal[]) {
+    const hashes = signals.flatMap((signal) => signal.work.contentHash ?? []);
+    if (hashes.length === 0) return;
+    const stored = sql.exec<{ content_hash: string; id: string; received_at: number; ordinal: number; status: string }>(
+      `SELECT content_hash, id, received_at, ordinal, status FROM signals
+       WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash IN (SELECT value FROM json_each(?))`,
+      JSON.stringify(hashes),
+    );
+    for (const { content_hash, id, received_at, ordinal, status } of stored) {
+      const originals = this.#originals(content_hash);
+      originals[status === "held" ? "held" : "accepted"].push({ id, receivedAtMs: received_at, ordinal });
+    }
+  }
+
+  /**
+   * Signals that came after a later twin of theirs: which of them all are originals is to be settled again. One for each
+   * content, recorded as a duplicate until then.
+   */
+  get unsettled(): Iterable<WorkedSignal> {
+    return this.#unsettled.values();
+  }
+
+  /** Id of the signal that this one duplicates; null when it is an original, which it then counts as. */
+  take(signal: WorkedSignal): string | null {
+    const { contentHash, duplicateWindowMs } = signal.work;
+    if (contentHash === null) return null;
+    const { id, receivedAtMs, ordinal, verdict } = signal.admission;
+    const one = { id, receivedAtMs, ordinal };
+    const originals = this.#originals(contentHash);
+    const near = originals.accepted.filter((other) => Math.abs(other.receivedAtMs - receivedAtMs) <= duplicateWindowMs);
+
+    if (verdict === "held") {
+      const isNear = (other: Original) => Math.abs(other.receivedAtMs - receivedAtMs) <= duplicateWindowMs;
+      const twin = near[0] ?? originals.held.find(isNear);
+      if (twin === undefined) originals.held.push(one);
+      return twin?.id ?? null;
+    }
+
+    const earlier = near.find((other) => isLater(one, other));
+    const twin = earlier ?? near[0];
+    originals.held = originals.held.filter((held) => {
+      if (Math.abs(held.receivedAtMs - receivedAtMs) > duplicateWindowMs) return true;
+      this.displaced.push({ heldId: held.id, acceptedId: twin?.id ?? id });
+      return false;
+    });
+    if (twin === undefined) originals.accepted.push(one);
+    else if (earlier === undefined || this.#unsettled.has(contentHash)) this.#unsettled.set(contentHash, signal);
+    return twin?.id ?? null;
+  }
+
+  #originals(hash: string): Originals {
+    let originals = this.#byHash.get(hash);
+    if (originals === undefined) this.#byHash.set(hash, (originals = { accepted: [], held: [] }));
+    return originals;
+  }
+}

@@ -1,0 +1,216 @@
+/** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { signalStore } from "../../src/operator/objects.ts";
+import { admitCall, newCounter } from "./counter.ts";
+import type { TestCounter } from "./counter.ts";
+import { MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
+import { newWorkspace } from "./workspace.ts";
+
+const PAGE = { cursor: null, limit: 50 };
+const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
+
+/** Signals with these payloads, admitted and on their way: the messages that the queue would deliver. */
+async function onTheWay(payloads: string[]): Promise<{ counter: TestCounter; ids: string[]; bodies: string[] }> {
+  const counter = await newCounter();
+  const bodies: string[] = [];
+  await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
+  const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
+  for (const [index, payload] of payloads.entries()) {
+    await counter.admit(1, admitCall(1, { payload, ids: [ids[index] ?? ""] }));
+  }
+  const carried = () => bodies.join("").split(/sig_[^"]*"/).length - 1;
+  await vi.waitFor(() => expect(carried()).toBe(payloads.length));
+  return { counter, ids, bodies };
+}
+
+const good = (name: string) => JSON.stringify({ email: `${name}@example.com`, event: "Signed Up" });
+
+async function statuses(workspaceId: string, ids: string[]) {
+  const store = signalStore(env, workspaceId);
+  return Promise.all(ids.map(async (id) => (await store.signal(id))?.status));
+}
+
+/** The real bindings, but for one object of one workspace, which answers these calls so. */
+function withStore(workspaceId: string, calls: Record<string, () => unknown>): Env {
+  const getByName = (name: string) => {
+    const stub = env.SIGNAL_STORE.getByName(name);
+    if (name !== workspaceId) return stub;
+    return new Proxy(stub, { get: (target, call: string) => calls[call] ?? Reflect.get(target, call) });
+  };
+  return { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
+}
+
+const unreachable = () => Promise.reject(new Error("store is unreachable"));
+
+describe("a batch of several workspaces", () => {
+  test.each([
+    { attempts: 1, delaySeconds: 5 },
+    { attempts: 3, delaySeconds: 20 },
+    { attempts: 8, delaySeconds: 300 },
+  ])("one that fails delays its own messages, after $attempts attempts by $delaySeconds s", async (retry) => {
+    const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
+    const bodies = [first, failing, third, failing].map(({ id }, index) =>
+      messageOf(id, [{ id: `sig_${index}`, payload: { email: "a@example.com", event: `e${index}` } }]),
+    );
+    const bindings = withStore(failing.id, { record: unreachable });
+    const result = await consumeMessages(bodies, { attempts: retry.attempts, bindings });
+    expect(result.explicitAcks).toEqual(["0", "2"]);
+    const { delaySeconds } = retry;
+    expect(result.retryMessages).toEqual([
+      { msgId: "1", delaySeconds },
+      { msgId: "3", delaySeconds },
+    ]);
+    expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
+    expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
+  });
+
+  test("each workspace's signals reach its own store only", async () => {
+    const [one, other] = [await newCounter(), await newCounter()];
+    const signal = { id: "sig_same", payload: { email: "a@example.com", event: "e" } };
+    await consumeMessages([messageOf(one.id, [signal]), messageOf(other.id, [signal, { ...signal, id: "sig_more" }])]);
+    expect(await signalStore(env, one.id).totals()).toMatchObject({ processed: 1 });
+    expect(await signalStore(env, other.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
+  });
+});
+
+describe("§8: one poisonous signal never takes its neighbours along", () => {
+  test("broken JSON: it alone is a dead letter, with the reason, and all are settled", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), '{"event":', good("b")]);
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
+    expect((await signalStore(env, counter.id).deadLetters(PAGE)).items).toMatchObject([
+      { id: ids[1], reason: expect.stringContaining("JSON"), payload: '{"event":' },
+    ]);
+    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0 });
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
+  });
+
+  test("one that the store cannot write: likewise", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("poison"), good("b")]);
+    await runInDurableObject(env.SIGNAL_STORE.getByName(counter.id), (_, { storage }) => {
+      const exec = storage.sql.exec.bind(storage.sql);
+      storage.sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (bindings[0] === ids[1] && bindings[1] === "processed") throw new Error("cannot be written");
+        return exec(query, ...bindings);
+      }) as typeof storage.sql.exec;
+    });
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
+    const store = signalStore(env, counter.id);
+    expect(await store.signal(ids[1] ?? "")).toMatchObject({
+      deadReason: expect.stringContaining("cannot be written"),
+    });
+    expect((await store.people({}, PAGE)).items.map(({ email }) => email)).toEqual(["b@example.com", "a@example.com"]);
+    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0 });
+    expect(await store.totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
+  });
+
+  test.each(["nonsense", "", '\u001e{"v":2,"workspace":"ws_x"}', '\u001e{"v":1}\u001e{"row":1,"count":1}\u001e{'])(
+    "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
+    async (unreadable) => {
+      const { counter, ids, bodies } = await onTheWay([good("a")]);
+      const result = await consumeMessages([unreadable, ...bodies]);
+      expect(result.retryMessages).toEqual([]);
+      expect(result.explicitAcks).toHaveLength(1 + bodies.length);
+      expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+    },
+  );
+});
+
+describe("the dead-letter queue", () => {
+  test("records what is given up with the reason, and settles it; a later delivery changes nothing", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
+    await consumeMessages(bodies, { queue: "signals-dlq" });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+    await consumeMessages(bodies);
+    await consumeMessages(bodies, { queue: "signals-dlq" });
+    expect(await statuses(counter.id, ids)).toEqual(["dead", "dead"]);
+    const store = signalStore(env, counter.id);
+    expect(await store.totals()).toEqual({ ...NOTHING, deadLettered: 2 });
+    expect((await store.deadLetters(PAGE)).items).toMatchObject([
+      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("b")) },
+      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("a")) },
+    ]);
+    expect((await store.people({}, PAGE)).items).toEqual([]);
+  });
+
+  test("takes back nothing that was recorded after all", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a")]);
+    await consumeMessages(bodies);
+    await consumeMessages(bodies, { queue: "signals-dlq" });
+    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+  });
+
+  test("retries what it cannot record either", async () => {
+    const { counter, bodies } = await onTheWay([good("a")]);
+    const bindings = withStore(counter.id, { record: unreachable });
+    const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });
+    expect(result.retryMessages).toEqual([{ msgId: "0", delaySeconds: 10 }]);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+  });
+});
+
+describe("every step may be repeated", () => {
+  test("the same messages at the same time, over and over, count once", async () => {
+    const { counter, bodies } = await onTheWay(["a", "b", "c", "d"].map(good));
+    await Promise.all(Array.from({ length: 6 }, () => consumeMessages(bodies.toReversed())));
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 4 });
+    expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0 });
+  });
+
+  test("recorded and not settled: the next attempt settles", async () => {
+    const { counter, bodies } = await onTheWay([good("a")]);
+    const down = { ...env, QUOTA_COUNTER: { getByName: () => ({ settle: unreachable }) } } as unknown as Env;
+    expect((await consumeMessages(bodies, { bindings: down })).retryMessages).toHaveLength(1);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    expect((await consumeMessages(bodies)).explicitAcks).toHaveLength(1);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+  });
+
+  test.each(["unlinked", "link"])("recorded and not linked, as `%s` failed: the next attempt links", async (step) => {
+    const workspace = await newWorkspace();
+    await workspace.operator("POST", "/rules", {
+      name: "r",
+      event: "*",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: 3,
+    });
+    const track = { type: "track", event: "Opened", anonymousId: "visitor-1" };
+    await deliver(workspace.id, [{ id: "sig_1", payload: track }]);
+    const identify = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
+    const bodies = [messageOf(workspace.id, [{ id: "sig_2", payload: identify, at: Date.now() + MINUTE }])];
+    const bindings = withStore(workspace.id, { [step]: unreachable });
+    expect((await consumeMessages(bodies, { bindings })).retryMessages).toHaveLength(1);
+    expect(await statuses(workspace.id, ["sig_1"])).toEqual(["anonymous"]);
+    await consumeMessages(bodies);
+    expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);
+  });
+});
+
+describe("mapping rules", () => {
+  test("that change between two batches apply to what is processed from then on", async () => {
+    const workspace = await newWorkspace();
+    const store = signalStore(env, workspace.id);
+    const scoreAfter = async (id: string) => {
+      await deliver(workspace.id, [{ id, payload: { email: "a@example.com", event: "Visit", id } }]);
+      return (await store.people({}, PAGE)).items[0]?.score;
+    };
+    expect(await scoreAfter("sig_1")).toBe(0);
+    const rule = { name: "visits", event: "Visit", match: "all", conditions: [], scoring_signal: "visit", points: 5 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    expect(await scoreAfter("sig_2")).toBe(5);
+    await workspace.operator("PATCH", `/rules/${id}`, { points: 20 });
+    expect(await scoreAfter("sig_3")).toBe(25);
+    await workspace.operator("DELETE", `/rules/${id}`);
+    expect(await scoreAfter("sig_4")).toBe(25);
+    expect((await store.signal("sig_3"))?.rulesMatched).toEqual([
+      { ruleId: id, ruleVersion: 2, scoringSignal: "visit", points: 20 },
+    ]);
+  });
+});

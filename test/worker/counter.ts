@@ -1,0 +1,96 @@
+/** A Quota Counter of its own for each test, called as the edge calls it, and a look into its outbox. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { readMessage, writeMessage, writeSignal } from "../../src/queue/message.ts";
+import type { ReceivedSignal } from "../../src/queue/message.ts";
+import type { AdmitCall, AdmitResult, QuotaConfig } from "../../src/quota/protocol.ts";
+import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
+
+export type Queued = { body: string; contentType: "text" };
+
+/** Takes what the Quota Counter sends, and gives nothing of it to a consumer. */
+export type SendBatch = (messages: Queued[]) => Promise<unknown>;
+
+export const ANCHOR = Date.UTC(2026, 0, 1);
+
+export async function newCounter(config: Partial<QuotaConfig> = {}): Promise<TestCounter> {
+  const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
+  await counter.configure(config);
+  return counter;
+}
+
+export class TestCounter {
+  readonly id: string;
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  /** A new stub each time: one that has seen its object die is of no use any more. */
+  get stub(): DurableObjectStub<QuotaCounter> {
+    return env.QUOTA_COUNTER.getByName(this.id);
+  }
+
+  async configure(config: Partial<QuotaConfig>): Promise<void> {
+    await this.stub.configure({ signalLimit: 1_000, paid: true, overages: false, anchorMs: ANCHOR, ...config });
+  }
+
+  /** Admits `count` signals in one call. */
+  async admit(count = 1, call: Partial<AdmitCall> & { ids?: string[] } = {}): Promise<AdmitResult> {
+    return this.stub.admit(admitCall(count, call));
+  }
+
+  /** Admits and gives accepted, held and rejected. */
+  async counted(count = 1, call: Partial<AdmitCall> = {}): Promise<[number, number, number]> {
+    const result = await this.admit(count, call);
+    if (result.outcome !== "counted") throw new Error(result.outcome);
+    return [result.accepted, result.held, result.rejected];
+  }
+
+  /** From now on, until the object is started again. */
+  async sendTo(sendBatch: SendBatch): Promise<void> {
+    await runInDurableObject(this.stub, (instance) => {
+      Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch } } });
+    });
+  }
+
+  async rows(): Promise<{ row: number; bytes: number; body: string }[]> {
+    return runInDurableObject(this.stub, (_, { storage }) =>
+      storage.sql.exec<{ row: number; bytes: number; body: string }>("SELECT row, bytes, body FROM outbox").toArray(),
+    );
+  }
+
+  /** Every signal in the outbox, in the order of their rows. */
+  async unsettled(): Promise<ReceivedSignal[]> {
+    return (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, body)).signals);
+  }
+
+  /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again. */
+  async breakStatement(start: string): Promise<() => Promise<void>> {
+    await runInDurableObject(this.stub, (_, { storage }) => {
+      const { sql } = storage;
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.startsWith(start)) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+    });
+    return () => runInDurableObject(this.stub, (_, { storage }) => void Reflect.deleteProperty(storage.sql, "exec"));
+  }
+}
+
+export function admitCall(
+  count: number,
+  { ids, payload = "{}", ...call }: Partial<AdmitCall> & { ids?: string[]; payload?: string } = {},
+): AdmitCall {
+  const keyId = call.keyId ?? "key_1";
+  let text = "";
+  for (let index = 0; index < count; index++) {
+    text += writeSignal({ id: ids?.[index] ?? `sig_${crypto.randomUUID()}`, key: keyId }, payload);
+  }
+  const chunks = count === 0 ? [] : [{ text, count, bytes: new TextEncoder().encode(text).length }];
+  return { keyId, chunks, requestId: "req_test", firstSlice: true, invalid: [], ...call };
+}
+
+/** Takes every message and loses it. */
+export const lose: SendBatch = () => Promise.resolve();

@@ -1,0 +1,415 @@
+/** Design §6, §7: the Quota Counter as the edge calls it, and through failures, late alarms and restarts. */
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { decideQuota } from "../../src/domain/quota.ts";
+import { MESSAGE_MAX_BYTES, REJECTIONS_KEPT } from "../../src/limits.ts";
+import { admitCall, lose, newCounter } from "./counter.ts";
+import type { TestCounter } from "./counter.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function setTime(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: ms });
+}
+
+/** In the future: the alarm itself goes by the real clock, and rings only when a test says so. */
+const month = (number: number, day = 1) => Date.UTC(2031, number - 1, day);
+
+async function usageOf(counter: TestCounter) {
+  const usage = await counter.stub.usage();
+  if (usage === null) throw new Error("not configured");
+  return usage;
+}
+
+/** Waits until nothing is in the outbox, and says what the store has. */
+async function settled(counter: TestCounter) {
+  await vi.waitFor(async () => expect((await counter.stub.books()).unsettled).toBe(0), { timeout: 10_000 });
+  return env.SIGNAL_STORE.getByName(counter.id).totals();
+}
+
+describe("§8, invariant 3: verdicts", () => {
+  test("of 64 callers at once: each signal gets the table's verdict for its ordinal, without gaps and repeats", async () => {
+    const limit = 100;
+    const counter = await newCounter({ signalLimit: limit });
+    await counter.sendTo(lose);
+    const calls = Array.from({ length: 64 }, (_, call) => {
+      return Array.from({ length: 1 + (call % 7) }, (_unused, index) => `sig_${call}_${index}`);
+    });
+    const results = await Promise.all(calls.map((ids) => counter.admit(ids.length, { ids })));
+
+    const stored = new Map((await counter.unsettled()).map((signal) => [signal.envelope.id, signal]));
+    const ordinals = [...stored.values()].map((signal) => signal.ordinal).sort((a, b) => a - b);
+    expect(ordinals).toEqual(Array.from({ length: 2 * limit }, (_, index) => index + 1));
+    for (const { ordinal, verdict } of stored.values()) {
+      const plan = { signalLimit: limit, overages: false, extraRoomRemoved: false };
+      expect(decideQuota(ordinal, plan)).toBe(verdict === "accepted" ? "accept" : "hold");
+    }
+    // What each caller was told is what was stored of its signals.
+    calls.forEach((ids, call) => {
+      const result = results[call];
+      if (result?.outcome !== "counted") throw new Error(result?.outcome);
+      const told = ids.map((_, index) =>
+        index < result.accepted ? "accepted" : index < result.accepted + result.held ? "held" : undefined,
+      );
+      expect(ids.map((id) => stored.get(id)?.verdict)).toEqual(told);
+      expect(result.refusal?.code).toBe(result.rejected > 0 ? "extra_room_exceeded" : undefined);
+    });
+    const sent = calls.flat().length;
+    expect(await usageOf(counter)).toMatchObject({ accepted: limit, held: limit, rejected: sent - 2 * limit });
+  });
+
+  test("a signal that is refused takes no ordinal", async () => {
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(5)).toEqual([2, 2, 1]);
+    await counter.configure({ signalLimit: 3 });
+    expect(await counter.counted(3)).toEqual([0, 2, 1]);
+    expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test("an object that no plan has reached asks for it and counts nothing", async () => {
+    const stub = env.QUOTA_COUNTER.getByName(`ws_${crypto.randomUUID()}`);
+    expect(await stub.admit(admitCall(1))).toEqual({ outcome: "unconfigured" });
+    expect(await stub.usage()).toBeNull();
+    expect(await stub.books()).toEqual({ admitted: 0, unsettled: 0 });
+  });
+});
+
+describe("design §7: group commit", () => {
+  test("64 calls at once share commits: one outbox row and one ledger write for each", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const ledgerWrites = await runInDurableObject(counter.stub, (_, { storage }) => {
+      const exec = storage.sql.exec.bind(storage.sql);
+      const count = { writes: 0 };
+      storage.sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.startsWith("INSERT OR REPLACE INTO ledger")) count.writes++;
+        return exec(query, ...bindings);
+      }) as typeof storage.sql.exec;
+      return count;
+    });
+    await runInDurableObject(counter.stub, (instance) =>
+      Promise.all(Array.from({ length: 64 }, async () => instance.admit(admitCall(1)))),
+    );
+    const rows = await counter.rows();
+    // The first alone, at once; those that came meanwhile together.
+    expect(rows).toHaveLength(2);
+    // The notes write the ledger once a second as well.
+    expect(ledgerWrites.writes - rows.length).toBeLessThanOrEqual(1);
+    expect(await counter.unsettled()).toHaveLength(64);
+  });
+
+  test("a commit has one row up to a message's size, and as few as that allows beyond", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const payload = JSON.stringify({ text: "x".repeat(10_000) });
+    await runInDurableObject(counter.stub, async (instance) => {
+      const first = instance.admit(admitCall(1));
+      const together = Array.from({ length: 12 }, () => instance.admit(admitCall(1, { payload })));
+      await Promise.all([first, ...together]);
+    });
+    const rows = await counter.rows();
+    expect(rows.map(({ body }) => body.split('{"id":').length - 1)).toEqual([1, 5, 5, 2]);
+    for (const { body, bytes } of rows) {
+      expect(new TextEncoder().encode(body).length).toBeLessThanOrEqual(bytes);
+      expect(bytes).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
+    }
+  });
+
+  test.each(["INSERT OR REPLACE INTO ledger", "INSERT INTO outbox"])(
+    "a commit that fails (%s) fails all its callers, and nothing is counted",
+    async (statement) => {
+      const counter = await newCounter({ signalLimit: 10 });
+      await counter.sendTo(lose);
+      await counter.counted(3);
+      const repair = await counter.breakStatement(statement);
+      const results = await Promise.allSettled(Array.from({ length: 16 }, () => counter.admit()));
+      expect(results.map((result) => result.status)).toEqual(Array.from({ length: 16 }, () => "rejected"));
+      await repair();
+      expect(await usageOf(counter)).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
+      expect(await counter.counted(8)).toEqual([7, 1, 0]);
+      expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual(
+        Array.from({ length: 11 }, (_, index) => index + 1),
+      );
+    },
+  );
+});
+
+describe("§3.1, invariant 4: revoked keys", () => {
+  test("a call that already waits for its commit is refused when its key is revoked", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const outcomes = await runInDurableObject(counter.stub, async (instance) => {
+      const first = instance.admit(admitCall(1, { keyId: "key_old" }));
+      const waiting = [instance.admit(admitCall(1, { keyId: "key_old" })), instance.admit(admitCall(1))];
+      instance.revoke("key_old");
+      return Promise.all([first, ...waiting]);
+    });
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["counted", "key_deactivated", "counted"]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 2 });
+  });
+
+  test("amid concurrent calls: what starts after the revocation returned is refused, and every count was told", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const early = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
+    await counter.stub.revoke("key_old");
+    const late = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
+    const outcomes = (await Promise.all(early)).map(({ outcome }) => outcome);
+    expect((await Promise.all(late)).map(({ outcome }) => outcome)).toEqual(late.map(() => "key_deactivated"));
+    const counted = outcomes.filter((outcome) => outcome === "counted").length;
+    expect(await usageOf(counter)).toMatchObject({ accepted: counted });
+    expect(await counter.unsettled()).toHaveLength(counted);
+  });
+
+  test("stay revoked through eviction and crash", async () => {
+    const counter = await newCounter();
+    await counter.stub.revoke("key_old");
+    await evictDurableObject(counter.stub);
+    expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
+    await abortAllDurableObjects();
+    expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
+    const refused = { keyId: "key_old", code: "body_empty", detail: null, requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.refused({ ...refused, authenticated: true })).toMatchObject({ active: false });
+    expect(await counter.counted()).toEqual([1, 0, 0]);
+  });
+});
+
+describe("§8.6: plan and overages", () => {
+  test("take effect with the next signal; the anchor stays as it was first", async () => {
+    setTime(month(3, 15));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 3, overages: true });
+    expect(await counter.counted(10)).toEqual([10, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({
+      accepted: 12,
+      held: 2,
+      overage: 10,
+      periodStartMs: month(3),
+      periodEndMs: month(4),
+    });
+    expect((await counter.unsettled()).map((signal) => signal.row.limit)).toEqual([
+      1,
+      1,
+      3,
+      3,
+      ...Array.from({ length: 10 }, () => 3),
+    ]);
+  });
+});
+
+describe("§8.5: billing periods", () => {
+  test("end with the alarm, and ring it once more for the next end", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    setTime(month(2));
+    expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+    const closed = { periodStartMs: month(1), periodEndMs: month(2), accepted: 2, held: 2, rejected: 1, streak: 1 };
+    const stored = await runInDurableObject(counter.stub, async (_, { storage }) => ({
+      closed: storage.sql.exec("SELECT count(*) AS periods FROM closed_periods").one(),
+      alarm: await storage.getAlarm(),
+    }));
+    expect(stored).toEqual({ closed: { periods: 1 }, alarm: expect.any(Number) });
+    expect(stored.alarm).toBeLessThanOrEqual(month(3));
+    expect(await usageOf(counter)).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
+  });
+
+  test("end with the first call when the alarm is late; an alarm that rings after it, twice, changes nothing", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 3));
+    expect(await counter.counted(1)).toEqual([1, 0, 0]);
+    const before = await usageOf(counter);
+    expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 1, streak: 1 }] });
+    expect((await counter.unsettled()).at(-1)).toMatchObject({ ordinal: 1, row: { period_start: month(2) } });
+    await runInDurableObject(counter.stub, (instance) => Promise.all([instance.alarm(), instance.alarm()]));
+    await runInDurableObject(counter.stub, (instance) => instance.alarm());
+    expect(await usageOf(counter)).toEqual(before);
+  });
+
+  test("a refused call is told of the period it came in, too", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 3));
+    const call = { keyId: "key_1", code: "body_empty", detail: null, requestId: "r", signals: 1, authenticated: true };
+    expect(await counter.stub.refused({ ...call, code: "body_empty" })).toMatchObject({
+      period: { remaining: 4, ceiling: 4, periodEndMs: month(3) },
+    });
+  });
+
+  test("several that have ended are closed one by one; an idle one is within the allowance", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(2);
+    setTime(month(4, 2));
+    expect((await usageOf(counter)).history).toMatchObject([
+      { periodStartMs: month(3), periodEndMs: month(4), accepted: 0, held: 0, streak: 0 },
+      { periodStartMs: month(2), periodEndMs: month(3), accepted: 0, held: 0, streak: 0 },
+      { periodStartMs: month(1), periodEndMs: month(2), accepted: 1, held: 1, streak: 1 },
+    ]);
+    await abortAllDurableObjects();
+    expect((await usageOf(counter)).history).toHaveLength(3);
+  });
+
+  test("the third in a row over the allowance ends the extra room; no quiet month and no upgrade brings it back", async () => {
+    setTime(month(1, 2));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    for (const streak of [1, 2, 3]) {
+      expect(await counter.counted(4)).toEqual([2, 2, 0]);
+      setTime(month(1 + streak, 2));
+      expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: streak === 3 });
+    }
+    const refused = await counter.admit(3);
+    expect(refused).toMatchObject({ accepted: 2, held: 0, rejected: 1, refusal: { code: "allowance_exceeded" } });
+    setTime(month(6, 2));
+    expect(await usageOf(counter)).toMatchObject({ streak: 0, extraRoomRemoved: true });
+    await counter.configure({ signalLimit: 10 });
+    expect(await counter.counted(12)).toEqual([10, 0, 2]);
+    await abortAllDurableObjects();
+    expect(await usageOf(counter)).toMatchObject({ extraRoomRemoved: true });
+  });
+
+  test.each([
+    { title: "a period within the allowance", months: [4, 4, 2, 4], config: {}, streak: 1 },
+    { title: "an unpaid plan", months: [4, 4, 4, 4], config: { paid: false }, streak: 0 },
+    { title: "overages", months: [4, 4, 4, 4], config: { overages: true }, streak: 0 },
+  ])("$title resets the streak: the extra room stays", async ({ months, config, streak }) => {
+    setTime(month(1, 2));
+    const counter = await newCounter({ signalLimit: 2, ...config });
+    await counter.sendTo(lose);
+    for (const [index, count] of months.entries()) {
+      await counter.counted(count);
+      setTime(month(index + 2, 2));
+    }
+    expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: false });
+  });
+
+  test("a period's count is judged by the plan that it ended with, not by one that came late", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 1));
+    await counter.configure({ signalLimit: 100, overages: true });
+    expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
+  });
+
+  test("the books of one period count what was admitted in it", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    setTime(month(2, 20));
+    await counter.counted(1);
+    expect(await counter.stub.books(month(1))).toEqual({ admitted: 4, unsettled: 4 });
+    expect(await counter.stub.books(month(2))).toEqual({ admitted: 1, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 5, unsettled: 5 });
+  });
+});
+
+describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
+  test.each([
+    { title: "evicted", stop: (counter: TestCounter) => evictDurableObject(counter.stub) },
+    { title: "killed", stop: () => abortAllDurableObjects() },
+  ])("when the object is $title between the answer and the queue", async ({ stop }) => {
+    const counter = await newCounter({ signalLimit: 5 });
+    expect(await counter.counted(8)).toEqual([5, 3, 0]);
+    await stop(counter);
+    expect(await settled(counter)).toMatchObject({ processed: 5, held: 3 });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 5, held: 3 });
+    expect(await counter.counted(8)).toEqual([0, 2, 6]);
+  });
+
+  test("when the messages are lost, and the object is killed before anything is settled", async () => {
+    const counter = await newCounter();
+    const lost: unknown[] = [];
+    await counter.sendTo(async (messages) => lost.push(...messages));
+    await counter.counted(8);
+    await vi.waitFor(() => expect(lost).not.toEqual([]));
+    expect((await counter.stub.books()).unsettled).toBe(8);
+    await abortAllDurableObjects();
+    expect(await settled(counter)).toMatchObject({ processed: 8 });
+    expect(await counter.stub.books()).toEqual({ admitted: 8, unsettled: 0 });
+  });
+
+  test("when the object is killed and nobody calls it: its alarm starts it", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    await abortAllDurableObjects();
+    expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+    await vi.waitFor(
+      async () => expect(await env.SIGNAL_STORE.getByName(counter.id).totals()).toMatchObject({ processed: 3 }),
+      { timeout: 10_000 },
+    );
+  });
+
+  test("an alarm that is already to come is not put off by what a restarted object is called for", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    const alarm = () => runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+    const before = await alarm();
+    await abortAllDurableObjects();
+    await counter.configure({});
+    expect(await alarm()).toBe(before);
+  });
+});
+
+describe("§2.1, promise 3: last used and refused calls", () => {
+  test("are written within a second, and survive then; the count never waits for them", async () => {
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(3, { keyId: "key_noted" });
+    expect(await counter.counted(2, { keyId: "key_noted" })).toEqual([0, 0, 2]);
+    const noted = () =>
+      runInDurableObject(counter.stub, (_, { storage }) => storage.sql.exec("SELECT key_id FROM key_use").toArray());
+    expect(await noted()).toEqual([]);
+    await vi.waitFor(async () => expect(await noted()).toEqual([{ key_id: "key_noted" }]), { timeout: 3_000 });
+    await abortAllDurableObjects();
+    expect(Object.keys(await counter.stub.lastUsed())).toEqual(["key_noted"]);
+    expect(await counter.stub.rejections(10)).toMatchObject([
+      { keyId: "key_noted", code: "extra_room_exceeded", signals: 2 },
+      { keyId: "key_noted", code: "extra_room_exceeded", signals: 1 },
+    ]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1, rejected: 3 });
+  });
+
+  test("a crash before that loses them, and no count", async () => {
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    await abortAllDurableObjects();
+    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
+    expect(await counter.counted(2)).toEqual([0, 0, 2]);
+  });
+
+  test("only the latest refused calls are kept, newest first", async () => {
+    const counter = await newCounter({ signalLimit: 0 });
+    await runInDurableObject(counter.stub, (instance) => {
+      for (let index = 0; index < 3 * REJECTIONS_KEPT; index++) {
+        const call = { keyId: "key_1", detail: null, requestId: `req_${index}`, signals: 1, authenticated: true };
+        instance.refused({ ...call, code: "body_empty" });
+      }
+    });
+    const kept = await counter.stub.rejections(1_000);
+    expect(kept.map((rejection) => rejection.requestId)).toEqual(
+      Array.from({ length: REJECTIONS_KEPT }, (_, index) => `req_${3 * REJECTIONS_KEPT - 1 - index}`),
+    );
+  });
+});

@@ -1,0 +1,645 @@
+/** Design §8: what the Signal Store makes of signals: duplicates, people, scores, the signal queue, held ones, traces. */
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { LINK_PAGE_SIGNALS, PURGE_ROWS } from "../../src/limits.ts";
+import { signalStore } from "../../src/operator/objects.ts";
+import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
+import { DAY, MINUTE, deliver } from "./deliver.ts";
+import type { Delivered } from "./deliver.ts";
+import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+const PAGE = { cursor: null, limit: 200 };
+const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
+const START = Date.now();
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  await keepsItsBooks();
+});
+
+const store = () => signalStore(env, workspace.id);
+const stub = () => env.SIGNAL_STORE.getByName(workspace.id);
+
+function send(...signals: Delivered[]) {
+  return deliver(workspace.id, signals);
+}
+
+function newRule(event: string, points: number, conditions: unknown[] = []) {
+  const rule = { name: `${event} ${points}`, event, match: "all", conditions, scoring_signal: event, points };
+  return workspace.operator<{ id: string }>("POST", "/rules", rule);
+}
+
+async function statusOf(...ids: string[]) {
+  return Promise.all(ids.map(async (id) => (await store().signal(id))?.status));
+}
+
+async function personOf(email: string) {
+  return (await store().people({ email }, PAGE)).items[0];
+}
+
+/** After every test: what is kept incrementally is what counting the rows again gives. */
+async function keepsItsBooks(): Promise<void> {
+  const kept = await runInDurableObject(stub(), (_, { storage: { sql } }) => ({
+    scores: sql.exec("SELECT email, score FROM people ORDER BY email").toArray(),
+    summed: sql
+      .exec(
+        `SELECT email, ifnull((SELECT sum(points) FROM scoring_signals WHERE person_id = people.id), 0) AS score
+         FROM people ORDER BY email`,
+      )
+      .toArray(),
+    groups: sql
+      .exec("SELECT event, source, count, held, anonymous FROM event_groups WHERE count > 0 ORDER BY 1, 2")
+      .toArray(),
+    counted: sql
+      .exec(
+        `SELECT event, source, count(*) AS count, sum(status = 'held') AS held, sum(status = 'anonymous') AS anonymous
+         FROM signals WHERE kind = 'signal' AND status IN ('processed', 'held', 'anonymous')
+         GROUP BY event, source ORDER BY 1, 2`,
+      )
+      .toArray(),
+    totals: sql.exec("SELECT * FROM totals ORDER BY period_start").toArray(),
+    recounted: sql
+      .exec(
+        `SELECT period_start, sum(status IN ('processed', 'anonymous')) AS processed,
+           sum(status = 'duplicate') AS duplicates, sum(status = 'held') AS held, sum(status = 'purged') AS purged,
+           sum(status = 'dead') AS dead_lettered
+         FROM signals GROUP BY period_start ORDER BY 1`,
+      )
+      .toArray(),
+    misplaced: sql
+      .exec(
+        `SELECT signal_id FROM scoring_signals JOIN signals ON signals.id = signal_id
+         WHERE status <> 'processed' OR signals.person_id IS NOT scoring_signals.person_id`,
+      )
+      .toArray(),
+  }));
+  expect(kept.scores).toEqual(kept.summed);
+  expect(kept.groups).toEqual(kept.counted);
+  expect(kept.totals).toEqual(kept.recounted);
+  expect(kept.misplaced).toEqual([]);
+}
+
+const form = (fields: object = {}) => ({ email: "jane@example.com", event: "Form", ...fields });
+
+describe("design §8.2: duplicates", () => {
+  test.each([
+    { what: "neither id nor key", payload: form(), window: 10 * MINUTE },
+    { what: "a messageId", payload: form({ messageId: "m-1" }), window: 7 * DAY },
+    { what: "an id", payload: form({ id: 17 }), window: 7 * DAY },
+    { what: "an Idempotency-Key", payload: form(), envelope: { idem: "k:0" }, window: 7 * DAY },
+  ])(
+    "with $what: up to $window ms after its original, and not a millisecond longer",
+    async ({ payload, envelope = {}, window }) => {
+      const at = (id: string, ms: number): Delivered => ({ id, payload, envelope, at: START + ms });
+      await send(at("sig_1", 0));
+      await send(at("sig_2", window));
+      await send(at("sig_3", window + 1));
+      await send(at("sig_4", 2 * window + 1), at("sig_5", 2 * window + 2));
+      expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4", "sig_5")).toEqual([
+        "processed",
+        "duplicate",
+        "processed",
+        "duplicate",
+        "processed",
+      ]);
+      expect((await store().signal("sig_4"))?.duplicateOf).toBe("sig_3");
+    },
+  );
+
+  test("an Idempotency-Key is what counts where there is one, and each API key counts its own", async () => {
+    const idem = { idem: "k:0" };
+    await send(
+      { id: "sig_1", payload: form(), envelope: idem },
+      { id: "sig_2", payload: form({ event: "Other" }), envelope: idem },
+      { id: "sig_3", payload: form(), envelope: { idem: "k:1" } },
+      { id: "sig_4", payload: form(), envelope: { ...idem, key: "key_other" } },
+      { id: "sig_5", payload: form() },
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4", "sig_5")).toEqual([
+      "processed",
+      "duplicate",
+      "processed",
+      "processed",
+      "processed",
+    ]);
+  });
+
+  test("what is set anew with every delivery makes no difference; one that names nobody is never a duplicate", async () => {
+    await send(
+      { id: "sig_1", payload: { event: "e", userId: "u-1", properties: { a: 1, b: 2 }, sentAt: "1" } },
+      { id: "sig_2", payload: { sentAt: "2", properties: { b: 2, a: 1 }, event: "e", userId: "u-1" } },
+      { id: "sig_3", payload: { event: "e" } },
+      { id: "sig_4", payload: { event: "e" } },
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual([
+      "anonymous",
+      "duplicate",
+      "processed",
+      "processed",
+    ]);
+  });
+
+  test("are counted and traced, but never in the signal queue, and score nothing", async () => {
+    await newRule("Form", 4);
+    await send({ id: "sig_1", payload: form(), at: START });
+    await send({ id: "sig_2", payload: form(), at: START + 5 });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 4 });
+    expect((await store().events(PAGE)).items).toMatchObject([{ event: "Form", count: 1, sample: { id: "sig_1" } }]);
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 1, duplicates: 1 });
+    expect(await store().signal("sig_2")).toMatchObject({ status: "duplicate", duplicateOf: "sig_1", payload: null });
+  });
+
+  test("that come before their originals change places with them: nothing is taken back, nothing scored twice", async () => {
+    await newRule("Form", 4);
+    const at = (id: string, minute: number): Delivered => ({ id, payload: form(), at: START + minute * MINUTE });
+    await send(at("sig_8", 8));
+    await send(at("sig_16", 16));
+    await send(at("sig_24", 24));
+    expect(await statusOf("sig_8", "sig_16", "sig_24")).toEqual(["processed", "duplicate", "processed"]);
+    await send(at("sig_0", 0));
+    expect(await statusOf("sig_0", "sig_8", "sig_16", "sig_24")).toEqual([
+      "processed",
+      "duplicate",
+      "processed",
+      "duplicate",
+    ]);
+    const person = await personOf("jane@example.com");
+    expect(person).toMatchObject({ score: 8, firstSeenMs: START, lastSeenMs: START + 16 * MINUTE });
+    expect(person?.scoringSignals.map(({ signalId }) => signalId).sort()).toEqual(["sig_0", "sig_16"]);
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 2, sample: { id: "sig_16", payload: form() }, lastSeenMs: START + 24 * MINUTE },
+    ]);
+  });
+});
+
+describe("§8.3, invariant 7: held signals", () => {
+  const held = (id: string, payload: unknown, periodEnd: number): Delivered => {
+    return { id, payload, verdict: "held", periodStart: START - DAY, periodEnd, at: START };
+  };
+  const setTime = (now: number) => vi.useFakeTimers({ toFake: ["Date"], now });
+
+  test("never score, link or make a person, and are gone with the end of their period", async () => {
+    await newRule("Form", 4);
+    const identify = { type: "identify", anonymousId: "a-1", traits: { email: "held@example.com" } };
+    await send(held("sig_1", form(), START + DAY), held("sig_2", identify, START + DAY));
+    expect(await store().people({}, PAGE)).toEqual({ items: [], next: null });
+    expect(await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm())).toBe(START + DAY);
+    setTime(START + DAY - 1);
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["held", "held"]);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "purged"]);
+    expect(await store().totals()).toEqual({ ...NOTHING, purged: 2 });
+    expect((await store().events(PAGE)).items).toEqual([]);
+    const left = await runInDurableObject(stub(), (_, { storage }) =>
+      storage.sql
+        .exec("SELECT * FROM signals")
+        .toArray()
+        .map((row) => JSON.stringify(row)),
+    );
+    expect(left.join()).not.toMatch(/jane|held@|a-1|"content_hash":"/);
+  });
+
+  test("that arrive after the end of their period are dropped at once, and leave no content", async () => {
+    await send(held("sig_1", form({ note: "late" }), START - 1), {
+      id: "sig_2",
+      payload: form({ note: "late" }),
+      at: START,
+    });
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
+    expect(await store().signal("sig_1")).toMatchObject({ payload: null, email: null, verdict: "held" });
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 1, held: 0, sample: { id: "sig_2" } }]);
+  });
+
+  test("forget their hash when they are purged: the same content is no duplicate then", async () => {
+    await send(held("sig_1", form({ id: 1 }), START + DAY));
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    await send({ id: "sig_2", payload: form({ id: 1 }), at: START + DAY });
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
+  });
+
+  test("give way to an accepted signal of the same content, which scores once, whichever comes first", async () => {
+    await newRule("Form", 4);
+    await send(held("sig_1", form({ n: 1 }), START + DAY));
+    await send({ id: "sig_2", payload: form({ n: 1 }), at: START + MINUTE });
+    await send({ id: "sig_3", payload: form({ n: 2 }), at: START + 2 * MINUTE });
+    await send(held("sig_4", form({ n: 2 }), START + DAY));
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual([
+      "duplicate",
+      "processed",
+      "processed",
+      "duplicate",
+    ]);
+    expect(await store().signal("sig_1")).toMatchObject({ duplicateOf: "sig_2", payload: null });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 8 });
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 2, held: 0, sample: { payload: form({ n: 2 }) } },
+    ]);
+  });
+
+  test("as the sample of their group give way to one that is left", async () => {
+    await send({ id: "sig_1", payload: form({ n: 1 }), at: START - MINUTE });
+    await send(held("sig_2", form({ n: 2 }), START + DAY));
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 2, held: 1, sample: { id: "sig_2" } }]);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 1, held: 0, sample: { id: "sig_1", payload: form({ n: 1 }) } },
+    ]);
+  });
+
+  test("are purged a page at a time, each alarm setting the next, also after an eviction", async () => {
+    const count = 2 * PURGE_ROWS + 10;
+    await send(
+      ...Array.from({ length: count }, (_, n) => ({ ...held(`sig_${n}`, form({ n }), START + DAY), ordinal: n + 1 })),
+      held("sig_later", form({ later: true }), START + 2 * DAY),
+    );
+    setTime(START + DAY);
+    const left = [];
+    for (let page = 1; page <= 3; page++) {
+      await evictDurableObject(stub());
+      expect(await runDurableObjectAlarm(stub())).toBe(true);
+      left.push((await store().totals()).held);
+    }
+    expect(left).toEqual([PURGE_ROWS + 11, 11, 1]);
+    expect(await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm())).toBe(START + 2 * DAY);
+  });
+
+  test("a purge that fails does not throw, and comes again after a minute and not at once", async () => {
+    await send(held("sig_1", form(), START + DAY));
+    setTime(START + DAY);
+    await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.startsWith("UPDATE signals SET status = 'purged'")) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+    });
+    await runInDurableObject(stub(), (instance) => instance.alarm());
+    const alarm = await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm());
+    expect(alarm).toBe(START + DAY + MINUTE);
+    await evictDurableObject(stub());
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1")).toEqual(["purged"]);
+  });
+});
+
+describe("§6, design §8.3: people", () => {
+  const identify = (id: string, at: number, traits: object, ids: object = { userId: "u-1" }): Delivered => {
+    return {
+      id,
+      at: START + at,
+      payload: { type: "identify", ...ids, traits: { email: "Jane@Example.com ", ...traits } },
+    };
+  };
+
+  test("come from emails, with traits of which the latest by receipt wins, field by field", async () => {
+    await send(identify("sig_3", 30, { name: "Jane C", title: "CTO" }));
+    await send(identify("sig_1", 10, { name: "Jane A", company: "Acme", title: "Dev" }));
+    await send(identify("sig_2", 20, { company: { name: "Initech" } }));
+    await send({ id: "sig_4", payload: form({ properties: { first_name: "J", last_name: "D" } }), at: START + 40 });
+    expect(await personOf("jane@example.com")).toMatchObject({
+      name: "J D",
+      company: "Initech",
+      title: "CTO",
+      firstSeenMs: START + 10,
+      lastSeenMs: START + 40,
+      identities: [{ kind: "user_id", value: "u-1", linkedAtMs: START + 30 }],
+    });
+  });
+
+  test("of two signals of one commit the later ordinal is the later one, in whatever order they come", async () => {
+    await send({ ...identify("sig_2", 0, { name: "Second" }), ordinal: 2 });
+    await send({ ...identify("sig_1", 0, { name: "First" }), ordinal: 1 });
+    await send(identify("sig_4", 20, { title: "New" }), {
+      id: "sig_3",
+      payload: form({ traits: { title: "Old" } }),
+      at: START + 10,
+    });
+    expect(await personOf("jane@example.com")).toMatchObject({ name: "Second", title: "New" });
+  });
+
+  test("a trait that is said again later is a later claim", async () => {
+    await send(identify("sig_1", 0, { name: "A" }));
+    await send(identify("sig_3", 20, { name: "A", title: "x" }));
+    await send(identify("sig_2", 10, { name: "B" }));
+    expect(await personOf("jane@example.com")).toMatchObject({ name: "A" });
+  });
+
+  test("without an email trait there is no person and no link (§6.2)", async () => {
+    await send({
+      id: "sig_1",
+      payload: { type: "identify", userId: "u-1", traits: { name: "N" }, email: "x@example.com" },
+    });
+    await send({ id: "sig_2", payload: { type: "track", event: "e", userId: "u-1" } });
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["processed", "anonymous"]);
+  });
+
+  test("§6.1: all earlier signals of a visitor become the person's, page by page, traits and all", async () => {
+    await newRule("Visit", 2);
+    const count = 2 * LINK_PAGE_SIGNALS + 20;
+    const track = (n: number) => ({ type: "track", event: "Visit", anonymousId: "a-1", properties: { n } });
+    await send(
+      ...Array.from({ length: count }, (_, n) => ({
+        id: `sig_${n}`,
+        payload: track(n),
+        at: START + n,
+        ordinal: n + 1,
+      })),
+      { id: "sig_other", payload: { ...track(0), anonymousId: "a-2" } },
+      { id: "sig_named", payload: { ...track(-1), context: { traits: { title: "CEO" } } }, at: START },
+    );
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: count + 2, anonymous: count + 2 }]);
+    await send(identify("sig_identify", 60_000, { name: "Jane" }, { anonymousId: "a-1" }));
+    expect(await personOf("jane@example.com")).toMatchObject({
+      score: 2 * (count + 1),
+      firstSeenMs: START,
+      name: "Jane",
+      title: "CEO",
+    });
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: count + 2, anonymous: 1 }]);
+    expect(await store().signal("sig_7")).toMatchObject({
+      status: "processed",
+      person: { email: "jane@example.com", by: "anonymous_id", linkedAtMs: expect.any(Number) },
+      points: 2,
+    });
+  });
+
+  test("a user id counts for more than an anonymous id, also when it is linked later", async () => {
+    await newRule("Visit", 5);
+    const ada = { email: "ada@example.com", name: "Ada" };
+    await send(identify("sig_1", 0, { name: "Jane" }, { anonymousId: "a-1" }));
+    const traits = { context: { traits: { name: "Ada L" } } };
+    await send({
+      id: "sig_2",
+      payload: { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-9", ...traits },
+      at: START + 9,
+    });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 5, name: "Ada L", lastSeenMs: START + 9 });
+    await send(identify("sig_3", 5, ada, { userId: "u-9" }));
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 0, name: "Jane", lastSeenMs: START });
+    expect(await personOf("ada@example.com")).toMatchObject({ score: 5, name: "Ada L", lastSeenMs: START + 9 });
+    expect(await store().signal("sig_2")).toMatchObject({ person: { email: "ada@example.com", by: "user_id" } });
+  });
+
+  test("an id that is identified with a second email takes what comes later; what is linked stays", async () => {
+    await newRule("Visit", 5);
+    const visit = (id: string, at: number): Delivered => {
+      return { id, payload: { type: "track", event: "Visit", anonymousId: "a-1", messageId: id }, at: START + at };
+    };
+    await send(visit("sig_1", 0));
+    await send(identify("sig_2", 10, {}, { anonymousId: "a-1" }));
+    await send(identify("sig_3", 20, { email: "ada@example.com" }, { anonymousId: "a-1" }));
+    await send(visit("sig_4", 30));
+    expect((await personOf("jane@example.com"))?.score).toBe(5);
+    expect((await personOf("ada@example.com"))?.score).toBe(5);
+  });
+
+  test("ids that a broken sender gives to everybody link nobody", async () => {
+    await send(identify("sig_1", 0, {}, { anonymousId: "undefined", userId: "0" }));
+    await send({ id: "sig_2", payload: { type: "track", event: "e", anonymousId: "undefined", userId: "0" } });
+    expect((await personOf("jane@example.com"))?.identities).toEqual([]);
+    expect((await store().signal("sig_2"))?.person).toBeNull();
+  });
+
+  test("odd characters make no dead letters, and the same odd id is the same visitor", async () => {
+    const odd = ["a\u0000b", "a'b\"c", "a\u0301", "\u{1f600}", "a\u2028b", "x".repeat(240)];
+    for (const [index, text] of odd.entries()) {
+      const ids = { userId: `user ${text}`, anonymousId: `anonymous ${text}` };
+      const traits = { email: `o'hara-${index}@example.com`, name: text };
+      await send({ id: `sig_i${index}`, payload: { type: "identify", ...ids, traits } });
+      await send({ id: `sig_a${index}`, payload: { type: "track", event: text, ...ids } });
+      await send({ id: `sig_b${index}`, payload: { type: "track", event: text, ...ids, messageId: "m" } });
+      expect((await store().signal(`sig_b${index}`))?.person?.email).toBe(`o'hara-${index}@example.com`);
+    }
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 3 * odd.length });
+  });
+
+  test("half a character makes no dead letter either, and links nobody: different ones would become the same", async () => {
+    for (const n of [1, 2, 3]) {
+      const half = {
+        userId: "user \ud800",
+        anonymousId: "visitor \udc00",
+        traits: { email: `a\ud800@example.com`, name: "\ud800" },
+      };
+      await send({ id: `sig_i${n}`, payload: { type: "identify", ...half, n } });
+      await send({ id: `sig_t${n}`, payload: { type: "track", event: "\ud800", ...half, n } });
+      await send({ id: `sig_u${n}`, payload: { event: "\udc00", email: "a\ud800@example.com", n } });
+    }
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 9 });
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+  });
+});
+
+describe("design §8.6: scores", () => {
+  test("are the sum of the points of each rule that matched a signal, once, also negative ones", async () => {
+    await newRule("Visit", 10);
+    await newRule("V*", -25);
+    const visit: Delivered = { id: "sig_1", payload: { email: "a@example.com", event: "Visit", id: "v1" } };
+    await send(visit);
+    await send(visit, visit);
+    expect(await personOf("a@example.com")).toMatchObject({ score: -15 });
+    expect((await store().signal("sig_1"))?.rulesMatched.map(({ points }) => points).sort()).toEqual([-25, 10]);
+    await send({ ...visit, id: "sig_2", payload: { email: "a@example.com", event: "Visit", id: "v2" } });
+    expect(await personOf("a@example.com")).toMatchObject({ score: -30 });
+    const again = runInDurableObject(stub(), (_, { storage }) => {
+      storage.sql.exec(
+        `INSERT INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
+         SELECT signal_id, rule_id, rule_version + 1, person_id, scoring_signal, points, at FROM scoring_signals`,
+      );
+    });
+    await expect(again).rejects.toThrow("UNIQUE");
+  });
+
+  test("a signal whose score cannot be written has left no trace when it becomes a dead letter", async () => {
+    await newRule("Visit", 10);
+    await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.includes("INTO scoring_signals")) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+    });
+    await send({ id: "sig_1", payload: { email: "a@example.com", event: "Visit" } });
+    expect(await statusOf("sig_1")).toEqual(["dead"]);
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+  });
+});
+
+describe("invariant 1: totals and traces", () => {
+  test("each period has its own totals", async () => {
+    const other = { periodStart: START - 40 * DAY, periodEnd: START - 10 * DAY };
+    await send(
+      { id: "sig_1", payload: form(), at: START, periodStart: START - DAY },
+      { id: "sig_2", payload: form(), at: START, periodStart: START - DAY },
+      { id: "sig_3", payload: "{", at: START, ...other },
+      { id: "sig_4", payload: form({ n: 1 }), at: START, verdict: "held", ...other },
+    );
+    expect(await store().totals(START - DAY)).toEqual({ ...NOTHING, processed: 1, duplicates: 1 });
+    expect(await store().totals(START - 40 * DAY)).toEqual({ ...NOTHING, purged: 1, deadLettered: 1 });
+    expect(await store().totals()).toEqual({ processed: 1, duplicates: 1, held: 0, purged: 1, deadLettered: 1 });
+    expect(await store().totals(1)).toEqual(NOTHING);
+  });
+
+  test("every status can be followed by the signal's id, and listed", async () => {
+    const own = { at: START, periodEnd: START + DAY };
+    await send(
+      { id: "sig_processed", payload: form(), ...own, ordinal: 7 },
+      { id: "sig_duplicate", payload: form(), ...own, ordinal: 8 },
+      { id: "sig_held", payload: form({ n: 1 }), ...own, verdict: "held", ordinal: 9 },
+      { id: "sig_anonymous", payload: { event: "e", userId: "u-1" }, ...own },
+      { id: "sig_purged", payload: form({ n: 2 }), at: START, verdict: "held", periodEnd: START - 1 },
+      { id: "sig_dead", payload: "{", ...own },
+      { id: "sig_account", payload: { account: 1 }, ...own, envelope: { endpoint: "product_org" } },
+    );
+    const statuses: SignalStatus[] = ["processed", "duplicate", "held", "anonymous", "purged", "dead"];
+    for (const status of statuses) {
+      expect(await store().signal(`sig_${status}`)).toMatchObject({ id: `sig_${status}`, status, keyId: "key_test" });
+      expect((await store().signals({ status }, PAGE)).items.map(({ id }) => id)).toContain(`sig_${status}`);
+    }
+    expect(await store().signal("sig_processed")).toMatchObject({
+      ordinal: 7,
+      signalLimit: 1_000,
+      receivedAtMs: START,
+    });
+    expect(await store().signal("sig_duplicate")).toMatchObject({ duplicateOf: "sig_processed" });
+    expect(await store().signal("sig_held")).toMatchObject({
+      verdict: "held",
+      heldUntilMs: START + DAY,
+      payload: form({ n: 1 }),
+    });
+    expect(await store().signal("sig_dead")).toMatchObject({
+      deadReason: expect.stringContaining("JSON"),
+      payload: "{",
+    });
+    expect(await store().signal("sig_account")).toMatchObject({
+      kind: "account",
+      endpoint: "product_org",
+      payload: { account: 1 },
+    });
+    expect(await store().signal("sig_nowhere")).toBeNull();
+  });
+
+  test("a batch of 10,000 signals is recorded in one call", async () => {
+    await newRule("Visit", 1);
+    const text = "x".repeat(200);
+    await send(
+      ...Array.from({ length: 10_000 }, (_, n) => ({
+        id: `sig_${n}`,
+        ordinal: n + 1,
+        payload: { email: `p${n % 500}@example.com`, event: "Visit", properties: { n, text } },
+      })),
+    );
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 10_000 });
+    expect(await personOf("p499@example.com")).toMatchObject({ score: 20 });
+  });
+});
+
+describe("pages", () => {
+  async function walk<T>(read: (page: { cursor: string | null; limit: number }) => Promise<PageOf<T>>): Promise<T[]> {
+    const items: T[] = [];
+    for (let cursor: string | null = null, pages = 0; pages < 20; pages++) {
+      const page: PageOf<T> = await read({ cursor, limit: 3 });
+      items.push(...page.items);
+      if (page.next === null) return items;
+      expect(page.items).toHaveLength(3);
+      cursor = page.next;
+    }
+    throw new Error("no end");
+  }
+
+  test("go from new to old, each item once, also where several have the same time", async () => {
+    const count = 9;
+    for (let n = 0; n < count; n++) {
+      await send(
+        { id: `sig_${n}`, payload: { email: `p${n}@example.com`, event: `e${n}` }, at: START + Math.floor(n / 4) },
+        { id: `sig_d${n}`, payload: "{", at: START },
+      );
+    }
+    const down = Array.from({ length: count }, (_, index) => count - 1 - index);
+    const people = await walk((page) => store().people({}, page));
+    expect(people.map(({ email }) => email)).toEqual(down.map((n) => `p${n}@example.com`));
+    const signals = await walk((page) => store().signals({ status: "processed" }, page));
+    expect(signals.map(({ id }) => id)).toEqual(down.map((n) => `sig_${n}`));
+    const dead = await walk((page) => store().deadLetters(page));
+    expect(dead.map(({ id }) => id)).toEqual(down.map((n) => `sig_d${n}`));
+    const groups = await walk((page) => store().events(page));
+    expect(groups.map(({ event }) => event)).toEqual(["e8", "e4", "e5", "e6", "e7", "e0", "e1", "e2", "e3"]);
+    expect((await walk((page) => store().signals({ email: "P3@example.com" }, page))).map(({ id }) => id)).toEqual([
+      "sig_3",
+    ]);
+    expect((await walk((page) => store().signals({ event: "e5" }, page))).map(({ id }) => id)).toEqual(["sig_5"]);
+  });
+});
+
+test("a cursor of another list, or none at all, gives an empty page", async () => {
+  await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
+  for (const cursor of ["", "x", "{", "null", "0", "[1]"]) {
+    const page = { cursor, limit: 3 };
+    const pages = [
+      store().events(page),
+      store().signals({}, page),
+      store().people({}, page),
+      store().deadLetters(page),
+    ];
+    for (const answer of pages) expect(await answer).toEqual({ items: [], next: null });
+  }
+});
+
+test("design §3: no statement, reading or writing, goes through all signals, people or scoring signals", async () => {
+  await newRule("Visit", 1);
+  const statements = await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+    const exec = sql.exec.bind(sql);
+    const seen = new Map<string, unknown[]>();
+    sql.exec = ((query: string, ...bindings: unknown[]) => {
+      seen.set(query, bindings);
+      return exec(query, ...bindings);
+    }) as typeof sql.exec;
+    return seen;
+  });
+  const visit = { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-1" };
+  await send({ id: "sig_1", payload: visit, at: START + 8 * MINUTE }, { id: "sig_2", payload: form(), at: START });
+  await send({ id: "sig_3", payload: visit, at: START });
+  await send({ id: "sig_4", payload: { type: "identify", anonymousId: "a-1", traits: { email: "b@example.com" } } });
+  await send({ id: "sig_5", payload: { type: "identify", userId: "u-1", traits: { email: "c@example.com" } } });
+  await send({ id: "sig_6", payload: form({ n: 1 }), verdict: "held", at: START, periodEnd: START + DAY });
+  await send({ id: "sig_7", payload: form({ n: 1 }), at: START });
+  const page = { cursor: "5", limit: 3 };
+  for (const filter of [{}, { email: "b@example.com" }, { event: "Visit" }, { status: "held" as const }]) {
+    await store().signals(filter, page);
+  }
+  await store().signals({ event: "Visit", email: "b@example.com", status: "dead" }, page);
+  await store().people({}, page);
+  await store().people({ email: "b@example.com" }, PAGE);
+  await store().deadLetters(page);
+  await store().events({ cursor: JSON.stringify([START, "e", "s"]), limit: 3 });
+  await store().signal("sig_1");
+  await store().totals(START);
+  await runInDurableObject(stub(), (instance) => instance.alarm());
+
+  const plans = await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+    [...statements].flatMap(([query, bindings]) =>
+      /^\s*(select|update|delete|insert)/i.test(query)
+        ? sql
+            .exec<{ detail: string }>(`EXPLAIN QUERY PLAN ${query}`, ...(bindings as SqlStorageValue[]))
+            .toArray()
+            .map(({ detail }) => ({ detail, query }))
+        : [],
+    ),
+  );
+  expect(plans.length).toBeGreaterThan(30);
+  const scans = plans.filter(({ detail }) => /^SCAN (?!visitor|json_each|v\b|CONSTANT)/.test(detail));
+  expect(scans.filter(({ detail }) => !detail.startsWith("SCAN event_groups USING INDEX"))).toEqual([]);
+  expect(plans.filter(({ detail }) => detail.includes("TEMP B-TREE FOR ORDER BY")).map(({ query }) => query)).toEqual(
+    [],
+  );
+});
