@@ -48,6 +48,9 @@ export const AUTH_FAILURE_PENALTY_MS = 10_000;
 /** Addresses remembered per isolate as having failed too often. */
 export const AUTH_FAILURE_ADDRESSES = 10_000;
 
+/** Log lines per second and isolate for calls without a workspace, 4xx all; the rest is summed up in one. */
+export const STRANGER_LOG_LINES_PER_SECOND = 20;
+
 // --- Quota (spec §8) ---
 
 /** Closed periods in a row over the allowance that end the extra room. */
@@ -84,6 +87,8 @@ export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
+/** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
+export const AGAIN_PAGE_SIGNALS = 200;
 /** Workspaces whose compiled mapping rules an isolate remembers. */
 export const RULES_CACHE_WORKSPACES = 200;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
@@ -97,5 +102,7 @@ export const PAGE_MAX_ITEMS = 200;
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
+/** Dead letters named in one replay. */
+export const REPLAY_MAX_IDS = 1_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
