@@ -78,6 +78,8 @@ CREATE TABLE `signals` (
 	`linked_at` integer,
 	`rules_tried` integer NOT NULL,
 	`dead_reason` text,
+	`path_source` text,
+	`idempotency_key` text,
 	`payload` text
 );
 --> statement-breakpoint
@@ -87,7 +89,7 @@ CREATE INDEX `signals_duplicates` ON `signals` (`content_hash`) WHERE content_ha
 CREATE INDEX `signals_event` ON `signals` (`event`,`seq`);--> statement-breakpoint
 CREATE INDEX `signals_person` ON `signals` (`person_id`,`seq`) WHERE person_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `signals_status` ON `signals` (`status`,`seq`) WHERE status <> 'processed';--> statement-breakpoint
-CREATE INDEX `signals_held` ON `signals` (`period_end`) WHERE status = 'held';--> statement-breakpoint
+CREATE INDEX `signals_held` ON `signals` (`period_end`,`ordinal`) WHERE status = 'held';--> statement-breakpoint
 CREATE INDEX `signals_anonymous_id` ON `signals` (`anonymous_id`,`seq`) WHERE status = 'anonymous' AND anonymous_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `signals_user_id` ON `signals` (`user_id`,`seq`) WHERE user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id');--> statement-breakpoint
 CREATE TABLE `totals` (

@@ -38,7 +38,8 @@ export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.Z
       c.req.addValidatedData("query", query.data as object);
     }
     if (spec.body !== undefined) {
-      const json = parseJson(await c.req.text());
+      // No body at all is an empty object: a 422 that names what is missing, or nothing to say.
+      const json = parseJson((await c.req.text()) || "{}");
       if ("error" in json) {
         return refused(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
       }

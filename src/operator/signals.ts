@@ -1,6 +1,8 @@
 /** What became of the signals of a workspace: the signal queue, traces, people and their scores, dead letters. */
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
+import { REPLAY_MAX_IDS } from "../limits.ts";
+import { releaseHeld, replayDeadLetters } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
 import { operator } from "./environment.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
@@ -110,5 +112,42 @@ export const signalRoutes = operator
     async (c) => {
       const page = await signalStore(c.env, c.get("workspace").id).deadLetters(toPage(c.req.valid("query")));
       return c.json(mapPage(page, deadLetterJson));
+    },
+  )
+  .post(
+    "/workspaces/:workspace_id/dead-letters/replay",
+    operation({
+      tag: "Signals",
+      summary: "Replay dead letters",
+      description:
+        "Sends them through the queue once more, all or those with the given ids. They keep their ids and are not counted again.",
+      body: z
+        .strictObject({ ids: z.array(z.string()).max(REPLAY_MAX_IDS).optional() })
+        .meta({ id: "DeadLetterReplay" }),
+      bodyExample: {},
+      answers: { 200: { description: "How many are on their way.", schema: z.object({ replayed: z.int() }) } },
+    }),
+    async (c) => {
+      const { ids } = c.req.valid("json");
+      return c.json({ replayed: await replayDeadLetters(c.env, c.get("workspace").id, ids ?? null) });
+    },
+  )
+  .post(
+    "/workspaces/:workspace_id/held/release",
+    operation({
+      tag: "Signals",
+      summary: "Release held signals",
+      description:
+        "For a workspace that has upgraded or switched overages on: makes as many held signals accepted as now fit, oldest first, and sends them through the queue again. Each is counted once. Never automatic.",
+      answers: {
+        200: {
+          description: "How many were released, and how many are held still.",
+          schema: z.object({ released: z.int(), still_held: z.int() }),
+        },
+      },
+    }),
+    async (c) => {
+      const { released, stillHeld } = await releaseHeld(c.env, c.get("workspace").id);
+      return c.json({ released, still_held: stillHeld });
     },
   );

@@ -28,6 +28,17 @@ export interface Envelope {
   source?: string;
   /** The request's `Idempotency-Key` and the signal's index, when it sent one. */
   idem?: string;
+  /** A signal that is sent once more, released or replayed: how it was admitted, in place of what its row says. */
+  again?: Again;
+}
+
+export interface Again {
+  verdict: Verdict;
+  ordinal: number;
+  at: number;
+  period_start: number;
+  period_end: number;
+  limit: number;
 }
 
 /** One commit of the Quota Counter: all its signals share time, period and limit. */
@@ -98,11 +109,12 @@ function readRow(records: string[], start: number, into: ReceivedMessage): numbe
   let at = start + 1;
   for (let index = 0; index < row.count; index++, at += RECORDS_PER_SIGNAL) {
     const envelope = JSON.parse(records[at] ?? "") as Envelope;
+    const { again } = envelope;
     into.signals.push({
       envelope,
-      row,
-      verdict: index < row.accepted ? "accepted" : "held",
-      ordinal: row.first + index,
+      row: again === undefined ? row : { ...row, ...again },
+      verdict: again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
+      ordinal: again?.ordinal ?? row.first + index,
       endpoint: envelope.endpoint ?? "signal_staging",
       payload: records[at + 1] ?? "",
     });

@@ -58,5 +58,7 @@ function admissionOf({ envelope, row, verdict, ordinal, endpoint }: ReceivedSign
     receivedAtMs: row.at,
     periodStartMs: row.period_start,
     periodEndMs: row.period_end,
+    ...(envelope.source === undefined ? {} : { pathSource: envelope.source }),
+    ...(envelope.idem === undefined ? {} : { idempotencyKey: envelope.idem }),
   };
 }

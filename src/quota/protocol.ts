@@ -135,6 +135,20 @@ export interface CounterBooks {
   unsettled: number;
 }
 
+/** A signal that is sent through the queue once more; `text` as in AdmitChunk, of this one. */
+export interface SignalAgain {
+  id: string;
+  periodStartMs: number;
+  text: string;
+  bytes: number;
+}
+
+export interface ReleaseResult {
+  released: number;
+  /** No more fit. */
+  full: boolean;
+}
+
 /** A signal that waits in the outbox. */
 export interface InFlightSignal {
   id: string;

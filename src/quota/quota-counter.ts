@@ -12,6 +12,7 @@ import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { logEvent } from "../http/log.ts";
 import { DRAIN_ALARM_MS, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../limits.ts";
+import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
@@ -36,6 +37,8 @@ import type {
   RefusedCall,
   RefusedResult,
   Rejection,
+  ReleaseResult,
+  SignalAgain,
   Usage,
 } from "./protocol.ts";
 
@@ -66,6 +69,7 @@ export class QuotaCounter extends DurableObject<Env> {
     };
     createLedgerTables(this.#sql);
     createOutboxTable(this.#sql);
+    createReleasedTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
     this.#notes = new Notes(this.#sql, () => {
       if (this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
@@ -145,6 +149,29 @@ export class QuotaCounter extends DurableObject<Env> {
   /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
   settle(rows: number[]): void {
     deleteRows(this.#sql, rows);
+  }
+
+  /** Makes as many of these held signals accepted as now fit, and sends them through the queue again. */
+  release(signals: SignalAgain[]): ReleaseResult {
+    let released: SignalAgain[] = [];
+    let full = true;
+    const nowMs = Date.now();
+    this.#update(nowMs, (ledger) => {
+      released = release(this.#sql, ledger, signals);
+      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs);
+      full = roomToRelease(ledger) === 0;
+      return released.length > 0;
+    });
+    return { released: released.length, full };
+  }
+
+  /** Sends dead letters through the queue again. They were counted when they first came. */
+  replay(signals: SignalAgain[]): void {
+    const nowMs = Date.now();
+    this.#update(nowMs, (ledger) => {
+      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs);
+      return signals.length > 0;
+    });
   }
 
   usage(): Usage | null {

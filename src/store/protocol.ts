@@ -29,6 +29,17 @@ export interface Admission {
   periodStartMs: number;
   /** Held signals are deleted then. */
   periodEndMs: number;
+  /** The `{source}` of the path, and the request's `Idempotency-Key` with the index in its body. */
+  pathSource?: string;
+  idempotencyKey?: string;
+}
+
+/** A held signal or a dead letter as it was admitted, to be sent through the queue once more. */
+export interface StoredSignal {
+  admission: Admission;
+  payload: string;
+  /** Where the next page begins. */
+  cursor: number;
 }
 
 /** One signal as the consumer hands it to the store. */

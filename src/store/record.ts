@@ -4,22 +4,22 @@
  */
 import { applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
 import { People, isLater } from "./people.ts";
-import type { SignalToRecord } from "./protocol.ts";
+import type { SignalStatus, SignalToRecord } from "./protocol.ts";
 import { resettle } from "./resettle.ts";
 import { EventGroupChanges, TotalChanges, insertSignal } from "./tables.ts";
 import type { SignalRow } from "./tables.ts";
 import { Twins } from "./twins.ts";
 
 export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], nowMs: number): void {
-  const fresh = unseen(sql, batch).sort((a, b) => (isLater(receiptOf(a), receiptOf(b)) ? 1 : -1));
+  const groups = new EventGroupChanges();
+  const totals = new TotalChanges();
+  const fresh = unseen(sql, batch, groups, totals).sort((a, b) => (isLater(receiptOf(a), receiptOf(b)) ? 1 : -1));
   const worked = fresh.filter(isWorked);
   const twins = new Twins(sql, worked);
   const people = new People(
     sql,
     worked.map((signal) => signal.work.normalised),
   );
-  const groups = new EventGroupChanges();
-  const totals = new TotalChanges();
 
   const rows = fresh.map((signal) => decide(signal, twins, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
@@ -36,14 +36,48 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   for (const signal of twins.unsettled) resettle(sql, signal);
 }
 
-function unseen(sql: SqlStorage, batch: readonly SignalToRecord[]): SignalToRecord[] {
+/** Those that are new here, and those that have come again: what the latter were before is undone. */
+function unseen(
+  sql: SqlStorage,
+  batch: readonly SignalToRecord[],
+  groups: EventGroupChanges,
+  totals: TotalChanges,
+): SignalToRecord[] {
   const byId = new Map(batch.map((signal) => [signal.admission.id, signal] as const));
-  const seen = sql.exec<{ id: string }>(
-    "SELECT id FROM signals WHERE id IN (SELECT value FROM json_each(?))",
-    JSON.stringify([...byId.keys()]),
-  );
-  for (const { id } of seen) byId.delete(id);
+  const seen = sql
+    .exec<{ id: string; status: SignalStatus }>(
+      "SELECT id, status FROM signals WHERE id IN (SELECT value FROM json_each(?))",
+      JSON.stringify([...byId.keys()]),
+    )
+    .toArray();
+  for (const { id, status } of seen) {
+    const signal = byId.get(id);
+    if (signal !== undefined && hasComeAgain(status, signal)) undo(sql, id, groups, totals);
+    else byId.delete(id);
+  }
   return [...byId.values()];
+}
+
+/**
+ * A dead letter that is replayed; a held signal that is released, also when it was purged while it was on its way.
+ * Neither has had an effect on people, so that there is nothing to take back but its place in the books.
+ */
+function hasComeAgain(status: SignalStatus, { admission, work }: SignalToRecord): boolean {
+  if (status === "dead") return work.kind !== "dead";
+  return (status === "held" || status === "purged") && admission.verdict === "accepted";
+}
+
+function undo(sql: SqlStorage, id: string, groups: EventGroupChanges, totals: TotalChanges): void {
+  const row = sql
+    .exec<{ status: SignalStatus; kind: string; event: string; source: string; period_start: number }>(
+      "DELETE FROM signals WHERE id = ? RETURNING status, kind, event, source, period_start",
+      id,
+    )
+    .one();
+  totals.add(row.period_start, TOTAL_OF[row.status], -1);
+  if (row.status === "held" && row.kind === "signal") {
+    groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+  }
 }
 
 /** In this order: dead → past its period → duplicate → held → to be processed. */
@@ -64,17 +98,19 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
   return held ? { ...row, status: "held" } : row;
 }
 
+/** Where each status stands in the books. */
+const TOTAL_OF = {
+  processed: "processed",
+  anonymous: "processed",
+  duplicate: "duplicates",
+  held: "held",
+  purged: "purged",
+  dead: "dead_lettered",
+} as const;
+
 function countRow(row: SignalRow, groups: EventGroupChanges, totals: TotalChanges): void {
   const { admission, work } = row.signal;
-  const column = {
-    processed: "processed",
-    anonymous: "processed",
-    duplicate: "duplicates",
-    held: "held",
-    purged: "purged",
-    dead: "dead_lettered",
-  } as const;
-  totals.add(admission.periodStartMs, column[row.status], 1);
+  totals.add(admission.periodStartMs, TOTAL_OF[row.status], 1);
   if (work.kind !== "signal" || row.status === "purged") return;
   const { event, source } = work.normalised;
   groups.received(event, source, receiptOf(row.signal), row.duplicateOf ?? admission.id);

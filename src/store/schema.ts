@@ -41,6 +41,9 @@ export const signals = sqliteTable(
     linkedAt: integer("linked_at"),
     rulesTried: integer("rules_tried").notNull(),
     deadReason: text("dead_reason"),
+    /** Kept while the signal is held or dead, for the day it is sent through the queue again. */
+    pathSource: text("path_source"),
+    idempotencyKey: text("idempotency_key"),
     /** As sent; null for duplicates and once purged. */
     payload: text("payload"),
   },
@@ -60,7 +63,7 @@ export const signals = sqliteTable(
       .on(table.status, table.seq)
       .where(sql`status <> 'processed'`),
     index("signals_held")
-      .on(table.periodEnd)
+      .on(table.periodEnd, table.ordinal)
       .where(sql`status = 'held'`),
     index("signals_anonymous_id")
       .on(table.anonymousId, table.seq)

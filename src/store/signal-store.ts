@@ -12,6 +12,7 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { logEvent } from "../http/log.ts";
+import { deadSignals, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
@@ -28,6 +29,7 @@ import type {
   SignalToRecord,
   SignalTrace,
   StoreTotals,
+  StoredSignal,
   UnlinkedSignal,
 } from "./protocol.ts";
 import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
@@ -68,6 +70,15 @@ export class SignalStore extends DurableObject<Env> {
   link(linked: LinkedSignal[]): number {
     const nowMs = Date.now();
     return this.ctx.storage.transactionSync(() => linkSignals(this.#sql, linked, nowMs));
+  }
+
+  /** See again.ts. */
+  held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
+    return heldSignals(this.#sql, periodEndMs, cursor, limit);
+  }
+
+  dead(ids: string[] | null, cursor: number, limit: number): StoredSignal[] {
+    return deadSignals(this.#sql, ids, cursor, limit);
   }
 
   /** Since the beginning, or for one billing period. */

@@ -2,7 +2,6 @@
  * The writing statements of the store, one function each. Plain SQL rather than the query builder: these run for every
  * signal, and building a query costs more than executing it.
  */
-import { isLater } from "./people.ts";
 import type { Owner, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalKind } from "./schema.ts";
@@ -19,14 +18,15 @@ export interface SignalRow {
 
 const INSERT_SIGNAL = `INSERT INTO signals (id, status, kind, event, source, person_id, named_by, email, user_id,
   anonymous_id, key_id, endpoint, verdict, ordinal, signal_limit, received_at, recorded_at, period_start, period_end, content_hash,
-  duplicate_of, rules_tried, dead_reason, payload)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+  duplicate_of, rules_tried, dead_reason, path_source, idempotency_key, payload)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): void {
   const { admission, work, payload } = row.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
   // Purged means forgotten: who it was and what it said are not written at all.
   const content = row.status === "purged" ? null : worked;
+  const mayComeAgain = row.status === "held" || row.status === "dead";
   sql.exec(
     INSERT_SIGNAL,
     admission.id,
@@ -52,6 +52,8 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
     row.duplicateOf,
     worked?.evaluation?.rulesTried ?? 0,
     work.kind === "dead" ? work.reason : null,
+    mayComeAgain ? (admission.pathSource ?? null) : null,
+    mayComeAgain ? (admission.idempotencyKey ?? null) : null,
     row.status === "duplicate" || row.status === "purged" ? null : payload,
   );
 }
@@ -82,16 +84,14 @@ export class EventGroupChanges {
     group.anonymous += by.anonymous;
   }
 
-  /** @param sampleId the signal itself, or its original. */
+  /**
+   * Called in order of receipt.
+   *
+   * @param sampleId the signal itself, or its original.
+   */
   received(event: string, source: string, receipt: Receipt, sampleId: string): void {
     const group = this.#group(event, source);
-    const { receivedAtMs } = receipt;
-    if (group.received === null) {
-      group.received = { firstMs: receivedAtMs, latest: receipt, sampleId };
-      return;
-    }
-    group.received.firstMs = Math.min(group.received.firstMs, receivedAtMs);
-    if (isLater(receipt, group.received.latest)) Object.assign(group.received, { latest: receipt, sampleId });
+    group.received = { firstMs: group.received?.firstMs ?? receipt.receivedAtMs, latest: receipt, sampleId };
   }
 
   /** A sample that is no longer an original gives way to the one that is. */

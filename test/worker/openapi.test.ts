@@ -61,6 +61,8 @@ describe("the document", () => {
         "GET …/keys",
         "POST …/keys/{key_id}/deactivate",
         "POST …/keys/{key_id}/rotate",
+        "POST …/dead-letters/replay",
+        "POST …/held/release",
         "POST …/rules",
         "GET …/rules",
         "GET …/rules/{rule_id}",

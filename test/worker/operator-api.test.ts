@@ -231,9 +231,15 @@ describe("workspaces", () => {
   });
 
   test("what is not JSON is a 400", async () => {
-    for (const body of ["", "{", "slug=acme"]) {
+    for (const body of ["{", "slug=acme"]) {
       expect(await post("/operator/workspaces", body)).toMatchObject({ status: 400, body: { code: "body_not_json" } });
     }
+  });
+
+  test("no body is an empty object: what is missing is named", async () => {
+    const answer = await post("/operator/workspaces", "");
+    expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    expect(complaints(answer)).toEqual(["slug", "name", "plan"]);
   });
 
   test("a body beyond the limit is a 413", async () => {

@@ -122,8 +122,9 @@ export class TestWorkspace {
   /** Waits until nothing is in flight any more. */
   async settled(): Promise<Books> {
     for (let tries = 0; tries < 400; tries++) {
-      const books = await this.books();
+      // Asked first: what is settled now has been recorded before.
       const { unsettled } = await this.counter.books();
+      const books = await this.books();
       if (books.in_flight === 0 && unsettled === 0) return books;
       await new Promise((resolve) => setTimeout(resolve, 25));
     }

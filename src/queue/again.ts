@@ -1,0 +1,73 @@
+/**
+ * Held signals that are released and dead letters that are replayed: a page at a time from the store into the Quota
+ * Counter's outbox, from where they go the way of every signal. The store gives up the old record when the new one
+ * comes, so an interruption at any point leaves nothing lost and nothing doubled.
+ */
+import { AGAIN_PAGE_SIGNALS } from "../limits.ts";
+import type { SignalAgain } from "../quota/protocol.ts";
+import type { StoredSignal } from "../store/protocol.ts";
+import type { SignalStore } from "../store/signal-store.ts";
+import { writeSignal } from "./message.ts";
+import type { Envelope } from "./message.ts";
+
+export interface Released {
+  released: number;
+  stillHeld: number;
+}
+
+/** Design §6: never automatic; as many as now fit, oldest first, each counted once. */
+export async function releaseHeld(env: Env, workspaceId: string): Promise<Released> {
+  const counter = env.QUOTA_COUNTER.getByName(workspaceId);
+  const store = env.SIGNAL_STORE.getByName(workspaceId);
+  const usage = await counter.usage();
+  let released = 0;
+  for (let cursor = 0, full = usage === null; !full;) {
+    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+    const page: StoredSignal[] = await store.held(usage?.periodEndMs ?? 0, cursor, AGAIN_PAGE_SIGNALS);
+    if (page.length === 0) break;
+    // oxlint-disable-next-line no-await-in-loop
+    const result = await counter.release(page.map((signal) => signalAgain(signal, "accepted")));
+    released += result.released;
+    ({ full } = result);
+    cursor = page.at(-1)?.cursor ?? cursor;
+  }
+  return { released, stillHeld: (await counter.usage())?.held ?? 0 };
+}
+
+/** All dead letters, or those with the given ids. Returns how many. */
+export async function replayDeadLetters(env: Env, workspaceId: string, ids: string[] | null): Promise<number> {
+  const counter = env.QUOTA_COUNTER.getByName(workspaceId);
+  const store: DurableObjectStub<SignalStore> = env.SIGNAL_STORE.getByName(workspaceId);
+  let replayed = 0;
+  for (let cursor = 0; ;) {
+    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+    const page: StoredSignal[] = await store.dead(ids, cursor, AGAIN_PAGE_SIGNALS);
+    if (page.length === 0) return replayed;
+    // oxlint-disable-next-line no-await-in-loop
+    await counter.replay(page.map((signal) => signalAgain(signal, signal.admission.verdict)));
+    replayed += page.length;
+    cursor = page.at(-1)?.cursor ?? cursor;
+  }
+}
+
+function signalAgain({ admission, payload }: StoredSignal, verdict: "accepted" | "held"): SignalAgain {
+  const envelope: Envelope = {
+    id: admission.id,
+    key: admission.keyId,
+    again: {
+      verdict,
+      ordinal: admission.ordinal,
+      at: admission.receivedAtMs,
+      period_start: admission.periodStartMs,
+      period_end: admission.periodEndMs,
+      limit: admission.signalLimit,
+    },
+  };
+  if (admission.endpoint === "product_org") envelope.endpoint = "product_org";
+  if (admission.pathSource !== undefined) envelope.source = admission.pathSource;
+  if (admission.idempotencyKey !== undefined) envelope.idem = admission.idempotencyKey;
+  const text = writeSignal(envelope, payload);
+  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: encoder.encode(text).byteLength };
+}
+
+const encoder = new TextEncoder();

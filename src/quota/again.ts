@@ -1,0 +1,58 @@
+/**
+ * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
+ * replayed. They come back into the outbox with their ids, and take no new ordinals.
+ */
+import type { Ledger } from "./ledger.ts";
+import { RowPacker } from "./outbox.ts";
+import type { SignalAgain } from "./protocol.ts";
+
+export function createReleasedTable(sql: SqlStorage): void {
+  // What this period's releases have counted already: a release that was interrupted may be asked for again.
+  sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL)");
+}
+
+/** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */
+export function roomToRelease(ledger: Ledger): number {
+  return ledger.overages ? ledger.held : Math.min(ledger.held, Math.max(0, ledger.signalLimit - ledger.accepted));
+}
+
+/** Makes the first of them that fit accepted ones; says which. Runs inside the commit's transaction. */
+export function release(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[]): SignalAgain[] {
+  sql.exec("DELETE FROM released WHERE period_start < ?", ledger.periodStartMs);
+  const counted = new Set(
+    [
+      ...sql.exec<{ id: string }>(
+        "SELECT id FROM released WHERE id IN (SELECT value FROM json_each(?))",
+        JSON.stringify(signals.map((signal) => signal.id)),
+      ),
+    ].map((row) => row.id),
+  );
+  const fitting = signals
+    .filter((signal) => signal.periodStartMs === ledger.periodStartMs && !counted.has(signal.id))
+    .slice(0, roomToRelease(ledger));
+  for (const { id, periodStartMs } of fitting) sql.exec("INSERT INTO released VALUES (?, ?)", id, periodStartMs);
+  ledger.held -= fitting.length;
+  ledger.accepted += fitting.length;
+  if (ledger.overages) ledger.overage += Math.min(fitting.length, Math.max(0, ledger.accepted - ledger.signalLimit));
+  return fitting;
+}
+
+/** Writes the signals to the outbox; returns the number of the next row. */
+export function writeAgain(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[], nowMs: number): number {
+  let nextRow = ledger.nextRow;
+  // The books are kept per period: a row belongs to one.
+  for (const periodStartMs of new Set(signals.map((signal) => signal.periodStartMs))) {
+    const header = {
+      at: nowMs,
+      period_start: periodStartMs,
+      period_end: ledger.periodEndMs,
+      limit: ledger.signalLimit,
+    };
+    const packer = new RowPacker(header, nextRow, 0);
+    for (const { text, bytes, ...signal } of signals) {
+      if (signal.periodStartMs === periodStartMs) packer.add([{ text, bytes, count: 1 }], 1, 0);
+    }
+    nextRow = packer.write(sql);
+  }
+  return nextRow;
+}

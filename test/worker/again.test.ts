@@ -1,0 +1,198 @@
+/** Held signals that are released (design §6) and dead letters that are replayed (design §8): once more, counted once. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { replayDeadLetters } from "../../src/queue/again.ts";
+import { newPlan, newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+interface Trace {
+  status: string;
+  verdict: string;
+  ordinal: number;
+  source: string;
+  points: number;
+  received_at: string;
+}
+
+const form = (n: number) => ({ email: `p${n}@example.com`, event: "Filled Out Form" });
+
+async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<TestWorkspace> {
+  const workspace = await newWorkspace(options);
+  await workspace.operator("POST", "/rules", {
+    name: "form",
+    event: "Filled Out Form",
+    match: "all",
+    conditions: [],
+    scoring_signal: "form",
+    points: 10,
+  });
+  return workspace;
+}
+
+/** Sends `count` signals of different people one after the other; their ids in order. */
+async function sendAll(workspace: TestWorkspace, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let n = 1; n <= count; n++) {
+    const answer = await workspace.send(form(n), { path: "/api/signal-staging/webhook/web/{key}" });
+    ids.push((await answer.json<{ id: string }>()).id);
+  }
+  return ids;
+}
+
+const release = (workspace: TestWorkspace) =>
+  workspace.operator<{ released: number; still_held: number }>("POST", "/held/release");
+const replay = (workspace: TestWorkspace, ids?: string[]) =>
+  workspace.operator<{ replayed: number }>("POST", "/dead-letters/replay", ids === undefined ? {} : { ids });
+const trace = (workspace: TestWorkspace, id = "") => workspace.operator<Trace>("GET", `/signals/${id}`);
+const usage = (workspace: TestWorkspace) =>
+  workspace.operator<{ accepted: number; held: number; overage: number }>("GET", "/usage");
+
+async function scored(workspace: TestWorkspace): Promise<string[]> {
+  const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+  return items
+    .filter((person) => person.score === 10)
+    .map((person) => person.email)
+    .sort();
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe("design §6: release of held signals", () => {
+  test("as many as a larger plan has room for, oldest first; each is scored, and counted once", async () => {
+    const workspace = await withRule({ signalLimit: 3 });
+    const ids = await sendAll(workspace, 6);
+    await workspace.settled();
+    const before = await trace(workspace, ids[3]);
+    await workspace.operator("PATCH", "", { plan: await newPlan(5) });
+
+    expect(await release(workspace)).toEqual({ released: 2, still_held: 1 });
+    const books = await workspace.settled();
+    expect(books).toMatchObject({ accepted: 6, processed: 5, held: 1, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 5, held: 1 });
+    expect(await scored(workspace)).toEqual([1, 2, 3, 4, 5].map((n) => `p${n}@example.com`));
+    expect(await trace(workspace, ids[3])).toMatchObject({
+      status: "processed",
+      verdict: "accepted",
+      ordinal: 4,
+      source: "web",
+      points: 10,
+      received_at: before.received_at,
+    });
+    expect(await trace(workspace, ids[5])).toMatchObject({ status: "held", points: 0 });
+  });
+
+  test("all of them with overages on, and they are metered as overage", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await release(workspace)).toEqual({ released: 2, still_held: 0 });
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0, overage: 2 });
+  });
+
+  test("none without room, and none by itself", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    expect(await release(workspace)).toEqual({ released: 0, still_held: 2 });
+    await workspace.operator("PATCH", "", { plan: await newPlan(100) });
+    expect(await workspace.settled()).toMatchObject({ held: 2, processed: 2 });
+  });
+
+  test("asked for at the same time and again, each signal is released once", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { plan: await newPlan(100) });
+    const results = await Promise.all([release(workspace), release(workspace), release(workspace)]);
+    expect(results.reduce((sum, result) => sum + result.released, 0)).toBe(2);
+    expect((await release(workspace)).released).toBe(0);
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
+  });
+
+  test("both objects killed right after: nothing is lost, nothing doubled", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    await release(workspace);
+    await abortAllDurableObjects();
+    expect((await release(workspace)).released).toBe(0);
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await scored(workspace)).toHaveLength(4);
+  });
+
+  test("what was released in time is not purged, even when the period ends on its way", async () => {
+    const workspace = await withRule({ signalLimit: 1 });
+    const [, heldId = ""] = await sendAll(workspace, 2);
+    await workspace.settled();
+    const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
+    await workspace.operator("PATCH", "", { overages: true });
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec("UPDATE signals SET period_end = 1 WHERE status = 'held'");
+    });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
+    await workspace.store.record([
+      {
+        admission: { ...(held?.admission as NonNullable<typeof held>["admission"]), verdict: "accepted" },
+        payload: held?.payload ?? "",
+        work: { kind: "account" },
+      },
+    ]);
+    expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });
+    expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 2, purged: 0, balanced: true });
+  });
+});
+
+describe("design §8: replay of dead letters", () => {
+  /** Makes the store refuse signals of an event, as a bug would. */
+  function refuseInserts(workspace: TestWorkspace): Promise<void> {
+    return runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON signals WHEN NEW.kind = 'signal'
+        BEGIN SELECT raise(ABORT, 'broken'); END`);
+    });
+  }
+  function mend(workspace: TestWorkspace): Promise<void> {
+    return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
+  }
+
+  test("all of them after a fix: they score, and the books stay balanced throughout", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    const ids = await sendAll(workspace, 3);
+    expect(await workspace.settled()).toMatchObject({ accepted: 3, dead_lettered: 3, balanced: true });
+    await mend(workspace);
+    expect(await replay(workspace)).toEqual({ replayed: 3 });
+    expect(await workspace.books()).toMatchObject({ accepted: 3, balanced: true });
+    expect(await workspace.settled()).toMatchObject({ accepted: 3, processed: 3, dead_lettered: 0, balanced: true });
+    expect(await scored(workspace)).toHaveLength(3);
+    expect(await trace(workspace, ids[0])).toMatchObject({ status: "processed", source: "web", ordinal: 1 });
+    expect(await usage(workspace)).toMatchObject({ accepted: 3 });
+    expect(await replay(workspace)).toEqual({ replayed: 0 });
+  });
+
+  test("one of them; what is still broken is a dead letter again, with the reason", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    const [first = "", second = ""] = await sendAll(workspace, 2);
+    await workspace.settled();
+    expect(await replay(workspace, [first])).toEqual({ replayed: 1 });
+    expect(await workspace.settled()).toMatchObject({ accepted: 2, dead_lettered: 2, balanced: true });
+    await mend(workspace);
+    await replay(workspace, [first]);
+    expect(await workspace.settled()).toMatchObject({ processed: 1, dead_lettered: 1, balanced: true });
+    expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
+  });
+
+  test("of another workspace, or not dead at all: none", async () => {
+    const [workspace, other] = [await withRule({}), await withRule({})];
+    const ids = await sendAll(workspace, 1);
+    await workspace.settled();
+    expect(await replay(workspace, ids)).toEqual({ replayed: 0 });
+    expect(await replayDeadLetters(env, other.id, ids)).toBe(0);
+  });
+});
