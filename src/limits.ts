@@ -41,10 +41,14 @@ export const SHED_FACTOR = 4;
 
 /** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
 export const KEY_CACHE_MS = 60_000;
+/** And for how long it goes by them while the database does not answer. Rotation's shortest overlap is longer. */
+export const KEY_STALE_MS = 10 * 60_000;
 /** Keys remembered per isolate: about 300 bytes each. */
 export const KEY_CACHE_ENTRIES = 20_000;
 /** How long an isolate remembers that an address failed too often. */
 export const AUTH_FAILURE_PENALTY_MS = 10_000;
+/** Look-ups per second and isolate for addresses that failed too often: their neighbours' valid keys still get in. */
+export const PENALISED_LOOKUPS_PER_SECOND = 50;
 /** Addresses remembered per isolate as having failed too often. */
 export const AUTH_FAILURE_ADDRESSES = 10_000;
 
@@ -78,6 +82,12 @@ export const RESEND_AFTER_MS = 15 * 60_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
 export const RETRY_MIN_SECONDS = 5;
 export const RETRY_MAX_SECONDS = 300;
+
+/**
+ * Attempts at a message before it is let go: what fails in a way that the consumer lives to see is a fault, not a bad
+ * signal, and the outbox sends it again. Fewer than max_retries in wrangler.toml, after which the queue gives up itself.
+ */
+export const MESSAGE_MAX_ATTEMPTS = 6;
 
 // --- Processing ---
 

@@ -2,7 +2,7 @@
 import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { AppEnv } from "../env.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
-import { logEvent } from "./log.ts";
+import { errorText, logEvent } from "./log.ts";
 import { problem, refusalProblem } from "./problem.ts";
 
 export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
@@ -15,10 +15,10 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
 
 /** 503 with Retry-After: senders repeat the request, and a fault delays a signal instead of losing it. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
-  logEvent("error", {
-    request_id: c.get("requestId"),
-    error: `${error.name}: ${error.message}`,
-    stack: error.stack ?? "",
-  });
-  return problem(c, refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 }));
+  // Of the stack only the frames: its first lines repeat the message, and that may hold a query's parameters.
+  const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
+  logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
+  const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });
+  const detail = "The request could not be completed. Send it again after Retry-After seconds.";
+  return problem(c, { ...unavailable, detail });
 };

@@ -4,6 +4,12 @@
  */
 export type LogFields = Record<string, string | number | boolean | null>;
 
+/** What went wrong, without what it went wrong with: a failed query's own message repeats its parameters. */
+export function errorText(error: unknown): string {
+  const { cause } = error as { cause?: unknown };
+  return String(cause instanceof Error ? cause : error);
+}
+
 export function logEvent(event: string, fields: LogFields): void {
   console.log(JSON.stringify({ event, ...fields }));
 }

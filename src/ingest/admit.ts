@@ -8,7 +8,7 @@ import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts"
 import type { RateState } from "../domain/request-rate.ts";
 import type { BodySignal } from "../domain/signal-body.ts";
 import { newId } from "../http/ids.ts";
-import { logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../http/log.ts";
 import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
@@ -100,7 +100,7 @@ async function admitSlice(
       await configure(env, counter, key.workspaceId);
     } catch (error) {
       const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
-      logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: String(error) });
+      logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: errorText(error) });
       // The lost call may have been counted all the same. With new ids the second one is a signal of its own, which the
       // consumer removes as a duplicate: the books stay balanced, and nothing is lost.
       if (retryable !== true || overloaded === true) return null;

@@ -1,7 +1,7 @@
 /** Who is calling (spec §5). Whether the key is still active is not asked here but where the signal is counted. */
 import { isExpired, isWellFormedKey } from "../domain/api-key.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/refusal.ts";
-import { countFailure, penaltyLeftMs } from "./auth-failures.ts";
+import { countFailure, lookupWaitMs } from "./auth-failures.ts";
 import { cachedKey, lookUpKey, wasKnown } from "./key-cache.ts";
 import type { KnownKey } from "./key-cache.ts";
 
@@ -32,20 +32,20 @@ export async function authenticate(
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    const waitMs = wasKnown(apiKey) ? 0 : penaltyLeftMs(address, nowMs);
+    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(address, nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
   if (key === undefined) {
     if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
-    const waitMs = await countFailure(env.AUTH_FAILURES, address, nowMs);
+    const waitMs = await countFailure(env.AUTH_FAILURES, "unknown_key", address, nowMs);
     return waitMs > 0 ? tooManyFailures(waitMs, null) : unauthorized("key_unknown", null);
   }
   if (isExpired(key.expiresAtMs, nowMs)) return unauthorized("key_expired", key);
   if (key.secretHash === null) return { ok: true, key };
   if (secret === undefined) return unauthorized("secret_missing", key);
   if (await matchesHash(secret, key.secretHash)) return { ok: true, key };
-  const waitMs = await countFailure(env.AUTH_FAILURES, address, nowMs);
+  const waitMs = await countFailure(env.AUTH_FAILURES, "wrong_secret", address, nowMs);
   return waitMs > 0 ? tooManyFailures(waitMs, key) : unauthorized("secret_wrong", key);
 }
 

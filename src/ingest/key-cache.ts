@@ -7,7 +7,8 @@ import { LRUCache } from "lru-cache";
 import { controlDatabase } from "../control/database.ts";
 import { findKeyFacts, sha256Hex } from "../control/keys.ts";
 import type { KeyFacts } from "../control/keys.ts";
-import { KEY_CACHE_ENTRIES, KEY_CACHE_MS } from "../limits.ts";
+import { errorText, logEvent } from "../http/log.ts";
+import { KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
 
 export interface KnownKey extends KeyFacts {
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
@@ -34,8 +35,22 @@ export function wasKnown(value: string): boolean {
   return entries.has(value);
 }
 
-/** A look-up at the nearest replica; what it does not have is asked again at the primary. */
+/**
+ * A look-up at the nearest replica; what it does not have is asked again at the primary. While the database does not
+ * answer, a key that was known a short time ago is good enough: what is cached of it never changes.
+ */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
+  try {
+    return await readKey(d1, value, nowMs);
+  } catch (error) {
+    const entry = entries.get(value);
+    if (entry === undefined || nowMs - entry.readAtMs >= KEY_STALE_MS) throw error;
+    logEvent("key_lookup_failed", { workspace: entry.key.workspaceId, error: errorText(error) });
+    return entry.key;
+  }
+}
+
+async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const hash = await sha256Hex(value);
   const facts =
     (await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash)) ??

@@ -74,12 +74,12 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, source?: string): 
     address: getConnInfo(c).remote.address ?? "unknown",
   };
   const who = await authenticate(c.env, credentials, nowMs);
+  if (who.key !== null) c.get("logFields")["workspace"] = who.key.workspaceId;
   if (!who.ok) {
     if (who.key !== null) noteUnauthenticated(c, who.key, who.refusal, nowMs);
     return refuseCall(c, who.refusal);
   }
   const { key } = who;
-  c.get("logFields")["workspace"] = key.workspaceId;
 
   const rate = requestRate(c.env);
   const shed = takeRequest(key.shedEmptyAtMs, nowMs, {

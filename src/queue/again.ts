@@ -20,6 +20,8 @@ export async function releaseHeld(env: Env, workspaceId: string): Promise<Releas
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
   const store = env.SIGNAL_STORE.getByName(workspaceId);
   const usage = await counter.usage();
+  // What the store holds, rather than the ordinals that were held: a duplicate among them is held no longer.
+  const { held } = await store.totals(usage?.periodStartMs ?? 0);
   let released = 0;
   for (let cursor = 0, full = usage === null; !full;) {
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
@@ -31,7 +33,7 @@ export async function releaseHeld(env: Env, workspaceId: string): Promise<Releas
     ({ full } = result);
     cursor = page.at(-1)?.cursor ?? cursor;
   }
-  return { released, stillHeld: (await counter.usage())?.held ?? 0 };
+  return { released, stillHeld: Math.max(0, held - released) };
 }
 
 /** All dead letters, or those with the given ids. Returns how many. */

@@ -5,8 +5,8 @@
 import { normalise } from "../domain/normalise.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import type { JsonObject } from "../domain/signal.ts";
-import { logEvent } from "../http/log.ts";
-import { LINK_PAGE_SIGNALS } from "../limits.ts";
+import { errorText, logEvent } from "../http/log.ts";
+import { LINK_PAGE_SIGNALS, MESSAGE_MAX_ATTEMPTS } from "../limits.ts";
 import type { LinkedSignal, SignalToRecord, UnlinkedSignal } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import type { VisitorId } from "../store/link.ts";
@@ -20,14 +20,15 @@ import { rulesOf } from "./rules-cache.ts";
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
 
-export interface WorkspaceMessages {
-  messages: { queued: Message<string>; content: ReceivedMessage }[];
+interface WorkspaceMessage {
+  queued: Message<string>;
+  content: ReceivedMessage;
 }
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordMessages;
   await Promise.all(
-    [...byWorkspace(batch)].map(async ([workspaceId, { messages }]) => {
+    [...byWorkspace(batch)].map(async ([workspaceId, messages]) => {
       const startedMs = Date.now();
       const contents = messages.map((message) => message.content);
       const fields = { queue: batch.queue, workspace: workspaceId, messages: messages.length };
@@ -37,26 +38,33 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
         const signals = contents.reduce((sum, content) => sum + content.signals.length, 0);
         logEvent("batch", { ...fields, signals, ms: Date.now() - startedMs });
       } catch (error) {
-        for (const { queued } of messages) queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
-        logEvent("batch_failed", { ...fields, error: String(error), ms: Date.now() - startedMs });
+        for (const { queued } of messages) letWait(queued);
+        logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
       }
     }),
   );
 }
 
-/** A message that cannot be read is dropped with a log line: its rows stay in the outbox and are sent again. */
-function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessages> {
-  const workspaces = new Map<string, WorkspaceMessages>();
+/** A fault delays: the message comes again, later and later, and in the end from the outbox, where its rows still are. */
+function letWait(queued: Message<string>): void {
+  if (queued.attempts >= MESSAGE_MAX_ATTEMPTS) queued.ack();
+  else queued.retry({ delaySeconds: retryDelaySeconds(queued.attempts) });
+}
+
+function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[]> {
+  const workspaces = new Map<string, WorkspaceMessage[]>();
   for (const queued of batch.messages) {
-    try {
-      const content = readMessage(queued.body);
-      const workspace = workspaces.get(content.workspaceId) ?? { messages: [] };
-      workspace.messages.push({ queued, content });
-      workspaces.set(content.workspaceId, workspace);
-    } catch (error) {
-      logEvent("message_unreadable", { queue: batch.queue, error: String(error) });
+    const content = readMessage(queued.body);
+    const { workspaceId, unreadable } = content;
+    if (unreadable > 0) logEvent("rows_unreadable", { queue: batch.queue, workspace: workspaceId, rows: unreadable });
+    if (content.rows.length === 0) {
+      // Nothing to do with it: what it was made of is still in the outbox.
       queued.ack();
+      continue;
     }
+    const messages = workspaces.get(workspaceId);
+    if (messages === undefined) workspaces.set(workspaceId, [{ queued, content }]);
+    else messages.push({ queued, content });
   }
   return workspaces;
 }

@@ -1,14 +1,16 @@
 /**
  * What travels from the Quota Counter to the consumer: one text of JSON records, each after an ASCII record separator
- * (a JSON text sequence, RFC 7464). The edge writes a signal's records once; outbox, drain and queue pass them on as
- * text. No raw JSON text can hold the separator, so a signal's payload is carried exactly as it was sent and a broken
- * one cannot spoil its neighbours.
+ * (a JSON text sequence, RFC 7464), each outbox row after a group separator. The edge writes a signal's records once;
+ * outbox, drain and queue pass them on as text. No raw JSON text can hold a separator, so a signal's payload is carried
+ * exactly as it was sent, a broken one cannot spoil its neighbours, and neither can a broken row.
  *
- *     ␞{"v":1,"workspace":"ws_…"}  ( ␞{row}  ( ␞{envelope} ␞payload ){count} )+
+ *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
  */
 import type { EndpointType, Verdict } from "../domain/signal.ts";
 
-const SEPARATOR = "\u001e";
+const RECORD = "\u001e";
+const ROW = "\u001d";
+/** Of a row, written with it: rows outlive the code that wrote them. */
 const VERSION = 1;
 
 /** Each signal is two records: envelope and payload. */
@@ -69,55 +71,64 @@ export interface ReceivedMessage {
   workspaceId: string;
   rows: number[];
   signals: ReceivedSignal[];
+  /** Rows that could not be read. They stay in the outbox. */
+  unreadable: number;
 }
 
 export function writeSignal(envelope: Envelope, payload: string): string {
-  return SEPARATOR + JSON.stringify(envelope) + SEPARATOR + payload;
+  return RECORD + JSON.stringify(envelope) + RECORD + payload;
 }
 
 export function writeRow(row: OutboxRow, signals: string): string {
-  return SEPARATOR + JSON.stringify(row) + signals;
+  return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }
 
 export function writeMessage(workspaceId: string, rows: string): string {
-  return `${SEPARATOR}{"v":${VERSION},"workspace":${JSON.stringify(workspaceId)}}${rows}`;
+  return workspaceId + rows;
 }
 
 /** The first `count` signals of a text made by `writeSignal`. */
 export function firstSignals(signals: string, count: number): string {
   let end = -1;
   for (let record = 0; record <= count * RECORDS_PER_SIGNAL; record++) {
-    end = signals.indexOf(SEPARATOR, end + 1);
+    end = signals.indexOf(RECORD, end + 1);
     if (end === -1) return signals;
   }
   return signals.slice(0, end);
 }
 
-/** @throws Error when the text is no message of this version: a bug, or a version that is gone. */
+/** Each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
 export function readMessage(text: string): ReceivedMessage {
-  const records = text.split(SEPARATOR);
-  const head = JSON.parse(records[1] ?? "") as { v: number; workspace: string };
-  if (head.v !== VERSION) throw new Error(`queue message of version ${head.v}, expected ${VERSION}`);
-  const message: ReceivedMessage = { workspaceId: head.workspace, rows: [], signals: [] };
-  for (let at = 2; at < records.length;) at = readRow(records, at, message);
+  const [workspaceId = "", ...rows] = text.split(ROW);
+  const message: ReceivedMessage = { workspaceId, rows: [], signals: [], unreadable: 0 };
+  for (const row of rows) {
+    try {
+      const { number, signals } = readRow(row);
+      message.rows.push(number);
+      message.signals.push(...signals);
+    } catch {
+      message.unreadable++;
+    }
+  }
   return message;
 }
 
-function readRow(records: string[], start: number, into: ReceivedMessage): number {
-  const row = JSON.parse(records[start] ?? "") as OutboxRow;
-  into.rows.push(row.row);
-  let at = start + 1;
-  for (let index = 0; index < row.count; index++, at += RECORDS_PER_SIGNAL) {
-    const envelope = JSON.parse(records[at] ?? "") as Envelope;
+/** @throws Error when the text is no row of this version. */
+function readRow(text: string): { number: number; signals: ReceivedSignal[] } {
+  const [header = "", ...records] = text.split(RECORD);
+  const { v, ...row } = JSON.parse(header) as OutboxRow & { v: number };
+  if (v !== VERSION || records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not a row of this version");
+  const signals = Array.from({ length: row.count }, (_, index): ReceivedSignal => {
+    const envelope = JSON.parse(records[index * RECORDS_PER_SIGNAL] ?? "") as Envelope;
     const { again } = envelope;
-    into.signals.push({
+    return {
       envelope,
       row: again === undefined ? row : { ...row, ...again },
       verdict: again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
       ordinal: again?.ordinal ?? row.first + index,
       endpoint: envelope.endpoint ?? "signal_staging",
-      payload: records[at + 1] ?? "",
-    });
-  }
-  return at;
+      payload: records[index * RECORDS_PER_SIGNAL + 1] ?? "",
+    };
+  });
+  return { number: row.row, signals };
 }

@@ -2,7 +2,7 @@
  * The way from the outbox to the queue. What has been sent is remembered in memory only: a restart sends everything that
  * is not settled again, which is harmless.
  */
-import { logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../http/log.ts";
 import { DRAIN_DELAY_MS, RESEND_AFTER_MS } from "../limits.ts";
 import { retryDelaySeconds } from "../queue/back-off.ts";
 import { oldestUnsettled, sendNextRows } from "./outbox.ts";
@@ -62,7 +62,7 @@ export class Drain {
       this.#alarmBy(this.#nextResendMs());
     } catch (error) {
       this.#failedSends++;
-      logEvent("drain_failed", { workspace: this.#workspaceId, failed: this.#failedSends, error: String(error) });
+      logEvent("drain_failed", { workspace: this.#workspaceId, failed: this.#failedSends, error: errorText(error) });
       this.#alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
     } finally {
       this.#running = false;

@@ -10,7 +10,7 @@ import { DurableObject } from "cloudflare:workers";
 import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
-import { logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../http/log.ts";
 import { DRAIN_ALARM_MS, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../limits.ts";
 import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
@@ -219,7 +219,7 @@ export class QuotaCounter extends DurableObject<Env> {
       this.#update(Date.now(), () => false);
       if (this.#ledger !== null) this.#alarmBy(this.#ledger.periodEndMs);
     } catch (error) {
-      logEvent("alarm_failed", { workspace: this.#workspaceId, error: String(error) });
+      logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#alarmBy(Date.now() + DRAIN_ALARM_MS);
     }
     await this.#drain.run();
@@ -235,7 +235,7 @@ export class QuotaCounter extends DurableObject<Env> {
     try {
       this.#update(nowMs, (ledger) => this.#decide(ledger, calls, results, nowMs));
     } catch (error) {
-      logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: String(error) });
+      logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
     return results;

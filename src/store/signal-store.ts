@@ -11,7 +11,7 @@ import { drizzle } from "drizzle-orm/durable-sqlite";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
-import { logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../http/log.ts";
 import { deadSignals, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
@@ -55,7 +55,7 @@ export class SignalStore extends DurableObject<Env> {
     try {
       this.ctx.storage.transactionSync(() => recordBatch(this.#sql, batch, nowMs));
     } catch (error) {
-      logEvent("record_failed", { workspace: this.ctx.id.name ?? "", signals: batch.length, error: String(error) });
+      logEvent("record_failed", { workspace: this.ctx.id.name ?? "", signals: batch.length, error: errorText(error) });
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForHeld();
@@ -114,7 +114,7 @@ export class SignalStore extends DurableObject<Env> {
       this.ctx.storage.transactionSync(() => purgeHeld(this.#sql, nowMs));
       this.#alarmForHeld();
     } catch (error) {
-      logEvent("purge_failed", { workspace: this.ctx.id.name ?? "", error: String(error) });
+      logEvent("purge_failed", { workspace: this.ctx.id.name ?? "", error: errorText(error) });
       this.#alarmBy(nowMs + PURGE_RETRY_MS);
     }
   }

@@ -1,6 +1,7 @@
 /** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { MESSAGE_MAX_ATTEMPTS } from "../../src/limits.ts";
 import { describe, expect, test, vi } from "vitest";
 import { signalStore } from "../../src/operator/objects.ts";
 import { admitCall, newCounter } from "./counter.ts";
@@ -48,7 +49,7 @@ describe("a batch of several workspaces", () => {
   test.each([
     { attempts: 1, delaySeconds: 5 },
     { attempts: 3, delaySeconds: 20 },
-    { attempts: 8, delaySeconds: 300 },
+    { attempts: 5, delaySeconds: 80 },
   ])("one that fails delays its own messages, after $attempts attempts by $delaySeconds s", async (retry) => {
     const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
     const bodies = [first, failing, third, failing].map(({ id }, index) =>
@@ -107,7 +108,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await store.totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
   });
 
-  test.each(["nonsense", "", '\u001e{"v":2,"workspace":"ws_x"}', '\u001e{"v":1}\u001e{"row":1,"count":1}\u001e{'])(
+  test.each(["nonsense", "", 'ws_x\u001d{"v":2,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
     "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
     async (unreadable) => {
       const { counter, ids, bodies } = await onTheWay([good("a")]);
@@ -117,6 +118,19 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
       expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     },
   );
+});
+
+describe("§1.2: a fault delays work, never drops it", () => {
+  test("a message that fails time and again is let go, not buried: its rows come again from the outbox", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a")]);
+    const bindings = withStore(counter.id, { record: unreachable });
+    const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
+    expect(last.explicitAcks).toHaveLength(bodies.length);
+    expect(last.retryMessages).toEqual([]);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+  });
 });
 
 describe("the dead-letter queue", () => {
