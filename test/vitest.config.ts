@@ -1,4 +1,7 @@
-/** Three kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, and faults across processes. */
+/**
+ * Four kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, the built Worker under the CDPs'
+ * own SDKs, and faults across processes.
+ */
 import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
@@ -30,6 +33,7 @@ export default defineConfig({
           setupFiles: ["test/worker/setup.ts"],
         },
       },
+      { root, test: { name: "sdk", include: ["test/sdk/**/*.test.ts"], environment: "node", testTimeout: 20_000 } },
       { root, test: { name: "fault", include: ["test/fault/**/*.test.ts"], environment: "node", testTimeout: 60_000 } },
     ],
   },

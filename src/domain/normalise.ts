@@ -43,7 +43,8 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   const signal: NormalisedSignal = {
     kind: callType === "identify" ? "identify" : "signal",
     event: eventOf(payload, callType),
-    source: text(pathSource) ?? (callType === undefined ? text(payload["source"]) : cdpSource(context)) ?? UNKNOWN,
+    source:
+      text(pathSource) ?? (callType === undefined ? text(payload["source"]) : cdpSource(payload, context)) ?? UNKNOWN,
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
     properties: callType === "page" ? pageProperties(payload, context, properties) : properties,
     traits: {},
@@ -68,9 +69,18 @@ function eventOf(payload: JsonObject, callType: string | undefined): string {
   return callType === "page" ? PAGE_VIEW_EVENT : Array.from(callType).slice(0, NAME_MAX_CODE_POINTS).join("");
 }
 
-function cdpSource(context: JsonObject): string {
+/**
+ * Not every RudderStack library says so: its Node SDK calls itself `analytics-node`, as an old one of Segment's does. But
+ * RudderStack's send `channel` and `originalTimestamp` themselves, which at Segment only the server adds, together with
+ * `receivedAt`; and RudderStack's server adds `rudderId`.
+ */
+function cdpSource(payload: JsonObject, context: JsonObject): string {
   const library = text(object(context["library"])["name"]) ?? "";
-  return library.toLowerCase().includes("rudder") ? "rudderstack" : "segment";
+  const rudderstack =
+    library.toLowerCase().includes("rudder") ||
+    isPresentId(payload["rudderId"]) ||
+    (!isAbsent(payload["channel"]) && !isAbsent(payload["originalTimestamp"]) && isAbsent(payload["receivedAt"]));
+  return rudderstack ? "rudderstack" : "segment";
 }
 
 /** Spec §6.2: an identify without an email _trait_ creates no person, so there the top-level `email` does not count. */

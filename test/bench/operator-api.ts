@@ -1,4 +1,4 @@
-/** The few calls of this service's operator API that the bench needs (design §9). */
+/** The few calls of this service's operator API that the bench and the tests of the built Worker need (design §9). */
 import * as z from "zod";
 import type { BenchRule } from "./rules.ts";
 
@@ -23,21 +23,25 @@ export class OperatorApi {
   }
 
   /** A workspace with one key and these mapping rules, on a plan of its own. */
-  async provision(signalLimit: number, rules: BenchRule[]): Promise<{ workspaceId: string; key: string }> {
-    await this.#call("PUT", "plans/bench", { name: "Bench", signal_limit: signalLimit, paid: true });
+  async provision(
+    signalLimit: number,
+    rules: BenchRule[],
+    slug = "bench",
+  ): Promise<{ workspaceId: string; key: string }> {
+    await this.call("PUT", "plans/bench", { name: "Bench", signal_limit: signalLimit, paid: true });
     const workspace = CreatedWorkspace.parse(
-      await this.#call("POST", "workspaces", { slug: "bench", name: "Bench", plan: "bench" }),
+      await this.call("POST", "workspaces", { slug, name: "Bench", plan: "bench" }),
     );
-    const { key } = CreatedKey.parse(await this.#call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }));
-    for (const rule of rules) await this.#call("POST", `workspaces/${workspace.id}/rules`, rule);
+    const { key } = CreatedKey.parse(await this.call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }));
+    for (const rule of rules) await this.call("POST", `workspaces/${workspace.id}/rules`, rule);
     return { workspaceId: workspace.id, key };
   }
 
   async books(workspaceId: string): Promise<Books> {
-    return BooksAnswer.parse(await this.#call("GET", `workspaces/${workspaceId}/books`));
+    return BooksAnswer.parse(await this.call("GET", `workspaces/${workspaceId}/books`));
   }
 
-  async #call(method: string, path: string, body?: object): Promise<unknown> {
+  async call(method: string, path: string, body?: object): Promise<unknown> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
       headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },

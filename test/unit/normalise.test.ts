@@ -107,6 +107,14 @@ describe("§8.1 the page's name and address", () => {
 
 describe("§8.1 source", () => {
   const cdp = { type: "track", event: "A", userId: "u-1", source: "body" };
+  const node = {
+    ...cdp,
+    channel: "server",
+    context: { library: { name: "analytics-node", version: "3.0.13" } },
+    originalTimestamp: "2026-02-23T22:28:55.111Z",
+  };
+  const timestamp = "2026-02-20T00:00:00.000Z";
+  const receivedAt = "2026-02-23T22:28:55.387Z";
   test.each([
     ["the path's wins", { event: "A", source: "body" }, "path", "path"],
     ["also over the CDP's", cdp, "path", "path"],
@@ -118,6 +126,10 @@ describe("§8.1 source", () => {
       "rudderstack",
     ],
     ["in any letter case", { ...cdp, context: { library: { name: "analytics-RUDDER" } } }, undefined, "rudderstack"],
+    ["RudderStack's Node SDK, whose library does not", node, undefined, "rudderstack"],
+    ["the same with a time that the caller gave", { ...node, timestamp }, undefined, "rudderstack"],
+    ["the same passed on", { ...node, timestamp, receivedAt, rudderId: "r-1" }, undefined, "rudderstack"],
+    ["Segment's old Node SDK, passed on", { ...node, timestamp, receivedAt }, undefined, "segment"],
     ["another library", { ...cdp, context: { library: { name: "analytics.js" } } }, undefined, "segment"],
     [
       "the library matters in CDP calls only",

@@ -1,0 +1,72 @@
+/** Between an SDK and the service: passes each call on as it came, and notes what both sides said. */
+import { createServer, request } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { gunzipSync } from "node:zlib";
+
+export interface Call {
+  path: string;
+  headers: IncomingHttpHeaders;
+  /** Of the events in it. */
+  messageIds: string[];
+  receivedAtMs: number;
+  answeredAtMs: number;
+  status: number;
+  retryAfterS: number;
+  answer: { accepted?: number; rejected?: number; results?: object[] };
+}
+
+export interface Relay {
+  origin: string;
+  /** In the order of their answers. */
+  calls: Call[];
+  close(): void;
+}
+
+export async function relay(to: string): Promise<Relay> {
+  const calls: Call[] = [];
+  const server = createServer((incoming, outgoing) => {
+    passOn(to, incoming, outgoing).then(
+      (call) => calls.push(call),
+      (error: unknown) => outgoing.destroy(error as Error),
+    );
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  return {
+    origin: `http://127.0.0.1:${port}`,
+    calls,
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+async function passOn(to: string, incoming: IncomingMessage, outgoing: ServerResponse): Promise<Call> {
+  const receivedAtMs = Date.now();
+  const { method, headers, url: path = "" } = incoming;
+  const body = await buffer(incoming);
+  const answered = await new Promise<IncomingMessage>((resolve, reject) => {
+    request(`${to}${path}`, { method, headers }, resolve).on("error", reject).end(body);
+  });
+  const answer = await buffer(answered);
+  const status = answered.statusCode ?? 0;
+  const sent = JSON.parse(String(headers["content-encoding"] === "gzip" ? gunzipSync(body) : body)) as {
+    batch: { messageId: string }[];
+  };
+  outgoing.writeHead(status, answered.headers).end(answer);
+  return {
+    path,
+    headers,
+    messageIds: sent.batch.map(({ messageId }) => messageId),
+    receivedAtMs,
+    answeredAtMs: Date.now(),
+    status,
+    retryAfterS: Number(answered.headers["retry-after"]),
+    answer: JSON.parse(String(answer)) as Call["answer"],
+  };
+}
