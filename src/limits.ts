@@ -41,7 +41,7 @@ export const SHED_FACTOR = 4;
 
 /** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
 export const KEY_CACHE_MS = 60_000;
-/** Keys remembered per isolate: about 300 bytes each. */
+/** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
 export const KEY_CACHE_ENTRIES = 20_000;
 /** How long an isolate remembers that an address failed too often. */
 export const AUTH_FAILURE_PENALTY_MS = 10_000;
@@ -86,6 +86,8 @@ export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 export const LINK_PAGE_SIGNALS = 500;
 /** Workspaces whose compiled mapping rules an isolate remembers. */
 export const RULES_CACHE_WORKSPACES = 200;
+/** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
+export const TEMPLATE_CACHE_KEYS = 1_000;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -97,5 +99,9 @@ export const PAGE_MAX_ITEMS = 200;
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
+/** Changes of an account's fields that are shown with it, the latest. */
+export const ACCOUNT_HISTORY_SHOWN = 100;
+/** Characters of one page of accounts: well inside the 32 MB that a Durable Object may answer with. A page is then shorter. */
+export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

@@ -7,9 +7,13 @@ import { LRUCache } from "lru-cache";
 import { controlDatabase } from "../control/database.ts";
 import { findKeyFacts, sha256Hex } from "../control/keys.ts";
 import type { KeyFacts } from "../control/keys.ts";
+import { compileTemplate } from "../domain/payload-template.ts";
+import type { CompiledTemplate } from "../domain/payload-template.ts";
 import { KEY_CACHE_ENTRIES, KEY_CACHE_MS } from "../limits.ts";
 
-export interface KnownKey extends KeyFacts {
+export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
+  /** Of a `product_org` key, null for others. */
+  template: CompiledTemplate | null;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
   /** When a refusal of a call that did not authenticate was last passed on to the admin's list. */
@@ -21,7 +25,10 @@ interface Entry {
   readAtMs: number;
 }
 
-const entries = new LRUCache<string, Entry>({ max: KEY_CACHE_ENTRIES });
+const entries = new LRUCache<string, Entry>({
+  maxSize: KEY_CACHE_ENTRIES,
+  sizeCalculation: ({ key }) => 1 + (key.template?.length ?? 0),
+});
 
 /** The key if it was read less than KEY_CACHE_MS ago. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
@@ -41,7 +48,9 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
     (await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash)) ??
     (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash));
   if (facts === null) return undefined;
-  const key = { ...facts, shedEmptyAtMs: 0, notedAtMs: 0 };
+  const { payloadTemplate, ...unchanging } = facts;
+  const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
+  const key = { ...unchanging, template, shedEmptyAtMs: 0, notedAtMs: 0 };
   entries.set(value, { key, readAtMs: nowMs });
   return key;
 }

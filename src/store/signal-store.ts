@@ -12,11 +12,14 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { logEvent } from "../http/log.ts";
+import { listAccounts } from "./account-list.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
 import type { VisitorId } from "./link.ts";
 import type {
+  Account,
+  AccountFilter,
   DeadLetter,
   EventGroup,
   LinkedSignal,
@@ -89,6 +92,10 @@ export class SignalStore extends DurableObject<Env> {
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
     return listPeople(this.#db, filter, page);
+  }
+
+  accounts(filter: AccountFilter, page: Page): PageOf<Account> {
+    return listAccounts(this.#db, filter, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {
