@@ -1,6 +1,5 @@
 /** Accounts (spec §1, design §8.7), and what a payload template makes of a sample. */
 import * as z from "zod";
-import { isJsonObject } from "../domain/dot-path.ts";
 import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
 import { IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
@@ -18,13 +17,13 @@ const accountQuery = filteredPageQuery({
 
 /** What the endpoint would take: the preview must not promise more. */
 const sample = z
-  .custom<JsonObject>(isJsonObject, "a JSON object")
+  .record(z.string(), z.unknown())
   .refine((payload) => !isDeeper(payload, SIGNAL_MAX_DEPTH), {
     error: `at most ${SIGNAL_MAX_DEPTH} levels of nesting`,
     abort: true,
   })
   .refine((payload) => byteLength(payload) <= SIGNAL_MAX_BYTES, `at most ${SIGNAL_MAX_BYTES} bytes`)
-  .meta({ type: "object", description: "A payload as it would be sent." });
+  .meta({ description: "A payload as it would be sent." });
 
 const preview = z.strictObject({ payload_template: payloadTemplate, sample }).meta({ id: "AccountPreview" });
 

@@ -4,9 +4,10 @@
  * follows it gets a new value before; where it falls among updates that all said the same, the history goes there and
  * back; where it says what the next change says, that change is moved back in time.
  *
- * So a field's history leads without a gap to its current value, and is the same for any order of delivery as long as no
- * more than two updates in a row say the same. Of a longer row the first and the last are remembered: a late update
- * among them goes back with the last, where it may have been one in between.
+ * So a field's history always leads without a gap to its current value, which is that of the latest receipt. Of updates
+ * in a row that say the same, only the first and the last are remembered, so that a sync that changes nothing writes
+ * nothing here: after a late one among them, the history goes back with the last, where it may have been one in between.
+ * Where no value was said more than twice, the history is the same for any order of delivery.
  */
 import type { AccountField } from "../domain/payload-template.ts";
 import { isLater } from "./people.ts";

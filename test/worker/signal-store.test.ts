@@ -492,6 +492,9 @@ describe("invariant 1: totals and traces", () => {
 
   test("every status can be followed by the signal's id, and listed", async () => {
     const own = { at: START, periodEnd: START + DAY };
+    const template = [{ target: "external_id", path: "account", type: "string" }];
+    const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
+    const envelope = { endpoint: "product_org", key: accounts.id } as const;
     await send(
       { id: "sig_processed", payload: form(), ...own, ordinal: 7 },
       { id: "sig_duplicate", payload: form(), ...own, ordinal: 8 },
@@ -499,7 +502,7 @@ describe("invariant 1: totals and traces", () => {
       { id: "sig_anonymous", payload: { event: "e", userId: "u-1" }, ...own },
       { id: "sig_purged", payload: form({ n: 2 }), at: START, verdict: "held", periodEnd: START - 1 },
       { id: "sig_dead", payload: "{", ...own },
-      { id: "sig_account", payload: { account: 1 }, ...own, envelope: { endpoint: "product_org" } },
+      { id: "sig_account", payload: { account: 1 }, ...own, envelope },
     );
     const statuses: SignalStatus[] = ["processed", "duplicate", "held", "anonymous", "purged", "dead"];
     for (const status of statuses) {
