@@ -285,7 +285,7 @@ describe("the list", () => {
       updates
         .map(({ seats }) => seats)
         .slice(-ACCOUNT_HISTORY_SHOWN)
-        .reverse(),
+        .toReversed(),
     );
   });
 
@@ -369,9 +369,9 @@ describe("the preview of a template", () => {
       "sample",
     ],
     ["a sample that is too large", { payload_template: [ID], sample: { id: "é".repeat(33_000) } }, "sample"],
-  ])("%s is a 422 that names the place", async (_, body, place) => {
+  ])("%s is a 422 that names the place", async (_, body, path) => {
     const answer = await preview(body);
-    expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed", errors: [{ path: place }] } });
+    expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
   });
 });
 
@@ -445,8 +445,8 @@ function expectedAccount(account: number, all: readonly Placed[]) {
   const own = all.filter((one) => one.account === account && !one.held);
   const said = (field: Field) => own.filter((one) => one.fields[field] !== null);
   const changes = FIELDS.flatMap((field) =>
-    said(field).flatMap((one, index, list) => {
-      const before = list[index - 1]?.fields[field] ?? null;
+    said(field).flatMap((one, index, sayings) => {
+      const before = sayings[index - 1]?.fields[field] ?? null;
       const after = one.fields[field];
       return before !== null && same(before, after) ? [] : [{ field, before, after, ordinal: one.ordinal, id: one.id }];
     }),
@@ -467,12 +467,8 @@ function expectedAccount(account: number, all: readonly Placed[]) {
 /** How often the value was said that was said most often. */
 function mostOften(account: number, field: Field, all: readonly Placed[]): number {
   const said = all.filter((one) => one.account === account && !one.held && one.fields[field] !== null);
-  return Math.max(
-    0,
-    ...Map.groupBy(said, ({ fields }) => textOf(fields[field]))
-      .values()
-      .map(({ length }) => length),
-  );
+  const groups = [...Map.groupBy(said, ({ fields }) => textOf(fields[field])).values()];
+  return Math.max(0, ...groups.map((group) => group.length));
 }
 
 async function actualAccounts(workspace: TestWorkspace) {
