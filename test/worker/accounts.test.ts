@@ -237,9 +237,13 @@ describe("in the consumer", () => {
 
   test("a database that does not answer delays the batch, and nothing is a dead letter", async () => {
     const workspace = await newAccounts();
-    const withSession = () => {
-      throw new Error("D1 is down");
-    };
+    // It still tells the mapping rules.
+    const withSession = () => ({
+      prepare(query: string) {
+        if (query.includes("api_keys")) throw new Error("D1 is down");
+        return env.DB.prepare(query);
+      },
+    });
     const message = messageOf(workspace.id, [
       update(workspace, { id: "sig_1", payload: { company: { id: "a1" }, plan: "p" } }),
     ]);
@@ -555,25 +559,71 @@ describe("invariant 5", () => {
     );
   }, 60_000);
 
-  test("an older value that comes last is not the current one; the history goes there and back", async () => {
+  interface Late {
+    /** Minutes and plans, in order of delivery. */
+    updates: [number, string][];
+    becomes: [before: string | null, after: string, minute: number][];
+  }
+
+  test.each<[string, Late]>([
+    [
+      "an older value that comes last: the history goes there and back",
+      {
+        updates: [
+          [1, "free"],
+          [9, "free"],
+          [5, "pro"],
+        ],
+        becomes: [
+          ["pro", "free", 9],
+          ["free", "pro", 5],
+          [null, "free", 1],
+        ],
+      },
+    ],
+    [
+      "one among updates that came late themselves and said the same",
+      {
+        updates: [
+          [1, "free"],
+          [9, "pro"],
+          [5, "free"],
+          [3, "team"],
+        ],
+        becomes: [
+          ["free", "pro", 9],
+          ["team", "free", 5],
+          ["free", "team", 3],
+          [null, "free", 1],
+        ],
+      },
+    ],
+    [
+      "one that says what the next change says: it was so earlier",
+      {
+        updates: [
+          [1, "free"],
+          [9, "pro"],
+          [5, "pro"],
+        ],
+        becomes: [
+          ["free", "pro", 5],
+          [null, "free", 1],
+        ],
+      },
+    ],
+  ])("%s", async (_, { updates, becomes }) => {
     const workspace = await newAccounts();
-    const at = (minute: number, name: string) =>
-      update(workspace, {
-        id: `sig_${minute}`,
-        at: START + minute * MINUTE,
-        ordinal: minute,
-        payload: { company: { id: "a1" }, plan: name, region: name },
-        periodEnd: Date.now() + DAY,
-      });
-    for (const one of [at(1, "free"), at(9, "free"), at(5, "pro")]) await deliver(workspace.id, [one]);
+    for (const [minute, name] of updates) {
+      const payload = { company: { id: "a1" }, plan: name, region: name };
+      const at = { at: START + minute * MINUTE, ordinal: minute, periodEnd: Date.now() + DAY };
+      await deliver(workspace.id, [update(workspace, { id: `sig_${minute}`, payload, ...at })]);
+    }
+    const latest = becomes[0]?.[1];
     expect(await accountOf(workspace, "a1")).toMatchObject({
-      plan: "free",
-      attributes: { region: "free" },
-      history: [
-        { before: "pro", after: "free", signal_id: "sig_9" },
-        { before: "free", after: "pro", signal_id: "sig_5" },
-        { before: null, after: "free", signal_id: "sig_1" },
-      ],
+      plan: latest,
+      attributes: { region: latest },
+      history: becomes.map(([before, after, minute]) => ({ before, after, signal_id: `sig_${minute}` })),
     });
   });
 });
