@@ -43,7 +43,7 @@ export const SHED_FACTOR = 4;
 export const KEY_CACHE_MS = 60_000;
 /** And for how long it goes by them while the database does not answer. Rotation's shortest overlap is longer. */
 export const KEY_STALE_MS = 10 * 60_000;
-/** Keys remembered per isolate: about 300 bytes each. */
+/** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
 export const KEY_CACHE_ENTRIES = 20_000;
 /** How long an isolate remembers that an address failed too often. */
 export const AUTH_FAILURE_PENALTY_MS = 10_000;
@@ -101,6 +101,8 @@ export const LINK_PAGE_SIGNALS = 500;
 export const AGAIN_PAGE_SIGNALS = 200;
 /** Workspaces whose compiled mapping rules an isolate remembers. */
 export const RULES_CACHE_WORKSPACES = 200;
+/** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
+export const TEMPLATE_CACHE_KEYS = 1_000;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -114,5 +116,9 @@ export const RULE_MAX_CONDITIONS = 50;
 export const WORKSPACE_MAX_RULES = 1_000;
 /** Dead letters named in one replay. */
 export const REPLAY_MAX_IDS = 1_000;
+/** Changes of an account's fields that are shown with it, the latest. */
+export const ACCOUNT_HISTORY_SHOWN = 100;
+/** Characters of one page of accounts: well inside the 32 MB that a Durable Object may answer with. A page is then shorter. */
+export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

@@ -39,6 +39,37 @@ CREATE TABLE `people` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `people_email_unique` ON `people` (`email`);--> statement-breakpoint
+CREATE TABLE `product_org_changes` (
+	`product_org_id` integer NOT NULL,
+	`field` text NOT NULL,
+	`at` integer NOT NULL,
+	`ordinal` integer NOT NULL,
+	`signal_id` text NOT NULL,
+	`before` text,
+	`after` text NOT NULL,
+	`before_at` integer,
+	`before_ordinal` integer,
+	`before_signal_id` text,
+	PRIMARY KEY(`product_org_id`, `field`, `at`, `ordinal`)
+);
+--> statement-breakpoint
+CREATE INDEX `product_org_changes_latest` ON `product_org_changes` (`product_org_id`,`at`,`ordinal`);--> statement-breakpoint
+CREATE TABLE `product_orgs` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`external_id` text NOT NULL,
+	`name` text,
+	`plan` text,
+	`user_count` text,
+	`recurring_revenue` text,
+	`trial_status` text,
+	`feature_flags` text,
+	`attributes` text NOT NULL,
+	`claims` text NOT NULL,
+	`first_seen` integer NOT NULL,
+	`last_seen` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
 CREATE TABLE `scoring_signals` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`signal_id` text NOT NULL,

@@ -11,7 +11,7 @@ import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { apiKeys } from "./schema.ts";
-import { and, desc, eq, exists, isNull, lt } from "drizzle-orm";
+import { and, desc, eq, exists, isNull, lt, sql } from "drizzle-orm";
 
 const SECRET_BYTES = 32;
 
@@ -56,6 +56,8 @@ export interface KeyFacts {
   /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
   secretHash: Uint8Array | null;
   expiresAtMs: number | null;
+  /** Of a `product_org` key, null for others. */
+  payloadTemplate: PayloadMapping[] | null;
 }
 
 export async function createKey(
@@ -192,6 +194,7 @@ export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promis
       endpointType: apiKeys.endpointType,
       secretHash: apiKeys.secretHash,
       expiresAt: apiKeys.expiresAt,
+      payloadTemplate: apiKeys.payloadTemplate,
     })
     .from(apiKeys)
     .where(eq(apiKeys.keyHash, keyHash))
@@ -203,6 +206,22 @@ export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promis
     secretHash: secretHash === null ? null : Uint8Array.from(Buffer.from(secretHash, "hex")),
     expiresAtMs: expiresAt === null ? null : Date.parse(expiresAt),
   };
+}
+
+/** Payload templates of these keys of the workspace, by key id. A template never changes. */
+export async function loadTemplates(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyIds: readonly string[],
+): Promise<Map<string, PayloadMapping[]>> {
+  const isOneOf = sql`${apiKeys.id} IN (SELECT value FROM json_each(${JSON.stringify(keyIds)}))`;
+  const rows = await db
+    .select({ id: apiKeys.id, payloadTemplate: apiKeys.payloadTemplate })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf));
+  const templates = new Map<string, PayloadMapping[]>();
+  for (const { id, payloadTemplate } of rows) if (payloadTemplate !== null) templates.set(id, payloadTemplate);
+  return templates;
 }
 
 /** SHA-256 of the text's UTF-8 bytes, in lower-case hexadecimal, as keys and secrets are stored. */

@@ -14,6 +14,11 @@ export function canonicalForm(payload: unknown): string {
   return write(payload, DELIVERY_FIELDS);
 }
 
+/** The same for any value, with nothing left out. */
+export function canonicalJson(value: unknown): string {
+  return write(value, undefined);
+}
+
 function write(value: unknown, without: ReadonlySet<string> | undefined): string {
   if (typeof value === "string") return JSON.stringify(value);
   if (typeof value === "number") return writeNumber(value);

@@ -9,8 +9,12 @@ import { findKeyFacts, sha256Hex } from "../control/keys.ts";
 import type { KeyFacts } from "../control/keys.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
+import { compileTemplate } from "../domain/payload-template.ts";
+import type { CompiledTemplate } from "../domain/payload-template.ts";
 
-export interface KnownKey extends KeyFacts {
+export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
+  /** Of a `product_org` key, null for others. */
+  template: CompiledTemplate | null;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
   /** When a refusal of a call that did not authenticate was last passed on to the admin's list. */
@@ -22,7 +26,10 @@ interface Entry {
   readAtMs: number;
 }
 
-const entries = new LRUCache<string, Entry>({ max: KEY_CACHE_ENTRIES });
+const entries = new LRUCache<string, Entry>({
+  maxSize: KEY_CACHE_ENTRIES,
+  sizeCalculation: ({ key }) => 1 + (key.template?.length ?? 0),
+});
 
 /** The key if it was read less than KEY_CACHE_MS ago. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
@@ -56,7 +63,9 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     (await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash)) ??
     (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash));
   if (facts === null) return undefined;
-  const key = { ...facts, shedEmptyAtMs: 0, notedAtMs: 0 };
+  const { payloadTemplate, ...unchanging } = facts;
+  const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
+  const key = { ...unchanging, template, shedEmptyAtMs: 0, notedAtMs: 0 };
   entries.set(value, { key, readAtMs: nowMs });
   return key;
 }

@@ -5,6 +5,7 @@
 import type { Context } from "hono";
 import { getConnInfo } from "hono/cloudflare-workers";
 import { holdsKey } from "../domain/api-key.ts";
+import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
 import { takeRequest } from "../domain/request-rate.ts";
 import type { RequestRate } from "../domain/request-rate.ts";
@@ -41,7 +42,7 @@ interface Endpoint {
   maxSignals: number;
   /** Takes newline-delimited JSON too. */
   lines: boolean;
-  check: (payload: unknown) => Result<unknown, SignalRefusal>;
+  check: (payload: unknown, key: KnownKey) => Result<unknown, SignalRefusal>;
 }
 
 const SIGNALS: Endpoint = {
@@ -94,7 +95,8 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, source?: string): 
   if (!options.ok) return refuseKnown(c, key, options.refusal);
   const body = await readBody(c.req.raw, endpoint.maxBytes);
   if (!body.ok) return refuseKnown(c, key, body.refusal);
-  const read = readSignals(body.value.text, body.value.bytes, endpoint);
+  const check = (payload: unknown) => endpoint.check(payload, key);
+  const read = readSignals(body.value.text, body.value.bytes, { ...endpoint, check });
   if (!read.ok) return refuseKnown(c, key, mislabelled(c, read.refusal));
   const { signals, several } = read.value;
   const bad = signals.find((signal) => signal.refusal !== null);
@@ -118,10 +120,16 @@ function postOnly(c: Context<AppEnv>): Response {
   });
 }
 
-/** A Product Org Updates payload is any object; the key's template says what it means. */
-function checkAccount(payload: unknown): Result<unknown, SignalRefusal> {
-  if (isJsonObject(payload)) return ok(payload);
-  return refuse({ code: "signal_not_object", detail: "An account update is a JSON object." });
+/**
+ * A Product Org Updates payload is an object that fits the key's payload template (design §8.7). What is queued is the
+ * payload; the consumer maps it again.
+ */
+function checkAccount(payload: unknown, { keyId, template }: KnownKey): Result<unknown, SignalRefusal> {
+  if (!isJsonObject(payload))
+    return refuse({ code: "signal_not_object", detail: "An account update is a JSON object." });
+  if (template === null) throw new Error(`${keyId} is for account updates and has no payload template`);
+  const mapped = mapAccount(template, payload);
+  return mapped.ok ? mapped : refuse(templateRefusal(mapped.refusal));
 }
 
 interface Options {

@@ -24,15 +24,17 @@ export const payloadMapping = z
   })
   .meta({ id: "PayloadMapping", outputId: "StoredPayloadMapping" });
 
-const payloadTemplate = z
+export const payloadTemplate = z
   .array(payloadMapping)
   .max(100)
   .superRefine((template, ctx) => {
     const seen = new Set<string>();
-    for (const [index, { target }] of template.entries()) {
+    for (const [index, { target, type }] of template.entries()) {
       if (seen.has(target))
         ctx.addIssue({ code: "custom", path: [index, "target"], message: `${target} is mapped twice` });
       seen.add(target);
+      if (target === "external_id" && type === "boolean")
+        ctx.addIssue({ code: "custom", path: [index, "type"], message: "external_id cannot be true or false" });
     }
     if (!seen.has("external_id")) ctx.addIssue({ code: "custom", message: "a mapping of external_id is missing" });
   })

@@ -1,6 +1,8 @@
 /** The two Durable Objects of a workspace, as far as the operator API calls them. Their name is the workspace's id. */
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
 import type {
+  Account,
+  AccountFilter,
   DeadLetter,
   EventGroup,
   Page,
@@ -29,6 +31,7 @@ interface SignalStoreCalls {
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
 }
 

@@ -211,7 +211,9 @@ export const ingestPaths: ZodOpenApiPathsObject = {
   "/api/product-orgs/webhook/{apiKey}": ingestion({
     operationId: "sendAccount",
     summary: "Send account data",
-    description: "For Product Org Updates keys. One object is one account; an array is one update per element.",
+    description:
+      "For Product Org Updates keys. One object is one account; an array is one update per element. The key's payload " +
+      "template maps it, and the account with its external id is created or updated, field by field.",
     path: z.object({ apiKey }),
     schema: z.union([account, z.array(account), z.looseObject({ batch: z.array(account) })]),
     example: { company: { id: "acme-42", name: "Acme" }, plan: "growth", seats: 12 },

@@ -24,6 +24,7 @@ const TAGS = [
   "API keys",
   "Mapping rules",
   "Signals",
+  "Accounts",
   "Quota",
   "Plans",
   "Service",

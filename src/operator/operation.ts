@@ -6,7 +6,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import { refused, type OperatorEnv } from "./environment.ts";
 
-export type Tag = "Plans" | "Workspaces" | "Members" | "API keys" | "Mapping rules" | "Quota" | "Signals";
+export type Tag = "Plans" | "Workspaces" | "Members" | "API keys" | "Mapping rules" | "Quota" | "Signals" | "Accounts";
 
 export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
   tag: Tag;

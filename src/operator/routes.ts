@@ -3,6 +3,7 @@ import { bodyLimit } from "hono/body-limit";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
+import { accountRoutes } from "./accounts.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
 import { operator, refused } from "./environment.ts";
@@ -48,7 +49,8 @@ const described = operator
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
   .route("/", usageRoutes)
-  .route("/", signalRoutes);
+  .route("/", signalRoutes)
+  .route("/", accountRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);

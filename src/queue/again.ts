@@ -39,17 +39,28 @@ export async function releaseHeld(env: Env, workspaceId: string): Promise<Releas
 /** All dead letters, or those with the given ids. Returns how many. */
 export async function replayDeadLetters(env: Env, workspaceId: string, ids: string[] | null): Promise<number> {
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
-  const store: DurableObjectStub<SignalStore> = env.SIGNAL_STORE.getByName(workspaceId);
   let replayed = 0;
-  for (let cursor = 0; ;) {
-    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
-    const page: StoredSignal[] = await store.dead(ids, cursor, AGAIN_PAGE_SIGNALS);
-    if (page.length === 0) return replayed;
-    // oxlint-disable-next-line no-await-in-loop
+  for await (const page of deadPages(env.SIGNAL_STORE.getByName(workspaceId), ids)) {
     await counter.replay(page.map((signal) => signalAgain(signal, signal.admission.verdict)));
     replayed += page.length;
-    cursor = page.at(-1)?.cursor ?? cursor;
   }
+  return replayed;
+}
+
+async function* deadPages(store: DurableObjectStub<SignalStore>, ids: string[] | null): AsyncGenerator<StoredSignal[]> {
+  /* oxlint-disable no-await-in-loop -- each page begins where the one before it ended */
+  if (ids !== null) {
+    for (let at = 0; at < ids.length; at += AGAIN_PAGE_SIGNALS) {
+      yield await store.deadById(ids.slice(at, at + AGAIN_PAGE_SIGNALS));
+    }
+    return;
+  }
+  for (let cursor: number | undefined = 0; cursor !== undefined;) {
+    const page: StoredSignal[] = await store.dead(cursor, AGAIN_PAGE_SIGNALS);
+    yield page;
+    cursor = page.at(-1)?.cursor;
+  }
+  /* oxlint-enable no-await-in-loop */
 }
 
 function signalAgain({ admission, payload }: StoredSignal, verdict: "accepted" | "held"): SignalAgain {

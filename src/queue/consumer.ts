@@ -16,6 +16,7 @@ import { readMessage } from "./message.ts";
 import type { ReceivedMessage } from "./message.ts";
 import { evaluateSignal, processSignal } from "./process.ts";
 import { rulesOf } from "./rules-cache.ts";
+import { templatesOf } from "./template-cache.ts";
 
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
@@ -70,8 +71,13 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 async function recordMessages(env: Env, workspaceId: string, contents: ReceivedMessage[]): Promise<void> {
-  const rules = await rulesOf(env.DB, workspaceId);
-  const batch = contents.flatMap((content) => content.signals.map((signal) => processSignal(signal, rules)));
+  const signals = contents.flatMap((content) => content.signals);
+  const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
+  const [rules, templates] = await Promise.all([
+    rulesOf(env.DB, workspaceId),
+    templatesOf(env.DB, workspaceId, accountKeys),
+  ]);
+  const batch = signals.map((signal) => processSignal(signal, { rules, templates }));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
   await store.record(batch);
   await linkVisitors(store, batch, rules);

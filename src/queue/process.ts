@@ -3,16 +3,26 @@ import { createHash } from "node:crypto";
 import { duplicateKey } from "../domain/canonical-form.ts";
 import { evaluate } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
+import { isJsonObject } from "../domain/dot-path.ts";
 import { normalise } from "../domain/normalise.ts";
+import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
+import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject, NormalisedSignal } from "../domain/signal.ts";
 import type { Admission, Evaluation, SignalToRecord } from "../store/protocol.ts";
 import type { ReceivedSignal } from "./message.ts";
+import type { Templates } from "./template-cache.ts";
 
-export function processSignal(received: ReceivedSignal, rules: CompiledRules): SignalToRecord {
+/** What it takes to make sense of the signals of a batch. */
+export interface Workings {
+  rules: CompiledRules;
+  templates: Templates;
+}
+
+export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {
   const admission = admissionOf(received);
   const { payload } = received;
   try {
-    return { admission, payload, work: workFor(received, rules) };
+    return { admission, payload, work: workFor(received, workings) };
   } catch (error) {
     return { admission, payload, work: { kind: "dead", reason: `Could not be processed: ${String(error)}` } };
   }
@@ -30,8 +40,9 @@ export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, o
   return { rulesTried: tried, matches };
 }
 
-function workFor({ envelope, endpoint, payload: text }: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
-  if (endpoint === "product_org") return { kind: "account" };
+function workFor(received: ReceivedSignal, { rules, templates }: Workings): SignalToRecord["work"] {
+  const { envelope, endpoint, payload: text } = received;
+  if (endpoint === "product_org") return { kind: "account", account: accountOf(received, templates) };
   const payload = JSON.parse(text) as JsonObject;
   const normalised = normalise(payload, envelope.source);
   // Each key counts its own: two senders of one workspace may number their requests alike.
@@ -45,6 +56,17 @@ function workFor({ envelope, endpoint, payload: text }: ReceivedSignal, rules: C
     duplicateWindowMs: duplicate?.windowMs ?? 0,
     evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
   };
+}
+
+/** Mapped at the edge already, where it was checked; what was queued is the payload as it was sent. */
+function accountOf({ envelope, payload: text }: ReceivedSignal, templates: Templates): AccountRecord {
+  const template = templates.get(envelope.key);
+  if (template === undefined) throw new Error(`there is no payload template of key ${envelope.key}`);
+  const payload: unknown = JSON.parse(text);
+  if (!isJsonObject(payload)) throw new Error("an account update is a JSON object");
+  const mapped = mapAccount(template, payload);
+  if (!mapped.ok) throw new Error(templateRefusal(mapped.refusal).detail);
+  return mapped.value;
 }
 
 function admissionOf({ envelope, row, verdict, ordinal, endpoint }: ReceivedSignal): Admission {

@@ -14,18 +14,22 @@ export function heldSignals(sql: SqlStorage, periodEndMs: number, cursor: number
   return [...rows].map((row) => storedSignal(row, "ordinal"));
 }
 
-/** Dead letters in order of arrival, or those with the given ids. */
-export function deadSignals(sql: SqlStorage, ids: string[] | null, cursor: number, limit: number): StoredSignal[] {
-  const rows =
-    ids === null
-      ? sql.exec<Row>("SELECT * FROM signals WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?", cursor, limit)
-      : sql.exec<Row>(
-          `SELECT * FROM signals WHERE id IN (SELECT value FROM json_each(?)) AND +status = 'dead' AND seq > ?
-           ORDER BY seq LIMIT ?`,
-          JSON.stringify(ids),
-          cursor,
-          limit,
-        );
+/** Dead letters in order of arrival. */
+export function deadSignals(sql: SqlStorage, cursor: number, limit: number): StoredSignal[] {
+  const rows = sql.exec<Row>(
+    "SELECT * FROM signals WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
+    cursor,
+    limit,
+  );
+  return [...rows].map((row) => storedSignal(row, "seq"));
+}
+
+/** Of these signals the dead letters. */
+export function deadSignalsById(sql: SqlStorage, ids: string[]): StoredSignal[] {
+  const rows = sql.exec<Row>(
+    "SELECT * FROM signals WHERE id IN (SELECT value FROM json_each(?)) AND +status = 'dead'",
+    JSON.stringify(ids),
+  );
   return [...rows].map((row) => storedSignal(row, "seq"));
 }
 

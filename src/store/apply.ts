@@ -1,4 +1,5 @@
-/** What a signal does to people (spec §6, design §8.3): identities, traits, scores. */
+/** What a signal does to people (spec §6, design §8.3): identities, traits, scores; and an account update to its account. */
+import type { Accounts } from "./accounts.ts";
 import type { People, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalRow } from "./tables.ts";
@@ -46,4 +47,11 @@ export function applySignal(row: SignalRow, people: People): void {
   people.enrich(personId, normalised.traits, receipt);
   people.seen(personId, receipt.receivedAtMs);
   people.score(signal.admission.id, personId, evaluation?.matches ?? [], receipt.receivedAtMs);
+}
+
+/** Design §8.7. A held update takes no effect. */
+export function applyAccount({ signal, status }: SignalRow, accounts: Accounts): void {
+  const { admission, work } = signal;
+  if (status !== "processed" || work.kind !== "account") return;
+  accounts.update(work.account, { ...receiptOf(signal), signalId: admission.id });
 }

@@ -1,4 +1,5 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Traits, Verdict } from "../domain/signal.ts";
 
 /** A mapping rule that matched, as it stood when it was evaluated. */
@@ -58,8 +59,8 @@ export interface SignalToRecord {
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
         evaluation: Evaluation | null;
       }
-    /** An account update: kept with its body. */
-    | { kind: "account" }
+    /** An account update, mapped by the payload template of its key. */
+    | { kind: "account"; account: AccountRecord }
     /** What the consumer could not process. */
     | { kind: "dead"; reason: string };
 }
@@ -164,6 +165,26 @@ export interface Person {
   scoringSignals: ScoringSignal[];
 }
 
+/** Workspace or account data (design §8.7). A value is whatever JSON the payload templates make; null: never sent. */
+export interface Account extends Record<AccountField, unknown> {
+  externalId: string;
+  attributes: Record<string, unknown>;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /** Newest first, at most ACCOUNT_HISTORY_SHOWN. */
+  history: AccountChange[];
+}
+
+export interface AccountChange {
+  field: AccountField;
+  /** Null where the field was not known before. */
+  before: unknown;
+  after: unknown;
+  /** Receipt of the update that changed it, and its signal. */
+  atMs: number;
+  signalId: string;
+}
+
 export interface DeadLetter {
   id: string;
   reason: string;
@@ -179,6 +200,10 @@ export interface StoreTotals {
   held: number;
   purged: number;
   deadLettered: number;
+}
+
+export interface AccountFilter {
+  externalId?: string;
 }
 
 export interface SignalFilter {

@@ -2,7 +2,8 @@
  * Records a batch of signals (design §8): each one ends up in exactly one place. Runs inside one transaction of the
  * Signal Store; signals that the store has already seen change nothing, so that any delivery may be repeated.
  */
-import { applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
+import { Accounts } from "./accounts.ts";
+import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
 import { resettle } from "./resettle.ts";
@@ -20,17 +21,20 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
     sql,
     worked.map((signal) => signal.work.normalised),
   );
+  const accounts = new Accounts(sql);
 
   const rows = fresh.map((signal) => decide(signal, twins, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
   for (const row of rows) applyIdentify(row, people);
   for (const row of rows) {
     applySignal(row, people);
+    applyAccount(row, accounts);
     insertSignal(sql, row, nowMs);
     countRow(row, groups, totals);
   }
   for (const displaced of twins.displaced) makeDuplicate(sql, displaced, groups, totals);
   people.write();
+  accounts.write();
   groups.write(sql);
   totals.write(sql);
   for (const signal of twins.unsettled) resettle(sql, signal);

@@ -12,12 +12,15 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
-import { deadSignals, heldSignals } from "./again.ts";
+import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
+import { listAccounts } from "./account-list.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
 import type { VisitorId } from "./link.ts";
 import type {
+  Account,
+  AccountFilter,
   DeadLetter,
   EventGroup,
   LinkedSignal,
@@ -77,8 +80,12 @@ export class SignalStore extends DurableObject<Env> {
     return heldSignals(this.#sql, periodEndMs, cursor, limit);
   }
 
-  dead(ids: string[] | null, cursor: number, limit: number): StoredSignal[] {
-    return deadSignals(this.#sql, ids, cursor, limit);
+  dead(cursor: number, limit: number): StoredSignal[] {
+    return deadSignals(this.#sql, cursor, limit);
+  }
+
+  deadById(ids: string[]): StoredSignal[] {
+    return deadSignalsById(this.#sql, ids);
   }
 
   /** Since the beginning, or for one billing period. */
@@ -100,6 +107,10 @@ export class SignalStore extends DurableObject<Env> {
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
     return listPeople(this.#db, filter, page);
+  }
+
+  accounts(filter: AccountFilter, page: Page): PageOf<Account> {
+    return listAccounts(this.#db, filter, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {

@@ -1,7 +1,7 @@
 /** Design §8.2: the text that is hashed to find duplicates. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canonicalForm, duplicateKey } from "../../src/domain/canonical-form.ts";
+import { canonicalForm, canonicalJson, duplicateKey } from "../../src/domain/canonical-form.ts";
 import { normalise } from "../../src/domain/normalise.ts";
 import type { JsonObject } from "../../src/domain/signal.ts";
 import { SIGNAL_MAX_DEPTH } from "../../src/limits.ts";
@@ -153,5 +153,15 @@ describe("§8.2 what makes a duplicate", () => {
     for (const from of lines.keys()) {
       expect(keyOf({ event: "A" }, undefined, lines.slice(from).join("\n"))?.text).not.toBe(text);
     }
+  });
+});
+
+describe("§8.7 the text of a value", () => {
+  test("is the same whatever the order of members, and leaves nothing out", () => {
+    expect(canonicalJson({ sentAt: 1, b: [{ d: null, c: "x" }], a: true })).toBe(
+      '{"a":true,"b":[{"c":"x","d":null}],"sentAt":1}',
+    );
+    expect(canonicalJson("12")).toBe('"12"');
+    expect(canonicalJson(12)).toBe("12");
   });
 });

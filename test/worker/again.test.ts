@@ -140,7 +140,7 @@ describe("design §6: release of held signals", () => {
       {
         admission: { ...(held?.admission as NonNullable<typeof held>["admission"]), verdict: "accepted" },
         payload: held?.payload ?? "",
-        work: { kind: "account" },
+        work: { kind: "account", account: { externalId: "acme", fields: {}, attributes: {} } },
       },
     ]);
     expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });

@@ -92,7 +92,7 @@ describe("§4: the five endpoints", () => {
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: TEMPLATE } });
     const update = `{"id":"acme","plan":"pro","seats":9007199254740993, "flags":{"beta":true}}`;
     const id = await idOf(await workspace.send(update, { path: PRODUCT_ORGS }));
-    const several = await workspace.send([{ id: "a" }, { id: "b" }], { path: PRODUCT_ORGS });
+    const several = await workspace.send([{ id: "a1" }, { id: "b1" }], { path: PRODUCT_ORGS });
     expect(await several.json()).toMatchObject({ status: "accepted", accepted: 2 });
     expect((await storedTexts(workspace)).get(id)).toBe(update);
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ endpoint: "product_org" });

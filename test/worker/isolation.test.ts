@@ -13,7 +13,11 @@ let theirSignal: string;
 let theirRule: string;
 
 const RULE = { name: "rule", event: "Visit", match: "all", conditions: [], scoring_signal: "visit", points: 3 };
-const LISTS = ["people", "signals", "events", "dead-letters", "rules", "keys", "rejections", "members"];
+const TEMPLATE = [
+  { target: "external_id", path: "id", type: "string" },
+  { target: "name", path: "region", type: "string" },
+];
+const LISTS = ["people", "signals", "events", "dead-letters", "rules", "keys", "rejections", "members", "accounts"];
 
 interface Page {
   items: Record<string, unknown>[];
@@ -51,6 +55,9 @@ beforeAll(async () => {
     }
     await workspace.send({ email: `${name}@example.com`, event: `Only ${name}` });
     await workspace.send({ no: "event" });
+    const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    const updates = [1, 2].map((n) => ({ id: `${name}-${n}`, region: name }));
+    await workspace.send(updates, { path: "/api/product-orgs/webhook/{key}", key: accounts.key });
     await workspace.settled();
     for (const n of [1, 2]) await deliver(workspace.id, [{ id: newId("sig", Date.now()), payload: `{"${name} ${n}` }]);
   }
@@ -91,7 +98,7 @@ describe("lists", () => {
       const foreign = JSON.stringify((await theirs.operator<Page>("GET", `/${list}`)).items);
       expect(foreign).not.toBe("[]");
       const pages = [await mine.operator<Page>("GET", `/${list}`)];
-      if (["people", "signals", "events", "dead-letters", "rules", "keys"].includes(list)) {
+      if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
         const { next } = await theirs.operator<Page>("GET", `/${list}?limit=1`);
         if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
       }
@@ -102,6 +109,11 @@ describe("lists", () => {
       }
     },
   );
+
+  test("an account by an id that only the other workspace has is none", async () => {
+    expect((await theirs.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toHaveLength(1);
+    expect((await mine.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toEqual([]);
+  });
 
   test("people and signals by an email that only the other workspace has are none", async () => {
     for (const list of ["people", "signals"]) {

@@ -75,6 +75,8 @@ describe("the document", () => {
         "GET …/signals",
         "GET …/signals/{signal_id}",
         "GET …/people",
+        "GET …/accounts",
+        "POST …/accounts/preview",
         "GET …/dead-letters",
         "GET /healthz",
       ].sort(),

@@ -435,6 +435,7 @@ describe("§2.1 API keys", () => {
       endpointType: "signal_staging",
       secretHash: new Uint8Array(hash),
       expiresAtMs: Date.parse(expiresAt),
+      payloadTemplate: null,
     });
     expect(await findKeyFacts(db, await sha256Hex("sk_unknown"))).toBeNull();
   });
@@ -504,6 +505,7 @@ describe("§2.1, §8.7 payload template", () => {
       "payload_template.2.target",
     ],
     ["an unknown type", [external, { target: "plan", path: "a", type: "date" }], "payload_template.1.type"],
+    ["an external_id that is true or false", [{ ...external, type: "boolean" }], "payload_template.0.type"],
     ["an empty path", [{ ...external, path: "" }], "payload_template.0.path"],
     ["an unknown field", [{ ...external, default: 1 }], "payload_template.0.default"],
   ])("%s is a 422 that names the place", async (_, template, place) => {

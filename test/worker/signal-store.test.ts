@@ -492,6 +492,9 @@ describe("invariant 1: totals and traces", () => {
 
   test("every status can be followed by the signal's id, and listed", async () => {
     const own = { at: START, periodEnd: START + DAY };
+    const template = [{ target: "external_id", path: "account", type: "string" }];
+    const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
+    const envelope = { endpoint: "product_org", key: accounts.id } as const;
     await send(
       { id: "sig_processed", payload: form(), ...own, ordinal: 7 },
       { id: "sig_duplicate", payload: form(), ...own, ordinal: 8 },
@@ -499,7 +502,7 @@ describe("invariant 1: totals and traces", () => {
       { id: "sig_anonymous", payload: { event: "e", userId: "u-1" }, ...own },
       { id: "sig_purged", payload: form({ n: 2 }), at: START, verdict: "held", periodEnd: START - 1 },
       { id: "sig_dead", payload: "{", ...own },
-      { id: "sig_account", payload: { account: 1 }, ...own, envelope: { endpoint: "product_org" } },
+      { id: "sig_account", payload: { account: 1 }, ...own, envelope },
     );
     const statuses: SignalStatus[] = ["processed", "duplicate", "held", "anonymous", "purged", "dead"];
     for (const status of statuses) {
@@ -597,6 +600,11 @@ test("a cursor of another list, or none at all, gives an empty page", async () =
 
 test("design §3: no statement, reading or writing, goes through all signals, people or scoring signals", async () => {
   await newRule("Visit", 1);
+  const template = [
+    { target: "external_id", path: "account", type: "string" },
+    { target: "plan", path: "plan", type: "string" },
+  ];
+  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
   const statements = await runInDurableObject(stub(), (_, { storage: { sql } }) => {
     const exec = sql.exec.bind(sql);
     const seen = new Map<string, unknown[]>();
@@ -613,7 +621,17 @@ test("design §3: no statement, reading or writing, goes through all signals, pe
   await send({ id: "sig_5", payload: { type: "identify", userId: "u-1", traits: { email: "c@example.com" } } });
   await send({ id: "sig_6", payload: form({ n: 1 }), verdict: "held", at: START, periodEnd: START + DAY });
   await send({ id: "sig_7", payload: form({ n: 1 }), at: START });
+  const envelope = { endpoint: "product_org", key: accounts.id } as const;
+  await send({ id: "sig_8", payload: { account: "acme", plan: "pro" }, envelope, at: START });
+  await send({ id: "sig_9", payload: { account: "acme", plan: "free" }, envelope, at: START - 1 });
   const page = { cursor: "5", limit: 3 };
+  await store().accounts({}, page);
+  await store().accounts({ externalId: "acme" }, PAGE);
+  await runInDurableObject(stub(), (instance) => {
+    instance.held(START + DAY, 0, 10);
+    instance.dead(0, 10);
+    instance.deadById(["sig_1"]);
+  });
   for (const filter of [{}, { email: "b@example.com" }, { event: "Visit" }, { status: "held" as const }]) {
     await store().signals(filter, page);
   }

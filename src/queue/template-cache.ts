@@ -1,0 +1,31 @@
+/** Compiled payload templates by key id. A key's template never changes, so what is here is right for ever. */
+import { LRUCache } from "lru-cache";
+import { controlDatabase } from "../control/database.ts";
+import { loadTemplates } from "../control/keys.ts";
+import { compileTemplate } from "../domain/payload-template.ts";
+import type { CompiledTemplate } from "../domain/payload-template.ts";
+import { TEMPLATE_CACHE_KEYS } from "../limits.ts";
+
+const compiled = new LRUCache<string, CompiledTemplate>({ max: TEMPLATE_CACHE_KEYS });
+
+/** By key id. A key that the workspace does not have is missing: its signals cannot be processed. */
+export type Templates = ReadonlyMap<string, CompiledTemplate>;
+
+/** @throws when the database cannot be asked: then the batch comes again. */
+export async function templatesOf(d1: D1Database, workspaceId: string, keyIds: Iterable<string>): Promise<Templates> {
+  const templates = new Map<string, CompiledTemplate>();
+  const unknown: string[] = [];
+  for (const keyId of new Set(keyIds)) {
+    const known = compiled.get(`${workspaceId} ${keyId}`);
+    if (known === undefined) unknown.push(keyId);
+    else templates.set(keyId, known);
+  }
+  if (unknown.length === 0) return templates;
+  const db = controlDatabase(d1.withSession("first-primary"));
+  for (const [keyId, template] of await loadTemplates(db, workspaceId, unknown)) {
+    const fresh = compileTemplate(template);
+    compiled.set(`${workspaceId} ${keyId}`, fresh);
+    templates.set(keyId, fresh);
+  }
+  return templates;
+}

@@ -1,0 +1,67 @@
+/** Accounts with their history, as the store answers them. */
+import { and, desc, eq, lt } from "drizzle-orm";
+import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../limits.ts";
+import type { Account, AccountChange, AccountFilter, Page, PageOf } from "./protocol.ts";
+import { productOrgChanges, productOrgs } from "./schema.ts";
+
+type Database = DrizzleSqliteDODatabase;
+type Row = typeof productOrgs.$inferSelect;
+
+/** Newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
+export function listAccounts(db: Database, filter: AccountFilter, page: Page): PageOf<Account> {
+  const items: Account[] = [];
+  let characters = 0;
+  let { cursor } = page;
+  for (;;) {
+    const row = nextAccount(db, filter, cursor);
+    if (row === undefined) return { items, next: null };
+    if (items.length >= page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: cursor };
+    const account = toAccount(row, readHistory(db, row.id));
+    characters += JSON.stringify(account).length;
+    items.push(account);
+    cursor = String(row.id);
+  }
+}
+
+function nextAccount(db: Database, { externalId }: AccountFilter, cursor: string | null): Row | undefined {
+  return db
+    .select()
+    .from(productOrgs)
+    .where(
+      and(
+        externalId === undefined ? undefined : eq(productOrgs.externalId, externalId),
+        cursor === null ? undefined : lt(productOrgs.id, Number(cursor)),
+      ),
+    )
+    .orderBy(desc(productOrgs.id))
+    .limit(1)
+    .get();
+}
+
+function readHistory(db: Database, accountId: number): AccountChange[] {
+  const { field, before, after, at, signalId } = productOrgChanges;
+  return db
+    .select({ field, before, after, atMs: at, signalId })
+    .from(productOrgChanges)
+    .where(eq(productOrgChanges.productOrgId, accountId))
+    .orderBy(desc(at), desc(productOrgChanges.ordinal), field)
+    .limit(ACCOUNT_HISTORY_SHOWN)
+    .all();
+}
+
+function toAccount(row: Row, history: AccountChange[]): Account {
+  return {
+    externalId: row.externalId,
+    name: row.name,
+    plan: row.plan,
+    user_count: row.userCount,
+    recurring_revenue: row.recurringRevenue,
+    trial_status: row.trialStatus,
+    feature_flags: row.featureFlags,
+    attributes: row.attributes,
+    firstSeenMs: row.firstSeen,
+    lastSeenMs: row.lastSeen,
+    history,
+  };
+}
