@@ -86,6 +86,12 @@ export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 export const LINK_PAGE_SIGNALS = 500;
 /** Workspaces whose compiled mapping rules an isolate remembers. */
 export const RULES_CACHE_WORKSPACES = 200;
+/** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
+export const RULE_STEP_SIGNALS = 1_000;
+/** And the most it reads of their payloads, in characters: signals may be large, and a Durable Object has 128 MB. */
+export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
+/** Event groups that are added up to estimate how much a rule's job has to read. */
+export const RULE_ESTIMATE_GROUPS = 10_000;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -97,5 +103,16 @@ export const PAGE_MAX_ITEMS = 200;
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
+/** Stored signals that a rule's preview reads at most: some two seconds, as long as an admin waits. */
+export const PREVIEW_MAX_SIGNALS = 20_000;
+/** Event groups among which a preview looks for those that a wildcard fits, the latest first. */
+export const PREVIEW_MAX_GROUPS = 5_000;
+/** And the events that it then reads side by side. */
+export const PREVIEW_MAX_EVENTS = 200;
+/** Matching signals that a preview shows. */
+export const PREVIEW_SAMPLES = 10;
+/** How far back a preview looks, in days. */
+export const PREVIEW_DEFAULT_DAYS = 30;
+export const PREVIEW_MAX_DAYS = 3_650;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

@@ -16,6 +16,7 @@ import { readMessage } from "./message.ts";
 import type { ReceivedMessage } from "./message.ts";
 import { evaluateSignal, processSignal } from "./process.ts";
 import { rulesOf } from "./rules-cache.ts";
+import type { WorkspaceRules } from "./rules-cache.ts";
 
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
@@ -62,11 +63,11 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessages
 }
 
 async function recordMessages(env: Env, workspaceId: string, contents: ReceivedMessage[]): Promise<void> {
-  const rules = await rulesOf(env.DB, workspaceId);
-  const batch = contents.flatMap((content) => content.signals.map((signal) => processSignal(signal, rules)));
+  const current = await rulesOf(env.DB, workspaceId);
+  const batch = contents.flatMap((content) => content.signals.map((signal) => processSignal(signal, current.rules)));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
-  await store.record(batch);
-  await linkVisitors(store, batch, rules);
+  await store.record(batch, current.version);
+  await linkVisitors(store, batch, current);
   const rows = contents.flatMap((content) => content.rows);
   await env.QUOTA_COUNTER.getByName(workspaceId).settle(rows);
 }
@@ -78,7 +79,7 @@ async function recordMessages(env: Env, workspaceId: string, contents: ReceivedM
 async function linkVisitors(
   store: DurableObjectStub<SignalStore>,
   batch: SignalToRecord[],
-  rules: CompiledRules,
+  { rules, version }: WorkspaceRules,
 ): Promise<void> {
   const visitors = batch.flatMap((signal) => visitorsOf(signal));
   if (visitors.length === 0) return;
@@ -87,7 +88,10 @@ async function linkVisitors(
     const unlinked = await store.unlinked(visitors, LINK_PAGE_SIGNALS);
     if (unlinked.length === 0) return;
     // oxlint-disable-next-line no-await-in-loop
-    const linked = await store.link(unlinked.map((signal) => evaluateUnlinked(signal, rules)));
+    const linked = await store.link(
+      unlinked.map((signal) => evaluateUnlinked(signal, rules)),
+      version,
+    );
     if (linked === 0) return;
   }
 }
