@@ -7,7 +7,7 @@
  */
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import { RULE_ESTIMATE_GROUPS } from "../limits.ts";
+import { RULE_ESTIMATE_GROUPS, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "./protocol.ts";
 import { reconcileEvents, reconcileOne, removeOthers } from "./rule-reconcile.ts";
 
@@ -56,17 +56,17 @@ export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
   return job === undefined ? null : toRuleJob(job);
 }
 
-/** Takes the job that waits longest one step further. Returns whether there is more to do. */
-export function stepRuleJob(sql: SqlStorage, nowMs: number): boolean {
+/** Takes the job that waits longest one step further, reading at most `limit` rows. */
+export function stepRuleJob(sql: SqlStorage, nowMs: number, limit = RULE_STEP_SIGNALS): void {
   const [job] = sql
     .exec<JobRow>("SELECT * FROM rule_jobs WHERE status <> 'done' ORDER BY requested_at LIMIT 1")
     .toArray();
-  if (job === undefined) return false;
+  if (job === undefined) return;
   const rule = ruleOf(job);
   job.started_at ??= nowMs;
   job.status = "running";
-  if (rule !== null && job.event !== null) reconcileEvents(sql, job, rule);
-  else if (removeOthers(sql, job, rule)) {
+  if (rule !== null && job.event !== null) reconcileEvents(sql, job, rule, limit);
+  else if (removeOthers(sql, job, rule, limit)) {
     job.status = "done";
     job.finished_at = nowMs;
   }
@@ -85,7 +85,6 @@ export function stepRuleJob(sql: SqlStorage, nowMs: number): boolean {
     job.changed,
     job.removed,
   );
-  return hasRuleJobs(sql);
 }
 
 export function hasRuleJobs(sql: SqlStorage): boolean {

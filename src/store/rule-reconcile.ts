@@ -1,7 +1,7 @@
 /** One step of a rule's job (see rule-jobs.ts): scoring signals brought in line with the rule, and scores with them. */
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
-import { RULE_STEP_MAX_CHARACTERS, RULE_STEP_SIGNALS } from "../limits.ts";
+import { RULE_STEP_MAX_CHARACTERS } from "../limits.ts";
 import type { JobRow } from "./rule-jobs.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
 import type { StoredSignal } from "./rule-signals.ts";
@@ -21,10 +21,10 @@ const JUDGED_SIGNAL = `SELECT ${STORED_SIGNAL}, signals.linked_at, scored.id AS 
   LEFT JOIN scoring_signals AS scored ON scored.signal_id = signals.id AND scored.rule_id = ?1`;
 
 /** The next signals of the events that the rule is about, in the order of events and then as they were recorded. */
-export function reconcileEvents(sql: SqlStorage, job: JobRow, rule: MappingRule): void {
+export function reconcileEvents(sql: SqlStorage, job: JobRow, rule: MappingRule, limit: number): void {
   const compiled = compileRules([rule]);
   const scores = new Scores(sql);
-  let budget = RULE_STEP_SIGNALS;
+  let budget = limit;
   while (budget > 0 && job.event !== null) {
     if (!isAboutEvent(compiled, job.event)) {
       budget--;
@@ -58,7 +58,7 @@ export function reconcileOne(sql: SqlStorage, job: JobRow, rule: MappingRule, si
  * The rule's scoring signals of events that it is no longer about, or all of them when there is no rule. One whose
  * signal is no longer stored cannot be judged, and stays with its rule. Returns whether there are no more.
  */
-export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | null): boolean {
+export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | null, limit: number): boolean {
   const compiled = rule === null ? null : compileRules([rule]);
   const scores = new Scores(sql);
   const scored = sql
@@ -68,7 +68,7 @@ export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | n
        WHERE scored.rule_id = ? AND scored.id > ? ORDER BY scored.id LIMIT ?`,
       job.rule_id,
       job.position,
-      RULE_STEP_SIGNALS,
+      limit,
     )
     .toArray();
   for (const { id, person_id, points, rule_version, event } of scored) {
@@ -80,7 +80,7 @@ export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | n
     job.removed++;
   }
   scores.write();
-  return scored.length < RULE_STEP_SIGNALS;
+  return scored.length < limit;
 }
 
 /** Those after the job's position in its event; `all: false` when the step has no room for more. */
