@@ -177,7 +177,7 @@ describe("a preview", () => {
     expect(found.samples.map(({ id }) => id)).toEqual(
       many
         .map(({ id }) => id)
-        .reverse()
+        .toReversed()
         .slice(0, PREVIEW_SAMPLES),
     );
     expect(found.samples[0]).toEqual({
@@ -400,25 +400,28 @@ describe("applying a rule", () => {
     expect((await scores()).scoring.map(({ points }) => points)).toEqual([1, 1, 1, 1]);
   });
 
-  test("leaves alone what a newer version has made in the meantime", async () => {
-    await deliver(workspace.id, [
-      form("sig_1", "ann@example.com"),
-      { ...form("sig_2", null), payload: { event: "Form", userId: "u-1" } },
-    ]);
+  test("leaves alone what a newer version has made, or has not made, in the meantime", async () => {
+    const visit = (id: string, n: number): Delivered => ({
+      ...form(id, null),
+      payload: { event: "Form", userId: "u-1", properties: { n } },
+    });
+    await deliver(workspace.id, [form("sig_1", "ann@example.com"), visit("sig_2", 1), visit("sig_3", 0)]);
     const { id } = await create(aRule());
     await silenceAlarms();
     await apply(id);
-    await workspace.operator("PATCH", `/rules/${id}`, { points: 50 });
+    const newer = { points: 50, conditions: [{ path: "properties.n", operator: "equals", value: 1 }] };
+    await workspace.operator("PATCH", `/rules/${id}`, newer);
     await until(Date.now() + 2);
     await deliver(workspace.id, [
-      form("sig_3", "bob@example.com"),
-      { id: "sig_4", payload: { type: "identify", userId: "u-1", traits: { email: "cyd@example.com" } } },
+      form("sig_4", "bob@example.com", { n: 1 }),
+      form("sig_5", "bob@example.com", { n: 0 }),
+      { id: "sig_6", payload: { type: "identify", userId: "u-1", traits: { email: "cyd@example.com" } } },
     ]);
     expect(await applied(id)).toMatchObject({ rule_version: 1, added: 1, changed: 0 });
     expect((await scores()).scoring.map(({ signal_id, points }) => [signal_id, points])).toEqual([
       ["sig_1", 3],
       ["sig_2", 50],
-      ["sig_3", 50],
+      ["sig_4", 50],
     ]);
   });
 
