@@ -103,6 +103,12 @@ export const AGAIN_PAGE_SIGNALS = 200;
 export const RULES_CACHE_WORKSPACES = 200;
 /** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
 export const TEMPLATE_CACHE_KEYS = 1_000;
+/** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
+export const RULE_STEP_SIGNALS = 1_000;
+/** And the most it reads of their payloads, in characters: signals may be large, and a Durable Object has 128 MB. */
+export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
+/** Event groups that are added up to estimate how much a rule's job has to read. */
+export const RULE_ESTIMATE_GROUPS = 10_000;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -120,5 +126,16 @@ export const REPLAY_MAX_IDS = 1_000;
 export const ACCOUNT_HISTORY_SHOWN = 100;
 /** Characters of one page of accounts: well inside the 32 MB that a Durable Object may answer with. A page is then shorter. */
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
+/** Stored signals that a rule's preview reads at most: some two seconds, as long as an admin waits. */
+export const PREVIEW_MAX_SIGNALS = 20_000;
+/** Event groups among which a preview looks for those that a wildcard fits, the latest first. */
+export const PREVIEW_MAX_GROUPS = 5_000;
+/** And the events that it then reads side by side. */
+export const PREVIEW_MAX_EVENTS = 200;
+/** Matching signals that a preview shows. */
+export const PREVIEW_SAMPLES = 10;
+/** How far back a preview looks, in days. */
+export const PREVIEW_DEFAULT_DAYS = 30;
+export const PREVIEW_MAX_DAYS = 3_650;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

@@ -70,6 +70,27 @@ CREATE TABLE `product_orgs` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
+CREATE TABLE `rule_jobs` (
+	`rule_id` text PRIMARY KEY NOT NULL,
+	`rule` text,
+	`rules_version` integer NOT NULL,
+	`status` text NOT NULL,
+	`requested_at` integer NOT NULL,
+	`started_at` integer,
+	`finished_at` integer,
+	`last_seq` integer NOT NULL,
+	`event` text,
+	`position` integer NOT NULL,
+	`total` integer NOT NULL,
+	`scanned` integer NOT NULL,
+	`matched` integer NOT NULL,
+	`added` integer NOT NULL,
+	`changed` integer NOT NULL,
+	`removed` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`requested_at`) WHERE status <> 'done';--> statement-breakpoint
+CREATE INDEX `rule_jobs_rules_version` ON `rule_jobs` (`rules_version`);--> statement-breakpoint
 CREATE TABLE `scoring_signals` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`signal_id` text NOT NULL,
@@ -83,6 +104,7 @@ CREATE TABLE `scoring_signals` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `scoring_signals_once` ON `scoring_signals` (`signal_id`,`rule_id`);--> statement-breakpoint
 CREATE INDEX `scoring_signals_person` ON `scoring_signals` (`person_id`,`id`);--> statement-breakpoint
+CREATE INDEX `scoring_signals_rule` ON `scoring_signals` (`rule_id`,`id`);--> statement-breakpoint
 CREATE TABLE `signals` (
 	`seq` integer PRIMARY KEY NOT NULL,
 	`id` text NOT NULL,

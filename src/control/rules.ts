@@ -76,6 +76,20 @@ export async function findRule(db: ControlDatabase, workspaceId: string, ruleId:
   return (await db.select(COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)).get()) ?? null;
 }
 
+/** The rule and the workspace's rules version, as they were at one moment; null: no such rule here. */
+export async function findRuleAndVersion(
+  db: ControlDatabase,
+  workspaceId: string,
+  ruleId: string,
+): Promise<{ rule: StoredRule; rulesVersion: number } | null> {
+  const [rules, versions] = await db.batch([
+    db.select(COLUMNS).from(mappingRules).where(isRule(workspaceId, ruleId)),
+    db.select({ rulesVersion: workspaces.rulesVersion }).from(workspaces).where(eq(workspaces.id, workspaceId)),
+  ]);
+  const [rule, version] = [rules[0], versions[0]];
+  return rule === undefined || version === undefined ? null : { rule, ...version };
+}
+
 /** Null: no such rule here. */
 export async function updateRule(
   db: ControlDatabase,

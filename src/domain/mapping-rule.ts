@@ -142,6 +142,17 @@ export function evaluate(
   return { tried, matches };
 }
 
+/** Whether one of the rules is about signals of this event. */
+export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: string): boolean {
+  return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
+}
+
+/** Where the events lie that a pattern can fit: all begin with `prefix`, or are it. */
+export function eventRange(pattern: string): { prefix: string; exact: boolean } {
+  const [prefix = "", ...rest] = pattern.trim().split("*");
+  return { prefix, exact: rest.length === 0 };
+}
+
 type ValuesAt = (pathIndex: number) => readonly Comparable[];
 
 function ruleHolds(rule: CompiledRule, valuesAt: ValuesAt): boolean {

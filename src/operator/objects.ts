@@ -1,4 +1,5 @@
 /** The two Durable Objects of a workspace, as far as the operator API calls them. Their name is the workspace's id. */
+import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
 import type {
   Account,
@@ -8,6 +9,10 @@ import type {
   Page,
   PageOf,
   Person,
+  PreviewPage,
+  PreviewRange,
+  RuleJob,
+  RuleToApply,
   SignalFilter,
   SignalSummary,
   SignalTrace,
@@ -33,6 +38,11 @@ interface SignalStoreCalls {
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
+  previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
+  previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage>;
+  applyRule(rule: RuleToApply): Promise<RuleJob>;
+  ruleJob(ruleId: string): Promise<RuleJob | null>;
+  hasScoringSignals(ruleId: string): Promise<boolean>;
 }
 
 // Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.

@@ -11,6 +11,7 @@ import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
 import { notFound, operationOf } from "./operation.ts";
 import { planRoutes } from "./plans.ts";
+import { ruleHistoryRoutes } from "./rule-history.ts";
 import { ruleRoutes } from "./rules.ts";
 import { signalRoutes } from "./signals.ts";
 import { usageRoutes } from "./usage.ts";
@@ -48,6 +49,7 @@ const described = operator
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
+  .route("/", ruleHistoryRoutes)
   .route("/", usageRoutes)
   .route("/", signalRoutes)
   .route("/", accountRoutes);

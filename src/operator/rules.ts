@@ -1,9 +1,19 @@
 /** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
 import * as z from "zod";
-import { createRule, deleteRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
+import {
+  createRule,
+  deleteRule,
+  findRule,
+  listRules,
+  rulesVersion,
+  updateRule,
+  type StoredRule,
+} from "../control/rules.ts";
 import { WORKSPACE_MAX_RULES } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
+import { signalStore } from "./objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
+import { ruleJobAnswer, ruleJobJson } from "./rule-answers.ts";
 import { newRule, ruleChange, ruleFields } from "./rule-schemas.ts";
 import { idOf, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
 
@@ -74,6 +84,9 @@ export const ruleRoutes = operator
     operation({
       tag: "Mapping rules",
       summary: "Change a mapping rule",
+      description:
+        "Takes effect with the next signal that is processed. The scoring signals that the rule has made stay as they " +
+        "are, with the version of the rule that made them, also when it is disabled, until the rule is applied again.",
       body: ruleChange,
       bodyExample: { points: 25 },
       answers: { 200: { description: "The rule as it is now.", schema: ruleAnswer } },
@@ -95,12 +108,29 @@ export const ruleRoutes = operator
     operation({
       tag: "Mapping rules",
       summary: "Delete a mapping rule",
-      description: "Scoring signals that it has made stay.",
-      answers: { 204: { description: "Deleted." } },
+      description:
+        "The rule makes no further scoring signals. Those that it has made stay with their points, unless " +
+        "`scoring_signals=remove` asks for their removal; this may also be asked for after the rule was deleted. An " +
+        "apply that is under way goes on when they are kept.",
+      query: z.strictObject({
+        scoring_signals: z
+          .enum(["keep", "remove"])
+          .default("keep")
+          .meta({ description: "What becomes of the scoring signals that the rule has made." }),
+      }),
+      answers: {
+        202: { description: "Deleted; its scoring signals are being removed.", schema: ruleJobAnswer },
+        204: { description: "Deleted; its scoring signals stay." },
+      },
     }),
     async (c) => {
-      const deleted = await deleteRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id"), byOperator());
-      return deleted ? c.body(null, 204) : notFound(c, "rule");
+      const [db, { id }, ruleId] = [c.get("db"), c.get("workspace"), c.req.param("rule_id")];
+      const deleted = await deleteRule(db, id, ruleId, byOperator());
+      if (c.req.valid("query").scoring_signals === "keep") return deleted ? c.body(null, 204) : notFound(c, "rule");
+      const store = signalStore(c.env, id);
+      if (!deleted && !(await store.hasScoringSignals(ruleId))) return notFound(c, "rule");
+      const job = await store.applyRule({ ruleId, rule: null, rulesVersion: await rulesVersion(db, id) });
+      return c.json(ruleJobJson(job), 202);
     },
   );
 

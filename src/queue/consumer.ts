@@ -17,6 +17,7 @@ import type { ReceivedMessage } from "./message.ts";
 import { evaluateSignal, processSignal } from "./process.ts";
 import { rulesOf } from "./rules-cache.ts";
 import { templatesOf } from "./template-cache.ts";
+import type { WorkspaceRules } from "./rules-cache.ts";
 
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
@@ -73,14 +74,14 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 async function recordMessages(env: Env, workspaceId: string, contents: ReceivedMessage[]): Promise<void> {
   const signals = contents.flatMap((content) => content.signals);
   const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
-  const [rules, templates] = await Promise.all([
+  const [current, templates] = await Promise.all([
     rulesOf(env.DB, workspaceId),
     templatesOf(env.DB, workspaceId, accountKeys),
   ]);
-  const batch = signals.map((signal) => processSignal(signal, { rules, templates }));
+  const batch = signals.map((signal) => processSignal(signal, { rules: current.rules, templates }));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
-  await store.record(batch);
-  await linkVisitors(store, batch, rules);
+  await store.record(batch, current.version);
+  await linkVisitors(store, batch, current);
   const rows = contents.flatMap((content) => content.rows);
   await env.QUOTA_COUNTER.getByName(workspaceId).settle(rows);
 }
@@ -92,7 +93,7 @@ async function recordMessages(env: Env, workspaceId: string, contents: ReceivedM
 async function linkVisitors(
   store: DurableObjectStub<SignalStore>,
   batch: SignalToRecord[],
-  rules: CompiledRules,
+  { rules, version }: WorkspaceRules,
 ): Promise<void> {
   const visitors = batch.flatMap((signal) => visitorsOf(signal));
   if (visitors.length === 0) return;
@@ -101,7 +102,10 @@ async function linkVisitors(
     const unlinked = await store.unlinked(visitors, LINK_PAGE_SIGNALS);
     if (unlinked.length === 0) return;
     // oxlint-disable-next-line no-await-in-loop
-    const linked = await store.link(unlinked.map((signal) => evaluateUnlinked(signal, rules)));
+    const linked = await store.link(
+      unlinked.map((signal) => evaluateUnlinked(signal, rules)),
+      version,
+    );
     if (linked === 0) return;
   }
 }

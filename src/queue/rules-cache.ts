@@ -6,15 +6,21 @@ import { compileRules } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { RULES_CACHE_WORKSPACES } from "../limits.ts";
 
-const compiled = new LRUCache<string, { version: number; rules: CompiledRules }>({ max: RULES_CACHE_WORKSPACES });
+export interface WorkspaceRules {
+  /** The workspace's rules version. */
+  version: number;
+  rules: CompiledRules;
+}
+
+const compiled = new LRUCache<string, WorkspaceRules>({ max: RULES_CACHE_WORKSPACES });
 
 /** One small query at the primary per call: a rule that was saved applies to what is processed from then on. */
-export async function rulesOf(d1: D1Database, workspaceId: string): Promise<CompiledRules> {
+export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {
   const db = controlDatabase(d1.withSession("first-primary"));
   const version = await rulesVersion(db, workspaceId);
   const known = compiled.get(workspaceId);
-  if (known?.version === version) return known.rules;
-  const rules = compileRules(await loadRules(db, workspaceId));
-  compiled.set(workspaceId, { version, rules });
-  return rules;
+  if (known?.version === version) return known;
+  const current = { version, rules: compileRules(await loadRules(db, workspaceId)) };
+  compiled.set(workspaceId, current);
+  return current;
 }

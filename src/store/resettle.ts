@@ -9,6 +9,7 @@ import type { WorkedSignal } from "./apply.ts";
 import { People, isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 import { recount } from "./recount.ts";
+import { applyRuleJobsTo } from "./rule-jobs.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 import type { SignalRow } from "./tables.ts";
 
@@ -44,6 +45,7 @@ export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
   people.write();
   groups.write(sql);
   totals.write(sql);
+  for (const twin of gained) applyRuleJobsTo(sql, twin.id);
   for (const [twin, original] of originalOf) {
     if (twin === original || twin.duplicateOf === original.id) continue;
     sql.exec("UPDATE signals SET duplicate_of = ? WHERE id = ?", original.id, twin.id);

@@ -5,9 +5,10 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/payload-template.ts";
-import type { EndpointType, Verdict } from "../domain/signal.ts";
 import type { Claims } from "./accounts.ts";
-import type { NamedBy, SignalStatus } from "./protocol.ts";
+import type { MappingRule } from "../domain/mapping-rule.ts";
+import type { EndpointType, Verdict } from "../domain/signal.ts";
+import type { NamedBy, RuleJobStatus, SignalStatus } from "./protocol.ts";
 
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
 
@@ -124,6 +125,7 @@ export const scoringSignals = sqliteTable(
   (table) => [
     uniqueIndex("scoring_signals_once").on(table.signalId, table.ruleId),
     index("scoring_signals_person").on(table.personId, table.id),
+    index("scoring_signals_rule").on(table.ruleId, table.id),
   ],
 );
 
@@ -192,5 +194,38 @@ export const productOrgChanges = sqliteTable(
   (table) => [
     primaryKey({ columns: [table.productOrgId, table.field, table.at, table.ordinal] }),
     index("product_org_changes_latest").on(table.productOrgId, table.at, table.ordinal),
+  ],
+);
+
+/** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. */
+export const ruleJobs = sqliteTable(
+  "rule_jobs",
+  {
+    ruleId: text("rule_id").primaryKey(),
+    /** As it is applied; null: it is deleted or disabled, and its scoring signals are removed. */
+    rule: text("rule", { mode: "json" }).$type<MappingRule>(),
+    /** The workspace's, when the rule was read: signals that were run through older rules are not taken any more. */
+    rulesVersion: integer("rules_version").notNull(),
+    status: text("status").$type<RuleJobStatus>().notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    startedAt: integer("started_at"),
+    finishedAt: integer("finished_at"),
+    /** The last signal to be looked at: later ones have been run through this rule, or a newer one, as they came. */
+    lastSeq: integer("last_seq").notNull(),
+    /** How far it is: the event and seq of the signal, then (event null) the id of the scoring signal looked at last. */
+    event: text("event"),
+    position: integer("position").notNull(),
+    total: integer("total").notNull(),
+    scanned: integer("scanned").notNull(),
+    matched: integer("matched").notNull(),
+    added: integer("added").notNull(),
+    changed: integer("changed").notNull(),
+    removed: integer("removed").notNull(),
+  },
+  (table) => [
+    index("rule_jobs_unfinished")
+      .on(table.requestedAt)
+      .where(sql`status <> 'done'`),
+    index("rule_jobs_rules_version").on(table.rulesVersion),
   ],
 );

@@ -14,6 +14,7 @@ import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
+import type { MappingRule } from "../domain/mapping-rule.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
@@ -27,6 +28,10 @@ import type {
   Page,
   PageOf,
   Person,
+  PreviewPage,
+  PreviewRange,
+  RuleJob,
+  RuleToApply,
   SignalFilter,
   SignalSummary,
   SignalToRecord,
@@ -37,8 +42,11 @@ import type {
 } from "./protocol.ts";
 import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
 import { recordBatch } from "./record.ts";
+import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
+import { previewEvents, previewPage } from "./rule-preview.ts";
 
-const PURGE_RETRY_MS = 60_000;
+/** An alarm's work that has failed is tried again after this long. */
+const ALARM_RETRY_MS = 60_000;
 
 export class SignalStore extends DurableObject<Env> {
   readonly #sql: SqlStorage;
@@ -52,8 +60,14 @@ export class SignalStore extends DurableObject<Env> {
     void ctx.blockConcurrencyWhile(() => migrate(this.#db, migrations));
   }
 
-  /** Records signals; those that were recorded before change nothing. One that cannot be recorded becomes a dead letter. */
-  record(batch: SignalToRecord[]): void {
+  /**
+   * Records signals; those that were recorded before change nothing. One that cannot be recorded becomes a dead letter.
+   *
+   * @param rulesVersion of the rules that the signals were run through, if they were.
+   * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
+   */
+  record(batch: SignalToRecord[], rulesVersion?: number): void {
+    this.#refuseStale(rulesVersion);
     const nowMs = Date.now();
     try {
       this.ctx.storage.transactionSync(() => recordBatch(this.#sql, batch, nowMs));
@@ -61,7 +75,7 @@ export class SignalStore extends DurableObject<Env> {
       logEvent("record_failed", { workspace: this.ctx.id.name ?? "", signals: batch.length, error: errorText(error) });
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
-    this.#alarmForHeld();
+    this.#alarmForNext();
   }
 
   /** See link.ts. */
@@ -69,8 +83,9 @@ export class SignalStore extends DurableObject<Env> {
     return unlinkedSignals(this.#sql, visitors, limit);
   }
 
-  /** Returns how many were given to their person. */
-  link(linked: LinkedSignal[]): number {
+  /** Returns how many were given to their person. Rules as with `record`. */
+  link(linked: LinkedSignal[], rulesVersion?: number): number {
+    this.#refuseStale(rulesVersion);
     const nowMs = Date.now();
     return this.ctx.storage.transactionSync(() => linkSignals(this.#sql, linked, nowMs));
   }
@@ -117,17 +132,58 @@ export class SignalStore extends DurableObject<Env> {
     return listDeadLetters(this.#db, page);
   }
 
-  /** Purges held signals, a bounded number at a time. Never throws: an alarm that throws six times is gone. */
+  /** See rule-preview.ts. */
+  previewEvents(rule: MappingRule, sinceMs: number): { events: string[]; complete: boolean } {
+    return previewEvents(this.#sql, rule, sinceMs);
+  }
+
+  previewPage(rule: MappingRule, range: PreviewRange): PreviewPage {
+    return previewPage(this.#sql, rule, range);
+  }
+
+  /** See rule-jobs.ts. The alarm does the work. */
+  applyRule(rule: RuleToApply): RuleJob {
+    startRuleJob(this.#sql, rule, Date.now());
+    this.#alarmForNext();
+    const job = findRuleJob(this.#sql, rule.ruleId);
+    if (job === null) throw new Error("a job that was just started is gone");
+    return job;
+  }
+
+  ruleJob(ruleId: string): RuleJob | null {
+    return findRuleJob(this.#sql, ruleId);
+  }
+
+  hasScoringSignals(ruleId: string): boolean {
+    return hasScoringSignals(this.#sql, ruleId);
+  }
+
+  /**
+   * Purges held signals and applies rules to what is stored, a bounded number of rows at a time. Never throws: an alarm
+   * that throws six times is gone.
+   */
   override alarm(): void {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
-    const nowMs = Date.now();
+    const purged = this.#attempt("purge_failed", purgeHeld);
+    const applied = this.#attempt("apply_failed", stepRuleJob);
+    if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    // Not at once: what has failed is due already.
+    this.#alarmBy(Date.now() + ALARM_RETRY_MS);
+  }
+
+  /** Whether it worked; as one transaction. */
+  #attempt(event: string, work: (sql: SqlStorage, nowMs: number) => void): boolean {
     try {
-      this.ctx.storage.transactionSync(() => purgeHeld(this.#sql, nowMs));
-      this.#alarmForHeld();
+      this.ctx.storage.transactionSync(() => work(this.#sql, Date.now()));
+      return true;
     } catch (error) {
-      logEvent("purge_failed", { workspace: this.ctx.id.name ?? "", error: errorText(error) });
-      this.#alarmBy(nowMs + PURGE_RETRY_MS);
+      logEvent(event, { workspace: this.ctx.id.name ?? "", error: errorText(error) });
+      return false;
     }
+  }
+
+  #refuseStale(rulesVersion = Number.MAX_SAFE_INTEGER): void {
+    if (isStale(this.#sql, rulesVersion)) throw new Error("newer mapping rules have been applied meanwhile");
   }
 
   #recordAlone(signal: SignalToRecord, nowMs: number): void {
@@ -139,9 +195,11 @@ export class SignalStore extends DurableObject<Env> {
     }
   }
 
-  #alarmForHeld(): void {
-    const nextMs = nextPurgeMs(this.#sql);
-    if (nextMs !== null) this.#alarmBy(nextMs);
+  /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
+  #alarmForNext(): void {
+    const purgeMs = nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY;
+    const nextMs = hasRuleJobs(this.#sql) ? Math.min(purgeMs, Date.now()) : purgeMs;
+    if (nextMs !== Number.POSITIVE_INFINITY) this.#alarmBy(nextMs);
   }
 
   #alarmBy(atMs: number): void {

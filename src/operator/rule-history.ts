@@ -1,0 +1,129 @@
+/** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after, proposed from one. */
+import * as z from "zod";
+import { findRuleAndVersion } from "../control/rules.ts";
+import type { MappingRule } from "../domain/mapping-rule.ts";
+import { normalise } from "../domain/normalise.ts";
+import { proposeRule } from "../domain/propose-conditions.ts";
+import type { JsonObject } from "../domain/signal.ts";
+import {
+  PREVIEW_DEFAULT_DAYS,
+  PREVIEW_MAX_DAYS,
+  PREVIEW_MAX_SIGNALS,
+  PREVIEW_SAMPLES,
+  RULE_STEP_SIGNALS,
+} from "../limits.ts";
+import type { PreviewSample } from "../store/protocol.ts";
+import { operator } from "./environment.ts";
+import { signalStore } from "./objects.ts";
+import { notFound, operation } from "./operation.ts";
+import { previewAnswer, proposedRuleAnswer, ruleJobAnswer, ruleJobJson, sampleJson } from "./rule-answers.ts";
+import { newRule } from "./rule-schemas.ts";
+
+const DAY_MS = 24 * 3_600_000;
+
+export const ruleHistoryRoutes = operator
+  .createApp()
+  .post(
+    "/workspaces/:workspace_id/rules/preview",
+    operation({
+      tag: "Mapping rules",
+      summary: "Try a mapping rule on stored signals",
+      description:
+        "What the rule would have scored, enabled, had it been there. Looks at the processed signals of people, the " +
+        "latest first; changes nothing.",
+      body: newRule,
+      bodyExample: { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 },
+      query: z.strictObject({
+        days: z.coerce
+          .number()
+          .int()
+          .min(1)
+          .max(PREVIEW_MAX_DAYS)
+          .default(PREVIEW_DEFAULT_DAYS)
+          .meta({ description: "Signals received in the last so many days." }),
+      }),
+      answers: { 200: { description: "What it matches.", schema: previewAnswer } },
+    }),
+    async (c) => {
+      const { scoring_signal: scoringSignal, event, match, conditions, points } = c.req.valid("json");
+      const rule = { id: "preview", version: 1, event, match, conditions, scoringSignal, points };
+      const sinceMs = Date.now() - c.req.valid("query").days * DAY_MS;
+      const { samples, ...counted } = await preview(signalStore(c.env, c.get("workspace").id), rule, sinceMs);
+      return c.json({ ...counted, points: counted.matches * points, samples: samples.map(sampleJson) });
+    },
+  )
+  .post(
+    "/workspaces/:workspace_id/rules/:rule_id/apply",
+    operation({
+      tag: "Mapping rules",
+      summary: "Apply a mapping rule to stored signals",
+      description:
+        "Brings the rule's scoring signals in line with the rule as it is now, as if it had always been so: missing " +
+        "ones are added, those of an earlier version get the present name, points and version, those of signals that it does not " +
+        "match any more are removed, and the scores follow. A disabled rule scores nothing: applying it removes all of " +
+        "its scoring signals. Scoring signals whose signals are no longer stored stay as they are, unless the rule is " +
+        "disabled. Works in the background; calling it again begins anew with the rule as it is then.",
+      answers: { 202: { description: "It is going to be applied.", schema: ruleJobAnswer } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const found = await findRuleAndVersion(c.get("db"), id, c.req.param("rule_id"));
+      if (found === null) return notFound(c, "rule");
+      const { rule, rulesVersion } = found;
+      const { enabled, name: _, createdAt: _created, updatedAt: _updated, ...applied } = rule;
+      const toApply = { ruleId: rule.id, rule: enabled ? applied : null, rulesVersion };
+      return c.json(ruleJobJson(await signalStore(c.env, id).applyRule(toApply)), 202);
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/rules/:rule_id/apply",
+    operation({
+      tag: "Mapping rules",
+      summary: "Follow the application of a mapping rule",
+      description: "The latest one, also when it has ended, and also of a deleted rule.",
+      answers: { 200: { description: "How far it is.", schema: ruleJobAnswer } },
+    }),
+    async (c) => {
+      const job = await signalStore(c.env, c.get("workspace").id).ruleJob(c.req.param("rule_id"));
+      return job === null ? notFound(c, "application of a rule") : c.json(ruleJobJson(job));
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/signals/:signal_id/proposed-rule",
+    operation({
+      tag: "Mapping rules",
+      summary: "Propose a mapping rule from a stored signal",
+      description:
+        "A body for creating a rule: the signal's event, and conditions pre-filled from its payload. It matches this " +
+        "signal. Only of signals of the signal queue whose payload is stored: no identify calls, no duplicates.",
+      answers: { 200: { description: "The proposed rule.", schema: proposedRuleAnswer } },
+    }),
+    async (c) => {
+      const signal = await signalStore(c.env, c.get("workspace").id).signal(c.req.param("signal_id"));
+      if (signal === null || signal.kind !== "signal" || signal.payload === null) return notFound(c, "signal");
+      const { scoringSignal, ...proposed } = proposeRule(
+        normalise(signal.payload as JsonObject, signal.source ?? undefined),
+      );
+      return c.json({ ...proposed, scoring_signal: scoringSignal });
+    },
+  );
+
+/** A page at a time, so that the store answers others in between. */
+async function preview(store: ReturnType<typeof signalStore>, rule: MappingRule, sinceMs: number) {
+  const { events, complete } = await store.previewEvents(rule, sinceMs);
+  const people = new Set<number>();
+  const samples: PreviewSample[] = [];
+  let [scanned, matches] = [0, 0];
+  let next: number | null = Number.MAX_SAFE_INTEGER;
+  while (next !== null && scanned < PREVIEW_MAX_SIGNALS) {
+    const limit = Math.min(RULE_STEP_SIGNALS, PREVIEW_MAX_SIGNALS - scanned);
+    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+    const page = await store.previewPage(rule, { events, beforeSeq: next, sinceMs, limit });
+    for (const person of page.people) people.add(person);
+    samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
+    scanned += page.scanned;
+    matches += page.matches;
+    next = page.next;
+  }
+  return { matches, people: people.size, samples, scanned, complete: complete && next === null };
+}
