@@ -89,11 +89,11 @@ describe("§8.2 canonical form", () => {
   });
 });
 
-/** JSON.stringify, which makes -0 a 0; infinities are the table's business. */
+/** JSON.stringify, which makes -0 a 0; infinities as JSON.parse reads them. */
 function plainZeros(value: unknown): string {
   return JSON.stringify(value, (_, member: unknown) =>
-    typeof member === "number" && !Number.isFinite(member) ? "infinite" : member,
-  ).replaceAll(/"infinite"/g, "1e999");
+    typeof member === "number" && !Number.isFinite(member) ? `${Math.sign(member)} infinite` : member,
+  ).replaceAll(/"(-?1) infinite"/g, "$1e999");
 }
 
 const DAY_MS = 24 * 3_600_000;

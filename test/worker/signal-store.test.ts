@@ -655,11 +655,14 @@ test("design §3: no statement, reading or writing, goes through all signals, pe
         : [],
     ),
   );
-  const scans = plans.filter(({ detail }) =>
-    /^SCAN (?!visitor|json_each|v\b|CONSTANT|rule_jobs USING INDEX rule_jobs_unfinished)/.test(detail),
+  expect(plans.length).toBeGreaterThan(30);
+  const scans = plans.filter(({ detail }) => /^SCAN (?!visitor|json_each|v\b|CONSTANT)/.test(detail));
+  // Those of the unfinished jobs only: at most one for each mapping rule.
+  const bounded = ["SCAN event_groups USING INDEX", "SCAN rule_jobs USING INDEX rule_jobs_unfinished"];
+  expect(scans.filter(({ detail }) => !bounded.some((plan) => detail.startsWith(plan)))).toEqual([]);
+  expect(plans.filter(({ detail }) => detail.includes("TEMP B-TREE FOR ORDER BY")).map(({ query }) => query)).toEqual(
+    [],
   );
-  expect(scans.filter(({ detail }) => !detail.startsWith("SCAN event_groups USING INDEX"))).toEqual([]);
-  expect(plans.filter(({ detail }) => detail.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
   // And no index is written with every signal that nothing reads.
   const indexes = await runInDurableObject(stub(), (_, { storage: { sql } }) =>
     sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL").toArray(),
