@@ -12,7 +12,15 @@ export default defineConfig({
   root,
   test: {
     projects: [
-      { root, test: { name: "unit", include: ["test/unit/**/*.test.ts"], environment: "node" } },
+      {
+        root,
+        test: {
+          name: "unit",
+          include: ["test/unit/**/*.test.ts"],
+          environment: "node",
+          setupFiles: ["test/unit/setup.ts"],
+        },
+      },
       {
         root,
         plugins: [
