@@ -1,5 +1,7 @@
 /** The Hono environment of the whole Worker, and the one factory that every route and middleware is made with. */
 import { createFactory } from "hono/factory";
+import type { RequestRate } from "./domain/request-rate.ts";
+import { REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "./limits.ts";
 
 export interface AppEnv {
   Bindings: Env;
@@ -12,3 +14,11 @@ export interface AppEnv {
 }
 
 export const factory = createFactory<AppEnv>();
+
+/** The request rate per key: wrangler.toml's variables, else limits.ts. */
+export function configuredRate(env: Env): RequestRate {
+  return {
+    perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
+    burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
+  };
+}

@@ -47,7 +47,7 @@ export async function listMembers(db: ControlDatabase, workspaceId: string, page
   return pageOf(rows, page, (member) => member.email);
 }
 
-export async function findMember(db: ControlDatabase, workspaceId: string, email: string): Promise<Member | null> {
+async function findMember(db: ControlDatabase, workspaceId: string, email: string): Promise<Member | null> {
   return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
 }
 

@@ -8,7 +8,6 @@ import { holdsKey } from "../domain/api-key.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
 import { takeRequest } from "../domain/request-rate.ts";
-import type { RequestRate } from "../domain/request-rate.ts";
 import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal.ts";
@@ -16,7 +15,7 @@ import { readSignals } from "../domain/signal-body.ts";
 import { fitsName, validateSignal } from "../domain/validate-signal.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import type { AppEnv } from "../env.ts";
-import { factory } from "../env.ts";
+import { configuredRate, factory } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { problem } from "../http/problem.ts";
 import {
@@ -26,8 +25,6 @@ import {
   BULK_MAX_SIGNALS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
   NOTES_FLUSH_MS,
-  REQUEST_BURST,
-  REQUEST_RATE_PER_SECOND,
   SHED_FACTOR,
 } from "../limits.ts";
 import type { RefusedCall } from "../quota/protocol.ts";
@@ -82,7 +79,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, source?: string): 
   }
   const { key } = who;
 
-  const rate = requestRate(c.env);
+  const rate = configuredRate(c.env);
   const shed = takeRequest(key.shedEmptyAtMs, nowMs, {
     perSecond: rate.perSecond * SHED_FACTOR,
     burst: rate.burst * SHED_FACTOR,
@@ -177,7 +174,7 @@ async function refuseKnown(c: Context<AppEnv>, key: KnownKey, refusal: Refusal):
   const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
   const noted = await counter.refused(refusedCall(c, key, refusal, true));
   if (!noted.active) return refuseCall(c, { code: "unauthorized", cause: "key_deactivated" });
-  return refuseCall(c, refusal, limitHeaders(noted, requestRate(c.env), Date.now()));
+  return refuseCall(c, refusal, limitHeaders(noted, configuredRate(c.env), Date.now()));
 }
 
 /** For the admin's list only: at most once a second per key and isolate, and nothing that the sender could notice. */
@@ -191,11 +188,4 @@ function noteUnauthenticated(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
 function refusedCall(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, authenticated: boolean): RefusedCall {
   const detail = "detail" in refusal ? refusal.detail : "cause" in refusal ? refusal.cause : null;
   return { keyId: key.keyId, code: refusal.code, detail, requestId: c.get("requestId"), signals: 1, authenticated };
-}
-
-function requestRate(env: Env): RequestRate {
-  return {
-    perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
-    burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
-  };
 }

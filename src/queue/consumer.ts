@@ -13,7 +13,7 @@ import type { VisitorId } from "../store/link.ts";
 import { retryDelaySeconds } from "./back-off.ts";
 import { bury } from "./dead-letters.ts";
 import { readMessage } from "./message.ts";
-import type { ReceivedMessage } from "./message.ts";
+import type { ReceivedMessage, ReceivedSignal } from "./message.ts";
 import { evaluateSignal, processSignal } from "./process.ts";
 import { rulesOf } from "./rules-cache.ts";
 import { templatesOf } from "./template-cache.ts";
@@ -28,17 +28,18 @@ interface WorkspaceMessage {
 }
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
-  const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordMessages;
+  const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordSignals;
   await Promise.all(
     [...byWorkspace(batch)].map(async ([workspaceId, messages]) => {
       const startedMs = Date.now();
       const contents = messages.map((message) => message.content);
       const fields = { queue: batch.queue, workspace: workspaceId, messages: messages.length };
       try {
-        await handle(env, workspaceId, contents);
+        const signals = contents.flatMap((content) => content.signals);
+        await handle(env, workspaceId, signals);
+        await env.QUOTA_COUNTER.getByName(workspaceId).settle(contents.flatMap((content) => content.rows));
         for (const { queued } of messages) queued.ack();
-        const signals = contents.reduce((sum, content) => sum + content.signals.length, 0);
-        logEvent("batch", { ...fields, signals, ms: Date.now() - startedMs });
+        logEvent("batch", { ...fields, signals: signals.length, ms: Date.now() - startedMs });
       } catch (error) {
         for (const { queued } of messages) letWait(queued);
         logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
@@ -71,8 +72,7 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
   return workspaces;
 }
 
-async function recordMessages(env: Env, workspaceId: string, contents: ReceivedMessage[]): Promise<void> {
-  const signals = contents.flatMap((content) => content.signals);
+async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSignal[]): Promise<void> {
   const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
   const [current, templates] = await Promise.all([
     rulesOf(env.DB, workspaceId),
@@ -82,8 +82,6 @@ async function recordMessages(env: Env, workspaceId: string, contents: ReceivedM
   const store = env.SIGNAL_STORE.getByName(workspaceId);
   await store.record(batch, current.version);
   await linkVisitors(store, batch, current);
-  const rows = contents.flatMap((content) => content.rows);
-  await env.QUOTA_COUNTER.getByName(workspaceId).settle(rows);
 }
 
 /**

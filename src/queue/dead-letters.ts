@@ -3,14 +3,12 @@
  * letters, with the reason, and settled: given up is a place of its own in the books. Should even this fail, the rows
  * are still in the outbox and are sent again later.
  */
-import type { ReceivedMessage } from "./message.ts";
+import type { ReceivedSignal } from "./message.ts";
 import { buriedSignal } from "./process.ts";
 
 const REASON = "Could not be recorded in all attempts: the store did not answer.";
 
-export async function bury(env: Env, workspaceId: string, contents: ReceivedMessage[]): Promise<void> {
-  const batch = contents.flatMap((content) => content.signals.map((signal) => buriedSignal(signal, REASON)));
+export async function bury(env: Env, workspaceId: string, signals: ReceivedSignal[]): Promise<void> {
+  const batch = signals.map((signal) => buriedSignal(signal, REASON));
   await env.SIGNAL_STORE.getByName(workspaceId).record(batch);
-  const rows = contents.flatMap((content) => content.rows);
-  await env.QUOTA_COUNTER.getByName(workspaceId).settle(rows);
 }

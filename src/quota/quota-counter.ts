@@ -10,8 +10,9 @@ import { DurableObject } from "cloudflare:workers";
 import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
+import { configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { DRAIN_ALARM_MS, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../limits.ts";
+import { DRAIN_ALARM_MS } from "../limits.ts";
 import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
@@ -63,10 +64,7 @@ export class QuotaCounter extends DurableObject<Env> {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#sql = ctx.storage.sql;
-    this.#rate = {
-      perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
-      burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
-    };
+    this.#rate = configuredRate(env);
     createLedgerTables(this.#sql);
     createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
