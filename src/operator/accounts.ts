@@ -7,7 +7,7 @@ import type { AccountFilter } from "../store/protocol.ts";
 import { accountAnswer, accountJson, recordAnswer, recordJson, templateErrorAnswer } from "./account-answers.ts";
 import { operator } from "./environment.ts";
 import { payloadTemplate } from "./key-schemas.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore } from "../workspace/objects.ts";
 import { operation } from "./operation.ts";
 import { filteredPageQuery, listOf, mapPage, toPage } from "./schemas.ts";
 

@@ -1,10 +1,11 @@
 /** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
 import * as z from "zod";
-import { createKey, deactivateKey, listKeys, rotateKey, type ApiKey, type CreatedKey } from "../control/keys.ts";
+import { createKey, listKeys, type ApiKey, type CreatedKey } from "../control/keys.ts";
 import { keyStatus } from "../domain/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
 import { newKey, payloadMapping } from "./key-schemas.ts";
-import { quotaCounter } from "./objects.ts";
+import { endKey, replaceKey } from "../workspace/keys.ts";
+import { quotaCounter } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageQuery, toPage } from "./schemas.ts";
 
@@ -30,9 +31,6 @@ const createdKeyAnswer = z
     secret: z.string().optional().meta({ description: "The shared secret, for `X-Api-Secret`. Shown this once." }),
   })
   .meta({ id: "CreatedApiKey" });
-
-/** How long the old key goes on. All but `none` are longer than key facts are cached at the edge. */
-const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
 
 export const keyRoutes = operator
   .createApp()
@@ -78,13 +76,10 @@ export const keyRoutes = operator
       const { id } = c.get("workspace");
       const keyId = c.req.param("key_id");
       const { overlap } = c.req.valid("json");
-      const rotated = await rotateKey(c.get("db"), id, keyId, OVERLAP_MS[overlap], byOperator());
+      const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap }, byOperator());
       if (!rotated.ok) {
         if (rotated.refusal === "not_found") return notFound(c, "key");
         return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
-      }
-      if (overlap === "none") {
-        await deactivateKey(c.get("db"), id, keyId, (old) => quotaCounter(c.env, id).revoke(old), byOperator());
       }
       return c.json(createdKeyJson(rotated.value), 201, { "cache-control": "no-store" });
     },
@@ -117,10 +112,8 @@ export const keyRoutes = operator
     }),
     async (c) => {
       const { id } = c.get("workspace");
-      const counter = quotaCounter(c.env, id);
-      const revoke = (keyId: string) => counter.revoke(keyId);
-      const key = await deactivateKey(c.get("db"), id, c.req.param("key_id"), revoke, byOperator());
-      return key === null ? notFound(c, "key") : c.json(keyJson(key, await counter.lastUsed()));
+      const key = await endKey(c.env, c.get("db"), id, c.req.param("key_id"), byOperator());
+      return key === null ? notFound(c, "key") : c.json(keyJson(key, await quotaCounter(c.env, id).lastUsed()));
     },
   );
 

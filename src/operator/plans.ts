@@ -3,7 +3,7 @@ import * as z from "zod";
 import { listPlans, putPlan, type Plan } from "../control/plans.ts";
 import { byOperator, operator } from "./environment.ts";
 import { operation, validationFailed } from "./operation.ts";
-import { configurePlan } from "./quota.ts";
+import { configurePlan } from "../workspace/quota.ts";
 import { listOf, mapPage, name, pageQuery, toPage } from "./schemas.ts";
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;

@@ -1,25 +1,15 @@
 /** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after, proposed from one. */
 import * as z from "zod";
-import { findRuleAndVersion } from "../control/rules.ts";
-import type { MappingRule } from "../domain/mapping-rule.ts";
 import { normalise } from "../domain/normalise.ts";
 import { proposeRule } from "../domain/propose-conditions.ts";
 import type { JsonObject } from "../domain/signal.ts";
-import {
-  PREVIEW_DEFAULT_DAYS,
-  PREVIEW_MAX_DAYS,
-  PREVIEW_MAX_SIGNALS,
-  PREVIEW_SAMPLES,
-  RULE_STEP_SIGNALS,
-} from "../limits.ts";
-import type { PreviewSample } from "../store/protocol.ts";
+import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
 import { operator } from "./environment.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore } from "../workspace/objects.ts";
+import { applyRule, previewRule } from "../workspace/rules.ts";
 import { notFound, operation } from "./operation.ts";
 import { previewAnswer, proposedRuleAnswer, ruleJobAnswer, ruleJobJson, sampleJson } from "./rule-answers.ts";
 import { newRule } from "./rule-schemas.ts";
-
-const DAY_MS = 24 * 3_600_000;
 
 export const ruleHistoryRoutes = operator
   .createApp()
@@ -46,10 +36,9 @@ export const ruleHistoryRoutes = operator
     }),
     async (c) => {
       const { scoring_signal: scoringSignal, event, match, conditions, points } = c.req.valid("json");
-      const rule = { id: "preview", version: 1, event, match, conditions, scoringSignal, points };
-      const sinceMs = Date.now() - c.req.valid("query").days * DAY_MS;
-      const { samples, ...counted } = await preview(signalStore(c.env, c.get("workspace").id), rule, sinceMs);
-      return c.json({ ...counted, points: counted.matches * points, samples: samples.map(sampleJson) });
+      const draft = { event, match, conditions, scoringSignal, points };
+      const { samples, ...counted } = await previewRule(c.env, c.get("workspace").id, draft, c.req.valid("query").days);
+      return c.json({ ...counted, samples: samples.map(sampleJson) });
     },
   )
   .post(
@@ -66,13 +55,8 @@ export const ruleHistoryRoutes = operator
       answers: { 202: { description: "It is going to be applied.", schema: ruleJobAnswer } },
     }),
     async (c) => {
-      const { id } = c.get("workspace");
-      const found = await findRuleAndVersion(c.get("db"), id, c.req.param("rule_id"));
-      if (found === null) return notFound(c, "rule");
-      const { rule, rulesVersion } = found;
-      const { enabled, name: _, createdAt: _created, updatedAt: _updated, ...applied } = rule;
-      const toApply = { ruleId: rule.id, rule: enabled ? applied : null, rulesVersion };
-      return c.json(ruleJobJson(await signalStore(c.env, id).applyRule(toApply)), 202);
+      const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
+      return job === null ? notFound(c, "rule") : c.json(ruleJobJson(job), 202);
     },
   )
   .get(
@@ -107,23 +91,3 @@ export const ruleHistoryRoutes = operator
       return c.json({ ...proposed, scoring_signal: scoringSignal });
     },
   );
-
-/** A page at a time, so that the store answers others in between. */
-async function preview(store: ReturnType<typeof signalStore>, rule: MappingRule, sinceMs: number) {
-  const { events, complete } = await store.previewEvents(rule, sinceMs);
-  const people = new Set<number>();
-  const samples: PreviewSample[] = [];
-  let [scanned, matches] = [0, 0];
-  let next: number | null = Number.MAX_SAFE_INTEGER;
-  while (next !== null && scanned < PREVIEW_MAX_SIGNALS) {
-    const limit = Math.min(RULE_STEP_SIGNALS, PREVIEW_MAX_SIGNALS - scanned);
-    // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
-    const page = await store.previewPage(rule, { events, beforeSeq: next, sinceMs, limit });
-    for (const person of page.people) people.add(person);
-    samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
-    scanned += page.scanned;
-    matches += page.matches;
-    next = page.next;
-  }
-  return { matches, people: people.size, samples, scanned, complete: complete && next === null };
-}

@@ -11,7 +11,7 @@ import {
 } from "../control/rules.ts";
 import { WORKSPACE_MAX_RULES } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
-import { signalStore } from "./objects.ts";
+import { signalStore } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { ruleJobAnswer, ruleJobJson } from "./rule-answers.ts";
 import { newRule, ruleChange, ruleFields } from "./rule-schemas.ts";

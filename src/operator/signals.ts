@@ -5,7 +5,8 @@ import { REPLAY_MAX_IDS } from "../limits.ts";
 import { releaseHeld, replayDeadLetters } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
 import { operator } from "./environment.ts";
-import { quotaCounter, signalStore } from "./objects.ts";
+import { signalStore } from "../workspace/objects.ts";
+import { followSignal } from "../workspace/signals.ts";
 import { notFound, operation } from "./operation.ts";
 import { personAnswer, personJson } from "./person-answers.ts";
 import { email, filteredPageQuery, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
@@ -76,14 +77,11 @@ export const signalRoutes = operator
       const { id } = c.get("workspace");
       const [signalId, db] = [c.req.param("signal_id"), c.get("db")];
       const keyName = async (keyId: string) => (await findKey(db, id, keyId))?.name ?? null;
-      const store = signalStore(c.env, id);
-      const trace = await store.signal(signalId);
-      if (trace !== null) return c.json(traceJson(trace, await keyName(trace.keyId)));
-      const waiting = await quotaCounter(c.env, id).inFlight(signalId);
-      if (waiting !== null) return c.json(inFlightJson(waiting, await keyName(waiting.keyId)));
-      // It may have arrived in the store, and been settled, between the two questions.
-      const arrived = await store.signal(signalId);
-      return arrived === null ? notFound(c, "signal") : c.json(traceJson(arrived, await keyName(arrived.keyId)));
+      const found = await followSignal(c.env, id, signalId);
+      if (found === null) return notFound(c, "signal");
+      return "recorded" in found
+        ? c.json(traceJson(found.recorded, await keyName(found.recorded.keyId)))
+        : c.json(inFlightJson(found.inFlight, await keyName(found.inFlight.keyId)));
     },
   )
   .get(

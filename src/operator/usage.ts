@@ -1,16 +1,14 @@
 /** Usage, books and refused calls of a workspace. */
 import * as z from "zod";
 import { keyNames } from "../control/keys.ts";
-import { balanceBooks, readAgain, type Books } from "../domain/books.ts";
 import { REJECTIONS_KEPT } from "../limits.ts";
 import { operator } from "./environment.ts";
-import { quotaCounter, signalStore } from "./objects.ts";
+import { readBooks } from "../workspace/books.ts";
+import { quotaCounter } from "../workspace/objects.ts";
 import { operation, validationFailed } from "./operation.ts";
 import { booksAnswer, booksJson, rejectionAnswer, rejectionJson, usageAnswer, usageJson } from "./quota-answers.ts";
-import { usageOf } from "./quota.ts";
+import { usageOf } from "../workspace/quota.ts";
 import { listOf, time } from "./schemas.ts";
-
-const BOOK_READINGS = 3;
 
 const booksQuery = z.strictObject({
   period: z
@@ -69,14 +67,3 @@ export const usageRoutes = operator
       return c.json({ items, next: null });
     },
   );
-
-/** Counter, store, counter: see domain/books.ts. Read again while signals come in, for a sharper picture. */
-async function readBooks(env: Env, workspaceId: string, periodStartMs: number | undefined): Promise<Books> {
-  const counter = quotaCounter(env, workspaceId);
-  for (let reading = 1; ; reading++) {
-    const before = await counter.books(periodStartMs);
-    const totals = await signalStore(env, workspaceId).totals(periodStartMs);
-    const after = await counter.books(periodStartMs);
-    if (!readAgain(before, after) || reading === BOOK_READINGS) return balanceBooks(before, totals, after);
-  }
-}

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from "../control/workspaces.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
-import { configureCounters } from "./quota.ts";
+import { configureCounters } from "../workspace/quota.ts";
 import { idOf, instant, listOf, mapPage, name, pageQuery, time, toPage } from "./schemas.ts";
 
 const slug = z

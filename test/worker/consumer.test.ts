@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../src/limits.ts";
 import { describe, expect, test, vi } from "vitest";
-import { signalStore } from "../../src/operator/objects.ts";
+import { signalStore } from "../../src/workspace/objects.ts";
 import { admitCall, newCounter } from "./counter.ts";
 import type { TestCounter } from "./counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../../src/limits.ts";
-import { signalStore } from "../../src/operator/objects.ts";
+import { signalStore } from "../../src/workspace/objects.ts";
 import { applyRuleJobsTo, hasRuleJobs, stepRuleJob } from "../../src/store/rule-jobs.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";

@@ -1,4 +1,4 @@
-/** The two Durable Objects of a workspace, as far as the operator API calls them. Their name is the workspace's id. */
+/** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
 import type {

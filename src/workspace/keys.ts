@@ -1,0 +1,34 @@
+/** What of an API key's life (spec §3.1, design §5) concerns both the control plane and the Quota Counter. */
+import type { Change, ControlDatabase } from "../control/database.ts";
+import { deactivateKey, rotateKey, type ApiKey, type CreatedKey } from "../control/keys.ts";
+import type { Result } from "../domain/result.ts";
+import { quotaCounter } from "./objects.ts";
+
+/** How long the old key goes on after a rotation. All but `none` are longer than key facts are cached at the edge. */
+export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
+
+export type Overlap = keyof typeof OVERLAP_MS;
+
+/** When it returns, no call with the key is accepted any more. Null: no such key here. */
+export async function endKey(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  by: Change,
+): Promise<ApiKey | null> {
+  return deactivateKey(db, workspaceId, keyId, (id) => quotaCounter(env, workspaceId).revoke(id), by);
+}
+
+/** Makes a successor; the old key ends after the overlap, or at once with `none`. */
+export async function replaceKey(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  { keyId, overlap }: { keyId: string; overlap: Overlap },
+  by: Change,
+): Promise<Result<CreatedKey, "not_found" | "inactive">> {
+  const rotated = await rotateKey(db, workspaceId, keyId, OVERLAP_MS[overlap], by);
+  if (rotated.ok && overlap === "none") await endKey(env, db, workspaceId, keyId, by);
+  return rotated;
+}
