@@ -40,7 +40,10 @@ import type {
   StoredSignal,
   UnlinkedSignal,
 } from "./protocol.ts";
-import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
+import { listDeadLetters } from "./dead-letters.ts";
+import { listPeople } from "./people-list.ts";
+import { listSignals, traceSignal } from "./signal-list.ts";
+import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
