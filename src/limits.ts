@@ -137,5 +137,9 @@ export const PREVIEW_SAMPLES = 10;
 /** How far back a preview looks, in days. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
+/** Records that one page of an export reads, so that the store answers others in between. */
+export const EXPORT_PAGE_ROWS = 1_000;
+/** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
+export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;

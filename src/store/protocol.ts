@@ -269,3 +269,21 @@ export interface PreviewSample {
   receivedAtMs: number;
   payload: unknown;
 }
+
+export type ExportedRecords = "signals" | "people" | "scoring_signals";
+
+export type ExportFormat = "ndjson" | "csv";
+
+/** Which page of an export. The first is asked for with `after` 0 and `until` null, each other with what came last. */
+export interface ExportRange {
+  after: number;
+  /** Fixed by the first page: what is recorded later is not part of the export. */
+  until: number | null;
+}
+
+export interface ExportPage {
+  /** Whole lines, each with its end; with CSV the first page begins with the header. */
+  text: string;
+  /** Of the next page; null when there is none. */
+  next: { after: number; until: number } | null;
+}

@@ -15,6 +15,7 @@ import { errorText, logEvent } from "../http/log.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { linkSignals, unlinkedSignals } from "./link.ts";
@@ -24,6 +25,10 @@ import type {
   AccountFilter,
   DeadLetter,
   EventGroup,
+  ExportedRecords,
+  ExportFormat,
+  ExportPage,
+  ExportRange,
   LinkedSignal,
   Page,
   PageOf,
@@ -133,6 +138,11 @@ export class SignalStore extends DurableObject<Env> {
 
   deadLetters(page: Page): PageOf<DeadLetter> {
     return listDeadLetters(this.#db, page);
+  }
+
+  /** See export.ts. */
+  exportPage(records: ExportedRecords, format: ExportFormat, range: ExportRange): ExportPage {
+    return exportPage(this.#sql, records, format, range);
   }
 
   /** See rule-preview.ts. */
