@@ -17,6 +17,16 @@ export interface ColdPlace {
   line: number;
 }
 
+/** Where a row's payload is; null when it is in the row, or nowhere any more. */
+export function placeOf(row: {
+  payload: string | null;
+  coldObject: string | null;
+  coldLine: number | null;
+}): ColdPlace | null {
+  if (row.payload !== null || row.coldObject === null) return null;
+  return { object: row.coldObject, line: row.coldLine ?? 0 };
+}
+
 /** An anonymous signal whose payload is still in the store. */
 export interface WarmSignal {
   seq: number;
