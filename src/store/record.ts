@@ -4,6 +4,7 @@
  */
 import { Accounts } from "./accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
+import { startLinkJobs } from "./link-jobs.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
 import { resettle } from "./resettle.ts";
@@ -38,6 +39,7 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   groups.write(sql);
   totals.write(sql);
   for (const signal of twins.unsettled) resettle(sql, signal);
+  startLinkJobs(sql, fresh, nowMs);
 }
 
 /** Those that are new here, and those that have come again: what the latter were before is undone. */

@@ -1,6 +1,8 @@
 /** Signals and their traces, as the store answers them: reads only, each by an index. */
 import { and, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { placeOf } from "./cold-storage.ts";
+import type { ColdPlace } from "./cold-storage.ts";
 import { newestFirst, parsed, toPage } from "./page.ts";
 import type { Page, PageOf, SignalFilter, SignalStatus, SignalSummary, SignalTrace } from "./protocol.ts";
 import { people, scoringSignals, signals } from "./schema.ts";
@@ -29,8 +31,8 @@ export function listSignals(db: Database, filter: SignalFilter, page: Page): Pag
   );
 }
 
-/** The whole way of one signal; null when the store has not seen it. */
-export function traceSignal(db: Database, id: string): SignalTrace | null {
+/** The whole way of one signal, and where its payload is, if not here; null when the store has not seen it. */
+export function traceSignal(db: Database, id: string): { trace: SignalTrace; place: ColdPlace | null } | null {
   const found = db
     .select()
     .from(signals)
@@ -40,7 +42,8 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
   if (found === undefined) return null;
   const { signals: row, people: person } = found;
   const matched = db.select().from(scoringSignals).where(eq(scoringSignals.signalId, id)).all();
-  return {
+  const place = placeOf(row);
+  const trace = {
     ...toSummary(row, person?.email ?? null),
     endpoint: row.endpoint,
     keyId: row.keyId,
@@ -63,7 +66,9 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
     })),
     points: matched.reduce((sum, one) => sum + one.points, 0),
     payload: parsed(row.payload),
+    inColdStorage: place !== null,
   };
+  return { trace, place };
 }
 
 function toSummary(row: typeof signals.$inferSelect, personEmail: string | null): SignalSummary {
