@@ -4,8 +4,12 @@
  * as it is, so that an export costs it next to no CPU time, however long it is.
  */
 import { stringify } from "csv-stringify/sync";
-import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../limits.ts";
-import type { ExportedRecords, ExportFormat, ExportPage, ExportRange } from "./protocol.ts";
+import { COLD_READS_AT_ONCE, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../limits.ts";
+import { placeKey } from "./cold-objects.ts";
+import type { ColdObjects } from "./cold-objects.ts";
+import { placeOf } from "./cold-storage.ts";
+import type { ColdPlace } from "./cold-storage.ts";
+import type { ExportedRecords, ExportPage, ExportRange } from "./protocol.ts";
 
 /** `json`: a JSON text, taken over as it is. */
 type ColumnKind = "value" | "time" | "json";
@@ -48,7 +52,7 @@ const EXPORTS: Record<ExportedRecords, Export> = {
     rows: `SELECT signals.seq AS key, signals.id, status, kind, event, source, ifnull(people.email, signals.email) AS email,
         user_id, anonymous_id, endpoint, key_id, verdict, ordinal, received_at, recorded_at, duplicate_of, linked_at,
         (SELECT ifnull(sum(points), 0) FROM scoring_signals WHERE signal_id = signals.id) AS points, dead_reason,
-        iif(status = 'dead' AND NOT json_valid(payload), json_quote(payload), payload) AS payload
+        iif(status = 'dead' AND NOT json_valid(payload), json_quote(payload), payload) AS payload, cold_object, cold_line
       FROM signals LEFT JOIN people ON people.id = signals.person_id
       WHERE signals.seq > ?1 AND signals.seq <= ?2 ORDER BY signals.seq LIMIT ?3`,
   },
@@ -91,25 +95,64 @@ const EXPORTS: Record<ExportedRecords, Export> = {
 
 const KEY = { signals: "seq", people: "id", scoring_signals: "id" };
 
-export function exportPage(
+/** @throws when payloads that are in cold storage cannot be had: an export leaves nothing out without a word. */
+export async function exportPage(
   sql: SqlStorage,
-  records: ExportedRecords,
-  format: ExportFormat,
-  { after, until: fixed }: ExportRange,
-): ExportPage {
-  const { table, columns, rows } = EXPORTS[records];
+  objects: ColdObjects,
+  { records, format, after, until: fixed }: ExportRange,
+): Promise<ExportPage> {
+  const { table, columns, rows: query } = EXPORTS[records];
   const until = fixed ?? lastKey(sql, table, KEY[records]);
   const lineOf = format === "csv" ? csvLine : ndjsonLine;
-  const page: ExportPage = { text: after === 0 && format === "csv" ? header(columns) : "", next: null };
-  let read = 0;
-  for (const row of sql.exec<Row>(rows, after, until, EXPORT_PAGE_ROWS)) {
-    page.text += lineOf(row, columns);
-    read++;
-    if (read < EXPORT_PAGE_ROWS && page.text.length < EXPORT_PAGE_MAX_CHARACTERS) continue;
-    page.next = { after: Number(row["key"]), until };
-    break;
+  const title = after === 0 && format === "csv" ? toCsv(Object.keys(columns)) : "";
+  // What was linked while its object was read has its payload again, and is found at the second attempt.
+  for (let attempts = 2; attempts > 0; attempts--) {
+    const { rows, places, last } = readRows(sql, query, after, until);
+    // oxlint-disable-next-line no-await-in-loop -- the second only where the first was in vain
+    if (places.length > 0 && !(await fillIn(rows, places, objects))) continue;
+    const next = last === null ? null : { after: last, until };
+    return { text: title + rows.map((row) => lineOf(row, columns)).join(""), next };
   }
-  return page;
+  throw new Error("payloads in cold storage could not be read");
+}
+
+/** `last`: the key of the last row, when there may be more. */
+function readRows(sql: SqlStorage, query: string, after: number, until: number) {
+  const rows: Row[] = [];
+  const places: ColdPlace[] = [];
+  const objects = new Set<string>();
+  let characters = 0;
+  for (const row of sql.exec<Row>(query, after, until, EXPORT_PAGE_ROWS)) {
+    rows.push(row);
+    characters += String(row["payload"] ?? "").length;
+    const place = coldPlace(row);
+    if (place !== null) {
+      places.push(place);
+      objects.add(place.object);
+    }
+    const full = characters >= EXPORT_PAGE_MAX_CHARACTERS || objects.size >= COLD_READS_AT_ONCE;
+    if (full || rows.length === EXPORT_PAGE_ROWS) return { rows, places, last: Number(row["key"]) };
+  }
+  return { rows, places, last: null };
+}
+
+/** Whether all of them were there. */
+async function fillIn(rows: Row[], places: ColdPlace[], objects: ColdObjects): Promise<boolean> {
+  const payloads = await objects.read(places);
+  for (const row of rows) {
+    const place = coldPlace(row);
+    if (place !== null) row["payload"] = payloads.get(placeKey(place)) ?? null;
+  }
+  return payloads.size === places.length;
+}
+
+function coldPlace(row: Row): ColdPlace | null {
+  const [payload, object] = [row["payload"] ?? null, row["cold_object"] ?? null];
+  return placeOf({
+    payload: payload === null ? null : String(payload),
+    coldObject: object === null ? null : String(object),
+    coldLine: Number(row["cold_line"] ?? 0),
+  });
 }
 
 function lastKey(sql: SqlStorage, table: string, key: string): number {
@@ -122,10 +165,6 @@ function ndjsonLine(row: Row, columns: Export["columns"]): string {
     return `"${name}":${kind === "json" && value !== null ? value : JSON.stringify(value)}`;
   });
   return `{${members.join(",")}}\n`;
-}
-
-function header(columns: Export["columns"]): string {
-  return toCsv(Object.keys(columns));
 }
 
 function csvLine(row: Row, columns: Export["columns"]): string {

@@ -265,6 +265,8 @@ export type ExportFormat = "ndjson" | "csv";
 
 /** Which page of an export. The first is asked for with `after` 0 and `until` null, each other with what came last. */
 export interface ExportRange {
+  records: ExportedRecords;
+  format: ExportFormat;
   after: number;
   /** Fixed by the first page: what is recorded later is not part of the export. */
   until: number | null;

@@ -29,8 +29,6 @@ import type {
   AccountFilter,
   DeadLetter,
   EventGroup,
-  ExportedRecords,
-  ExportFormat,
   ExportPage,
   ExportRange,
   Page,
@@ -156,8 +154,8 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /** See export.ts. */
-  exportPage(records: ExportedRecords, format: ExportFormat, range: ExportRange): ExportPage {
-    return exportPage(this.#sql, records, format, range);
+  exportPage(range: ExportRange): Promise<ExportPage> {
+    return exportPage(this.#sql, this.#coldObjects(), range);
   }
 
   /** See rule-preview.ts. */

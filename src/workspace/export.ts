@@ -30,8 +30,10 @@ export async function exportFile(
   { records, format }: { records: ExportedRecords; format: ExportFormat },
   by: Change,
 ): Promise<ExportFile> {
-  // A new stub each time: one that has failed stays broken.
-  const first = await signalStore(env, workspace.id).exportPage(records, format, { after: 0, until: null });
+  // A new stub for each page: one that has failed stays broken.
+  const read = (range: { after: number; until: number | null }) =>
+    signalStore(env, workspace.id).exportPage({ records, format, ...range });
+  const first = await read({ after: 0, until: null });
   await writeAuditEntry(db, by, {
     workspaceId: workspace.id,
     action: "data.exported",
@@ -45,7 +47,7 @@ export async function exportFile(
       async pull(controller) {
         if (page.text !== "") controller.enqueue(encoder.encode(page.text));
         if (page.next === null) controller.close();
-        else page = await signalStore(env, workspace.id).exportPage(records, format, page.next);
+        else page = await read(page.next);
       },
     },
     { highWaterMark: 0 },

@@ -6,8 +6,6 @@ import type {
   AccountFilter,
   DeadLetter,
   EventGroup,
-  ExportedRecords,
-  ExportFormat,
   ExportPage,
   ExportRange,
   Page,
@@ -42,7 +40,7 @@ interface SignalStoreCalls {
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
-  exportPage(records: ExportedRecords, format: ExportFormat, range: ExportRange): Promise<ExportPage>;
+  exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
   previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage>;
   applyRule(rule: RuleToApply): Promise<RuleJob>;

@@ -1,9 +1,10 @@
 /** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { findWorkspace } from "../../src/control/workspaces.ts";
-import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
+import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
 import type { ExportPage, ExportRange } from "../../src/store/protocol.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { deliver } from "./deliver.ts";
@@ -43,16 +44,24 @@ function send(count: number, payload: (index: number) => unknown = (index) => ({
 
 /** The export as the pages and the operator API start it, with each page of the store passing through `page`. */
 async function start(page: (range: ExportRange, read: () => Promise<ExportPage>) => Promise<ExportPage>) {
-  const stub = workspace.store as unknown as {
-    exportPage(r: string, f: string, range: ExportRange): Promise<ExportPage>;
-  };
-  const exportPage = (records: string, format: string, range: ExportRange) =>
-    page(range, () => stub.exportPage(records, format, range));
+  const stub = workspace.store as unknown as { exportPage(range: ExportRange): Promise<ExportPage> };
+  const exportPage = (range: ExportRange) => page(range, () => stub.exportPage(range));
   const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
   const found = await findWorkspace(db, workspace.id);
   if (found === null) throw new Error("no workspace");
   const by = { actor: "jane@example.com", nowMs: AT };
   return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
+}
+
+/** Waits until the store has moved so many signals to R2. */
+async function inColdStorage(count: number): Promise<void> {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
+  await runDurableObjectAlarm(workspace.store);
+  vi.useRealTimers();
+  const moved = await runInDurableObject(workspace.store, (_, { storage }) =>
+    storage.sql.exec("SELECT 1 FROM signals WHERE payload IS NULL AND cold_object IS NOT NULL").toArray(),
+  );
+  expect(moved).toHaveLength(count);
 }
 
 describe("an export of signals", () => {
@@ -156,6 +165,21 @@ describe("an export of signals", () => {
     }
     await reader.cancel();
     expect(pages).toBeLessThanOrEqual(4);
+  });
+
+  test("has the payloads that are in cold storage, and breaks off when they cannot be read", async () => {
+    const payload = (index: number) => ({
+      event: "E",
+      anonymousId: `visitor-${index}`,
+      messageId: `m${index}`,
+      type: "track",
+    });
+    await send(3, payload);
+    await inColdStorage(3);
+    expect((await lines("signals")).map((line) => line["payload"])).toEqual([0, 1, 2].map(payload));
+    for (const { key } of (await env.COLD.list({ prefix: `cold/${workspace.id}/` })).objects)
+      await env.COLD.delete(key);
+    expect((await ask("signals")).status).toBe(503);
   });
 
   test("that loses the store half-way breaks off, and does not end like a whole one", async () => {
