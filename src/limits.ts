@@ -144,6 +144,21 @@ export const COLD_RETRY_MS = 60_000;
 /** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
 
+// --- Data care ---
+
+/**
+ * The shortest retention, in days: the longest billing period, so that a held signal has reached its end before. That is
+ * also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's re-send every
+ * 15 minutes: a signal that has been deleted is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest, short of for ever. */
+export const RETENTION_MAX_DAYS = 3_650;
+/** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
+export const RETENTION_ROWS = 2_000;
+/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+export const RETENTION_SWEEP_MS = 3_600_000;
+
 // --- Operator API ---
 
 export const PAGE_DEFAULT_ITEMS = 50;

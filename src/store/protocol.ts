@@ -183,6 +183,12 @@ export interface DeadLetter {
   payload: unknown;
 }
 
+/** The plan's terms as far as they concern the store. */
+export interface StoreConfig {
+  /** Days after its receipt that a signal is kept; null: for ever. */
+  retentionDays: number | null;
+}
+
 /** The store's side of the books. */
 export interface StoreTotals {
   processed: number;

@@ -165,6 +165,17 @@ export const totals = sqliteTable("totals", {
   deadLettered: integer("dead_lettered").notNull(),
 });
 
+/** One row: how long signals are kept. See retention.ts. */
+export const retention = sqliteTable("retention", {
+  id: integer("id").primaryKey(),
+  /** Null: for ever. */
+  days: integer("days"),
+  /** When signals are looked for that have been kept long enough. */
+  nextAt: integer("next_at").notNull(),
+  /** Receipt of the latest signal that was deleted: what people are known by may come from one up to then. */
+  deletedUntil: integer("deleted_until").notNull(),
+});
+
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
 export const productOrgs = sqliteTable("product_orgs", {
   id: integer("id").primaryKey(),

@@ -42,6 +42,7 @@ import type {
   SignalSummary,
   SignalToRecord,
   SignalTrace,
+  StoreConfig,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
@@ -51,6 +52,7 @@ import { listPeople } from "./people-list.ts";
 import { listSignals, traceSignal } from "./signal-list.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
@@ -113,6 +115,12 @@ export class SignalStore extends DurableObject<Env> {
 
   deadById(ids: string[]): StoredSignal[] {
     return deadSignalsById(this.#sql, ids);
+  }
+
+  /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
+  configure(config: StoreConfig): void {
+    setRetention(this.#sql, config, Date.now());
+    this.#alarmForNext();
   }
 
   /** Since the beginning, or for one billing period. */
@@ -185,18 +193,19 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals, applies rules to what is stored, links, and moves signals to cold storage, a bounded part of
-   * each at a time. Never throws: an alarm that throws six times is gone.
+   * Purges held signals, deletes expired ones, applies rules to what is stored, links, and moves signals to cold storage,
+   * a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
    */
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
+    const expired = this.#attempt("retention_failed", deleteExpired);
     if (Date.now() >= this.#restUntilMs) {
       await this.link();
       this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
     }
-    if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    if (purged && applied && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
   }
@@ -248,6 +257,7 @@ export class SignalStore extends DurableObject<Env> {
     const nowMs = Date.now();
     const nextMs = Math.min(
       nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      nextRetentionMs(this.#sql) ?? Number.POSITIVE_INFINITY,
       hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
       Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
       Math.max(nextColdWorkMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),

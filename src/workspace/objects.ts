@@ -18,6 +18,7 @@ import type {
   SignalFilter,
   SignalSummary,
   SignalTrace,
+  StoreConfig,
   StoreTotals,
 } from "../store/protocol.ts";
 
@@ -33,6 +34,7 @@ interface QuotaCounterCalls {
 }
 
 interface SignalStoreCalls {
+  configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
