@@ -55,7 +55,8 @@ export function scrub(sql: SqlStorage, objects: Iterable<string | null>): void {
 
 /** How many objects still hold what `scrub` was asked to remove. */
 export function scrubPending(sql: SqlStorage): number {
-  return sql.exec<{ count: number }>("SELECT count(*) AS count FROM cold_objects WHERE scrub > 0").one().count;
+  return sql.exec<{ count: number }>("SELECT count(*) AS count FROM cold_objects WHERE id > '' AND scrub > 0").one()
+    .count;
 }
 
 /**
@@ -158,7 +159,7 @@ export function waitingLines(sql: SqlStorage, object: string): Set<number> {
 export function objectsToScrub(sql: SqlStorage, limit: number): { id: string; scrub: number }[] {
   return sql
     .exec<{ id: string; scrub: number }>(
-      "SELECT id, scrub FROM cold_objects WHERE scrub > 0 AND state = 'stored' LIMIT ?",
+      "SELECT id, scrub FROM cold_objects WHERE id > '' AND scrub > 0 AND state = 'stored' LIMIT ?",
       limit,
     )
     .toArray();
@@ -207,5 +208,7 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number): number | null {
 
 /** Everything up to here has been packed. */
 function packedSeq(sql: SqlStorage): number {
-  return sql.exec<{ packed_seq: number }>("SELECT packed_seq FROM cold_progress").toArray()[0]?.packed_seq ?? 0;
+  return (
+    sql.exec<{ packed_seq: number }>("SELECT packed_seq FROM cold_progress WHERE id = 1").toArray()[0]?.packed_seq ?? 0
+  );
 }
