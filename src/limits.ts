@@ -156,6 +156,12 @@ export const RETENTION_MIN_DAYS = 31;
 export const RETENTION_MAX_DAYS = 3_650;
 /** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
 export const RETENTION_ROWS = 2_000;
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const ERASURE_ROWS = 2_000;
+/** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
+export const ERASURE_REMEMBERED_DAYS = 30;
+/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 

@@ -19,7 +19,8 @@ export type AuditAction =
   | "rule.created"
   | "rule.updated"
   | "rule.deleted"
-  | "data.exported";
+  | "data.exported"
+  | "person.deleted";
 
 export interface AuditEntry {
   /** Null for a plan. */

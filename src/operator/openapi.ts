@@ -12,6 +12,7 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
   workspace_id: idOf("ws", "Of the workspace."),
   email: z.string().meta({ description: "Of the member.", example: "jane@example.com" }),
+  person_email: z.string().meta({ description: "Of the person.", example: "jane@example.com" }),
   key_id: idOf("key", "Of the key."),
   rule_id: idOf("rule", "Of the rule."),
   signal_id: idOf("sig", "Of the signal."),

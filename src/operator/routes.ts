@@ -6,6 +6,7 @@ import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./accounts.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
+import { erasureRoutes } from "./erasures.ts";
 import { exportRoutes } from "./exports.ts";
 import { operator, refused } from "./environment.ts";
 import { keyRoutes } from "./keys.ts";
@@ -54,7 +55,8 @@ const described = operator
   .route("/", usageRoutes)
   .route("/", signalRoutes)
   .route("/", accountRoutes)
-  .route("/", exportRoutes);
+  .route("/", exportRoutes)
+  .route("/", erasureRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);

@@ -73,7 +73,9 @@ const EXPORTS: Record<ExportedRecords, Export> = {
         (SELECT json_group_array(value) FROM identities WHERE person_id = people.id AND kind = 'user_id') AS user_ids,
         (SELECT json_group_array(value) FROM identities WHERE person_id = people.id AND kind = 'anonymous_id')
           AS anonymous_ids
-      FROM people WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3`,
+      FROM people WHERE id > ?1 AND id <= ?2
+        AND id NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)
+      ORDER BY id LIMIT ?3`,
   },
   scoring_signals: {
     table: "scoring_signals",

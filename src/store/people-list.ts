@@ -1,5 +1,5 @@
 /** People with their identities and scores, as the store answers them. */
-import { desc, eq } from "drizzle-orm";
+import { and, desc, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { newestFirst, toPage } from "./page.ts";
 import type { Page, PageOf, Person } from "./protocol.ts";
@@ -12,7 +12,12 @@ const SCORING_SIGNALS_SHOWN = 100;
 
 /** Newest first, or the one with an email. */
 export function listPeople(db: Database, filter: { email?: string }, page: Page): PageOf<Person> {
-  const asked = filter.email === undefined ? undefined : eq(people.email, filter.email.trim().toLowerCase());
+  // Not those that are being deleted.
+  const there = sql`${people.id} NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)`;
+  const asked = and(
+    there,
+    filter.email === undefined ? undefined : eq(people.email, filter.email.trim().toLowerCase()),
+  );
   return toPage(
     newestFirst(db.select().from(people).$dynamic(), people.id, page, asked).all(),
     page,

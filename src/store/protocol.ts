@@ -122,6 +122,8 @@ export interface SignalTrace extends SignalSummary {
   rulesTried: number;
   rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
   points: number;
+  /** When its person was deleted, and all that was theirs with it. */
+  erasedAtMs: number | null;
   /** As it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;
@@ -181,6 +183,27 @@ export interface DeadLetter {
   receivedAtMs: number;
   deadAtMs: number;
   payload: unknown;
+}
+
+/** What the deletion of a person has taken away so far. */
+export interface ErasureReceipt {
+  /** `del_` + UUIDv7. */
+  id: string;
+  requestedAtMs: number;
+  /** When nothing was left, in cold storage neither; null: it is under way. */
+  finishedAtMs: number | null;
+  people: number;
+  identities: number;
+  /** The person's, linked ones included. */
+  signals: number;
+  /** Of the person's user ids and anonymous ids, not linked yet. */
+  anonymous: number;
+  held: number;
+  duplicates: number;
+  deadLetters: number;
+  scoringSignals: number;
+  /** Objects of cold storage that held a copy of one of these signals. */
+  coldObjects: number;
 }
 
 /** The plan's terms as far as they concern the store. */

@@ -8,6 +8,7 @@ import type { AccountField } from "../domain/payload-template.ts";
 import type { Claims } from "./accounts.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
+import type { VisitorId } from "./link.ts";
 import type { NamedBy, RuleJobStatus, SignalStatus } from "./protocol.ts";
 
 /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody waits for. */
@@ -54,6 +55,8 @@ export const signals = sqliteTable(
     /** The object in R2 that holds a copy of the payload, if it has not been removed since, and the line in it. */
     coldObject: text("cold_object"),
     coldLine: integer("cold_line"),
+    /** When its person was deleted: nothing of theirs is left in the row, and it never comes again. */
+    erasedAt: integer("erased_at"),
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
@@ -79,6 +82,16 @@ export const signals = sqliteTable(
     index("signals_user_id")
       .on(table.userId, table.seq)
       .where(sql`user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id')`),
+    // Signals that are nobody's, found when a person is deleted. Few: held and duplicate ones only.
+    index("signals_aside_email")
+      .on(table.email)
+      .where(sql`status IN ('held', 'duplicate') AND email IS NOT NULL`),
+    index("signals_aside_user_id")
+      .on(table.userId)
+      .where(sql`status IN ('held', 'duplicate') AND user_id IS NOT NULL`),
+    index("signals_aside_anonymous_id")
+      .on(table.anonymousId)
+      .where(sql`status IN ('held', 'duplicate') AND anonymous_id IS NOT NULL`),
     index("signals_cold")
       .on(table.coldObject)
       .where(sql`cold_object IS NOT NULL AND status = 'anonymous'`),
@@ -164,6 +177,50 @@ export const totals = sqliteTable("totals", {
   purged: integer("purged").notNull(),
   deadLettered: integer("dead_lettered").notNull(),
 });
+
+/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See erasure.ts. */
+export const erasures = sqliteTable(
+  "erasures",
+  {
+    id: text("id").primaryKey(),
+    /** See erased-names.ts. */
+    emailHash: text("email_hash").notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    /** When nothing was left, in R2 neither. */
+    finishedAt: integer("finished_at"),
+    /** What is still to be looked for; all null once that is done. The row of the person keeps their number taken. */
+    email: text("email"),
+    visitors: text("visitors", { mode: "json" }).$type<VisitorId[]>(),
+    personId: integer("person_id"),
+    /** The last dead letter that was read. */
+    deadSeq: integer("dead_seq").notNull(),
+    people: integer("people").notNull(),
+    identities: integer("identities").notNull(),
+    signals: integer("signals").notNull(),
+    anonymous: integer("anonymous").notNull(),
+    held: integer("held").notNull(),
+    duplicates: integer("duplicates").notNull(),
+    deadLetters: integer("dead_letters").notNull(),
+    scoringSignals: integer("scoring_signals").notNull(),
+    coldObjects: integer("cold_objects").notNull(),
+  },
+  (table) => [
+    index("erasures_email_hash").on(table.emailHash, table.requestedAt),
+    index("erasures_unfinished")
+      .on(table.requestedAt)
+      .where(sql`finished_at IS NULL`),
+    index("erasures_person")
+      .on(table.personId)
+      .where(sql`person_id IS NOT NULL`),
+  ],
+);
+
+/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
+export const erasedNames = sqliteTable(
+  "erased_names",
+  { hash: text("hash").primaryKey(), at: integer("at").notNull() },
+  (table) => [index("erased_names_at").on(table.at)],
+);
 
 /** One row: how long signals are kept. See retention.ts. */
 export const retention = sqliteTable("retention", {

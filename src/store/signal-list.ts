@@ -66,6 +66,7 @@ export function traceSignal(db: Database, id: string): { trace: SignalTrace; pla
     })),
     points: matched.reduce((sum, one) => sum + one.points, 0),
     payload: parsed(row.payload),
+    erasedAtMs: row.erasedAt,
     inColdStorage: place !== null,
   };
   return { trace, place };

@@ -20,6 +20,7 @@ import { ColdObjects, placeKey } from "./cold-objects.ts";
 import { nextColdWorkMs } from "./cold-storage.ts";
 import { workOnColdStorage } from "./cold-work.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.ts";
 import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
@@ -28,6 +29,7 @@ import type {
   Account,
   AccountFilter,
   DeadLetter,
+  ErasureReceipt,
   EventGroup,
   ExportPage,
   ExportRange,
@@ -153,6 +155,25 @@ export class SignalStore extends DurableObject<Env> {
     return listPeople(this.#db, filter, page);
   }
 
+  /**
+   * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
+   * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   *
+   * @param id of the receipt, if it is a new one.
+   * @param email trimmed and lower-cased.
+   */
+  erase(id: string, email: string): ErasureReceipt {
+    this.ctx.storage.transactionSync(() => erasePerson(this.#sql, id, email, Date.now()));
+    this.#alarmForNext();
+    const receipt = findErasure(this.#sql, email);
+    if (receipt === null) throw new Error("a deletion that was just begun is gone");
+    return receipt;
+  }
+
+  erasure(email: string): ErasureReceipt | null {
+    return findErasure(this.#sql, email);
+  }
+
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
     return listAccounts(this.#db, filter, page);
   }
@@ -193,19 +214,20 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals, deletes expired ones, applies rules to what is stored, links, and moves signals to cold storage,
+   * Purges held signals, deletes persons' and expired ones, applies rules to what is stored, links, and moves signals to cold storage,
    * a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
    */
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
+    const erased = this.#attempt("erasure_failed", stepErasure);
     const expired = this.#attempt("retention_failed", deleteExpired);
     if (Date.now() >= this.#restUntilMs) {
       await this.link();
       this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
     }
-    if (purged && applied && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    if (purged && applied && erased && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
   }
@@ -257,6 +279,7 @@ export class SignalStore extends DurableObject<Env> {
     const nowMs = Date.now();
     const nextMs = Math.min(
       nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      nextErasureMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY,
       nextRetentionMs(this.#sql) ?? Number.POSITIVE_INFINITY,
       hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
       Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),

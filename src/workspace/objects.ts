@@ -5,6 +5,7 @@ import type {
   Account,
   AccountFilter,
   DeadLetter,
+  ErasureReceipt,
   EventGroup,
   ExportPage,
   ExportRange,
@@ -40,6 +41,8 @@ interface SignalStoreCalls {
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  erase(id: string, email: string): Promise<ErasureReceipt>;
+  erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
   exportPage(range: ExportRange): Promise<ExportPage>;

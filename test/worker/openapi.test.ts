@@ -83,6 +83,8 @@ describe("the document", () => {
         "POST …/accounts/preview",
         "GET …/dead-letters",
         "GET …/export/signals",
+        "DELETE …/people/{person_email}",
+        "GET …/people/{person_email}/deletion",
         "GET …/export/people",
         "GET …/export/scoring-signals",
         "GET /healthz",
@@ -185,6 +187,8 @@ describe("the Worker does what the document says", () => {
     });
     known["apiKey"] = key["key"] ?? "";
     known["source"] = "website";
+    known["person_email"] = "gone@example.com";
+    await send("DELETE", `${workspace}/people/gone@example.com`, undefined, AUTHORISED);
     await create(`${workspace}/members`, { email: known["email"], role: "admin" });
   });
 
