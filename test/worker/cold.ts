@@ -7,6 +7,9 @@ import { nextColdWorkMs } from "../../src/store/cold-storage.ts";
 import { workOnColdStorage } from "../../src/store/cold-work.ts";
 import { nextLinkJobMs } from "../../src/store/link-jobs.ts";
 
+const AGE_SIGNALS = `UPDATE signals SET recorded_at = recorded_at - ?
+  WHERE status = 'anonymous' AND status <> 'processed' AND seq > 0`;
+
 const stub = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
 
 /**
@@ -20,9 +23,9 @@ export async function ring(workspaceId: string): Promise<void> {
     let nextMs = Number.POSITIVE_INFINITY;
     storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
     await storage.deleteAlarm();
-    sql.exec("UPDATE signals SET recorded_at = recorded_at - ? WHERE status = 'anonymous'", COLD_AFTER_MS + 1);
-    sql.exec("UPDATE link_jobs SET due_at = 1");
-    sql.exec("UPDATE cold_objects SET at = at - ? WHERE state = 'writing'", COLD_ABANDONED_MS);
+    sql.exec(AGE_SIGNALS, COLD_AFTER_MS + 1);
+    sql.exec("UPDATE link_jobs SET due_at = 1 WHERE kind > ''");
+    sql.exec("UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND state <> 'stored'", COLD_ABANDONED_MS);
     await instance.alarm();
     storage.setAlarm = setAlarm;
     if (nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
@@ -32,7 +35,7 @@ export async function ring(workspaceId: string): Promise<void> {
 /** Packs what there is, while the store's alarm is busy with something else. */
 export async function packNow(workspaceId: string): Promise<void> {
   await runInDurableObject(stub(workspaceId), async (_, { storage }) => {
-    storage.sql.exec("UPDATE signals SET recorded_at = recorded_at - ? WHERE status = 'anonymous'", COLD_AFTER_MS + 1);
+    storage.sql.exec(AGE_SIGNALS, COLD_AFTER_MS + 1);
     await workOnColdStorage(storage, new ColdObjects(env.COLD, workspaceId));
   });
 }
