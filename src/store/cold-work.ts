@@ -49,6 +49,8 @@ async function packSignals(storage: DurableObjectStorage, objects: ColdObjects):
     if (!dueBy(written === 0 ? startedMs : startedMs + COLD_AFTER_MS)) return;
     const signals = signalsToPack(sql);
     const object = storage.transactionSync(() => beginObject(sql, Date.now()));
+    // Known for good before R2 hears of it.
+    await storage.sync();
     await objects.write(object, signals);
     storage.transactionSync(() => finishObject(sql, object, signals));
   }

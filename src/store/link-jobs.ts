@@ -124,11 +124,11 @@ function ofFewObjects(signals: readonly UnlinkedSignal[]): UnlinkedSignal[] {
 }
 
 function evaluated(signal: UnlinkedSignal, payload: string, rules: CompiledRules): LinkedSignal {
-  const { id, source, personId, email, place } = signal;
+  const { id, source, personId, email } = signal;
   const normalised = normalise(JSON.parse(payload) as JsonObject, source);
   const evaluation = evaluateSignal(rules, normalised, email);
   const { rulesTried, matches } = evaluation ?? { rulesTried: 0, matches: [] };
-  return { id, personId, place, payload, traits: normalised.traits, rulesTried, matches };
+  return { id, personId, payload, traits: normalised.traits, rulesTried, matches };
 }
 
 function endJobs(sql: SqlStorage, jobs: readonly VisitorId[], hindered: readonly VisitorId[], retryMs: number): void {

@@ -34,7 +34,7 @@ export interface UnlinkedSignal {
   place: ColdPlace | null;
 }
 
-export interface LinkedSignal extends Evaluation, Pick<UnlinkedSignal, "id" | "personId" | "place"> {
+export interface LinkedSignal extends Evaluation, Pick<UnlinkedSignal, "id" | "personId"> {
   payload: string;
   traits: Traits;
 }
@@ -122,9 +122,8 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
       ordinal: number;
       payload: string | null;
       cold_object: string | null;
-      cold_line: number | null;
     }>(
-      `SELECT id, event, source, person_id, user_id, anonymous_id, received_at, ordinal, payload, cold_object, cold_line
+      `SELECT id, event, source, person_id, user_id, anonymous_id, received_at, ordinal, payload, cold_object
        FROM signals
        WHERE (status = 'anonymous' OR named_by = 'anonymous_id') AND id IN (SELECT value FROM json_each(?))`,
       JSON.stringify(linked.map((signal) => signal.id)),
@@ -147,8 +146,6 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
     const owner = people.ownerOf(visitors[index] ?? {}, row.received_at);
     if (evaluation === undefined || owner?.personId !== evaluation.personId) return;
     if (row.person_id !== null && owner.by === "anonymous_id") return;
-    const place = placeOf({ payload: row.payload, coldObject: row.cold_object, coldLine: row.cold_line });
-    if (place?.object !== evaluation.place?.object || place?.line !== evaluation.place?.line) return;
     count++;
     if (owner.personId === row.person_id) {
       sql.exec("UPDATE signals SET named_by = ? WHERE id = ?", owner.by, row.id);
@@ -179,7 +176,7 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
   for (const personId of left) recount(sql, personId);
   forgetCold(
     sql,
-    linked.map(({ place }) => place?.object ?? null),
+    rows.map((row) => row.cold_object),
   );
   return count;
 }

@@ -5,8 +5,9 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { COLD_OBJECT_MAX_SIGNALS, LINK_PAGE_SIGNALS, LINK_TURN_STEPS } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { forgetCold, scrub, scrubPending } from "../../src/store/cold-storage.ts";
-import { bucketWith, coldState, linesOf, ring, ringUntilQuiet, withBindings } from "./cold.ts";
-import { DAY, MINUTE, deliver } from "./deliver.ts";
+import { stepRuleJob } from "../../src/store/rule-jobs.ts";
+import { bucketWith, coldState, linesOf, packNow, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
@@ -167,6 +168,74 @@ describe("§6.1: signals of unknown visitors", () => {
   });
 });
 
+describe("what happens while signals are being fetched", () => {
+  /** The first time that the store reads an object. */
+  function whileFetching(work: () => Promise<unknown>): Promise<void> {
+    let left = 1;
+    const during = async (call: string) => {
+      if (call === "get" && left-- > 0) await work();
+    };
+    return withBindings(workspace.id, { COLD: bucketWith({ after: during }) });
+  }
+
+  test("a rule that is applied then is not missed", async () => {
+    await send(...visits(4, 1));
+    await ring(workspace.id);
+    await whileFetching(async () => {
+      const { id } = await newRule("V*", 10);
+      await workspace.operator("POST", `/rules/${id}/apply`);
+      const step = () =>
+        runInDurableObject(workspace.store, (_, { storage }) =>
+          storage.transactionSync(() => stepRuleJob(storage.sql, Date.now())),
+        );
+      await step();
+      await step();
+      expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 0 });
+    });
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(4 * 12);
+  });
+
+  test("a visitor who turns out to be somebody else: rules see the email of the person who gets the signals", async () => {
+    await workspace.operator("POST", "/rules", {
+      name: "first",
+      event: "Visit",
+      match: "all",
+      conditions: [{ path: "email", operator: "starts_with", value: "v0@" }],
+      scoring_signal: "first",
+      points: 100,
+    });
+    await send(...visits(4, 1));
+    await ring(workspace.id);
+    await whileFetching(async () => {
+      const other = { ...identify(1, { anonymousId: "a-0" }), at: START + 61 * MINUTE };
+      // Its own call of `link` would wait for the one that is under way.
+      const stub = new Proxy(workspace.store, {
+        get: (target, call: string) => (call === "link" ? async () => {} : Reflect.get(target, call)),
+      });
+      const bindings = { ...env, SIGNAL_STORE: { getByName: () => stub } } as unknown as Env;
+      await consumeMessages([messageOf(workspace.id, [other])], { bindings });
+    });
+    await send(identify(0));
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(0);
+    expect(await scoreOf(1)).toBe(4 * 2);
+  });
+
+  test("signals that are moved there only now are linked all the same, and their object goes", async () => {
+    await send(...visits(4, 1));
+    await ring(workspace.id);
+    await send(...visits(4, 1, 4));
+    await whileFetching(() => packNow(workspace.id));
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(16);
+    await withBindings(workspace.id);
+    await ringUntilQuiet(workspace.id);
+    expect(await cold()).toMatchObject({ keys: [], objects: [] });
+  });
+});
+
 describe("an outage of R2 delays, and loses nothing", () => {
   const broken = bucketWith({
     before: () => {
@@ -232,7 +301,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await send(identify(0));
     await withBindings(workspace.id, { COLD: bucketWith({ before: () => new Promise<void>(() => {}) }) });
     await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      storage.sql.exec("UPDATE link_jobs SET due_at = 0");
+      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       let linked = false;
       void instance.link().then(() => (linked = true));

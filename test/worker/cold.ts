@@ -2,18 +2,41 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS, COLD_AFTER_MS } from "../../src/limits.ts";
+import { ColdObjects } from "../../src/store/cold-objects.ts";
 import { nextColdWorkMs } from "../../src/store/cold-storage.ts";
+import { workOnColdStorage } from "../../src/store/cold-work.ts";
 import { nextLinkJobMs } from "../../src/store/link-jobs.ts";
+
+const AGE_SIGNALS = `UPDATE signals SET recorded_at = recorded_at - ?
+  WHERE status = 'anonymous' AND status <> 'processed' AND seq > 0`;
 
 const stub = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
 
-/** Rings the store's alarm, as if everything that waits for a time had waited long enough. */
+/**
+ * Rings the store's alarm, as if everything that waits for a time had waited long enough. The platform's own alarm, which
+ * never rings while one is under way, is put off until then.
+ */
 export async function ring(workspaceId: string): Promise<void> {
-  await runInDurableObject(stub(workspaceId), async (instance, { storage: { sql } }) => {
-    sql.exec("UPDATE signals SET recorded_at = recorded_at - ? WHERE status = 'anonymous'", COLD_AFTER_MS + 1);
-    sql.exec("UPDATE link_jobs SET due_at = 0");
-    sql.exec("UPDATE cold_objects SET at = at - ? WHERE state = 'writing'", COLD_ABANDONED_MS);
+  await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {
+    const { sql } = storage;
+    const setAlarm = storage.setAlarm.bind(storage);
+    let nextMs = Number.POSITIVE_INFINITY;
+    storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
+    await storage.deleteAlarm();
+    sql.exec(AGE_SIGNALS, COLD_AFTER_MS + 1);
+    sql.exec("UPDATE link_jobs SET due_at = 1 WHERE kind > ''");
+    sql.exec("UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND state <> 'stored'", COLD_ABANDONED_MS);
     await instance.alarm();
+    storage.setAlarm = setAlarm;
+    if (nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
+  });
+}
+
+/** Packs what there is, while the store's alarm is busy with something else. */
+export async function packNow(workspaceId: string): Promise<void> {
+  await runInDurableObject(stub(workspaceId), async (_, { storage }) => {
+    storage.sql.exec(AGE_SIGNALS, COLD_AFTER_MS + 1);
+    await workOnColdStorage(storage, new ColdObjects(env.COLD, workspaceId));
   });
 }
 
