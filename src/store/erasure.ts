@@ -97,7 +97,7 @@ export function nextErasureMs(sql: SqlStorage, nowMs: number): number | null {
 /** Takes the job that waits longest one step further, and ends those that were waiting for cold storage only. */
 export function stepErasure(sql: SqlStorage, nowMs: number): void {
   sql.exec("DELETE FROM erased_names WHERE at <= ?", nowMs - REMEMBERED_MS);
-  sql.exec("DELETE FROM erasures WHERE finished_at IS NOT NULL AND finished_at <= ?", nowMs - REMEMBERED_MS);
+  sql.exec("DELETE FROM erasures WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
   const row = nextJob(sql);
   if (row !== undefined) {
     eraseRows(sql, row, row.email ?? "", nowMs);

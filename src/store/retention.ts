@@ -71,16 +71,16 @@ export function deleteExpired(sql: SqlStorage, nowMs: number): void {
     until = Math.max(until, receivedAtMs);
   }
   groups.write(sql);
-  scrub(
-    sql,
-    deleted.map((row) => row.cold_object),
-  );
+  const objects = new Set(deleted.flatMap((row) => row.cold_object ?? []));
+  if (objects.size > 0) scrub(sql, objects);
   const nextMs = deleted.length === RETENTION_ROWS ? nowMs : nextSweepMs(sql, kept.days, nowMs);
   sql.exec("UPDATE retention SET next_at = ?, deleted_until = max(deleted_until, ?) WHERE id = 1", nextMs, until);
 }
 
 function nextSweepMs(sql: SqlStorage, days: number, nowMs: number): number {
-  const [oldest] = sql.exec<{ at: number }>("SELECT received_at AS at FROM signals ORDER BY id LIMIT 1").toArray();
+  const [oldest] = sql
+    .exec<{ at: number }>("SELECT received_at AS at FROM signals WHERE id > '' ORDER BY id LIMIT 1")
+    .toArray();
   return Math.max((oldest?.at ?? nowMs) + days * DAY_MS, nowMs + RETENTION_SWEEP_MS);
 }
 

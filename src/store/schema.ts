@@ -206,9 +206,7 @@ export const erasures = sqliteTable(
   },
   (table) => [
     index("erasures_email_hash").on(table.emailHash, table.requestedAt),
-    index("erasures_unfinished")
-      .on(table.requestedAt)
-      .where(sql`finished_at IS NULL`),
+    index("erasures_finished").on(table.finishedAt, table.requestedAt),
     index("erasures_person")
       .on(table.personId)
       .where(sql`person_id IS NOT NULL`),

@@ -351,28 +351,4 @@ describe("a deletion", () => {
     expect(before.balanced).toBe(true);
     expect((await everything()).includes("jane")).toBe(false);
   });
-
-  test("finds all it looks for by an index", async () => {
-    await history();
-    const seen = await runInDurableObject(workspace.store, (instance, { storage: { sql } }) => {
-      const exec = sql.exec.bind(sql);
-      const statements = new Map<string, unknown[]>();
-      sql.exec = ((text: string, ...bindings: unknown[]) => {
-        statements.set(text, bindings);
-        return exec(text, ...bindings);
-      }) as typeof sql.exec;
-      instance.erase("del_1", JANE);
-      sql.exec = exec;
-      return [...statements].flatMap(([text, bindings]) =>
-        exec<{ detail: string }>(`EXPLAIN QUERY PLAN ${text}`, ...(bindings as SqlStorageValue[]))
-          .toArray()
-          .map(({ detail }) => ({ detail, text })),
-      );
-    });
-    const scans = seen.filter(({ detail }) =>
-      /^SCAN (signals|people|scoring_signals|identities|event_groups)/.test(detail),
-    );
-    expect(scans).toEqual([]);
-    expect(seen.length).toBeGreaterThan(20);
-  });
 });

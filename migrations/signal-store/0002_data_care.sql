@@ -25,8 +25,15 @@ CREATE TABLE `erasures` (
 );
 --> statement-breakpoint
 CREATE INDEX `erasures_email_hash` ON `erasures` (`email_hash`,`requested_at`);--> statement-breakpoint
-CREATE INDEX `erasures_unfinished` ON `erasures` (`requested_at`) WHERE finished_at IS NULL;--> statement-breakpoint
+CREATE INDEX `erasures_finished` ON `erasures` (`finished_at`,`requested_at`);--> statement-breakpoint
 CREATE INDEX `erasures_person` ON `erasures` (`person_id`) WHERE person_id IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `retention` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`days` integer,
+	`next_at` integer NOT NULL,
+	`deleted_until` integer NOT NULL
+);
+--> statement-breakpoint
 ALTER TABLE `signals` ADD `erased_at` integer;--> statement-breakpoint
 CREATE INDEX `signals_aside_email` ON `signals` (`email`) WHERE status IN ('held', 'duplicate') AND email IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `signals_aside_user_id` ON `signals` (`user_id`) WHERE status IN ('held', 'duplicate') AND user_id IS NOT NULL;--> statement-breakpoint
