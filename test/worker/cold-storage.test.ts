@@ -10,9 +10,8 @@ import {
   LINK_TURN_STEPS,
 } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { forgetCold, scrub, scrubPending } from "../../src/store/cold-storage.ts";
+import { forgetCold, objectsToRemove, removed, scrub, scrubPending } from "../../src/store/cold-storage.ts";
 import { ColdObjects } from "../../src/store/cold-objects.ts";
-import { workOnColdStorage } from "../../src/store/cold-work.ts";
 import { stepRuleJob } from "../../src/store/rule-jobs.ts";
 import { bucketWith, coldState, gzip, linesOf, packNow, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
@@ -411,7 +410,9 @@ describe("objects", () => {
         if (call !== "put" || left-- === 0) return;
         await runInDurableObject(workspace.store, async (_, { storage }) => {
           storage.sql.exec("UPDATE cold_objects SET at = 0");
-          await workOnColdStorage(storage, new ColdObjects(env.COLD, workspace.id));
+          const givenUp = objectsToRemove(storage.sql, Date.now(), 10);
+          await new ColdObjects(env.COLD, workspace.id).remove(givenUp);
+          removed(storage.sql, givenUp);
         });
       },
     });
