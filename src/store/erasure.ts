@@ -8,7 +8,7 @@ import { scrubPending } from "./cold-storage.ts";
 import { hashOf, rememberNames } from "./erased-names.ts";
 import { findSignals } from "./erasure-signals.ts";
 import type { VisitorId } from "./link.ts";
-import type { ErasureReceipt } from "./protocol.ts";
+import type { ErasureReceipt } from "./data-care.ts";
 import { eraseSignals } from "./tombstones.ts";
 
 /** A job as it is stored; see schema.ts. */

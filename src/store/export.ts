@@ -9,7 +9,7 @@ import { placeKey } from "./cold-objects.ts";
 import type { ColdObjects } from "./cold-objects.ts";
 import { placeOf } from "./cold-storage.ts";
 import type { ColdPlace } from "./cold-storage.ts";
-import type { ExportedRecords, ExportPage, ExportRange } from "./protocol.ts";
+import type { ExportedRecords, ExportPage, ExportRange } from "./data-care.ts";
 
 /** `json`: a JSON text, taken over as it is. */
 type ColumnKind = "value" | "time" | "json";

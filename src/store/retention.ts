@@ -8,7 +8,7 @@
 import { uuidv7, UUIDV7_RANDOM_BYTES } from "../domain/uuidv7.ts";
 import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../limits.ts";
 import { scrub } from "./cold-storage.ts";
-import type { StoreConfig } from "./protocol.ts";
+import type { StoreConfig } from "./data-care.ts";
 import { EventGroupChanges } from "./tables.ts";
 
 const DAY_MS = 24 * 3_600_000;

@@ -25,14 +25,12 @@ import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "./data-care.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
-  ErasureReceipt,
   EventGroup,
-  ExportPage,
-  ExportRange,
   Page,
   PageOf,
   Person,
@@ -44,7 +42,6 @@ import type {
   SignalSummary,
   SignalToRecord,
   SignalTrace,
-  StoreConfig,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";

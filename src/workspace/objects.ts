@@ -1,14 +1,12 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
-  ErasureReceipt,
   EventGroup,
-  ExportPage,
-  ExportRange,
   Page,
   PageOf,
   Person,
@@ -19,7 +17,6 @@ import type {
   SignalFilter,
   SignalSummary,
   SignalTrace,
-  StoreConfig,
   StoreTotals,
 } from "../store/protocol.ts";
 

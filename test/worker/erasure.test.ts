@@ -52,7 +52,7 @@ function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindi
   return runInDurableObject(workspace.store, (_, { storage }) => storage.sql.exec<T>(text, ...bindings).toArray());
 }
 
-const trace = (id: string) => workspace.operator<Record<string, unknown>>("GET", `/signals/${id}`);
+const trace = (id: string) => workspace.operator("GET", `/signals/${id}`);
 
 /** Every value that the store, the counter, D1's audit log and the bucket hold of this workspace, as one text. */
 async function everything(): Promise<string> {
@@ -123,6 +123,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
     "INSERT INTO identities SELECT 'anonymous_id', 'visitor-jane-2', id, 0 FROM people WHERE email = ?",
     JANE,
   );
+  await query("INSERT INTO link_jobs VALUES ('anonymous_id', 'visitor-jane-2', ?)", NOW + DAY);
   return { jane: [...jane.early, ...jane.late], bob: [...bob.early, ...bob.late] };
 }
 
