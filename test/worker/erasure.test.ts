@@ -298,6 +298,23 @@ describe("a deletion", () => {
     await keepsItsBooks();
   });
 
+  test("that is asked for again while it is under way takes what has come since along, and somebody new", async () => {
+    await history();
+    const later = { at: Date.now() + 1_000, ordinal: 500 };
+    const answers = await runInDurableObject(workspace.store, (instance) => {
+      const first = instance.erase("del_1", JANE);
+      return [first, instance.erase("del_2", JANE)];
+    });
+    expect(answers).toMatchObject([
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+    ]);
+    await send({ id: "sig_new", payload: { event: "E", email: JANE }, ...later });
+    expect(await erased(JANE)).toMatchObject({ people: 1, signals: 1 });
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
+    await keepsItsBooks();
+  });
+
   test("may be repeated, also of somebody whom nobody knows", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
     const first = await erased(JANE);
