@@ -329,15 +329,12 @@ interface Delivery {
 }
 
 function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; buriedAt: number | null }): Delivery[] {
-  const signal = toDeliver(one);
-  const normal = places.map((at): Delivery => ({ signal, queue: "signals", at }));
+  const delivered = toDeliver(one);
+  const normal = places.map((at): Delivery => ({ signal: delivered, queue: "signals", at }));
   // Held, and maybe delivered so once more, late, when it has long been released.
-  const held = places.map((at): Delivery => ({
-    signal: { ...signal, verdict: "held" },
-    queue: "signals",
-    at: 999 - at,
-  }));
-  const buried: Delivery[] = buriedAt === null ? [] : [{ signal, queue: "signals-dlq", at: buriedAt }];
+  const asHeld = { ...delivered, verdict: "held" as const };
+  const held = places.map((at): Delivery => ({ signal: asHeld, queue: "signals", at: 999 - at }));
+  const buried: Delivery[] = buriedAt === null ? [] : [{ signal: delivered, queue: "signals-dlq", at: buriedAt }];
   return [...normal, ...(one.released ? held : []), ...buried];
 }
 

@@ -512,8 +512,8 @@ async function step(limit: number, statements = Number.POSITIVE_INFINITY, one = 
 
 /** Rings the alarm until there is nothing left to do. */
 async function finish(one: TestWorkspace): Promise<void> {
-  await runInDurableObject(stub(one), (instance, { storage: { sql } }) => {
-    while (hasRuleJobs(sql)) instance.alarm();
+  await runInDurableObject(stub(one), async (instance, { storage: { sql } }) => {
+    while (hasRuleJobs(sql)) await instance.alarm();
   });
 }
 
