@@ -139,3 +139,10 @@ export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
+
+// --- Pages ---
+
+/** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
+export const PAGE_FORM_MAX_BYTES = 512 * 1024;
+/** Rows of a table on a page. */
+export const PAGE_ROWS = 25;

@@ -4,6 +4,7 @@
  */
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { MappingCondition } from "../domain/mapping-rule.ts";
+import type { Role } from "../domain/role.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType, JsonObject } from "../domain/signal.ts";
 
@@ -33,7 +34,7 @@ export const workspaces = sqliteTable(
   (table) => [index("workspaces_plan").on(table.planId)],
 );
 
-export type Role = "owner" | "admin" | "member";
+export type { Role };
 
 export const members = sqliteTable(
   "members",
