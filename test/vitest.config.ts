@@ -30,6 +30,7 @@ export default defineConfig({
             miniflare: {
               bindings: {
                 OPERATOR_TOKEN: "test-operator",
+                SIGN_IN: "oidc",
                 D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
               },
             },
