@@ -5,6 +5,9 @@
 import type { Context } from "hono";
 import type { PagesEnv } from "../environment.ts";
 
+/** Where Access ends its session. */
+export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
+
 /** Null: the request did not come through Access, or by a service token, which is no person. */
 export async function accessEmail(c: Context<PagesEnv>): Promise<string | null> {
   const { access } = c.executionCtx as ExecutionContext;

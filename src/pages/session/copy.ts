@@ -19,7 +19,7 @@ export const SIGN_IN_PROBLEMS = {
   attempt_unknown: {
     status: 400,
     title: "Sign-in was not finished",
-    text: "It took too long, or it was begun in another browser. Try again.",
+    text: "It took too long, or it was begun in another tab or browser. Try again.",
   },
   email_unverified: {
     status: 403,

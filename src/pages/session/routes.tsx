@@ -4,11 +4,12 @@ import { closeSession, listEmails } from "../../control/sessions.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { pages } from "../environment.ts";
 import { notFoundPage, plainPage } from "../page.tsx";
-import { Chooser, LocalSignIn, NoWorkspace, OidcSignIn } from "../views/sign-in.tsx";
-import { accessEmail } from "./access.ts";
+import { Chooser, LocalSignIn, NoWorkspace, OidcSignIn, SigningOut } from "../views/sign-in.tsx";
+import { ACCESS_SIGN_OUT, accessEmail } from "./access.ts";
 import { SIGN_IN_COPY } from "./copy.ts";
 import { dropToken, tokenHash } from "./cookie.ts";
 import { signInDriver } from "./driver.ts";
+import { oidcRoutes } from "./oidc-routes.ts";
 import { accessMissingPage, problemPage } from "./pages.tsx";
 import { requireSignIn, startSession } from "./session.ts";
 import { FIRST_PAGE, safeTarget } from "./target.ts";
@@ -42,6 +43,7 @@ export const sessionRoutes = pages
         return notFoundPage(c);
     }
   })
+  .route("/sign-in/oidc", oidcRoutes)
   .post("/sign-in/local", async (c) => {
     if (signInDriver(c) !== "local") return notFoundPage(c);
     const { email, to } = await c.req.parseBody();
@@ -54,6 +56,7 @@ export const sessionRoutes = pages
     if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
     dropToken(c, "session");
     if (signInDriver(c) !== "access") return c.redirect("/sign-in", 303);
-    // Not a redirect: Access leads on to its own host, and the policy lets no form lead there.
-    return plainPage(c, { title: "Signing out" }, <h1>Signing out …</h1>);
+    // Not a redirect: Access leads on to its own host, and the content security policy lets no form end there.
+    c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
+    return plainPage(c, { title: "Signing out" }, <SigningOut address={ACCESS_SIGN_OUT} />);
   });

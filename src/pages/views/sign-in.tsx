@@ -68,6 +68,17 @@ export function NoWorkspace({ email }: { email: string }) {
   );
 }
 
+export function SigningOut({ address }: { address: string }) {
+  return (
+    <>
+      <h1>Signing out …</h1>
+      <p>
+        If nothing happens, <a href={address}>sign out here</a>.
+      </p>
+    </>
+  );
+}
+
 function SignOut() {
   return (
     <form method="post" action="/sign-out">
