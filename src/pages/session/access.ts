@@ -3,6 +3,7 @@
  * request. The runtime sets `ctx.access` only on requests that have passed it.
  */
 import type { Context } from "hono";
+import { normaliseEmail } from "../../domain/identity.ts";
 import type { PagesEnv } from "../environment.ts";
 
 /** Where Access ends its session. */
@@ -12,6 +13,5 @@ export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
 export async function accessEmail(c: Context<PagesEnv>): Promise<string | null> {
   const { access } = c.executionCtx as ExecutionContext;
   const identity = await access?.getIdentity();
-  const email = identity?.email?.trim().toLowerCase();
-  return email === undefined || email === "" ? null : email;
+  return normaliseEmail(identity?.email) ?? null;
 }

@@ -23,28 +23,22 @@ export const oidcRoutes = pages
   .createApp()
   .use(onlyWithOidc, limitAttempts)
   .get("/", async (c) => {
-    try {
-      const { url, attempt } = await beginSignIn(c.env, redirectUri(c), safeTarget(c.req.query("to")));
-      const token = newToken();
-      await keepAttempt(controlDatabase(c.env.DB), token.hash, attempt, Date.now());
-      giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
-      return c.redirect(url, 303);
-    } catch (error) {
-      return providerFailed(c, error);
-    }
+    const begun = await beginSignIn(c.env, redirectUri(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
+    if (begun === null) return problemPage(c, "provider_failed");
+    const token = newToken();
+    await keepAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
+    giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
+    return c.redirect(begun.url, 303);
   })
   .get("/callback", async (c) => {
     const hash = tokenHash(c, "sign-in");
     dropToken(c, "sign-in");
     const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
     if (attempt === null) return problemPage(c, "attempt_unknown");
-    try {
-      const email = await finishSignIn(c.env, redirectUri(c), new URL(c.req.url), attempt);
-      if (!email.ok) return await problemPage(c, email.refusal);
-      if (!(await startSession(c, email.value, "oidc"))) return await problemPage(c, "no_member");
-    } catch (error) {
-      return providerFailed(c, error);
-    }
+    const email = await finishSignIn(c.env, redirectUri(c), new URL(c.req.url), attempt).catch(providerFault(c));
+    if (email === null) return problemPage(c, "provider_failed");
+    if (!email.ok) return problemPage(c, email.refusal);
+    if (!(await startSession(c, email.value, "oidc"))) return problemPage(c, "no_member");
     return c.redirect(attempt.target, 303);
   });
 
@@ -53,7 +47,10 @@ function redirectUri(c: Context<PagesEnv>): string {
   return new URL("/sign-in/oidc/callback", c.req.url).href;
 }
 
-function providerFailed(c: Context<PagesEnv>, error: unknown): Response | Promise<Response> {
-  logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
-  return problemPage(c, "provider_failed");
+/** What the library says names no token and no email. */
+function providerFault(c: Context<PagesEnv>) {
+  return (error: unknown): null => {
+    logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
+    return null;
+  };
 }

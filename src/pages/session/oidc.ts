@@ -4,6 +4,7 @@
  */
 import * as oauth from "oauth4webapi";
 import type { SignInAttempt } from "../../control/sessions.ts";
+import { normaliseEmail } from "../../domain/identity.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import type { AppEnv } from "../../env.ts";
 import { OIDC_CALL_MS, OIDC_DISCOVERY_MS } from "../../limits.ts";
@@ -84,11 +85,12 @@ export async function finishSignIn(
 
 /** `email_verified` is optional: a company's own provider often leaves it out, having made the addresses. False is a no. */
 function vouchedEmail(claims: oauth.IDToken | oauth.UserInfoResponse): Result<string, SignInProblem> {
-  const { email, email_verified: verified } = claims;
-  if (typeof email !== "string" || email.trim() === "") return refuse("email_missing");
+  const { email_verified: verified } = claims;
+  const email = normaliseEmail(claims.email);
+  if (email === undefined) return refuse("email_missing");
   // Some providers send it as text.
   const isDenied = verified !== undefined && verified !== true && verified !== "true";
-  return isDenied ? refuse("email_unverified") : ok(email.trim().toLowerCase());
+  return isDenied ? refuse("email_unverified") : ok(email);
 }
 
 function clientAuthentication(env: AppEnv["Bindings"], server: oauth.AuthorizationServer): oauth.ClientAuth {

@@ -1,6 +1,7 @@
 /** Sign-in, sign-out, and the way to one's workspaces (design §10). */
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, listEmails } from "../../control/sessions.ts";
+import { normaliseEmail } from "../../domain/identity.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { pages } from "../environment.ts";
 import { notFoundPage, plainPage } from "../page.tsx";
@@ -46,9 +47,9 @@ export const sessionRoutes = pages
   .route("/sign-in/oidc", oidcRoutes)
   .post("/sign-in/local", async (c) => {
     if (signInDriver(c) !== "local") return notFoundPage(c);
-    const { email, to } = await c.req.parseBody();
-    const signedIn = typeof email === "string" && (await startSession(c, email.trim().toLowerCase(), "local"));
-    if (!signedIn) return problemPage(c, "no_member");
+    const { email: typed, to } = await c.req.parseBody();
+    const email = normaliseEmail(typed);
+    if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
     return c.redirect(safeTarget(typeof to === "string" ? to : undefined), 303);
   })
   .post("/sign-out", async (c) => {
