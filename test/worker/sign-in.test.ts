@@ -37,9 +37,10 @@ async function newTeam(): Promise<Team> {
 }
 
 /** As the Worker would answer under another configuration, at any address. */
-function ask(signIn: string, url: string, init: RequestInit = {}): Promise<Response> {
+function ask(signIn: string, url: string, init: RequestInit = {}, issuer = ""): Promise<Response> {
   const request = new Request(url, { ...PAGE, ...init });
-  return Promise.resolve(worker.fetch(request, { ...env, SIGN_IN: signIn }, createExecutionContext()));
+  const configured = { ...env, SIGN_IN: signIn, OIDC_ISSUER: issuer };
+  return Promise.resolve(worker.fetch(request, configured, createExecutionContext()));
 }
 
 /** The value of the cookie that an answer sets, with its name. */
@@ -348,6 +349,23 @@ describe("cookies", () => {
     const { slug, browsers } = await newTeam();
     const cookie = (await browsers.owner.cookie()).replace("__Host-", "");
     expect((await call(`/w/${slug}/usage`, { ...PAGE, headers: { cookie } })).status).toBe(303);
+  });
+});
+
+// Against a provider: test/sign-in/oidc.test.ts.
+describe("OpenID Connect", () => {
+  test.each(["", "not an address", "http://issuer.example"])(
+    "an issuer that is none is asked nothing: %j",
+    async (issuer) => {
+      const answer = await ask("oidc", `${HERE}/sign-in/oidc`, {}, issuer);
+      expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
+    },
+  );
+
+  test.each(["access", "local", ""])("with SIGN_IN %j it does not exist", async (on) => {
+    for (const path of ["/sign-in/oidc", "/sign-in/oidc/callback?code=x&state=y"]) {
+      expect((await ask(on, `http://localhost${path}`)).status).toBe(404);
+    }
   });
 });
 
