@@ -28,6 +28,7 @@ export interface Workspace {
 export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
+/** For a select with its plan joined. */
 export const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   slug: workspaces.slug,
