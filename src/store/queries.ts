@@ -1,7 +1,9 @@
 /** What the store answers: reads only, each by an index. Pages go from new to old; a cursor is the last row's key. */
-import { and, desc, eq, lt, sql } from "drizzle-orm";
+import { and, desc, eq, gte, lt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { SIGNALS_PAGE_MAX_READ } from "../limits.ts";
 import { parsed, toPage } from "./page.ts";
 import type {
   DeadLetter,
@@ -37,6 +39,10 @@ export function readTotals(db: Database, periodStartMs: number | undefined): Sto
   return row ?? { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
 }
 
+/**
+ * One filter is an index of its own, save that of what is processed. Of several, one is the index and the others are
+ * looked at row by row: SIGNALS_PAGE_MAX_READ of them, after which the page ends where it is, perhaps empty, with a cursor.
+ */
 export function listSignals(db: Database, filter: SignalFilter, page: Page): PageOf<SignalSummary> {
   const owner =
     filter.email === undefined
@@ -45,27 +51,43 @@ export function listSignals(db: Database, filter: SignalFilter, page: Page): Pag
           .select({ id: people.id })
           .from(people)
           .where(eq(people.email, filter.email.trim().toLowerCase()))}`;
+  const event = filter.event === undefined ? undefined : eq(signals.event, filter.event);
+  const status = filter.status === undefined ? undefined : hasStatus(filter.status);
+  const indexed = owner ?? event ?? (filter.status === "processed" ? undefined : status);
+  const others = [
+    owner === undefined || filter.event === undefined ? undefined : sql`+${signals.event} = ${filter.event}`,
+    indexed === status || filter.status === undefined ? undefined : sql`+${signals.status} = ${filter.status}`,
+  ].filter((other) => other !== undefined);
+  const end = others.length === 0 ? null : endOfReading(db, indexed, page);
   const rows = db
     .select()
     .from(signals)
     .leftJoin(people, eq(people.id, signals.personId))
-    .where(
-      and(
-        owner,
-        filter.event === undefined ? undefined : eq(signals.event, filter.event),
-        filter.status === undefined ? undefined : hasStatus(filter.status),
-        behindSeq(page),
-      ),
-    )
+    .where(and(indexed, ...others, behindSeq(page), others.length === 0 ? undefined : gte(signals.seq, end ?? 0)))
     .orderBy(desc(signals.seq))
     .limit(page.limit + 1)
     .all();
-  return toPage(
+  const { items, next } = toPage(
     rows,
     page,
     (row) => row.signals.seq,
     (row) => toSummary(row.signals, row.people?.email ?? null),
   );
+  return { items, next: next ?? (end === null ? null : String(end)) };
+}
+
+/**
+ * Of the signals of this index, or of all, one that is SIGNALS_PAGE_MAX_READ behind the page's beginning; null: there are
+ * not so many.
+ */
+function endOfReading(db: Database, indexed: SQL | undefined, page: Page): number | null {
+  const newest = db.select({ seq: signals.seq }).from(signals).orderBy(desc(signals.seq)).limit(1);
+  if (indexed === undefined) {
+    const begin = page.cursor === null ? (newest.get()?.seq ?? 0) : Number(page.cursor);
+    return begin > SIGNALS_PAGE_MAX_READ ? begin - SIGNALS_PAGE_MAX_READ : null;
+  }
+  const end = newest.where(and(indexed, behindSeq(page))).offset(SIGNALS_PAGE_MAX_READ - 1);
+  return end.get()?.seq ?? null;
 }
 
 /** The whole way of one signal; null when the store has not seen it. */

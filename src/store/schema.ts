@@ -144,7 +144,13 @@ export const eventGroups = sqliteTable(
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last").on(table.lastSeen)],
+  (table) => [
+    primaryKey({ columns: [table.event, table.source] }),
+    // In the order of the signal queue, and only what it shows.
+    index("event_groups_shown")
+      .on(sql`last_seen DESC`, table.event, table.source)
+      .where(sql`count > 0`),
+  ],
 );
 
 /** The store's side of the books, per billing period. */
