@@ -37,7 +37,7 @@ export const signals = sqliteTable(
     recordedAt: integer("recorded_at").notNull(),
     periodStart: integer("period_start").notNull(),
     periodEnd: integer("period_end").notNull(),
-    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and for held ones that are gone. */
+    /** Of the canonical form, see domain/content-hash.ts; null where it can be no duplicate, and for held ones that are gone. */
     contentHash: text("content_hash"),
     duplicateOf: text("duplicate_of"),
     /** When an anonymous signal became a person's. */

@@ -43,7 +43,7 @@ export function processingCalls(workspace: FilledWorkspace): LoadCall[] {
 function newSignals(workspace: FilledWorkspace, count: number): string[] {
   const first = workspace.sent;
   workspace.sent += count;
-  return Array.from({ length: count }, (_, index) => payloadOf(first + index, workspace.size.people));
+  return Array.from({ length: count }, (_, index) => payloadOf(first + index, workspace.size.people, Date.now()));
 }
 
 function personOf(people: number, index: number): string {

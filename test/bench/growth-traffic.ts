@@ -47,11 +47,15 @@ const STAGES = 10;
 /** One signal in a hundred is held. */
 const HELD_EVERY = 100;
 
-/** As sent. The first signals introduce the people, one each. */
-export function payloadOf(n: number, people: number): string {
+/** Signals come in visits: so many in a row of one person, or of one visitor. */
+const VISIT = 4;
+
+/** As sent, at that time. The first signals introduce the people, one each. */
+export function payloadOf(n: number, people: number, atMs: number): string {
   const event = EVENTS[Math.floor(EVENTS.length * chance(n, 1) ** 3)] ?? "";
-  const person = n < people ? n : Math.floor(chance(n, 2) * people);
-  const kind = n < people ? 0 : chance(n, 3);
+  const visit = Math.floor(n / VISIT);
+  const person = n < people ? n : Math.floor(chance(visit, 2) * people);
+  const kind = n < people ? 0 : chance(visit, 3);
   const properties = {
     lead_id: n,
     stage: `stage ${Math.floor(chance(n, 4) * STAGES)}`,
@@ -64,15 +68,16 @@ export function payloadOf(n: number, people: number): string {
     const company = { first_name: `Jane ${person}`, company: `Customer ${person % 200}`, title: "Head of Sales" };
     return JSON.stringify({ email: emailOf(person), event, source, properties: { ...company, ...properties } });
   }
-  const messageId = `message-${people}-${n}`;
+  const delivery = { messageId: `message-${people}-${n}`, timestamp: new Date(atMs).toISOString() };
   if (kind < 0.9) {
-    const anonymousId = `stranger-${Math.floor(chance(n, 6) * 2 * people)}`;
-    return JSON.stringify({ type: "track", messageId, anonymousId, event, properties });
+    const anonymousId = `stranger-${Math.floor(chance(visit, 6) * 2 * people)}`;
+    return JSON.stringify({ type: "track", ...delivery, anonymousId, event, properties });
   }
   const anonymousId = `visitor-${person}`;
-  if (kind < 0.98) return JSON.stringify({ type: "track", messageId, anonymousId, event, properties });
+  if (kind < 0.98 || n % VISIT > 0)
+    return JSON.stringify({ type: "track", ...delivery, anonymousId, event, properties });
   const traits = { email: emailOf(person), name: `Jane ${person}`, company: `Customer ${person % 200}` };
-  return JSON.stringify({ type: "identify", messageId, anonymousId, traits });
+  return JSON.stringify({ type: "identify", ...delivery, anonymousId, traits });
 }
 
 export function emailOf(person: number): string {

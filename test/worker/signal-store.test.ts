@@ -178,6 +178,58 @@ describe("design §8.2: duplicates", () => {
   });
 });
 
+describe("design §8.2: duplicates, in whatever hour they are stored", () => {
+  const HOUR_START = Math.floor(START / (60 * MINUTE)) * 60 * MINUTE;
+  const at = (minute: number, id = `sig_${minute}`, fields: object = {}) => ({
+    id,
+    payload: form(fields),
+    at: HOUR_START + minute * MINUTE,
+    ordinal: minute + 1_000,
+  });
+
+  test("an hour's end parts no twins, whichever comes first", async () => {
+    await send(at(-4));
+    await send(at(3));
+    expect(await statusOf("sig_-4", "sig_3")).toEqual(["processed", "duplicate"]);
+    await send(at(-9));
+    expect(await statusOf("sig_-9", "sig_-4", "sig_3")).toEqual(["processed", "duplicate", "processed"]);
+    expect((await store().signal("sig_-4"))?.duplicateOf).toBe("sig_-9");
+  });
+
+  test("a late one settles all that follow it, hour after hour", async () => {
+    const minutes = Array.from({ length: 14 }, (_, n) => n * 9);
+    for (const minute of minutes) await send(at(minute));
+    const originals = async () =>
+      (await statusOf(...minutes.map((minute) => `sig_${minute}`)))
+        .map((status, index) => (status === "processed" ? minutes[index] : null))
+        .filter((minute) => minute !== null);
+    expect(await originals()).toEqual([0, 18, 36, 54, 72, 90, 108]);
+    await send(at(-5));
+    expect(await originals()).toEqual([9, 27, 45, 63, 81, 99, 117]);
+  });
+
+  test("a CDP's event is its own twin days later, by the time that it tells", async () => {
+    const timestamp = new Date(HOUR_START - DAY).toISOString();
+    const track = { type: "track", messageId: "m-1", userId: "u-1", event: "Visit", timestamp };
+    await send({ id: "sig_1", payload: track, at: HOUR_START, ordinal: 1 });
+    await send({ id: "sig_2", payload: track, at: HOUR_START + 6 * DAY, ordinal: 2 });
+    expect((await store().signal("sig_2"))?.duplicateOf).toBe("sig_1");
+  });
+
+  test("those that an earlier version stored without an hour are twins like all others", async () => {
+    await send(at(0), at(1, "sig_a", { messageId: "m-1" }));
+    await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+      sql.exec(
+        "UPDATE signals SET content_hash = iif(content_hash LIKE '~~%', substr(content_hash, 3), substr(content_hash, 7))",
+      ),
+    );
+    await send(at(5), at(6, "sig_b", { messageId: "m-1" }));
+    expect(await statusOf("sig_5", "sig_b")).toEqual(["duplicate", "duplicate"]);
+    await send(at(-2));
+    expect(await statusOf("sig_-2", "sig_0", "sig_5")).toEqual(["processed", "duplicate", "duplicate"]);
+  });
+});
+
 describe("§8.3, invariant 7: held signals", () => {
   const held = (id: string, payload: unknown, periodEnd: number): Delivered => {
     return { id, payload, verdict: "held", periodStart: START - DAY, periodEnd, at: START };

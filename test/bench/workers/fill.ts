@@ -51,7 +51,10 @@ function rowOf(order: FillOrder, first: number, period: { periodStartMs: number;
   const count = Math.min(ROW_SIGNALS, order.to - first);
   for (let n = first; n < first + count; n++) {
     if (!isHeld(n)) accepted++;
-    signals += writeSignal({ id: signalIdOf(n, order), key: order.keyId }, payloadOf(n, order.size.people));
+    signals += writeSignal(
+      { id: signalIdOf(n, order), key: order.keyId },
+      payloadOf(n, order.size.people, receivedAtMs(n, order)),
+    );
   }
   const row = {
     row: first + 1,
