@@ -24,9 +24,9 @@ export class Twins {
   readonly displaced: { heldId: string; acceptedId: string }[] = [];
 
   constructor(sql: SqlStorage, signals: readonly WorkedSignal[]) {
-    const hashes = new Set(signals.flatMap((signal) => hashesOf(signal)));
-    if (hashes.size === 0) return;
-    if (hasUntimed(sql)) for (const hash of [...hashes]) hashes.add(bareHash(hash));
+    const inReach = signals.flatMap((signal) => hashesOf(signal));
+    if (inReach.length === 0) return;
+    const hashes = new Set(hasUntimed(sql) ? [...inReach, ...inReach.map((hash) => bareHash(hash))] : inReach);
     const stored = sql.exec<{ content_hash: string; id: string; received_at: number; ordinal: number; status: string }>(
       `SELECT content_hash, id, received_at, ordinal, status FROM signals
        WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash IN (SELECT value FROM json_each(?))`,

@@ -32,7 +32,7 @@ export async function fillWorkspaces(
   sizes: readonly WorkspaceSize[],
 ): Promise<FilledWorkspace[]> {
   const workspaces = await provision(service, stateDir, sizes);
-  const running = await start(filler, { stateDir });
+  const running = await start({ ...filler, configPath: service.configPath }, { stateDir });
   try {
     for (const { order } of workspaces) {
       const { size } = order;
