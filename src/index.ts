@@ -4,6 +4,7 @@ import { onError, onNotFound } from "./http/errors.ts";
 import { requestLog } from "./http/request-log.ts";
 import { ingestRoutes } from "./ingest/routes.ts";
 import { documentRoutes, operatorRoutes } from "./operator/routes.ts";
+import { pageRoutes } from "./pages/routes.tsx";
 import { consume } from "./queue/consumer.ts";
 
 export { QuotaCounter } from "./quota/quota-counter.ts";
@@ -15,6 +16,7 @@ const app = factory
   .route("/api", ingestRoutes)
   .route("/operator", operatorRoutes)
   .route("/", documentRoutes)
+  .route("/", pageRoutes)
   .notFound(onNotFound)
   .onError(onError);
 

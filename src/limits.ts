@@ -143,3 +143,27 @@ export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
+
+// --- Pages ---
+
+/** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
+export const PAGE_FORM_MAX_BYTES = 512 * 1024;
+/** Rows of a table on a page. */
+export const PAGE_ROWS = 25;
+
+// --- Sign-in ---
+
+/** How long a session lasts at most, whatever happens in it: a working day. */
+export const SESSION_MS = 12 * 3_600_000;
+/** How long somebody may take at the OpenID provider: a password, a second factor, a lost telephone. */
+export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
+/** Expired sessions and attempts that one sign-in clears away. */
+export const EXPIRED_SESSIONS_CLEARED = 100;
+/** Workspaces that the switcher and the chooser offer; the others are reached by their address. */
+export const SWITCHER_WORKSPACES = 200;
+/** Members that local sign-in lists. */
+export const LOCAL_MEMBERS_SHOWN = 500;
+/** How long an isolate goes by what an OpenID provider has said about itself. */
+export const OIDC_DISCOVERY_MS = 3_600_000;
+/** How long the provider may take to answer one call. */
+export const OIDC_CALL_MS = 10_000;

@@ -1,0 +1,2 @@
+/** The live page. */
+export function startLive(): void {}

@@ -1,0 +1,71 @@
+/**
+ * What the pages do better with a script; each works without. No inline handlers: everything hangs on data attributes.
+ *
+ * - `data-copy="#id"`: copies that element's text.
+ * - `data-once` on a form: a second submit while the first is under way does nothing.
+ * - `data-swap="#id"` on a submit button: sends its form by itself and takes `#id` from the answer.
+ * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
+ * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
+ * - `<time datetime>`: the viewer's zone on hover; `input[data-local-time]`: the viewer's zone beside it.
+ */
+import { localTimes } from "./times.ts";
+import { startLive } from "./live.ts";
+import { refresh, swap } from "./swap.ts";
+
+document.documentElement.classList.add("js");
+
+document.addEventListener("click", (event) => {
+  const button = (event.target as Element).closest<HTMLElement>("[data-copy]");
+  if (button === null) return;
+  const text = document.querySelector(button.dataset["copy"] ?? "")?.textContent ?? "";
+  void navigator.clipboard.writeText(text).then(
+    () => said(button, "Copied"),
+    () => said(button, "Press Ctrl+C"),
+  );
+});
+
+function said(button: HTMLElement, text: string): void {
+  button.dataset["label"] ??= button.textContent ?? "";
+  button.textContent = text;
+  setTimeout(() => (button.textContent = button.dataset["label"] ?? ""), 2_000);
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target as HTMLFormElement;
+  const button = (event as SubmitEvent).submitter as HTMLButtonElement | null;
+  const target = button?.dataset["swap"];
+  if (target !== undefined) {
+    event.preventDefault();
+    void swap(form.action, target, new FormData(form, button));
+    return;
+  }
+  if (!("once" in form.dataset)) return;
+  if (form.dataset["once"] === "sent") event.preventDefault();
+  form.dataset["once"] = "sent";
+});
+
+// A page that comes back from the browser's memory may be sent again.
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll<HTMLFormElement>("form[data-once]")) form.dataset["once"] = "";
+});
+
+const typing = new WeakMap<HTMLFormElement, { timer: ReturnType<typeof setTimeout>; sending: AbortController }>();
+for (const type of ["input", "change", "preview"]) {
+  document.addEventListener(type, (event) => {
+    const form = (event.target as Element).closest<HTMLFormElement>("form[data-preview]");
+    if (form === null) return;
+    const before = typing.get(form);
+    clearTimeout(before?.timer);
+    before?.sending.abort();
+    const sending = new AbortController();
+    const send = (): void => {
+      void swap(form.dataset["previewUrl"] ?? "", form.dataset["preview"] ?? "", new FormData(form), sending.signal);
+    };
+    typing.set(form, { sending, timer: setTimeout(send, 300) });
+  });
+}
+
+localTimes(document);
+document.addEventListener("swapped", (event) => localTimes(event.target as Element));
+for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
+startLive();

@@ -1,0 +1,40 @@
+/** Takes one element of a page from a fresh answer of the server, so that there is one way of drawing it. */
+
+export async function swap(url: string, target: string, body: FormData | null, signal?: AbortSignal): Promise<void> {
+  const init: RequestInit = { headers: { accept: "text/html" } };
+  if (signal !== undefined) init.signal = signal;
+  // As a form would send it: the pages take no other bodies.
+  if (body !== null) {
+    Object.assign(init, { method: "POST", body: new URLSearchParams(body as unknown as Record<string, string>) });
+  }
+  let answer: Response;
+  try {
+    answer = await fetch(url, init);
+  } catch {
+    // Offline, or overtaken by the next one: what is shown stays.
+    return;
+  }
+  // Signed out meanwhile: the sign-in page is shown by the browser itself.
+  if (answer.redirected || answer.status === 401) {
+    location.reload();
+    return;
+  }
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(target);
+  const shown = document.querySelector(target);
+  if (fresh === null || shown === null || signal?.aborted === true) return;
+  const focused = document.activeElement?.id ?? "";
+  shown.replaceWith(fresh);
+  if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  fresh.dispatchEvent(new CustomEvent("swapped", { bubbles: true }));
+}
+
+/** Again and again while the page is seen, until the element comes without `data-refresh`. */
+export function refresh(element: HTMLElement): void {
+  const { id } = element;
+  const afterMs = Number(element.dataset["refresh"]);
+  const timer = setInterval(() => {
+    const shown = document.getElementById(id);
+    if (shown === null || shown.dataset["refresh"] === undefined) clearInterval(timer);
+    else if (!document.hidden) void swap(location.href, `#${id}`, null);
+  }, afterMs);
+}

@@ -1,0 +1,120 @@
+/** How a handler answers with a page. */
+import type { Context } from "hono";
+import { html } from "hono/html";
+import type { Child } from "hono/jsx";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { canManage } from "../domain/role.ts";
+import { DONE, type Done } from "./copy.ts";
+import type { PagesEnv } from "./environment.ts";
+import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
+import { Notice } from "./views/parts.tsx";
+
+export interface PageOptions {
+  title: string;
+  /** Entry of the sidebar; null: none. */
+  section: Section | null;
+  status?: ContentfulStatusCode;
+}
+
+/** A page of the workspace. What a form has done (`?done=`) is said at the top. */
+export function page(
+  c: Context<PagesEnv>,
+  { title, section, status = 200 }: PageOptions,
+  content: Child,
+): Response | Promise<Response> {
+  const what = c.req.query("done");
+  const frame = {
+    email: c.get("user").email,
+    role: c.get("role"),
+    workspace: c.get("workspace"),
+    workspaces: c.get("workspaces"),
+  };
+  const document = (
+    <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
+      {isDone(what) && <Notice tone="good">{DONE[what]}</Notice>}
+      {content}
+    </WorkspacePage>
+  );
+  return c.html(html`<!doctype html>${document}`, status);
+}
+
+/** A page without a workspace. */
+export function plainPage(
+  c: Context<PagesEnv>,
+  { title, status = 200 }: { title: string; status?: ContentfulStatusCode },
+  content: Child,
+): Response | Promise<Response> {
+  return c.html(
+    html`<!doctype html>${(
+        <PlainPage title={title} nonce={nonceOf(c)}>
+          {content}
+        </PlainPage>
+      )}`,
+    status,
+  );
+}
+
+/** Only the piece that a script asks for, to be put into the page (see client/swap.ts). */
+export function fragment(
+  c: Context<PagesEnv>,
+  content: Child,
+  status: ContentfulStatusCode = 200,
+): Response | Promise<Response> {
+  return c.html(html`${content}`, status);
+}
+
+/** Post, redirect, get: `path` below the workspace. */
+export function done(c: Context<PagesEnv>, path: string, what: Done): Response {
+  const address = `${workspacePath(c)}/${path}`;
+  return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${what}`, 303);
+}
+
+/** `/w/{slug}`. */
+export function workspacePath(c: Context<PagesEnv>): string {
+  return `/w/${c.get("workspace").slug}`;
+}
+
+/** The same answer for what is nowhere and for what is another workspace's. */
+export function notFoundPage(c: Context<PagesEnv>, what = "page"): Response | Promise<Response> {
+  const content = (
+    <>
+      <h1>There is no such {what}</h1>
+      <p class="quiet">It may have been deleted, or it belongs to another workspace.</p>
+    </>
+  );
+  // Inside the workspace, where there is one.
+  if (c.get("workspace") === undefined) return plainPage(c, { title: "Not found", status: 404 }, content);
+  return page(c, { title: "Not found", section: null, status: 404 }, content);
+}
+
+/** A member who is not an owner or admin asks for what only they may do. */
+export function managersOnlyPage(
+  c: Context<PagesEnv>,
+  section: Section | null,
+  title: string,
+  what: string,
+): Response | Promise<Response> {
+  return page(
+    c,
+    { title, section, status: 403 },
+    <>
+      <h1>{title}</h1>
+      <Notice tone="warn" title={`Only owners and admins can ${what}.`}>
+        <p>Ask an owner or admin of {c.get("workspace").name}; they are listed under Members.</p>
+      </Notice>
+    </>,
+  );
+}
+
+/** Whether the one who looks may change things here. */
+export function mayManage(c: Context<PagesEnv>): boolean {
+  return canManage(c.get("role"));
+}
+
+function nonceOf(c: Context<PagesEnv>): string {
+  return c.get("secureHeadersNonce") ?? "";
+}
+
+function isDone(what: string | undefined): what is Done {
+  return what !== undefined && Object.hasOwn(DONE, what);
+}

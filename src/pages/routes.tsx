@@ -1,0 +1,94 @@
+/** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
+import { bodyLimit } from "hono/body-limit";
+import { HTTPException } from "hono/http-exception";
+import { NONCE, secureHeaders } from "hono/secure-headers";
+import { errorText, logEvent } from "../http/log.ts";
+import { PAGE_FORM_MAX_BYTES } from "../limits.ts";
+import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
+import { pages } from "./environment.ts";
+import { notFoundPage, plainPage, workspacePath } from "./page.tsx";
+import { signalPages } from "./signals.tsx";
+import { livePages } from "./live.tsx";
+import { rejectionPages } from "./rejections.tsx";
+import { rulePages } from "./rules.tsx";
+import { peoplePages } from "./people.tsx";
+import { accountPages } from "./accounts.tsx";
+import { usagePages } from "./usage.tsx";
+import { connectPages } from "./connect.tsx";
+import { keyPages } from "./keys.tsx";
+import { memberPages } from "./members.tsx";
+import { activityPages } from "./activity.tsx";
+import { fromThisOrigin } from "./session/guard.ts";
+import { sessionRoutes } from "./session/routes.tsx";
+import { requireMember, requireSignIn } from "./session/session.ts";
+
+const safeHeaders = secureHeaders({
+  contentSecurityPolicy: {
+    defaultSrc: ["'none'"],
+    styleSrc: [NONCE],
+    scriptSrc: [NONCE],
+    imgSrc: ["'self'", "data:"],
+    connectSrc: ["'self'"],
+    formAction: ["'self'"],
+    baseUri: ["'none'"],
+    frameAncestors: ["'none'"],
+  },
+  xFrameOptions: "DENY",
+  referrerPolicy: "same-origin",
+});
+
+/** All of it is personal. */
+const noStore = pages.createMiddleware(async (c, next) => {
+  await next();
+  c.res.headers.set("cache-control", "no-store");
+});
+
+const formLimit = bodyLimit({
+  maxSize: PAGE_FORM_MAX_BYTES,
+  onError: (c) => c.text("What was sent is too large for a form.", 413),
+});
+
+const workspacePages = pages
+  .createApp()
+  .use(requireSignIn, requireMember)
+  .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
+  .route("/signals", signalPages)
+  .route("/live", livePages)
+  .route("/rejections", rejectionPages)
+  .route("/rules", rulePages)
+  .route("/people", peoplePages)
+  .route("/accounts", accountPages)
+  .route("/usage", usagePages)
+  .route("/connect", connectPages)
+  .route("/settings/api-keys", keyPages)
+  .route("/settings/members", memberPages)
+  .route("/settings/activity", activityPages)
+  .all("*", (c) => notFoundPage(c));
+
+const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
+
+const PERSONAL = ["/", "/w/*", "/sign-in/*", "/sign-out"];
+
+export const pageRoutes = pages
+  .createApp()
+  .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
+  .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
+  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit)
+  .route("/", sessionRoutes)
+  .route("/w/:slug", workspacePages)
+  .onError((error, c) => {
+    // Not a failure: a middleware's refusal.
+    if (error instanceof HTTPException) return error.getResponse();
+    logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
+    return plainPage(
+      c,
+      { title: "Something went wrong", status: 503 },
+      <>
+        <h1>Something went wrong</h1>
+        <p>The page could not be made. Nothing was lost; try again in a moment.</p>
+        <p class="quiet small">
+          Request <code>{c.get("requestId")}</code>
+        </p>
+      </>,
+    );
+  });

@@ -1,0 +1,121 @@
+/** Form fields with their label, hint and error, tied together for screen readers. */
+import type { Child, JSX } from "hono/jsx";
+
+interface Labelled {
+  /** Also the id. */
+  name: string;
+  label: Child;
+  hint?: Child;
+  error?: string | undefined;
+}
+
+type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
+
+/** Names of what describes the control, for `aria-describedby`. */
+function described({ name, hint, error }: Labelled) {
+  const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
+  return {
+    ...(ids.length === 0 ? {} : { "aria-describedby": ids.join(" ") }),
+    ...(error === undefined ? {} : { "aria-invalid": "true" as const }),
+  };
+}
+
+function Around({ field, children }: { field: Labelled; children: Child }) {
+  const { name, label, hint, error } = field;
+  return (
+    <div class="field">
+      <label for={name}>{label}</label>
+      {children}
+      {hint !== undefined && (
+        <span class="hint" id={`${name}-hint`}>
+          {hint}
+        </span>
+      )}
+      {error !== undefined && (
+        <span class="error" id={`${name}-error`}>
+          {error}
+        </span>
+      )}
+    </div>
+  );
+}
+
+export function TextField({ name, label, hint, error, ...input }: Labelled & Input) {
+  const field = { name, label, hint, error };
+  return (
+    <Around field={field}>
+      <input id={name} name={name} type="text" {...described(field)} {...input} />
+    </Around>
+  );
+}
+
+export function TextArea({
+  name,
+  label,
+  hint,
+  error,
+  value,
+  ...area
+}: Labelled & Omit<JSX.IntrinsicElements["textarea"], "name" | "id"> & { value: string }) {
+  const field = { name, label, hint, error };
+  return (
+    <Around field={field}>
+      <textarea id={name} name={name} {...described(field)} {...area}>
+        {value}
+      </textarea>
+    </Around>
+  );
+}
+
+export function SelectField({
+  name,
+  label,
+  hint,
+  error,
+  value,
+  options,
+}: Labelled & { value: string; options: readonly (readonly [value: string, text: string])[] }) {
+  const field = { name, label, hint, error };
+  return (
+    <Around field={field}>
+      <select id={name} name={name} {...described(field)}>
+        {options.map(([option, text]) => (
+          <option value={option} selected={option === value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </Around>
+  );
+}
+
+export function CheckField({ name, label, hint, checked }: Labelled & { checked: boolean }) {
+  return (
+    <div class="check">
+      <input type="checkbox" id={name} name={name} value="on" checked={checked} {...described({ name, label, hint })} />
+      <div>
+        <label for={name}>{label}</label>
+        {hint !== undefined && (
+          <div class="hint" id={`${name}-hint`}>
+            {hint}
+          </div>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** What was wrong with a form, above it. */
+export function FormErrors({ errors }: { errors: readonly string[] }) {
+  if (errors.length === 0) return <></>;
+  return (
+    <div class="notice bad" role="alert">
+      <strong>Nothing was saved.</strong>
+      <ul>
+        {errors.map((error) => (
+          <li>{error}</li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,53 @@
+/** Numbers and times as the pages show them. */
+
+const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const UNITS = [
+  ["year", 365 * 24 * 3_600_000],
+  ["month", 30 * 24 * 3_600_000],
+  ["day", 24 * 3_600_000],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+] as const;
+const NUMBER = new Intl.NumberFormat("en");
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
+const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
+
+/** `3 minutes ago`, `in 2 days`, `just now`. */
+export function ago(ms: number, nowMs: number): string {
+  const apart = ms - nowMs;
+  for (const [unit, unitMs] of UNITS) {
+    if (Math.abs(apart) >= unitMs) return RELATIVE.format(Math.trunc(apart / unitMs), unit);
+  }
+  return apart > 0 ? "in less than a minute" : "just now";
+}
+
+/** `Nov 21, 2026, 10:35:12 AM UTC`. */
+export function exactTime(ms: number): string {
+  return `${EXACT.format(ms)} UTC`;
+}
+
+/** `Nov 21, 2026`, in UTC. */
+export function day(ms: number): string {
+  return DATE.format(ms);
+}
+
+/** `12,345`. */
+export function grouped(value: number): string {
+  return NUMBER.format(value);
+}
+
+/** `12.3K`. */
+export function compact(value: number): string {
+  return COMPACT.format(value);
+}
+
+/** `+20`, `-5`. */
+export function signed(points: number): string {
+  return points > 0 ? `+${NUMBER.format(points)}` : NUMBER.format(points);
+}
+
+/** `1 signal`, `2 signals`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${NUMBER.format(count)} ${count === 1 ? one : many}`;
+}
