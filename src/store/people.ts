@@ -31,12 +31,6 @@ const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(fir
       ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`;
   }).join(", ")} WHERE id = ?1`;
 
-interface Scored extends RuleMatch {
-  signalId: string;
-  personId: number;
-  atMs: number;
-}
-
 /** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
 export class People {
   readonly #sql: SqlStorage;
@@ -44,7 +38,6 @@ export class People {
   readonly #byIdentity = new Map<string, number>();
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
-  #scored: Scored[] = [];
   readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
 
   constructor(sql: SqlStorage, signals: Iterable<Visitor>) {
@@ -126,9 +119,22 @@ export class People {
     }
   }
 
-  /** Written with the rest. */
+  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
   score(signalId: string, personId: number, matches: readonly RuleMatch[], atMs: number): void {
-    for (const match of matches) this.#scored.push({ ...match, signalId, personId, atMs });
+    for (const match of matches) {
+      const { rowsWritten } = this.#sql.exec(
+        `INSERT OR IGNORE INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
+         VALUES (?, ?, ?, ?, ?, ?, ?)`,
+        signalId,
+        match.ruleId,
+        match.ruleVersion,
+        personId,
+        match.scoringSignal,
+        match.points,
+        atMs,
+      );
+      if (rowsWritten > 0) this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
+    }
   }
 
   /** Takes back what a signal scored. */
@@ -140,15 +146,9 @@ export class People {
     for (const { points } of taken) this.#points.set(personId, (this.#points.get(personId) ?? 0) - points);
   }
 
-  /**
-   * Scoring signals, then one write per person of the batch, in the order of the table: after the signals rather than
-   * between them, since what is written in turn to all tables and indexes of a large workspace does not stay in memory.
-   */
+  /** One write per person of the batch. */
   write(): void {
-    for (const scored of this.#scored) this.#writeScored(scored);
-    this.#scored = [];
-    const personIds = new Set([...this.#seen.keys(), ...this.#points.keys()]);
-    for (const personId of [...personIds].sort((a, b) => a - b)) {
+    for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
       const seen = this.#seen.get(personId);
       const claims = this.#traits.get(personId);
       this.#sql.exec(
@@ -163,22 +163,6 @@ export class People {
         }),
       );
     }
-  }
-
-  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
-  #writeScored({ signalId, personId, ruleId, ruleVersion, scoringSignal, points, atMs }: Scored): void {
-    const { rowsWritten } = this.#sql.exec(
-      `INSERT OR IGNORE INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
-       VALUES (?, ?, ?, ?, ?, ?, ?)`,
-      signalId,
-      ruleId,
-      ruleVersion,
-      personId,
-      scoringSignal,
-      points,
-      atMs,
-    );
-    if (rowsWritten > 0) this.#points.set(personId, (this.#points.get(personId) ?? 0) + points);
   }
 
   #personFor(email: string, atMs: number): number {
