@@ -4,6 +4,8 @@ import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { SIGNALS_PAGE_MAX_READ } from "../limits.ts";
+import { placeOf } from "./cold-storage.ts";
+import type { ColdPlace } from "./cold-storage.ts";
 import { parsed, toPage } from "./page.ts";
 import type {
   DeadLetter,
@@ -90,8 +92,8 @@ function endOfReading(db: Database, indexed: SQL | undefined, page: Page): numbe
   return end.get()?.seq ?? null;
 }
 
-/** The whole way of one signal; null when the store has not seen it. */
-export function traceSignal(db: Database, id: string): SignalTrace | null {
+/** The whole way of one signal, and where its payload is, if not here; null when the store has not seen it. */
+export function traceSignal(db: Database, id: string): { trace: SignalTrace; place: ColdPlace | null } | null {
   const found = db
     .select()
     .from(signals)
@@ -101,7 +103,8 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
   if (found === undefined) return null;
   const { signals: row, people: person } = found;
   const matched = db.select().from(scoringSignals).where(eq(scoringSignals.signalId, id)).all();
-  return {
+  const place = placeOf(row);
+  const trace = {
     ...toSummary(row, person?.email ?? null),
     endpoint: row.endpoint,
     keyId: row.keyId,
@@ -124,7 +127,9 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
     })),
     points: matched.reduce((sum, one) => sum + one.points, 0),
     payload: parsed(row.payload),
+    inColdStorage: place !== null,
   };
+  return { trace, place };
 }
 
 /** Newest first, or the one with an email. */

@@ -7,6 +7,8 @@ import { afterEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { applyRuleJobsTo } from "../../src/store/rule-jobs.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
+import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
+import { ring } from "./cold.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { recordStatements, wholeReads } from "./statements.ts";
@@ -94,6 +96,15 @@ const CALLS: Record<string, Call> = {
     { id: "sig_2", payload: form(1), at: START },
   ),
   "the visit's earlier twin": delivered({ id: "sig_3", payload: visit, at: START }),
+  "cold storage: packed, and rewritten without what nobody waits for": async ({ workspace }) => {
+    await ring(workspace.id);
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      scrub(sql, ["cold_1"]);
+      scrubPending(sql);
+      sql.exec("UPDATE cold_objects SET scrub = 1 WHERE id > ''");
+    });
+    await ring(workspace.id);
+  },
   "who the visitor is": delivered({ id: "sig_4", payload: identify({ anonymousId: "a-1" }, "b@example.com") }),
   "who the user is": delivered({ id: "sig_5", payload: identify({ userId: "u-1" }, "c@example.com") }),
   "an earlier twin of what is the user's": delivered({ id: "sig_5a", payload: visit, at: START - 9 * MINUTE }),

@@ -278,6 +278,18 @@ describe("§8.3, invariant 7: held signals", () => {
     expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
   });
 
+  test.each(["the release first", "the late delivery first"])(
+    "that are released are not held again by a late delivery in the same batch, %s",
+    async (order) => {
+      const late = held("sig_1", form(), START + DAY);
+      await send(late);
+      const released: Delivered = { ...late, verdict: "accepted" };
+      await send(...(order === "the release first" ? [released, late] : [late, released]));
+      await send(late);
+      expect(await statusOf("sig_1")).toEqual(["processed"]);
+    },
+  );
+
   test("give way to an accepted signal of the same content, which scores once, whichever comes first", async () => {
     await newRule("Form", 4);
     await send(held("sig_1", form({ n: 1 }), START + DAY));
