@@ -77,6 +77,8 @@ export const SEND_BATCH_MAX_BYTES = 250_000;
 export const DRAIN_DELAY_MS = 50;
 /** The alarm that drains when the object was killed before it could. */
 export const DRAIN_ALARM_MS = 10_000;
+/** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
+export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
@@ -169,6 +171,8 @@ export const RETENTION_SWEEP_MS = 3_600_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Signals that one page of a list with several filters looks at: a few milliseconds, and a shorter page after that. */
+export const SIGNALS_PAGE_MAX_READ = 5_000;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */

@@ -54,7 +54,7 @@ export interface SignalToRecord {
         kind: "signal" | "identify";
         /** The properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
+        /** SHA-256 of the canonical form, as it is stored (domain/content-hash.ts); null where the signal can be no duplicate. */
         contentHash: string | null;
         duplicateWindowMs: number;
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */

@@ -40,7 +40,7 @@ export const signals = sqliteTable(
     recordedAt: integer("recorded_at").notNull(),
     periodStart: integer("period_start").notNull(),
     periodEnd: integer("period_end").notNull(),
-    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and for held ones that are gone. */
+    /** Of the canonical form, see domain/content-hash.ts; null where it can be no duplicate, and for held ones that are gone. */
     contentHash: text("content_hash"),
     duplicateOf: text("duplicate_of"),
     /** When an anonymous signal became a person's. */
@@ -165,7 +165,13 @@ export const eventGroups = sqliteTable(
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last").on(table.lastSeen)],
+  (table) => [
+    primaryKey({ columns: [table.event, table.source] }),
+    // In the order of the signal queue, and only what it shows.
+    index("event_groups_shown")
+      .on(sql`last_seen DESC`, table.event, table.source)
+      .where(sql`count > 0`),
+  ],
 );
 
 /** The store's side of the books, per billing period. */
