@@ -61,6 +61,12 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refused calls kept for the admin, per workspace. */
 export const REJECTIONS_KEPT = 200;
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+export const FORECAST_DAYS = 7;
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+export const USAGE_DAYS_KEPT = 400;
 /** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
 export const NOTES_FLUSH_MS = 1_000;
 

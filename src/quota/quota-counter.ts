@@ -19,6 +19,7 @@ import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
+import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
 import {
   RowPacker,
   createOutboxTable,
@@ -41,6 +42,7 @@ import type {
   ReleaseResult,
   SignalAgain,
   Usage,
+  UsageByDay,
 } from "./protocol.ts";
 
 /** A call that is within its request rate, and where that stands. */
@@ -66,6 +68,7 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#sql = ctx.storage.sql;
     this.#rate = configuredRate(env);
     createLedgerTables(this.#sql);
+    createDaysTable(this.#sql);
     createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
@@ -175,8 +178,13 @@ export class QuotaCounter extends DurableObject<Env> {
   usage(): Usage | null {
     this.#update(Date.now(), () => false);
     if (this.#ledger === null) return null;
-    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, ...usage } = this.#ledger;
+    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = this.#ledger;
     return { ...usage, history: closedPeriods(this.#sql) };
+  }
+
+  usageByDay(): UsageByDay | null {
+    const usage = this.usage();
+    return usage && readUsageByDay(this.#sql, usage);
   }
 
   lastUsed(): Record<string, number> {
@@ -270,7 +278,7 @@ export class QuotaCounter extends DurableObject<Env> {
   }
 
   /**
-   * Closes ended periods, then applies a change to the ledger: all in one transaction or not at all, and memory follows
+   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory follows
    * only when it succeeded. What a change calls not worth a write of its own is written with the next notes.
    */
   #update(nowMs: number, change: (ledger: Ledger) => boolean): void {
@@ -279,7 +287,8 @@ export class QuotaCounter extends DurableObject<Env> {
     const ledger = { ...before };
     this.ctx.storage.transactionSync(() => {
       const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
-      if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
+      const dayEnded = endDay(this.#sql, ledger, nowMs);
+      if (change(ledger) || closed > 0 || dayEnded) saveLedger(this.#sql, ledger);
     });
     this.#ledger = ledger;
     if (ledger.nextRow === before.nextRow) return;

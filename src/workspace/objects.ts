@@ -1,6 +1,6 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
 import type {
   Account,
   AccountFilter,
@@ -23,6 +23,7 @@ interface QuotaCounterCalls {
   configure(config: QuotaConfig): Promise<void>;
   revoke(keyId: string): Promise<void>;
   usage(): Promise<Usage | null>;
+  usageByDay(): Promise<UsageByDay | null>;
   /** Key id → milliseconds since 1970. */
   lastUsed(): Promise<Record<string, number>>;
   rejections(limit: number): Promise<Rejection[]>;
