@@ -7,13 +7,13 @@
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
  */
 import { DurableObject } from "cloudflare:workers";
-import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
+import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { DRAIN_ALARM_MS } from "../limits.ts";
-import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
+import { createReleasedTable, release, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";

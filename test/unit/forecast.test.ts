@@ -1,5 +1,5 @@
 /** §8.2–§8.4: the forecast of the day on which a limit is reached, and when an admin is told how much is used. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { paceOf, reaches } from "../../src/domain/forecast.ts";
 import { DAY_MS, type UsageDay } from "../../src/domain/usage-day.ts";

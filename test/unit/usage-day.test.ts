@@ -1,5 +1,5 @@
 /** Usage by day: what is written when a day ends, and the curve and the daily counts that are made of it. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   DAY_MS,
