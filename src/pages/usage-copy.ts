@@ -24,19 +24,19 @@ function beyond({ overages, extraRoomRemoved }: Usage): Beyond {
 
 const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => Said>> = {
   80: {
-    overages: () => ({
+    overages: (usage) => ({
       tone: "info",
-      title: "80 % of the signal limit is used.",
+      title: percentUsed(usage),
       text: "Overages are on: beyond the limit signals are accepted and metered.",
     }),
-    extra_room: () => ({
+    extra_room: (usage) => ({
       tone: "warn",
-      title: "80 % of the signal limit is used.",
+      title: percentUsed(usage),
       text: `Up to and including the limit, signals are processed normally; those beyond it are held. ${WAYS_OUT} to have them processed.`,
     }),
-    no_extra_room: () => ({
+    no_extra_room: (usage) => ({
       tone: "warn",
-      title: "80 % of the signal limit is used.",
+      title: percentUsed(usage),
       text: `This workspace has no extra room any more: signals beyond the limit are refused. ${WAYS_OUT} to avoid that.`,
     }),
   },
@@ -78,6 +78,10 @@ const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => Said>> = {
     no_extra_room: (usage) => NOTICES[100].no_extra_room(usage),
   },
 };
+
+function percentUsed({ accepted, held, signalLimit }: Usage): string {
+  return `${Math.floor((100 * (accepted + held)) / signalLimit)} % of the signal limit is used.`;
+}
 
 function refusedSoFar(rejected: number): string {
   return rejected === 0 ? "" : ` (${counted(rejected, "signal")} so far)`;

@@ -27,8 +27,12 @@ describe("notices", () => {
   });
 
   test("at exactly the limit every signal was processed, and it says so", () => {
+    expect(usageNotice(usage({ accepted: 99 }))?.title).toBe("99 % of the signal limit is used.");
     expect(usageNotice(usage({ accepted: 80 }))?.text).toContain("Up to and including the limit");
-    expect(usageNotice(usage({ accepted: 100 }))).toMatchObject({ tone: "warn", title: "The signal limit is reached." });
+    expect(usageNotice(usage({ accepted: 100 }))).toMatchObject({
+      tone: "warn",
+      title: "The signal limit is reached.",
+    });
     expect(usageNotice(usage({ accepted: 100, held: 1 }))?.title).toContain("1 signal was held");
   });
 
@@ -92,7 +96,9 @@ describe("what a change will do", () => {
   const to = { signalLimit: 100, paid: true, overages: false };
 
   test("says how many more are accepted, and what becomes of those beyond", () => {
-    expect(changeSaid(usage({ accepted: 40 }), to)).toContain("60 more signals are accepted in this period; then up to");
+    expect(changeSaid(usage({ accepted: 40 }), to)).toContain(
+      "60 more signals are accepted in this period; then up to",
+    );
     expect(changeSaid(usage({ accepted: 40, extraRoomRemoved: true }), to)).toContain("refused at once");
     expect(changeSaid(usage({ accepted: 100 }), to)).toContain("the next signals are held");
     expect(changeSaid(usage({ accepted: 200 }), to)).toContain("the next signals are refused");

@@ -56,13 +56,13 @@ function Equation({ path, title, books }: { path: string; title: string; books: 
           <strong>{grouped(books.accepted)}</strong> <span class="small">accepted</span>
         </span>
         {terms.map(([key, { name, list }], index) => (
-          <>
-            <span class="sign">{index === 0 ? "=" : "+"}</span>
-            <span class="term">
-              <strong>{grouped(books[key])}</strong>{" "}
-              <span class="small">{list === undefined ? name : <a href={`${path}/${list}`}>{name}</a>}</span>
-            </span>
-          </>
+          <span class="term">
+            <strong>
+              <span class="sign">{index === 0 ? "= " : "+ "}</span>
+              {grouped(books[key])}
+            </strong>{" "}
+            <span class="small">{list === undefined ? name : <a href={`${path}/${list}`}>{name}</a>}</span>
+          </span>
         ))}
       </p>
       {!books.balanced && (

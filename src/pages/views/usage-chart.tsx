@@ -7,6 +7,7 @@ import { compact, day, grouped } from "./format.ts";
 const WIDTH = 720;
 const HEIGHT = 260;
 const MARGIN = { top: 16, right: 12, bottom: 26, left: 48 };
+const INNER_WIDTH = WIDTH - MARGIN.left - MARGIN.right;
 
 export interface UsageChartData {
   /** In words, what is to be seen. */
@@ -55,10 +56,10 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
   return (
     <svg class="chart usage-chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
       <clipPath id="within-limit">
-        <rect x={MARGIN.left} y={limitY} width={WIDTH} height={Math.max(0, y(0) - limitY)} />
+        <rect x={MARGIN.left} y={limitY} width={INNER_WIDTH} height={Math.max(0, y(0) - limitY)} />
       </clipPath>
       <clipPath id="beyond-limit">
-        <rect x={MARGIN.left} y={0} width={WIDTH} height={limitY} />
+        <rect x={MARGIN.left} y={0} width={INNER_WIDTH} height={limitY} />
       </clipPath>
       {y.ticks(4).map((tick) => (
         <g>

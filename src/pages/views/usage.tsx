@@ -104,15 +104,17 @@ function Curve({ data: { usage, curve, pace, nowMs } }: { data: UsageData }) {
   const label = `${counted(used, "signal")} since ${day(usage.periodStartMs)}, against a limit of ${grouped(usage.signalLimit)}. ${said}`;
   return (
     <Panel title="This period">
-      <UsageChart
-        label={label}
-        curve={curve}
-        periodStartMs={usage.periodStartMs}
-        periodEndMs={usage.periodEndMs}
-        signalLimit={usage.signalLimit}
-        ceiling={ceiling}
-        perDay={pace?.perDay ?? null}
-      />
+      <div class="chart-scroll" role="region" aria-label="The period's curve" tabindex={0}>
+        <UsageChart
+          label={label}
+          curve={curve}
+          periodStartMs={usage.periodStartMs}
+          periodEndMs={usage.periodEndMs}
+          signalLimit={usage.signalLimit}
+          ceiling={ceiling}
+          perDay={pace?.perDay ?? null}
+        />
+      </div>
       <ul class="chart-keys">
         <Key name="accepted">Accepted</Key>
         {usage.accepted > usage.signalLimit && <Key name="overage">Accepted beyond the limit (overages)</Key>}
