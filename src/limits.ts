@@ -152,3 +152,15 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
+
+// --- The live page ---
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** How long a connection lives before sign-in and membership are asked anew. */
+export const LIVE_SOCKET_MS = 5 * 60_000;
+/** Rows that the page begins with, and that it keeps at most. */
+export const LIVE_FIRST_ROWS = 50;
+export const LIVE_MAX_ROWS = 200;

@@ -6,12 +6,12 @@
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
  */
-import { DurableObject } from "cloudflare:workers";
 import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { DRAIN_ALARM_MS } from "../limits.ts";
 import { createReleasedTable, release, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
@@ -51,7 +51,7 @@ interface CountedCall {
   rate: RateState;
 }
 
-export class QuotaCounter extends DurableObject<Env> {
+export class QuotaCounter extends WatchedObject<Rejection> {
   readonly #sql: SqlStorage;
   readonly #rate: RequestRate;
   readonly #notes: Notes;
@@ -314,7 +314,9 @@ export class QuotaCounter extends DurableObject<Env> {
     signals: number,
     atMs: number,
   ): void {
-    this.#notes.rejected({ atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals });
+    const rejection: Rejection = { atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals };
+    this.#notes.rejected(rejection);
+    this.watchers.tell(1, () => [rejection]);
   }
 
   /** The alarm rings at `atMs` or sooner. Written only when that is news. */

@@ -6,6 +6,7 @@ import type {
   AccountFilter,
   DeadLetter,
   EventGroup,
+  LiveSignal,
   Page,
   PageOf,
   Person,
@@ -35,6 +36,7 @@ interface SignalStoreCalls {
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
@@ -54,4 +56,14 @@ export function quotaCounter(env: Env, workspaceId: string): QuotaCounterCalls {
 
 export function signalStore(env: Env, workspaceId: string): SignalStoreCalls {
   return env.SIGNAL_STORE.getByName(workspaceId) as unknown as SignalStoreCalls;
+}
+
+/**
+ * A WebSocket on which the object tells what happens (see http/watchers.ts): `signals` as they are recorded, or
+ * `rejections`. The caller has made sure that whoever asks may watch this workspace.
+ */
+export function watchWorkspace(env: Env, workspaceId: string, what: "signals" | "rejections"): Promise<Response> {
+  const object = what === "signals" ? env.SIGNAL_STORE : env.QUOTA_COUNTER;
+  // A request of our own: nothing of the caller's goes along.
+  return object.getByName(workspaceId).fetch("https://object/live", { headers: { upgrade: "websocket" } });
 }

@@ -57,15 +57,15 @@ describe("the Rejections page", () => {
     const pageOf = async (query: string) => {
       const html = await owner.see(path + query);
       return {
-        ids: [...html.matchAll(/<code class="small">(req_[^<]*)</g)].map(([, id]) => id),
+        ids: [...html.matchAll(/<code class="small nowrap">(req_[^<]*)</g)].map(([, id]) => id),
         next: /href="[^"]*\?([^"]*)" rel="next"/.exec(html)?.[1]?.replaceAll("&amp;", "&"),
       };
     };
     const first = await pageOf("?code=event_missing");
-    expect(first.ids).toEqual(ids.slice(5).reverse());
+    expect(first.ids).toEqual(ids.slice(5).toReversed());
     expect(first.next).toContain("code=event_missing");
     const second = await pageOf(`?${first.next}`);
-    expect(second).toEqual({ ids: ids.slice(0, 5).reverse(), next: undefined });
+    expect(second).toEqual({ ids: ids.slice(0, 5).toReversed(), next: undefined });
     expect((await pageOf("?cursor=gone")).ids).toEqual(first.ids);
   });
 

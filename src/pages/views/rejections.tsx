@@ -138,7 +138,7 @@ function Calls({ data }: { data: RejectionsData }) {
               </td>
               <td class="number">{grouped(signals)}</td>
               <td>
-                <code class="small">{requestId}</code>
+                <code class="small nowrap">{requestId}</code>
               </td>
             </tr>
           ))}

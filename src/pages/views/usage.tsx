@@ -167,23 +167,17 @@ function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
     pace.fullDays === 0
       ? "as today alone says, roughly"
       : `the mean of the last ${pace.fullDays === 1 ? "full day" : `${pace.fullDays} full days`}`;
+  const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${from})`;
   const when = (target: number, name: string) => {
-    const reached = reaches(target, pace.perDay, now);
-    if (reached === "reached") return `${name} is reached.`;
-    if (reached === null) return `${name} will not be reached in this period.`;
-    return `${name} will be reached on ${day(reached)}.`;
+    const at = reaches(target, pace.perDay, now);
+    if (at === "reached") return `${name} is reached`;
+    return at === null ? `${name} will not be reached in this period` : `${name} will be reached on ${day(at)}`;
   };
-  const perDay = counted(Math.round(pace.perDay), "signal");
   const limit = when(usage.signalLimit, "the limit");
-  const twice =
-    usage.overages || usage.extraRoomRemoved || limit.includes("not")
-      ? ""
-      : ` ${capital(when(2 * usage.signalLimit, "twice the limit"))}`;
-  return `At ${perDay} a day (${from}), ${limit}${twice}`;
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  // Beyond the limit nothing more happens with overages, and everything without extra room.
+  const twice = usage.overages || usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
+  if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
+  return `${perDay}, ${limit}, and ${twice}.`;
 }
 
 function ExtraRoom({ data: { usage } }: { data: UsageData }) {
