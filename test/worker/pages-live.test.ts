@@ -6,7 +6,7 @@ import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../s
 import type { Rejection } from "../../src/quota/protocol.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
 import { Browser } from "./pages.ts";
-import { textOf, withMembers, type Members } from "./pages-members.ts";
+import { cookieOf, textOf, withMembers, type Members } from "./pages-members.ts";
 import { call, type TestWorkspace } from "./workspace.ts";
 
 const ORIGIN = "https://signals.example";
@@ -18,7 +18,7 @@ afterEach(() => {
 /** Opens the WebSocket as the page's script does. */
 async function open(email: string, path: string, headers: Record<string, string> = {}): Promise<Response> {
   return call(path, {
-    headers: { cookie: `session=${email}`, upgrade: "websocket", origin: ORIGIN, ...headers },
+    headers: { cookie: await cookieOf(email), upgrade: "websocket", origin: ORIGIN, ...headers },
     redirect: "manual",
   });
 }
@@ -169,7 +169,7 @@ describe("who may watch", () => {
       expect((await open(emails.owner, to, { upgrade: "" })).status).toBe(426);
       expect((await open(emails.owner, to)).status).toBe(101);
     }
-    const noOrigin = { cookie: `session=${emails.owner}`, upgrade: "websocket" };
+    const noOrigin = { cookie: await cookieOf(emails.owner), upgrade: "websocket" };
     expect((await call(`${path}/signals`, { headers: noOrigin })).status).toBe(403);
   });
 

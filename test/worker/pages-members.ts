@@ -34,3 +34,8 @@ export function textOf(html: string): string {
     .replace(/\s+/g, " ")
     .replace(/ ([.;,])/g, "$1");
 }
+
+/** What a browser of this person sends, for requests that Browser does not make. */
+export function cookieOf(email: string): Promise<string> {
+  return Promise.resolve(`session=${email}`);
+}

@@ -35,6 +35,7 @@ describe("the Usage page", () => {
       "20 accepted = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
     );
     expect(text.match(/Balanced/g)).toHaveLength(2);
+    expect(html).toContain('/signals/all?status=held">held</a>');
     expect(text).toContain("No period has ended yet");
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
   });

@@ -11,11 +11,15 @@ interface Term {
 }
 
 const TERMS = {
-  processed: { name: "processed", meaning: "took their effect, or wait in cold storage for their visitor" },
-  duplicates: { name: "duplicates", meaning: "the same content had come before", list: "signals?status=duplicate" },
-  held: { name: "held", meaning: "over the limit; they update no scores", list: "signals?status=held" },
-  purged: { name: "purged", meaning: "were held when their period ended", list: "signals?status=purged" },
-  deadLettered: { name: "dead letters", meaning: "could not be processed", list: "signals?status=dead" },
+  processed: {
+    name: "processed",
+    meaning: "took their effect, or wait in cold storage for their visitor",
+    list: "signals/all?status=processed",
+  },
+  duplicates: { name: "duplicates", meaning: "the same content had come before", list: "signals/all?status=duplicate" },
+  held: { name: "held", meaning: "over the limit; they update no scores", list: "signals/all?status=held" },
+  purged: { name: "purged", meaning: "were held when their period ended", list: "signals/all?status=purged" },
+  deadLettered: { name: "dead letters", meaning: "could not be processed", list: "signals/dead-letters" },
   inFlight: { name: "in flight", meaning: "accepted, and on their way" },
 } as const satisfies Record<Exclude<keyof Books, "accepted" | "balanced">, Term>;
 
