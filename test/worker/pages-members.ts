@@ -1,5 +1,5 @@
 /** A workspace with a browser for each role, for the tests of its pages. */
-import { Browser } from "./pages.ts";
+import { Browser, sessionCookie } from "./pages.ts";
 import { newWorkspace, type TestWorkspace } from "./workspace.ts";
 
 /** A workspace with one member of each role. */
@@ -37,5 +37,5 @@ export function textOf(html: string): string {
 
 /** What a browser of this person sends, for requests that Browser does not make. */
 export function cookieOf(email: string): Promise<string> {
-  return Promise.resolve(`session=${email}`);
+  return sessionCookie(email);
 }
