@@ -61,6 +61,12 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refused calls kept for the admin, per workspace. */
 export const REJECTIONS_KEPT = 200;
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+export const FORECAST_DAYS = 7;
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+export const USAGE_DAYS_KEPT = 400;
 /** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
 export const NOTES_FLUSH_MS = 1_000;
 
@@ -207,6 +213,18 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
+
+// --- The live page ---
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** How long a connection lives before sign-in and membership are asked anew. */
+export const LIVE_SOCKET_MS = 5 * 60_000;
+/** Rows that the page begins with, and that it keeps at most. */
+export const LIVE_FIRST_ROWS = 50;
+export const LIVE_MAX_ROWS = 200;
 
 // --- Sign-in ---
 

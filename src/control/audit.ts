@@ -10,6 +10,7 @@ export type AuditAction =
   | "plan.updated"
   | "workspace.created"
   | "workspace.updated"
+  | "held.released"
   | "member.added"
   | "member.role_changed"
   | "member.removed"

@@ -2,9 +2,10 @@
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
 import { REPLAY_MAX_IDS } from "../limits.ts";
-import { releaseHeld, replayDeadLetters } from "../queue/again.ts";
+import { replayDeadLetters } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
-import { operator } from "./environment.ts";
+import { byOperator, operator } from "./environment.ts";
+import { releaseForWorkspace } from "../workspace/held.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
 import { notFound, operation } from "./operation.ts";
@@ -148,7 +149,12 @@ export const signalRoutes = operator
       },
     }),
     async (c) => {
-      const { released, stillHeld } = await releaseHeld(c.env, c.get("workspace").id);
+      const { released, stillHeld } = await releaseForWorkspace(
+        c.env,
+        c.get("db"),
+        c.get("workspace").id,
+        byOperator(),
+      );
       return c.json({ released, still_held: stillHeld });
     },
   );

@@ -31,6 +31,11 @@ export const STATUS_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
+  plan_changed: "The plan is changed. It holds from the next signal on.",
+  overages_on: "Overages are on. Every signal is accepted from now on.",
+  overages_off: "Overages are off. The signal limit holds from the next signal on.",
+  released: "Held signals are released. They are processed within moments.",
+  none_released: "Nothing was released: no held signal fits.",
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;

@@ -6,12 +6,12 @@
  * cannot interleave; an exception rolls all of it back; and no answer leaves before the writes are durable, so what the
  * consumer settles has been stored.
  */
-import { DurableObject } from "cloudflare:workers";
 import { drizzle } from "drizzle-orm/durable-sqlite";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { rulesOf } from "../control/rules-cache.ts";
 import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
@@ -26,11 +26,13 @@ import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
 import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "./data-care.ts";
+import { latestSignals, recordedSignals } from "./live.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
   EventGroup,
+  LiveSignal,
   Page,
   PageOf,
   Person,
@@ -58,7 +60,7 @@ import { previewEvents, previewPage } from "./rule-preview.ts";
 /** An alarm's work that has failed is tried again after this long. */
 const ALARM_RETRY_MS = 60_000;
 
-export class SignalStore extends DurableObject<Env> {
+export class SignalStore extends WatchedObject<LiveSignal> {
   readonly #sql: SqlStorage;
   readonly #db: DrizzleSqliteDODatabase;
   #alarmAtMs = Number.POSITIVE_INFINITY;
@@ -91,6 +93,10 @@ export class SignalStore extends DurableObject<Env> {
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForNext();
+    this.watchers.tell(batch.length, (limit) => {
+      const ids = batch.slice(0, limit).map(({ admission }) => admission.id);
+      return recordedSignals(this.#sql, ids, nowMs);
+    });
     return hasFreshLinkJobs(this.#sql, nowMs);
   }
 
@@ -136,6 +142,11 @@ export class SignalStore extends DurableObject<Env> {
 
   signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
     return listSignals(this.#db, filter, page);
+  }
+
+  /** See live.ts. */
+  latest(limit: number): LiveSignal[] {
+    return latestSignals(this.#sql, limit);
   }
 
   async signal(id: string): Promise<SignalTrace | null> {
