@@ -1,6 +1,9 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
+import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
   Account,
   AccountFilter,
@@ -14,6 +17,7 @@ import type {
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalTrace,
   StoreTotals,
@@ -43,6 +47,16 @@ interface SignalStoreCalls {
   applyRule(rule: RuleToApply): Promise<RuleJob>;
   ruleJob(ruleId: string): Promise<RuleJob | null>;
   hasScoringSignals(ruleId: string): Promise<boolean>;
+  queue(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
+  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
+  recentEvents(): Promise<string[]>;
+  ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }
 
 // Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.

@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
+import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -302,6 +303,7 @@ test("§8, invariants 1 and 5: any order, repetition and split gives the people,
         await deliver(shuffled, deliveries.splice(0, size));
       }
       expect(await actual(shuffled, signals)).toEqual(expected(signals, withEmailRule));
+      await expectDaysToAddUp(shuffled);
     }),
     { numRuns: 60, interruptAfterTimeLimit: 20_000, markInterruptAsFailure: false },
   );
