@@ -18,7 +18,9 @@ export type AuditAction =
   | "key.deactivated"
   | "rule.created"
   | "rule.updated"
-  | "rule.deleted";
+  | "rule.deleted"
+  | "rule.applied"
+  | "dead_letters.replayed";
 
 export interface AuditEntry {
   /** Null for a plan. */

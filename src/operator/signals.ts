@@ -2,9 +2,10 @@
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
 import { REPLAY_MAX_IDS } from "../limits.ts";
-import { releaseHeld, replayDeadLetters } from "../queue/again.ts";
+import { releaseHeld } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
-import { operator } from "./environment.ts";
+import { byOperator, operator } from "./environment.ts";
+import { replay } from "../workspace/dead-letters.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
 import { notFound, operation } from "./operation.ts";
@@ -127,7 +128,8 @@ export const signalRoutes = operator
     }),
     async (c) => {
       const { ids } = c.req.valid("json");
-      return c.json({ replayed: await replayDeadLetters(c.env, c.get("workspace").id, ids ?? null) });
+      const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids ?? null, byOperator());
+      return c.json({ replayed });
     },
   )
   .post(

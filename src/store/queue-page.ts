@@ -25,6 +25,8 @@ export interface QueueGroup {
   anonymous: number;
   firstSeenMs: number;
   lastSeenMs: number;
+  /** The latest signal of the group that was no duplicate. */
+  sampleId: string;
   days: DayCounts;
 }
 
@@ -41,10 +43,11 @@ type Row = {
   anonymous: number;
   first_seen: number;
   last_seen: number;
+  sample_id: string;
   days: string | null;
 };
 
-const COLUMNS = "event, source, count, held, anonymous, first_seen, last_seen, days";
+const COLUMNS = "event, source, count, held, anonymous, first_seen, last_seen, sample_id, days";
 
 /** From the latest; `last_seen <= ?1` is what the index is entered with. */
 const READ = `SELECT ${COLUMNS} FROM event_groups
@@ -93,8 +96,8 @@ function isAskedFor(row: Row, { search, source, only }: QueueFilter): boolean {
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
 }
 
-function toGroup({ first_seen, last_seen, days, ...group }: Row): QueueGroup {
-  return { ...group, firstSeenMs: first_seen, lastSeenMs: last_seen, days: readDays(days) };
+function toGroup({ first_seen, last_seen, sample_id, days, ...group }: Row): QueueGroup {
+  return { ...group, sampleId: sample_id, firstSeenMs: first_seen, lastSeenMs: last_seen, days: readDays(days) };
 }
 
 /** Null for one that this list did not give out. */
