@@ -83,7 +83,7 @@ function Filters({ query, sources }: { query: Record<string, string>; sources: r
     <form class="filters" method="get" role="search">
       <TextField
         name="q"
-        label="Event name contains, or a signal's id"
+        label="Event name, or a signal's id"
         value={query["q"] ?? ""}
         autocomplete="off"
         spellcheck={false}
