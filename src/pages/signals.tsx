@@ -22,7 +22,7 @@ export const signalPages = pages
   .get("/", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["q"])) return c.redirect(`${workspacePath(c)}/signals/${query["q"].trim()}`, 303);
-    const queue = await storeOf(c).queue(queueFilter(query), pageOf(c));
+    const queue = await storeOf(c).queuePage(queueFilter(query), pageOf(c));
     const known = { base: workspacePath(c), manager: mayManage(c), query, nowMs: Date.now() };
     return page(c, { title: "Signal Queue", section: "signals" }, <Queue {...known} {...queue} />);
   })

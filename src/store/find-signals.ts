@@ -10,7 +10,7 @@ export interface FindFilter extends SignalFilter {
 }
 
 export interface FoundSignals extends PageOf<SignalSummary> {
-  /** False: there may be more among earlier signals, from `next` on. */
+  /** False: the page stopped before it was full, and goes on from `next`. */
   complete: boolean;
 }
 

@@ -31,7 +31,7 @@ export interface QueueGroup {
 }
 
 export interface QueuePage extends PageOf<QueueGroup> {
-  /** False: there may be more among earlier groups, from `next` on. */
+  /** False: the page stopped before it was full, and goes on from `next`. */
   complete: boolean;
 }
 

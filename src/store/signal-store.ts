@@ -140,7 +140,7 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
-  queue(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
     const { sources } = recentNames(this.#sql);
     return { groups: queuePage(this.#sql, filter, page), sources, totals: readTotals(this.#db, undefined) };
   }

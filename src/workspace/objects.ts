@@ -47,7 +47,7 @@ interface SignalStoreCalls {
   applyRule(rule: RuleToApply): Promise<RuleJob>;
   ruleJob(ruleId: string): Promise<RuleJob | null>;
   hasScoringSignals(ruleId: string): Promise<boolean>;
-  queue(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
+  queuePage(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
   queueGroup(
     event: string,
     source: string,

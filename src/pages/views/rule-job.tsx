@@ -12,7 +12,7 @@ export function isUnderWay(job: RuleJob | null): boolean {
 
 /** @param version of the rule as it is now; null: deleted. */
 export function Job({ job, version, nowMs }: { job: RuleJob | null; version: number | null; nowMs: number }) {
-  if (job === null) return <div id="job" />;
+  if (job === null) return <div id="job" hidden />;
   const { status, scanned, total, ruleVersion } = job;
   const what =
     ruleVersion === null ? "Removal of its scoring signals" : `Application to past signals, version ${ruleVersion}`;

@@ -40,7 +40,9 @@ export function Trace({
           )
         }
       />
-      <Copy id="signal-id" label="signal id" text={signal.id} />
+      <div class="signal-id">
+        <Copy id="signal-id" label="signal id" text={signal.id} />
+      </div>
       <div class="columns trace" id="trace" {...(recorded === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
         <Panel title="What became of it">
           <p>

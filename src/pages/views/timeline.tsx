@@ -10,7 +10,7 @@ export function Step({
   children,
 }: PropsWithChildren<{ title: Child; ms?: number | null; tone?: Tone }>) {
   return (
-    <li class={tone}>
+    <li class={tone === "quiet" ? undefined : tone}>
       <div class="row">
         <strong>{title}</strong>
         {ms !== undefined && ms !== null && (
