@@ -144,12 +144,12 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
 
-/** Event groups that one page of the signal queue looks through for those that were asked for: some 20 ms. */
-export const QUEUE_SCAN_GROUPS = 5_000;
+/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+export const QUEUE_SCAN_GROUPS = 2_000;
 /** And the latest ones whose sources and event names are proposed. */
 export const QUEUE_SUGGEST_GROUPS = 500;
-/** Signals that one page of a list looks through for those that were asked for: some 20 ms. */
-export const LIST_SCAN_SIGNALS = 5_000;
+/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+export const LIST_SCAN_SIGNALS = 2_000;
 /** Days of a sparkline. */
 export const SPARKLINE_DAYS = 14;
 /** Samples that an event group's page shows. */

@@ -66,7 +66,10 @@ export function formOf(rule: Omit<NewRule, "enabled"> & { enabled?: boolean }): 
   const { name, event, match, scoringSignal } = rule;
   return {
     ...BLANK_FORM,
-    ...{ name, event, match, scoringSignal },
+    name,
+    event,
+    match,
+    scoringSignal,
     conditions: rule.conditions.map(({ path, operator, value }) => ({ path, operator, value: typed(value) })),
     points: String(rule.points),
     enabled: rule.enabled ?? true,

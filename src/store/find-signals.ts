@@ -14,15 +14,12 @@ export interface FoundSignals extends PageOf<SignalSummary> {
   complete: boolean;
 }
 
-type Row = {
+type Scanned = { seq: number; status: SignalStatus; event: string | null; source: string | null };
+
+type Row = Omit<SignalSummary, "email" | "receivedAtMs"> & {
   seq: number;
-  id: string;
-  status: SignalStatus;
-  kind: SignalSummary["kind"];
-  event: string | null;
-  source: string | null;
-  person_id: number | null;
   email: string | null;
+  person_email: string | null;
   received_at: number;
 };
 
@@ -30,26 +27,26 @@ export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): Fo
   const before = page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
   if (!Number.isSafeInteger(before)) return { items: [], next: null, complete: true };
   const [where, ...bindings] = lead(filter);
-  const rows = sql.exec<Row>(
-    `SELECT seq, id, status, kind, event, source, person_id, email, received_at FROM signals
+  const rows = sql.exec<Scanned>(
+    `SELECT seq, status, event, source FROM signals
      WHERE ${where} AND seq < ? ORDER BY seq DESC LIMIT ?`,
     ...bindings,
     before,
     LIST_SCAN_SIGNALS + 1,
   );
-  const found: Row[] = [];
+  const found: number[] = [];
   let scanned = 0;
   let last = before;
   for (const row of rows) {
     const full = found.length === page.limit;
     if (full || scanned === LIST_SCAN_SIGNALS) {
-      return { items: withPeople(sql, found), next: String(last), complete: full };
+      return { items: summaries(sql, found), next: String(last), complete: full };
     }
     scanned++;
     last = row.seq;
-    if (isAskedFor(row, filter)) found.push(row);
+    if (isAskedFor(row, filter)) found.push(row.seq);
   }
-  return { items: withPeople(sql, found), next: null, complete: true };
+  return { items: summaries(sql, found), next: null, complete: true };
 }
 
 /** The most telling of what is asked for; each of these has an index in the order of `seq`. */
@@ -63,7 +60,7 @@ function lead({ email, event, status }: FindFilter): [where: string, ...bindings
   return ["TRUE"];
 }
 
-function isAskedFor(row: Row, { event, source, status }: FindFilter): boolean {
+function isAskedFor(row: Scanned, { event, source, status }: FindFilter): boolean {
   return (
     (event === undefined || row.event === event) &&
     (source === undefined || row.source === source) &&
@@ -71,16 +68,18 @@ function isAskedFor(row: Row, { event, source, status }: FindFilter): boolean {
   );
 }
 
-function withPeople(sql: SqlStorage, rows: readonly Row[]): SignalSummary[] {
-  const ids = [...new Set(rows.map((row) => row.person_id))];
-  const people = sql.exec<{ id: number; email: string }>(
-    "SELECT id, email FROM people WHERE id IN (SELECT value FROM json_each(?))",
-    JSON.stringify(ids),
-  );
-  const emails = new Map([...people].map(({ id, email }) => [id, email] as const));
-  return rows.map(({ seq: _, person_id, received_at, email, ...row }) => ({
-    ...row,
-    email: (person_id === null ? undefined : emails.get(person_id)) ?? email,
-    receivedAtMs: received_at,
-  }));
+/** The rest is read only of those that are shown. */
+function summaries(sql: SqlStorage, seqs: readonly number[]): SignalSummary[] {
+  const rows = sql
+    .exec<Row>(
+      `SELECT seq, signals.id, status, kind, event, source, signals.email, received_at, people.email AS person_email
+       FROM signals LEFT JOIN people ON people.id = person_id WHERE seq IN (SELECT value FROM json_each(?))`,
+      JSON.stringify(seqs),
+    )
+    .toArray();
+  return rows
+    .sort((one, other) => other.seq - one.seq)
+    .map(({ id, status, kind, event, source, email, person_email, received_at }) => {
+      return { id, status, kind, event, source, email: person_email ?? email, receivedAtMs: received_at };
+    });
 }

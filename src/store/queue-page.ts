@@ -35,22 +35,25 @@ export interface QueuePage extends PageOf<QueueGroup> {
   complete: boolean;
 }
 
-type Row = {
+type Scanned = {
   event: string;
   source: string;
   count: number;
   held: number;
   anonymous: number;
-  first_seen: number;
   last_seen: number;
+};
+
+type Row = Scanned & {
+  first_seen: number;
   sample_id: string;
   days: string | null;
 };
 
 const COLUMNS = "event, source, count, held, anonymous, first_seen, last_seen, sample_id, days";
 
-/** From the latest; `last_seen <= ?1` is what the index is entered with. */
-const READ = `SELECT ${COLUMNS} FROM event_groups
+/** From the latest; `last_seen <= ?1` is what the index is entered with. The rest is read of those that are shown. */
+const SCAN = `SELECT event, source, count, held, anonymous, last_seen FROM event_groups
   WHERE last_seen <= ?1 AND NOT (last_seen = ?1 AND (event, source) <= (?2, ?3))
   ORDER BY last_seen DESC, event, source LIMIT ?4`;
 
@@ -59,15 +62,16 @@ export function queuePage(sql: SqlStorage, filter: QueueFilter, page: Page): Que
   if (from === null) return { items: [], next: null, complete: true };
   const items: QueueGroup[] = [];
   let scanned = 0;
-  let last: Row | null = null;
-  for (const row of sql.exec<Row>(READ, ...from, QUEUE_SCAN_GROUPS + 1)) {
+  let last: Scanned | null = null;
+  for (const row of sql.exec<Scanned>(SCAN, ...from, QUEUE_SCAN_GROUPS + 1)) {
     const full = items.length === page.limit;
     if (last !== null && (full || scanned === QUEUE_SCAN_GROUPS)) {
       return { items, next: JSON.stringify([last.last_seen, last.event, last.source]), complete: full };
     }
     scanned++;
     last = row;
-    if (isAskedFor(row, filter)) items.push(toGroup(row));
+    const group = isAskedFor(row, filter) ? findGroup(sql, row.event, row.source) : null;
+    if (group !== null) items.push(group);
   }
   return { items, next: null, complete: true };
 }
@@ -90,7 +94,7 @@ export function recentNames(sql: SqlStorage): { events: string[]; sources: strin
   return { events: sorted(rows.map(({ event }) => event)), sources: sorted(rows.map(({ source }) => source)) };
 }
 
-function isAskedFor(row: Row, { search, source, only }: QueueFilter): boolean {
+function isAskedFor(row: Scanned, { search, source, only }: QueueFilter): boolean {
   if (row.count === 0 || (source !== undefined && row.source !== source)) return false;
   if (only !== undefined && row[only] === 0) return false;
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());

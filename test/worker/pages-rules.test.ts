@@ -1,4 +1,5 @@
 /** The pages of Mapping Rules (spec §1, design §8.5): list, editor, preview, application to past signals. */
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../src/limits.ts";
@@ -338,17 +339,22 @@ describe("applying to past signals", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
 
-  test("a job that is not done looks again by itself", async () => {
+  test("looks again by itself while it is under way", async () => {
     const rule = await newRule();
     await workspace.store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
-    const job = { status: "running", scanned: 250, total: 1_000 };
-    const { Job } = await import("../../src/pages/views/rule-job.tsx");
-    const found = await workspace.store.ruleJob(rule.id);
-    if (found === null) throw new Error("no job");
-    const html = String(Job({ job: { ...found, ...job, ruleVersion: 1, status: "running" }, version: 1, nowMs: 0 }));
-    expect(html).toContain('data-refresh="1500"');
-    expect(html).toContain('<progress value="250" max="1000"');
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      const half = { ...rule, version: 1, scoringSignal: "demo" };
+      sql.exec(
+        "UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?, requested_at = ?",
+        JSON.stringify(half),
+        Number.MAX_SAFE_INTEGER,
+      );
+    });
+    const html = await members.member.see(`${base}/${rule.id}`);
+    expect(html).toMatch(/id="job" class="stack" data-refresh="\d+"/);
+    expect(html).toMatch(/<progress value="250" max="1000"/);
     expect(textOf(html)).toContain("250 of about 1,000 signals looked at");
+    expect(textOf(await members.member.see(base))).toContain("Applying");
   });
 });
 

@@ -142,7 +142,7 @@ describe("the queue", () => {
     });
     const first = await see("?q=form");
     expect(rowsOf(first)).toEqual([]);
-    expect(textOf(first)).toContain("Looked through 5,000 events");
+    expect(textOf(first)).toContain("Looked through 2,000 events");
     const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });
@@ -229,7 +229,7 @@ describe("all signals", () => {
     });
     const first = await see("/all?event=Filled+Out+Form&status=held");
     expect(rowsOf(first)).toEqual([]);
-    expect(textOf(first)).toContain("Looked through 5,000 signals");
+    expect(textOf(first)).toContain("Looked through 2,000 signals");
     const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });

@@ -8,7 +8,7 @@ import { CheckField } from "./fields.tsx";
 import { counted } from "./format.ts";
 import { Confirm, Head, Notice, Panel, Stat, Stats, Time } from "./parts.tsx";
 import { Editor, type EditorProps } from "./rule-editor.tsx";
-import { isUnderWay, Job } from "./rule-job.tsx";
+import { Applied, isUnderWay } from "./rule-job.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { Enabled, matches } from "./rules.tsx";
 import { SignalLink } from "./signal-parts.tsx";
@@ -66,8 +66,9 @@ export function Rule({
           <p>Below is what you typed. Saving again replaces what is there now.</p>
         </Notice>
       )}
-      <Done facts={facts} nowMs={nowMs} />
-      <Job job={facts?.job ?? null} version={rule.version} nowMs={nowMs} />
+      <Applied job={facts?.job ?? null} version={rule.version} nowMs={nowMs}>
+        <Done facts={facts} nowMs={nowMs} />
+      </Applied>
       {manager ? (
         <Editor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
       ) : (
@@ -100,8 +101,9 @@ export function DeletedRule({
           ? "It makes no further scoring signals. Those that it has made are there still, with their points."
           : "It and its scoring signals are gone."}
       </Head>
-      <Done facts={facts} nowMs={nowMs} />
-      <Job job={facts.job} version={null} nowMs={nowMs} />
+      <Applied job={facts.job} version={null} nowMs={nowMs}>
+        <Done facts={facts} nowMs={nowMs} />
+      </Applied>
       {manager && facts.hasScoringSignals && !isUnderWay(facts.job) && (
         <Confirm label="Remove its scoring signals" action={`${base}/rules/${ruleId}/delete`} submit="Remove them">
           <p>The scores of the persons change by their points. This cannot be undone.</p>
