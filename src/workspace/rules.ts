@@ -60,7 +60,9 @@ export async function previewRule(
 /** Null: no signal of the signal queue whose payload is stored. */
 export async function proposeFrom(env: Env, workspaceId: string, signalId: string): Promise<ProposedRule | null> {
   const signal = await signalStore(env, workspaceId).signal(signalId);
-  if (signal === null || signal.kind !== "signal" || !isJsonObject(signal.payload)) return null;
+  if (signal === null || signal.kind !== "signal") return null;
+  if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
+  if (!isJsonObject(signal.payload)) return null;
   return proposeRule(normalise(signal.payload, signal.source ?? undefined));
 }
 

@@ -1,7 +1,7 @@
 /** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
-import backfill from "../../migrations/signal-store/0002_backfill_days.sql";
+import backfill from "../../migrations/signal-store/0003_backfill_days.sql";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";

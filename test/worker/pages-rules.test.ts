@@ -341,14 +341,11 @@ describe("applying to past signals", () => {
 
   test("looks again by itself while it is under way", async () => {
     const rule = await newRule();
-    await workspace.store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      const half = { ...rule, version: 1, scoringSignal: "demo" };
-      sql.exec(
-        "UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?, requested_at = ?",
-        JSON.stringify(half),
-        Number.MAX_SAFE_INTEGER,
-      );
+    await runInDurableObject(workspace.store, async (store, { storage }) => {
+      store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
+      await storage.deleteAlarm();
+      const half = JSON.stringify({ ...rule, version: 1, scoringSignal: "demo" });
+      storage.sql.exec("UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?", half);
     });
     const html = await members.member.see(`${base}/${rule.id}`);
     expect(html).toMatch(/id="job" class="stack" data-refresh="\d+"/);
