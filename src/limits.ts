@@ -125,6 +125,8 @@ export const RULE_STEP_SIGNALS = 1_000;
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
+/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 350 bytes. */
+export const DAYS_COUNTED = 30;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -208,6 +210,19 @@ export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
+
+/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+export const QUEUE_SCAN_GROUPS = 2_000;
+/** And the latest ones whose sources and event names are proposed. */
+export const QUEUE_SUGGEST_GROUPS = 500;
+/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+export const LIST_SCAN_SIGNALS = 2_000;
+/** Days of a sparkline. */
+export const SPARKLINE_DAYS = 14;
+/** Samples that an event group's page shows. */
+export const GROUP_SAMPLES = 3;
+/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
+export const PREVIEW_TYPING_SIGNALS = 3_000;
 
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;

@@ -21,7 +21,9 @@ export type AuditAction =
   | "rule.updated"
   | "rule.deleted"
   | "data.exported"
-  | "person.deleted";
+  | "person.deleted"
+  | "rule.applied"
+  | "dead_letters.replayed";
 
 export interface AuditEntry {
   /** Null for a plan. */

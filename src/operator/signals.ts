@@ -2,9 +2,9 @@
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
 import { REPLAY_MAX_IDS } from "../limits.ts";
-import { replayDeadLetters } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
 import { byOperator, operator } from "./environment.ts";
+import { replay } from "../workspace/dead-letters.ts";
 import { releaseForWorkspace } from "../workspace/held.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
@@ -131,7 +131,8 @@ export const signalRoutes = operator
     }),
     async (c) => {
       const { ids } = c.req.valid("json");
-      return c.json({ replayed: await replayDeadLetters(c.env, c.get("workspace").id, ids ?? null) });
+      const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids ?? null, byOperator());
+      return c.json({ replayed });
     },
   )
   .post(

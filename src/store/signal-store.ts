@@ -41,6 +41,7 @@ import type {
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalToRecord,
   SignalTrace,
@@ -54,6 +55,12 @@ import { listSignals, traceSignal } from "./signal-list.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
+import { findGroup, queuePage, recentNames } from "./queue-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
+import { findSignals } from "./find-signals.ts";
+import type { FindFilter, FoundSignals } from "./find-signals.ts";
+import { ruleFacts } from "./rule-facts.ts";
+import type { RuleFacts } from "./rule-facts.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
@@ -193,6 +200,39 @@ export class SignalStore extends WatchedObject<LiveSignal> {
   /** See export.ts. */
   exportPage(range: ExportRange): Promise<ExportPage> {
     return exportPage(this.#sql, this.#coldObjects(), range);
+  }
+
+  /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+    const { sources } = recentNames(this.#sql);
+    return { groups: queuePage(this.#sql, filter, page), sources, totals: readTotals(this.#db, undefined) };
+  }
+
+  /** One group of it with its signals; null: no such group. */
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): { group: QueueGroup; signals: FoundSignals } | null {
+    const group = findGroup(this.#sql, event, source);
+    const filter = { event, source, ...(status === undefined ? {} : { status }) };
+    return group && { group, signals: findSignals(this.#sql, filter, page) };
+  }
+
+  /** See find-signals.ts. */
+  findSignals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.#sql, filter, page);
+  }
+
+  /** Names of events that came lately. */
+  recentEvents(): string[] {
+    return recentNames(this.#sql).events;
+  }
+
+  /** See rule-facts.ts. */
+  ruleFacts(ruleIds: string[]): RuleFacts[] {
+    return ruleFacts(this.#sql, ruleIds);
   }
 
   /** See rule-preview.ts. */

@@ -2,6 +2,9 @@
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
 import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
+import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
+import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
   Account,
   AccountFilter,
@@ -16,6 +19,7 @@ import type {
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalTrace,
   StoreTotals,
@@ -51,6 +55,16 @@ interface SignalStoreCalls {
   applyRule(rule: RuleToApply): Promise<RuleJob>;
   ruleJob(ruleId: string): Promise<RuleJob | null>;
   hasScoringSignals(ruleId: string): Promise<boolean>;
+  queuePage(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
+  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
+  recentEvents(): Promise<string[]>;
+  ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }
 
 // Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.
