@@ -408,6 +408,22 @@ describe("on every page", () => {
     await browsers.owner.see(`/w/${slug}/usage`);
   });
 
+  test("who is not signed in, who is a stranger, and who may only read get no further", async () => {
+    const [team, others] = [await newTeam(), await newTeam()];
+    const pagesOf = routes(team.slug).filter(({ path }) => path.startsWith(`/w/${team.slug}`));
+    expect(pagesOf.length).toBeGreaterThan(10);
+    for (const { method, path } of pagesOf) {
+      const isPost = method !== "GET";
+      const headers = { ...FORM, origin: HERE };
+      const nobody = await call(path, { ...PAGE, method, ...(isPost && { headers, body: "" }) });
+      expect([method, path, nobody.status]).toEqual([method, path, isPost ? 401 : 303]);
+      const stranger = others.browsers.owner;
+      const refused = await (isPost ? stranger.post(path) : stranger.get(path));
+      expect([method, path, refused.status]).toEqual([method, path, 404]);
+      if (isPost) expect([path, (await team.browsers.member.post(path)).status]).toEqual([path, 403]);
+    }
+  });
+
   test("a socket from another site is refused", async () => {
     const { slug, browsers } = await newTeam();
     const cookie = await browsers.owner.cookie();

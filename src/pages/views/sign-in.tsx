@@ -2,23 +2,24 @@
 import { SIGN_IN_COPY } from "../session/copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import type { Role } from "../../control/schema.ts";
-import { Badge } from "./parts.tsx";
 
 export function LocalSignIn({ members, to }: { members: readonly { email: string; roles: string }[]; to: string }) {
   return (
     <>
       <h1>{SIGN_IN_COPY.title}</h1>
       <p class="quiet">{members.length === 0 ? SIGN_IN_COPY.localEmpty : SIGN_IN_COPY.local}</p>
-      <form method="post" action="/sign-in/local" class="stack">
+      <form method="post" action="/sign-in/local">
         <input type="hidden" name="to" value={to} />
-        {members.map(({ email, roles }) => (
-          <div>
-            <button name="email" value={email}>
-              {email}
-            </button>{" "}
-            <span class="quiet small">{roles}</span>
-          </div>
-        ))}
+        <ul class="choices">
+          {members.map(({ email, roles }) => (
+            <li>
+              <button name="email" value={email}>
+                {email}
+                <small>{roles}</small>
+              </button>
+            </li>
+          ))}
+        </ul>
       </form>
     </>
   );
@@ -43,10 +44,13 @@ export function Chooser({ workspaces }: { workspaces: readonly { slug: string; n
   return (
     <>
       <h1>Your workspaces</h1>
-      <ul class="stack">
+      <ul class="choices">
         {workspaces.map(({ slug, name, role }) => (
           <li>
-            <a href={`/w/${slug}`}>{name}</a> <Badge>{ROLE_LABEL[role]}</Badge>
+            <a href={`/w/${slug}`}>
+              {name}
+              <small>{ROLE_LABEL[role]}</small>
+            </a>
           </li>
         ))}
       </ul>
