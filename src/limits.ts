@@ -116,6 +116,8 @@ export const PURGE_ROWS = 2_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Mappings of one payload template: more is a mistake, not a template. */
+export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */

@@ -31,6 +31,7 @@ export const STATUS_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
+  key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;
