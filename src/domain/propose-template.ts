@@ -102,9 +102,9 @@ function mapping(target: string, { path, value }: Leaf): PayloadMapping {
 function typeOf(target: string, value: unknown): PayloadMapping["type"] {
   if (typeof value === "boolean") return "boolean";
   if (typeof value === "object") return "json";
-  const isAmount = target === "user_count" || target === "recurring_revenue";
   if (typeof value === "number") return "number";
-  return isAmount && /^\s*-?\d+(\.\d+)?\s*$/.test(String(value)) ? "number" : "string";
+  const isAmount = target === "user_count" || target === "recurring_revenue";
+  return isAmount && typeof value === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(value) ? "number" : "string";
 }
 
 /** Found out by doing it, whatever the reason would be. */

@@ -6,7 +6,7 @@
  * - `data-swap="#id"` on a submit button: sends its form by itself and takes `#id` from the answer.
  * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
  * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
- * - `<time datetime>`: the viewer's zone on hover, with `data-local` as its text; `input[data-local-time]`: the viewer's zone beside it.
+ * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { localTimes } from "./times.ts";
 import { startLive } from "./live.ts";

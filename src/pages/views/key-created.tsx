@@ -4,7 +4,7 @@ import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { curlLine, webhooksOf } from "../webhook.ts";
-import { KeyCrumbs, KeyFacts, LocalDate } from "./key-parts.tsx";
+import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";
 import { Copy, Head, Notice, Panel } from "./parts.tsx";
 
 export interface Created {
@@ -62,14 +62,14 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
         )}
       </Panel>
       <Panel title={webhooks.length === 1 ? "Webhook URL" : "Webhook URLs"}>
-        {webhooks.map((webhook) => (
+        {webhooks.map((webhook, at) => (
           <section class="stack webhook" aria-label={webhook.label}>
             <div>
               <h3>{webhook.label}</h3>
               <p class="quiet small">{webhook.note}</p>
             </div>
             <Copy id={`url-${webhook.id}`} label={`URL of ${webhook.label}`} text={webhook.url} />
-            <details>
+            <details open={at === 0}>
               <summary>Call it with curl</summary>
               <Copy
                 block
@@ -97,7 +97,7 @@ function Replaced({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
             "for now"
           ) : (
             <>
-              until <LocalDate iso={replaced.expiresAt} />
+              until <LocalTime iso={replaced.expiresAt} />
             </>
           )}
           . Until then, put the new one everywhere the old one is. The list shows which of the two is still in use.

@@ -41,7 +41,7 @@ export function KeysView(list: KeyList) {
       <Head title="API Keys" actions={create}>
         Senders put a key into the webhook's URL. The full key is shown once, when it is created.
       </Head>
-      <Panel flush>
+      <Panel flush id="keys">
         {page.items.length === 0 ? (
           <Empty title="No API key yet">
             <p>Every call to a webhook carries a key. Create one, and the webhook's URL is ready to be pasted.</p>
@@ -79,11 +79,18 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
       <td>
         <code class="nowrap">{apiKey.maskedKey}</code>
       </td>
-      <td class="nowrap">{ENDPOINT_LABEL[apiKey.endpointType]}</td>
+      <td>{ENDPOINT_LABEL[apiKey.endpointType]}</td>
       <td>
         <LocalDate iso={apiKey.createdAt} />
       </td>
-      <td>{apiKey.expiresAt === null ? "Never" : <LocalDate iso={apiKey.expiresAt} />}</td>
+      <td>
+        {apiKey.expiresAt === null ? "Never" : <LocalDate iso={apiKey.expiresAt} />}
+        {apiKey.expiresAt !== null && isActive && (
+          <div class="quiet small">
+            <Time ms={Date.parse(apiKey.expiresAt)} nowMs={nowMs} />
+          </div>
+        )}
+      </td>
       <td>
         <Badge tone={isActive ? "good" : "quiet"}>{isActive ? "Active" : "Inactive"}</Badge>
         {!isActive && <Ended apiKey={apiKey} nowMs={nowMs} />}
@@ -114,7 +121,7 @@ function Ended({ apiKey: { deactivatedAt, expiresAt }, nowMs }: { apiKey: ApiKey
   const at = deactivatedAt ?? expiresAt;
   if (at === null) return <></>;
   return (
-    <div class="quiet small nowrap">
+    <div class="quiet small">
       {deactivatedAt === null ? "Expired" : "Deactivated"} <Time ms={Date.parse(at)} nowMs={nowMs} />
     </div>
   );
@@ -142,7 +149,10 @@ function RotationNote({ list, apiKey, isActive }: { list: KeyList; apiKey: ApiKe
       {predecessor !== undefined && (
         <div class="quiet small">
           Replaces <code>{predecessor.maskedKey}</code>
-          {keyStatus(predecessor, nowMs) === "Active" && lastUsed[apiKey.id] === undefined && " · not in use yet"}
+          {isActive &&
+            keyStatus(predecessor, nowMs) === "Active" &&
+            lastUsed[apiKey.id] === undefined &&
+            " · not in use yet"}
         </div>
       )}
     </>

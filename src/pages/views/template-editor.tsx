@@ -56,7 +56,7 @@ export function TemplateEditor({ typed, errors, mapped }: Editor) {
             Show the mapped record
           </button>
           <button id="fill-template" name="do" value="fill" data-swap="#template">
-            Propose mappings from the sample
+            Propose mappings
           </button>
         </div>
         <MappedRecord mapped={mapped} />
@@ -69,9 +69,11 @@ function Row({ row, at, errors }: { row: MappingRow; at: number; errors: RowErro
   const field = (name: keyof MappingRow): string => `rows.${at}.${name}`;
   return (
     <li class="mapping" aria-label={`Mapping ${at + 1}`}>
-      <SelectField name={field("target")} label="Target" value={row.target} options={TARGETS} error={errors.target} />
-      <div class="attribute">
-        <TextField name={field("attribute")} label="Attribute" value={row.attribute} placeholder="region" />
+      <div class="mapping-target">
+        <SelectField name={field("target")} label="Target" value={row.target} options={TARGETS} error={errors.target} />
+        <div class="attribute">
+          <TextField name={field("attribute")} label="Attribute's name" value={row.attribute} placeholder="region" />
+        </div>
       </div>
       <TextField
         name={field("path")}
