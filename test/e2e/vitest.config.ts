@@ -1,0 +1,15 @@
+/** `npm run test:e2e`: the built service in a real browser. */
+import path from "node:path";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  root: path.join(import.meta.dirname, "../.."),
+  test: {
+    name: "e2e",
+    include: ["test/e2e/**/*.test.ts"],
+    globalSetup: ["test/e2e/setup.ts"],
+    environment: "node",
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});
