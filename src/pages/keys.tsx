@@ -59,8 +59,7 @@ export const keyPages = pages
 
     const { id } = c.get("workspace");
     const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
-    const again = { path: `${keysPath(c)}/new`, text: "Create a new key" };
-    return result.ok ? createdPage(c, result.value, null) : madeBeforePage(c, result.refusal.key, again);
+    return result.ok ? createdPage(c, result.value, null) : madeBeforePage(c, result.refusal.key);
   })
   .post("/new/preview", async (c) => {
     const typed = readKeyForm(await formOf(c), "");
@@ -93,10 +92,7 @@ export const keyPages = pages
     }
     const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap, formToken }, byMember(c));
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), id, keyId));
-    if (rotated.refusal.reason === "made_before") {
-      const { key } = rotated.refusal;
-      return madeBeforePage(c, key, { path: `${keysPath(c)}/new`, text: "Create a new key" });
-    }
+    if (rotated.refusal.reason === "made_before") return madeBeforePage(c, rotated.refusal.key);
     return endedPage(c, rotated.refusal.reason);
   });
 
@@ -136,13 +132,15 @@ function createdPage(c: Ctx, created: CreatedKey, replaced: ApiKey | null) {
   );
 }
 
-async function madeBeforePage(c: Ctx, apiKey: ApiKey, again: { path: string; text: string }) {
-  const view = <KeyMadeBeforeView {...await endingOf(c, apiKey)} again={again} />;
+async function madeBeforePage(c: Ctx, apiKey: ApiKey) {
+  const view = <KeyMadeBeforeView {...await endingOf(c, apiKey)} />;
   return page(c, { ...TEXT, title: "Created already", status: 409 }, view);
 }
 
 async function rotateForm(c: Ctx, key: ApiKey, formToken: string, errors: string[]) {
-  const view = <RotateView {...await endingOf(c, key)} formToken={formToken} overlap="24h" errors={errors} />;
+  const asked = c.req.query("overlap");
+  const overlap = isOverlap(asked) ? asked : "24h";
+  const view = <RotateView {...await endingOf(c, key)} {...{ formToken, overlap, errors }} />;
   return page(c, { ...TEXT, title: "Rotate", status: errors.length === 0 ? 200 : 422 }, view);
 }
 

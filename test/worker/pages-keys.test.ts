@@ -161,6 +161,16 @@ describe("§3.1: creating a key", () => {
     expect((await calls.send(SIGNAL, { headers: { "x-api-secret": secret } })).status).toBe(202);
   });
 
+  test("leaves neither the key, the secret nor the form's token in the database (invariant 6)", async () => {
+    const form = await newForm(members.owner, { name: "Nowhere", secret: "on" });
+    const html = await (await members.owner.post(`${keysPath}/new`, form)).text();
+    const hidden = [copied(html, "new-key"), copied(html, "new-secret"), form["form_token"] ?? "-"];
+    for (const table of ["api_keys", "audit_log"]) {
+      const rows = JSON.stringify((await env.DB.prepare(`SELECT * FROM ${table}`).all()).results);
+      for (const value of hidden) expect(rows).not.toContain(value);
+    }
+  });
+
   test("sent again, the form makes no second key and shows none", async () => {
     const form = await newForm(members.owner, { name: "Once" });
     const first = await (await members.owner.post(`${keysPath}/new`, form)).text();
@@ -170,7 +180,11 @@ describe("§3.1: creating a key", () => {
     const html = await again.text();
     expect(html).toContain("created already");
     expect(html).toContain("deactivate this key and create a new one");
-    expect(html).toContain(`${keysPath}/${(await newest()).id}/deactivate`);
+    const { id } = await newest();
+    expect(html).toContain(`${keysPath}/${id}/deactivate`);
+    // The way out in one step: the same settings, and the key that nobody has seen ends.
+    expect(html).toContain(`${keysPath}/${id}/rotate?overlap=none`);
+    expect(await members.owner.see(`${keysPath}/${id}/rotate?overlap=none`)).toMatch(/value="none" checked/);
     expect(html).not.toMatch(KEY);
     expect(html).not.toContain(copied(first, "new-key"));
     expect(await listed()).toHaveLength(count);
@@ -183,6 +197,8 @@ describe("§3.1: creating a key", () => {
     const made = (await listed()).filter(({ name }) => name === "Double click");
     expect(made).toHaveLength(1);
     expect(await auditActions(made[0]?.id ?? "")).toEqual([{ action: "key.created", actor: members.ownerEmail }]);
+    const entries = env.DB.prepare("SELECT 1 FROM audit_log WHERE workspace_id = ? AND detail LIKE '%Double click%'");
+    expect((await entries.bind(members.workspace.id).all()).results).toHaveLength(1);
   });
 
   test("the same token in another workspace makes a key there: tokens tell nothing across workspaces", async () => {
@@ -422,15 +438,25 @@ describe("design §5: rotating", () => {
     expect((await members.owner.post(`${keysPath}/${id}/rotate`, other)).status).toBe(409);
   });
 
-  test("sent eight times at once, it makes one successor and one entry", async () => {
+  test("sent eight times at once, it makes one successor and one entry, and the old key ends as that one said", async () => {
     const { id, form } = await rotation("24h");
+    const overlaps = ["1h", "24h", "7d", "1h", "24h", "7d", "1h", "24h"];
     const answers = await Promise.all(
-      Array.from({ length: 8 }, () => members.owner.post(`${keysPath}/${id}/rotate`, form)),
+      overlaps.map((overlap) => members.owner.post(`${keysPath}/${id}/rotate`, { ...form, overlap })),
     );
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
     expect(answers.filter(({ status }) => status === 409)).toHaveLength(7);
-    expect((await listed()).filter(({ successor_of }) => successor_of === id)).toHaveLength(1);
-    expect((await auditActions(id)).filter(({ action }) => action === "key.rotated")).toHaveLength(1);
+    const keys = await listed();
+    expect(keys.filter(({ successor_of }) => successor_of === id)).toHaveLength(1);
+    const { results } = await env.DB.prepare(
+      "SELECT at, detail FROM audit_log WHERE target = ? AND action = 'key.rotated'",
+    )
+      .bind(id)
+      .all<{ at: string; detail: string }>();
+    expect(results).toHaveLength(1);
+    const [{ at, detail } = { at: "", detail: "{}" }] = results;
+    const end = Date.parse(at) + (JSON.parse(detail) as { overlap_ms: number }).overlap_ms;
+    expect(keys.find((key) => key.id === id)?.expires_at).toBe(new Date(end).toISOString());
   });
 
   test("a form that made another key ends nothing when it is sent for this one", async () => {

@@ -110,14 +110,12 @@ function Replaced({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
 export interface MadeBefore {
   path: string;
   apiKey: ApiKey;
-  /** Where a new form is: to create, or to rotate. */
-  again: { path: string; text: string };
   usedMs: number | undefined;
   nowMs: number;
 }
 
 /** The same form was sent twice: a reload, a way back, or a double click of which this is the second answer. */
-export function KeyMadeBeforeView({ path, apiKey, again, usedMs, nowMs }: MadeBefore) {
+export function KeyMadeBeforeView({ path, apiKey, usedMs, nowMs }: MadeBefore) {
   return (
     <>
       <Head title="This key was created already" crumbs={<KeyCrumbs path={path} />}>
@@ -126,7 +124,8 @@ export function KeyMadeBeforeView({ path, apiKey, again, usedMs, nowMs }: MadeBe
       <Notice tone="warn" title="A full key is shown once, and that was in the first answer.">
         <p>
           If you have copied it, all is well. If you never saw it, for instance after a double click, nobody can have it
-          any more: deactivate this key and create a new one.
+          any more: deactivate this key and create a new one. Rotating it with the overlap “Now” does both, and the new
+          key has the same settings.
         </p>
       </Notice>
       <Panel>
@@ -135,14 +134,20 @@ export function KeyMadeBeforeView({ path, apiKey, again, usedMs, nowMs }: MadeBe
           <a class="button" href={path}>
             To the list
           </a>
-          {keyStatus(apiKey, nowMs) === "Active" && (
-            <a class="button danger" href={`${path}/${apiKey.id}/deactivate`}>
-              Deactivate this key
+          {keyStatus(apiKey, nowMs) === "Active" ? (
+            <>
+              <a class="button" href={`${path}/${apiKey.id}/rotate?overlap=none`}>
+                Rotate this key
+              </a>
+              <a class="button danger" href={`${path}/${apiKey.id}/deactivate`}>
+                Deactivate this key
+              </a>
+            </>
+          ) : (
+            <a class="button" href={`${path}/new`}>
+              Create a new key
             </a>
           )}
-          <a class="button" href={again.path}>
-            {again.text}
-          </a>
         </div>
       </Panel>
     </>

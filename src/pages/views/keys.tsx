@@ -137,7 +137,7 @@ function RotationNote({ list, apiKey, isActive }: { list: KeyList; apiKey: ApiKe
     <>
       {successor !== undefined && (
         <div class="quiet small">
-          Replaced by <code>{successor.maskedKey}</code>
+          Replaced by <code class="nowrap">{successor.maskedKey}</code>
           {isActive &&
             (usedMs > Date.parse(successor.createdAt) ? (
               <strong class="warn-text"> · still in use</strong>
@@ -148,7 +148,7 @@ function RotationNote({ list, apiKey, isActive }: { list: KeyList; apiKey: ApiKe
       )}
       {predecessor !== undefined && (
         <div class="quiet small">
-          Replaces <code>{predecessor.maskedKey}</code>
+          Replaces <code class="nowrap">{predecessor.maskedKey}</code>
           {isActive &&
             keyStatus(predecessor, nowMs) === "Active" &&
             lastUsed[apiKey.id] === undefined &&
