@@ -46,10 +46,11 @@ test("the JavaScript call makes exactly that request", async () => {
     calls.push(call);
     return Promise.resolve(new Response("{}", { status: 202 }));
   };
-  const run = new Function("fetch", `return (async () => { ${fetchCall(webhook, "s")} })()`) as (
-    f: typeof fetch,
-  ) => Promise<void>;
-  await run(fetch);
+  const text = `export default async (fetch) => { ${fetchCall(webhook, "s")} }`;
+  const module = (await import(/* @vite-ignore */ `data:text/javascript,${encodeURIComponent(text)}`)) as {
+    default: (f: typeof fetch) => Promise<void>;
+  };
+  await module.default(fetch);
   expect(calls).toEqual([
     [
       webhook.url,
