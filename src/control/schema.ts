@@ -49,6 +49,41 @@ export const members = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
 );
 
+/** How somebody has signed in (design §10). */
+export type SignInDriver = "access" | "oidc" | "local";
+
+/** Who is signed in. Not with Access, which keeps the sessions itself. */
+export const sessions = sqliteTable(
+  "sessions",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    email: text("email").notNull(),
+    /** Holds only while this is the way to sign in. */
+    driver: text("driver").$type<SignInDriver>().notNull(),
+    createdAt: text("created_at").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sessions_email").on(table.email), index("sessions_expiry").on(table.expiresAt)],
+);
+
+/** Somebody who has left for the OpenID provider and is not back yet. */
+export const signInAttempts = sqliteTable(
+  "sign_in_attempts",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    state: text("state").notNull(),
+    nonce: text("nonce").notNull(),
+    /** PKCE's secret half. */
+    codeVerifier: text("code_verifier").notNull(),
+    /** The page to go to afterwards. */
+    target: text("target").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sign_in_attempts_expiry").on(table.expiresAt)],
+);
+
 /** Spec §2.1. */
 export const apiKeys = sqliteTable(
   "api_keys",

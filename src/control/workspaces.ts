@@ -26,7 +26,7 @@ export interface Workspace {
 export type NewWorkspace = Omit<Workspace, "id" | "createdAt">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
-const COLUMNS = {
+export const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   slug: workspaces.slug,
   name: workspaces.name,
@@ -52,7 +52,7 @@ export async function createWorkspace(
       .insert(workspaces)
       .values({ ...columns, planId: plan })
       .onConflictDoNothing({ target: workspaces.slug })
-      .returning(COLUMNS),
+      .returning(WORKSPACE_COLUMNS),
     auditEntry(db, by, { workspaceId: created.id, action: "workspace.created", target: created.id, detail }, isThere),
   ]);
   return inserted.length === 0 ? refuse("slug_taken") : ok(created);
@@ -61,7 +61,7 @@ export async function createWorkspace(
 /** Newest first. */
 export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<PageOf<Workspace>> {
   const rows = await db
-    .select(COLUMNS)
+    .select(WORKSPACE_COLUMNS)
     .from(workspaces)
     .where(page.cursor === null ? undefined : lt(workspaces.id, page.cursor))
     .orderBy(desc(workspaces.id))
@@ -70,7 +70,7 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
 }
 
 export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {
-  return (await db.select(COLUMNS).from(workspaces).where(eq(workspaces.id, id)).get()) ?? null;
+  return (await db.select(WORKSPACE_COLUMNS).from(workspaces).where(eq(workspaces.id, id)).get()) ?? null;
 }
 
 /** Writes D1 only; the caller then configures the Quota Counter, so that it takes effect with the next signal. */

@@ -51,7 +51,8 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   console.log("Applying the migrations …");
   await applyMigrations(stateDir, signal);
   console.log("Starting the service …");
-  const service = await startService({ stateDir, port, args: rest, signal });
+  // Before the other arguments, which may choose another way to sign in.
+  const service = await startService({ stateDir, port, args: ["--var", "SIGN_IN:local", ...rest], signal });
   try {
     const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
     signal.throwIfAborted();

@@ -79,6 +79,10 @@ export const traceAnswer = z
     ),
     points: z.int(),
     payload,
+    in_cold_storage: z.boolean().meta({
+      description:
+        "Whether the payload is kept there, as long as nobody knows the visitor. It is null while cold storage does not answer.",
+    }),
   })
   .meta({ id: "SignalTrace" });
 
@@ -111,6 +115,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
     })),
     points: trace.points,
     payload: trace.payload,
+    in_cold_storage: trace.inColdStorage,
   };
 }
 
@@ -141,5 +146,6 @@ export function inFlightJson(signal: InFlightSignal, keyName: string | null): z.
     rules_matched: [],
     points: 0,
     payload: null,
+    in_cold_storage: false,
   };
 }

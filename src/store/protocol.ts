@@ -1,7 +1,7 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import type { EndpointType, NormalisedSignal, Traits, Verdict } from "../domain/signal.ts";
+import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
 
 /** A mapping rule that matched, as it stood when it was evaluated. */
 export interface RuleMatch {
@@ -66,19 +66,6 @@ export interface SignalToRecord {
     | { kind: "dead"; reason: string };
 }
 
-/** A signal whose visitor is known by now, or better than before: to be run through the rules and given to the person. */
-export interface UnlinkedSignal {
-  id: string;
-  source: string;
-  email: string;
-  payload: string;
-}
-
-export interface LinkedSignal extends Evaluation {
-  id: string;
-  traits: Traits;
-}
-
 /** What says whose a signal is, the strongest first (design §8.3). */
 export type NamedBy = "email" | "user_id" | "anonymous_id";
 
@@ -103,7 +90,7 @@ export interface EventGroup {
   anonymous: number;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** The latest signal of the group: its id and payload. */
+  /** The latest signal of the group: its id, and its payload, null while cold storage does not answer. */
   sample: { id: string; payload: unknown };
 }
 
@@ -135,7 +122,9 @@ export interface SignalTrace extends SignalSummary {
   rulesTried: number;
   rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
   points: number;
+  /** As it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
+  inColdStorage: boolean;
 }
 
 export interface Identity {

@@ -2,6 +2,8 @@
 import { and, desc, eq, lt, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { placeOf } from "./cold-storage.ts";
+import type { ColdPlace } from "./cold-storage.ts";
 import { parsed, toPage } from "./page.ts";
 import type {
   DeadLetter,
@@ -68,8 +70,8 @@ export function listSignals(db: Database, filter: SignalFilter, page: Page): Pag
   );
 }
 
-/** The whole way of one signal; null when the store has not seen it. */
-export function traceSignal(db: Database, id: string): SignalTrace | null {
+/** The whole way of one signal, and where its payload is, if not here; null when the store has not seen it. */
+export function traceSignal(db: Database, id: string): { trace: SignalTrace; place: ColdPlace | null } | null {
   const found = db
     .select()
     .from(signals)
@@ -79,7 +81,8 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
   if (found === undefined) return null;
   const { signals: row, people: person } = found;
   const matched = db.select().from(scoringSignals).where(eq(scoringSignals.signalId, id)).all();
-  return {
+  const place = placeOf(row);
+  const trace = {
     ...toSummary(row, person?.email ?? null),
     endpoint: row.endpoint,
     keyId: row.keyId,
@@ -102,7 +105,9 @@ export function traceSignal(db: Database, id: string): SignalTrace | null {
     })),
     points: matched.reduce((sum, one) => sum + one.points, 0),
     payload: parsed(row.payload),
+    inColdStorage: place !== null,
   };
+  return { trace, place };
 }
 
 /** Newest first, or the one with an email. */

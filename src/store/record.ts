@@ -4,6 +4,8 @@
  */
 import { Accounts } from "./accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
+import type { Verdict } from "../domain/signal.ts";
+import { startLinkJobs } from "./link-jobs.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
 import { resettle } from "./resettle.ts";
@@ -38,6 +40,7 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   groups.write(sql);
   totals.write(sql);
   for (const signal of twins.unsettled) resettle(sql, signal);
+  startLinkJobs(sql, fresh, nowMs);
 }
 
 /** Those that are new here, and those that have come again: what the latter were before is undone. */
@@ -47,27 +50,43 @@ function unseen(
   groups: EventGroupChanges,
   totals: TotalChanges,
 ): SignalToRecord[] {
-  const byId = new Map(batch.map((signal) => [signal.admission.id, signal] as const));
+  const byId = new Map<string, SignalToRecord>();
+  for (const signal of batch) {
+    const other = byId.get(signal.admission.id);
+    if (other === undefined || hasComeAgain(asRecorded(other), signal)) byId.set(signal.admission.id, signal);
+  }
   const seen = sql
-    .exec<{ id: string; status: SignalStatus }>(
-      "SELECT id, status FROM signals WHERE id IN (SELECT value FROM json_each(?))",
+    .exec<{ id: string; status: SignalStatus; verdict: Verdict }>(
+      "SELECT id, status, verdict FROM signals WHERE id IN (SELECT value FROM json_each(?))",
       JSON.stringify([...byId.keys()]),
     )
     .toArray();
-  for (const { id, status } of seen) {
+  for (const { id, ...before } of seen) {
     const signal = byId.get(id);
-    if (signal !== undefined && hasComeAgain(status, signal)) undo(sql, id, groups, totals);
+    if (signal !== undefined && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
     else byId.delete(id);
   }
   return [...byId.values()];
 }
 
+/** What is asked of a signal that has come before: as it is stored, or earlier in the same batch. */
+interface Recorded {
+  status: SignalStatus;
+  verdict: Verdict;
+}
+
+function asRecorded({ admission: { verdict }, work }: SignalToRecord): Recorded {
+  if (work.kind === "dead") return { status: "dead", verdict };
+  return { status: verdict === "held" ? "held" : "processed", verdict };
+}
+
 /**
  * A dead letter that is replayed; a held signal that is released, also when it was purged while it was on its way.
- * Neither has had an effect on people, so that there is nothing to take back but its place in the books.
+ * Neither has had an effect on people, so that there is nothing to take back but its place in the books. A signal that
+ * has been released is not held again by a delivery from before that comes late.
  */
-function hasComeAgain(status: SignalStatus, { admission, work }: SignalToRecord): boolean {
-  if (status === "dead") return work.kind !== "dead";
+function hasComeAgain({ status, verdict }: Recorded, { admission, work }: SignalToRecord): boolean {
+  if (status === "dead") return work.kind !== "dead" && (verdict === "held" || admission.verdict === "accepted");
   return (status === "held" || status === "purged") && admission.verdict === "accepted";
 }
 

@@ -10,6 +10,8 @@ import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
 import type { NamedBy, RuleJobStatus, SignalStatus } from "./protocol.ts";
 
+/** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody waits for. */
+export type ColdObjectState = "writing" | "stored" | "removing";
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
 
 /** Every signal that has arrived, in the order in which it did. */
@@ -47,8 +49,11 @@ export const signals = sqliteTable(
     /** Kept while the signal is held or dead, for the day it is sent through the queue again. */
     pathSource: text("path_source"),
     idempotencyKey: text("idempotency_key"),
-    /** As sent; null for duplicates and once purged. */
+    /** As sent; null for duplicates, once purged, and while it is in cold storage. */
     payload: text("payload"),
+    /** The object in R2 that holds a copy of the payload, if it has not been removed since, and the line in it. */
+    coldObject: text("cold_object"),
+    coldLine: integer("cold_line"),
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
@@ -74,6 +79,9 @@ export const signals = sqliteTable(
     index("signals_user_id")
       .on(table.userId, table.seq)
       .where(sql`user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id')`),
+    index("signals_cold")
+      .on(table.coldObject)
+      .where(sql`cold_object IS NOT NULL AND status = 'anonymous'`),
   ],
 );
 
@@ -228,4 +236,41 @@ export const ruleJobs = sqliteTable(
       .where(sql`status <> 'done'`),
     index("rule_jobs_rules_version").on(table.rulesVersion),
   ],
+);
+
+/** Objects in R2 with payloads of anonymous signals: written before the object is, deleted after it. See cold-storage.ts. */
+export const coldObjects = sqliteTable(
+  "cold_objects",
+  {
+    id: text("id").primaryKey(),
+    state: text("state").$type<ColdObjectState>().notNull(),
+    at: integer("at").notNull(),
+    /** How often it was asked to be rewritten without the lines that nobody waits for, since it last was. */
+    scrub: integer("scrub").notNull().default(0),
+  },
+  (table) => [
+    index("cold_objects_unfinished")
+      .on(table.state, table.at)
+      .where(sql`state <> 'stored'`),
+    index("cold_objects_scrub")
+      .on(table.id)
+      .where(sql`scrub > 0`),
+  ],
+);
+
+/** One row: how far the anonymous signals have been packed. */
+export const coldProgress = sqliteTable("cold_progress", {
+  id: integer("id").primaryKey(),
+  packedSeq: integer("packed_seq").notNull(),
+});
+
+/** Visitors that are known by now, with earlier signals that are still to become their person's. See link-jobs.ts. */
+export const linkJobs = sqliteTable(
+  "link_jobs",
+  {
+    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
+    value: text("value").notNull(),
+    dueAt: integer("due_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.kind, table.value] }), index("link_jobs_due").on(table.dueAt)],
 );

@@ -12,19 +12,22 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
+import { rulesOf } from "../control/rules-cache.ts";
+import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
+import { ColdObjects, placeKey } from "./cold-objects.ts";
+import { nextColdWorkMs } from "./cold-storage.ts";
+import { workOnColdStorage } from "./cold-work.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
-import { linkSignals, unlinkedSignals } from "./link.ts";
-import type { VisitorId } from "./link.ts";
+import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
   EventGroup,
-  LinkedSignal,
   Page,
   PageOf,
   Person,
@@ -38,8 +41,8 @@ import type {
   SignalTrace,
   StoreTotals,
   StoredSignal,
-  UnlinkedSignal,
 } from "./protocol.ts";
+import { parsed } from "./page.ts";
 import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
 import { recordBatch } from "./record.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
@@ -52,6 +55,10 @@ export class SignalStore extends DurableObject<Env> {
   readonly #sql: SqlStorage;
   readonly #db: DrizzleSqliteDODatabase;
   #alarmAtMs = Number.POSITIVE_INFINITY;
+  /** Until then R2, or the control plane's rules, are let alone by the alarm: they have failed. */
+  #restUntilMs = 0;
+  /** The turn at linking that is under way, and those that wait for it. */
+  #linking: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -64,30 +71,29 @@ export class SignalStore extends DurableObject<Env> {
    * Records signals; those that were recorded before change nothing. One that cannot be recorded becomes a dead letter.
    *
    * @param rulesVersion of the rules that the signals were run through, if they were.
+   * @returns whether there are earlier signals to be linked, see `link`.
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(batch: SignalToRecord[], rulesVersion?: number): void {
+  record(batch: SignalToRecord[], rulesVersion?: number): boolean {
     this.#refuseStale(rulesVersion);
     const nowMs = Date.now();
     try {
       this.ctx.storage.transactionSync(() => recordBatch(this.#sql, batch, nowMs));
     } catch (error) {
-      logEvent("record_failed", { workspace: this.ctx.id.name ?? "", signals: batch.length, error: errorText(error) });
+      logEvent("record_failed", { workspace: this.#workspaceId, signals: batch.length, error: errorText(error) });
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForNext();
+    return hasFreshLinkJobs(this.#sql, nowMs);
   }
 
-  /** See link.ts. */
-  unlinked(visitors: VisitorId[], limit: number): UnlinkedSignal[] {
-    return unlinkedSignals(this.#sql, visitors, limit);
-  }
-
-  /** Returns how many were given to their person. Rules as with `record`. */
-  link(linked: LinkedSignal[], rulesVersion?: number): number {
-    this.#refuseStale(rulesVersion);
-    const nowMs = Date.now();
-    return this.ctx.storage.transactionSync(() => linkSignals(this.#sql, linked, nowMs));
+  /**
+   * Gives earlier signals of visitors that are known now to their persons: a bounded number, the alarm sees to the rest
+   * (link-jobs.ts). One turn after the other, so that nothing is fetched twice. Never throws.
+   */
+  link(): Promise<void> {
+    this.#linking = this.#linking.then(() => this.#linkTurn());
+    return this.#linking;
   }
 
   /** See again.ts. */
@@ -108,16 +114,25 @@ export class SignalStore extends DurableObject<Env> {
     return readTotals(this.#db, periodStartMs);
   }
 
-  events(page: Page): PageOf<EventGroup> {
-    return listEventGroups(this.#db, page);
+  async events(page: Page): Promise<PageOf<EventGroup>> {
+    const { groups, cold } = listEventGroups(this.#db, page);
+    const payloads = await this.#coldObjects().read(cold.map(({ place }) => place));
+    for (const { group, place } of cold) group.sample.payload = parsed(payloads.get(placeKey(place)) ?? null);
+    return groups;
   }
 
   signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
     return listSignals(this.#db, filter, page);
   }
 
-  signal(id: string): SignalTrace | null {
-    return traceSignal(this.#db, id);
+  async signal(id: string): Promise<SignalTrace | null> {
+    const found = traceSignal(this.#db, id);
+    if (found === null || found.place === null) return found?.trace ?? null;
+    const payloads = await this.#coldObjects().read([found.place]);
+    const payload = payloads.get(placeKey(found.place));
+    // Where there is none it may have been linked meanwhile, and be here.
+    if (payload === undefined) return traceSignal(this.#db, id)?.trace ?? null;
+    return { ...found.trace, payload: parsed(payload) };
   }
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
@@ -159,16 +174,38 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals and applies rules to what is stored, a bounded number of rows at a time. Never throws: an alarm
-   * that throws six times is gone.
+   * Purges held signals, applies rules to what is stored, links, and moves signals to cold storage, a bounded part of
+   * each at a time. Never throws: an alarm that throws six times is gone.
    */
-  override alarm(): void {
+  override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
+    if (Date.now() >= this.#restUntilMs) {
+      await this.link();
+      this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
+    }
     if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
+  }
+
+  async #linkTurn(): Promise<void> {
+    const rules = () => rulesOf(this.env.DB, this.#workspaceId);
+    const work = { storage: this.ctx.storage, objects: this.#coldObjects(), rules };
+    this.#restUnless(await linkTurn(work, this.#workspaceId));
+  }
+
+  #restUnless(well: boolean): void {
+    if (!well) this.#restUntilMs = Date.now() + COLD_RETRY_MS;
+  }
+
+  #coldObjects(): ColdObjects {
+    return new ColdObjects(this.env.COLD, this.#workspaceId);
+  }
+
+  get #workspaceId(): string {
+    return this.ctx.id.name ?? "";
   }
 
   /** Whether it worked; as one transaction. */
@@ -177,7 +214,7 @@ export class SignalStore extends DurableObject<Env> {
       this.ctx.storage.transactionSync(() => work(this.#sql, Date.now()));
       return true;
     } catch (error) {
-      logEvent(event, { workspace: this.ctx.id.name ?? "", error: errorText(error) });
+      logEvent(event, { workspace: this.#workspaceId, error: errorText(error) });
       return false;
     }
   }
@@ -197,8 +234,13 @@ export class SignalStore extends DurableObject<Env> {
 
   /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
   #alarmForNext(): void {
-    const purgeMs = nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY;
-    const nextMs = hasRuleJobs(this.#sql) ? Math.min(purgeMs, Date.now()) : purgeMs;
+    const nowMs = Date.now();
+    const nextMs = Math.min(
+      nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
+      Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
+      Math.max(nextColdWorkMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
+    );
     if (nextMs !== Number.POSITIVE_INFINITY) this.#alarmBy(nextMs);
   }
 

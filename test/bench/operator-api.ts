@@ -48,6 +48,6 @@ export class OperatorApi {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
-    return response.json();
+    return response.status === 204 ? null : response.json();
   }
 }

@@ -5,6 +5,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LINK_PAGE_SIGNALS, PURGE_ROWS } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
+import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
+import { ring } from "./cold.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -225,6 +227,18 @@ describe("§8.3, invariant 7: held signals", () => {
     await send({ id: "sig_2", payload: form({ id: 1 }), at: START + DAY });
     expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
   });
+
+  test.each(["the release first", "the late delivery first"])(
+    "that are released are not held again by a late delivery in the same batch, %s",
+    async (order) => {
+      const late = held("sig_1", form(), START + DAY);
+      await send(late);
+      const released: Delivered = { ...late, verdict: "accepted" };
+      await send(...(order === "the release first" ? [released, late] : [late, released]));
+      await send(late);
+      expect(await statusOf("sig_1")).toEqual(["processed"]);
+    },
+  );
 
   test("give way to an accepted signal of the same content, which scores once, whichever comes first", async () => {
     await newRule("Form", 4);
@@ -617,6 +631,13 @@ test("design §3: no statement, reading or writing, goes through all signals, pe
   const visit = { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-1" };
   await send({ id: "sig_1", payload: visit, at: START + 8 * MINUTE }, { id: "sig_2", payload: form(), at: START });
   await send({ id: "sig_3", payload: visit, at: START });
+  await ring(workspace.id);
+  await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+    scrub(sql, ["cold_1"]);
+    scrubPending(sql);
+    sql.exec("UPDATE cold_objects SET scrub = 1 WHERE id > ''");
+  });
+  await ring(workspace.id);
   await send({ id: "sig_4", payload: { type: "identify", anonymousId: "a-1", traits: { email: "b@example.com" } } });
   await send({ id: "sig_5", payload: { type: "identify", userId: "u-1", traits: { email: "c@example.com" } } });
   await send({ id: "sig_6", payload: form({ n: 1 }), verdict: "held", at: START, periodEnd: START + DAY });
