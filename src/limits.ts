@@ -77,6 +77,8 @@ export const SEND_BATCH_MAX_BYTES = 250_000;
 export const DRAIN_DELAY_MS = 50;
 /** The alarm that drains when the object was killed before it could. */
 export const DRAIN_ALARM_MS = 10_000;
+/** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
+export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
@@ -144,12 +146,35 @@ export const COLD_RETRY_MS = 60_000;
 /** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
 
+// --- Data care ---
+
+/**
+ * The shortest retention, in days: the longest billing period, so that a held signal has reached its end before. That is
+ * also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's re-send every
+ * 15 minutes: a signal that has been deleted is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest, short of for ever. */
+export const RETENTION_MAX_DAYS = 3_650;
+/** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
+export const RETENTION_ROWS = 2_000;
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const ERASURE_ROWS = 2_000;
+/** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
+export const ERASURE_REMEMBERED_DAYS = 30;
+/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
+/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+export const RETENTION_SWEEP_MS = 3_600_000;
+
 // --- Operator API ---
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
+/** Signals that one page of a list with several filters looks at: a few milliseconds, and a shorter page after that. */
+export const SIGNALS_PAGE_MAX_READ = 5_000;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
@@ -171,6 +196,10 @@ export const PREVIEW_SAMPLES = 10;
 /** How far back a preview looks, in days. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
+/** Records that one page of an export reads, so that the store answers others in between. */
+export const EXPORT_PAGE_ROWS = 1_000;
+/** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
+export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 

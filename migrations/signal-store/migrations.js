@@ -1,6 +1,6 @@
 import journal from './meta/_journal.json';
 import m0000 from './0000_signal_store.sql';
-import m0001 from './0001_fuzzy_goblin_queen.sql';
+import m0001 from './0001_easy_toxin.sql';
 
   export default {
     journal,

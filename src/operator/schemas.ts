@@ -1,7 +1,7 @@
 /** The parts that the operator API's requests and answers are made of. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
+import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 
 export { email, name, time } from "../workspace/schemas.ts";
@@ -28,6 +28,9 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
 export function toPage(query: { cursor?: string | undefined; limit: number }): Page {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
+
+/** Of a plan. */
+export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---
 

@@ -19,14 +19,7 @@ import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
-import {
-  RowPacker,
-  createOutboxTable,
-  deleteRows,
-  findUnsettled,
-  oldestUnsettled,
-  unsettledSignals,
-} from "./outbox.ts";
+import { RowPacker, Unsettled, createOutboxTable, deleteRows, findUnsettled, oldestUnsettled } from "./outbox.ts";
 import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
@@ -54,6 +47,7 @@ export class QuotaCounter extends DurableObject<Env> {
   readonly #rate: RequestRate;
   readonly #notes: Notes;
   readonly #drain: Drain;
+  readonly #unsettled: Unsettled;
   readonly #revoked = new Set<string>();
   /** Per key, see domain/request-rate.ts. Not stored: an object idle long enough to be evicted has full buckets. */
   readonly #buckets = new Map<string, number>();
@@ -75,6 +69,7 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#ledger = loadLedger(this.#sql);
     for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
       this.#revoked.add(row.key_id);
+    this.#unsettled = new Unsettled(this.#sql);
     const send: SendMessages = (messages) => this.env.SIGNALS.sendBatch(messages);
     this.#drain = new Drain(this.#sql, this.#workspaceId, send, (atMs) => this.#alarmBy(atMs));
     if (oldestUnsettled(this.#sql) !== null) this.#drain.soon();
@@ -146,7 +141,7 @@ export class QuotaCounter extends DurableObject<Env> {
 
   /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
   settle(rows: number[]): void {
-    deleteRows(this.#sql, rows);
+    deleteRows(this.#sql, rows, this.#unsettled);
   }
 
   /** Makes as many of these held signals accepted as now fit, and sends them through the queue again. */
@@ -156,7 +151,7 @@ export class QuotaCounter extends DurableObject<Env> {
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
       released = release(this.#sql, ledger, signals);
-      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs);
+      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs, this.#unsettled);
       full = roomToRelease(ledger) === 0;
       return released.length > 0;
     });
@@ -167,7 +162,7 @@ export class QuotaCounter extends DurableObject<Env> {
   replay(signals: SignalAgain[]): void {
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
-      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs);
+      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs, this.#unsettled);
       return signals.length > 0;
     });
   }
@@ -191,7 +186,7 @@ export class QuotaCounter extends DurableObject<Env> {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
-    return { admitted: admitted ?? 0, unsettled: unsettledSignals(this.#sql, periodStartMs) };
+    return { admitted: admitted ?? 0, unsettled: this.#unsettled.signals(periodStartMs) };
   }
 
   /** A signal that is admitted and not yet settled. */
@@ -263,7 +258,7 @@ export class QuotaCounter extends DurableObject<Env> {
       if (refusal) this.#reject(call, refusal.code, null, run.rejected, nowMs);
       results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
     }
-    const nextRow = packer.write(this.#sql);
+    const nextRow = packer.write(this.#sql, this.#unsettled);
     const wrote = nextRow !== ledger.nextRow;
     ledger.nextRow = nextRow;
     return wrote;
@@ -277,10 +272,15 @@ export class QuotaCounter extends DurableObject<Env> {
     const before = this.#ledger;
     if (before === null) return;
     const ledger = { ...before };
-    this.ctx.storage.transactionSync(() => {
-      const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
-      if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
-    });
+    try {
+      this.ctx.storage.transactionSync(() => {
+        const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
+        if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
+      });
+    } catch (error) {
+      this.#unsettled.forget();
+      throw error;
+    }
     this.#ledger = ledger;
     if (ledger.nextRow === before.nextRow) return;
     this.#alarmBy(nowMs + DRAIN_ALARM_MS);

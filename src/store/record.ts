@@ -5,6 +5,7 @@
 import { Accounts } from "./accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
 import type { Verdict } from "../domain/signal.ts";
+import { erasedAmong } from "./erased-names.ts";
 import { startLinkJobs } from "./link-jobs.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
@@ -24,8 +25,9 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
     worked.map((signal) => signal.work.normalised),
   );
   const accounts = new Accounts(sql);
+  const erased = erasedAmong(sql, fresh);
 
-  const rows = fresh.map((signal) => decide(signal, twins, nowMs));
+  const rows = fresh.map((signal) => decide(signal, twins, erased, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
   for (const row of rows) applyIdentify(row, people);
   for (const row of rows) {
@@ -56,14 +58,15 @@ function unseen(
     if (other === undefined || hasComeAgain(asRecorded(other), signal)) byId.set(signal.admission.id, signal);
   }
   const seen = sql
-    .exec<{ id: string; status: SignalStatus; verdict: Verdict }>(
-      "SELECT id, status, verdict FROM signals WHERE id IN (SELECT value FROM json_each(?))",
+    .exec<{ id: string; status: SignalStatus; verdict: Verdict; erased_at: number | null }>(
+      "SELECT id, status, verdict, erased_at FROM signals WHERE id IN (SELECT value FROM json_each(?))",
       JSON.stringify([...byId.keys()]),
     )
     .toArray();
-  for (const { id, ...before } of seen) {
+  for (const { id, erased_at: erasedAt, ...before } of seen) {
     const signal = byId.get(id);
-    if (signal !== undefined && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
+    // What has been erased with its person never comes back.
+    if (signal !== undefined && erasedAt === null && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
     else byId.delete(id);
   }
   return [...byId.values()];
@@ -103,8 +106,8 @@ function undo(sql: SqlStorage, id: string, groups: EventGroupChanges, totals: To
   }
 }
 
-/** In this order: dead → past its period → duplicate → held → to be processed. */
-function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow {
+/** In this order: dead → its person deleted → past its period → duplicate → held → to be processed. */
+function decide(signal: SignalToRecord, twins: Twins, erased: ReadonlySet<string>, nowMs: number): SignalRow {
   const { admission, work } = signal;
   const row: SignalRow = {
     signal,
@@ -114,6 +117,7 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
     duplicateOf: null,
   };
   if (work.kind === "dead") return { ...row, status: "dead" };
+  if (erased.has(admission.id)) return { ...row, status: "purged", erased: true };
   const held = admission.verdict === "held";
   if (held && admission.periodEndMs <= nowMs) return { ...row, status: "purged" };
   const twin = isWorked(signal) ? twins.take(signal) : null;

@@ -4,6 +4,7 @@
  * (they are what it takes to cover all receipts with windows), so no score is taken back: an original that becomes a
  * duplicate hands what it has to the one in its place.
  */
+import { bareHash, hashesInReach } from "../domain/content-hash.ts";
 import { applyIdentify, applySignal } from "./apply.ts";
 import type { WorkedSignal } from "./apply.ts";
 import { People, isLater } from "./people.ts";
@@ -23,7 +24,7 @@ interface Twin extends Receipt {
 
 /** @param signal one of them, already recorded as a duplicate. */
 export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
-  const twins = readTwins(sql, signal.work.contentHash ?? "");
+  const twins = readTwins(sql, signal);
   const originalOf = settle(twins, signal.work.duplicateWindowMs);
   const lost = twins.filter((twin) => twin.original && originalOf.get(twin) !== twin);
   const gained = twins.filter((twin) => !twin.original && originalOf.get(twin) === twin);
@@ -56,8 +57,25 @@ export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
   }
 }
 
-/** All accepted signals of this content, in order of receipt. */
-function readTwins(sql: SqlStorage, hash: string): Twin[] {
+/**
+ * Accepted signals of this content, in order of receipt: from one to the next that is in reach. What lies further off is
+ * settled by itself: nothing of it is within the window of any of these.
+ */
+function readTwins(sql: SqlStorage, { admission, work }: WorkedSignal): Twin[] {
+  const stored = work.contentHash ?? "";
+  const inReach = (receivedAtMs: number) => hashesInReach(stored, receivedAtMs, work.duplicateWindowMs);
+  const twins: Twin[] = [];
+  const read = new Set<string>();
+  for (let hashes = [...inReach(admission.receivedAtMs), bareHash(stored)]; hashes.length > 0;) {
+    const found = twinsOf(sql, hashes);
+    twins.push(...found);
+    for (const hash of hashes) read.add(hash);
+    hashes = [...new Set(found.flatMap((twin) => inReach(twin.receivedAtMs)))].filter((hash) => !read.has(hash));
+  }
+  return twins.sort((a, b) => (isLater(a, b) ? 1 : -1));
+}
+
+function twinsOf(sql: SqlStorage, hashes: readonly string[]): Twin[] {
   const columns = "id, received_at, ordinal, status, duplicate_of, person_id, period_start";
   const rows = sql.exec<{
     id: string;
@@ -68,23 +86,23 @@ function readTwins(sql: SqlStorage, hash: string): Twin[] {
     person_id: number | null;
     period_start: number;
   }>(
-    `SELECT ${columns} FROM signals
-       WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash = ?1 AND verdict = 'accepted'
-     UNION ALL SELECT ${columns} FROM signals
-       WHERE content_hash IS NOT NULL AND status = 'duplicate' AND content_hash = ?1 AND verdict = 'accepted'`,
-    hash,
+    ["status <> 'duplicate'", "status = 'duplicate'"]
+      .map(
+        (status) => `SELECT ${columns} FROM signals WHERE content_hash IS NOT NULL AND ${status}
+          AND content_hash IN (SELECT value FROM json_each(?1)) AND verdict = 'accepted'`,
+      )
+      .join(" UNION ALL "),
+    JSON.stringify(hashes),
   );
-  return [...rows]
-    .map((row) => ({
-      id: row.id,
-      receivedAtMs: row.received_at,
-      ordinal: row.ordinal,
-      original: row.status !== "duplicate",
-      duplicateOf: row.duplicate_of,
-      personId: row.person_id,
-      periodStartMs: row.period_start,
-    }))
-    .sort((a, b) => (isLater(a, b) ? 1 : -1));
+  return [...rows].map((row) => ({
+    id: row.id,
+    receivedAtMs: row.received_at,
+    ordinal: row.ordinal,
+    original: row.status !== "duplicate",
+    duplicateOf: row.duplicate_of,
+    personId: row.person_id,
+    periodStartMs: row.period_start,
+  }));
 }
 
 /** Each twin's original, itself where it is one. */

@@ -20,9 +20,12 @@ import { ColdObjects, placeKey } from "./cold-objects.ts";
 import { nextColdWorkMs } from "./cold-storage.ts";
 import { workOnColdStorage } from "./cold-work.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.ts";
+import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "./data-care.ts";
 import type {
   Account,
   AccountFilter,
@@ -42,9 +45,13 @@ import type {
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import { listDeadLetters } from "./dead-letters.ts";
 import { parsed } from "./page.ts";
-import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
+import { listPeople } from "./people-list.ts";
+import { listSignals, traceSignal } from "./signal-list.ts";
+import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
@@ -109,6 +116,12 @@ export class SignalStore extends DurableObject<Env> {
     return deadSignalsById(this.#sql, ids);
   }
 
+  /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
+  configure(config: StoreConfig): void {
+    setRetention(this.#sql, config, Date.now());
+    this.#alarmForNext();
+  }
+
   /** Since the beginning, or for one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.#db, periodStartMs);
@@ -139,12 +152,36 @@ export class SignalStore extends DurableObject<Env> {
     return listPeople(this.#db, filter, page);
   }
 
+  /**
+   * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
+   * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   *
+   * @param id of the receipt, if it is a new one.
+   * @param email trimmed and lower-cased.
+   */
+  erase(id: string, email: string): ErasureReceipt {
+    this.ctx.storage.transactionSync(() => erasePerson(this.#sql, id, email, Date.now()));
+    this.#alarmForNext();
+    const receipt = findErasure(this.#sql, email);
+    if (receipt === null) throw new Error("a deletion that was just begun is gone");
+    return receipt;
+  }
+
+  erasure(email: string): ErasureReceipt | null {
+    return findErasure(this.#sql, email);
+  }
+
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
     return listAccounts(this.#db, filter, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {
     return listDeadLetters(this.#db, page);
+  }
+
+  /** See export.ts. */
+  exportPage(range: ExportRange): Promise<ExportPage> {
+    return exportPage(this.#sql, this.#coldObjects(), range);
   }
 
   /** See rule-preview.ts. */
@@ -174,18 +211,20 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals, applies rules to what is stored, links, and moves signals to cold storage, a bounded part of
-   * each at a time. Never throws: an alarm that throws six times is gone.
+   * Purges held signals, deletes persons' and expired ones, applies rules to what is stored, links, and moves signals to cold storage,
+   * a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
    */
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
+    const erased = this.#attempt("erasure_failed", stepErasure);
+    const expired = this.#attempt("retention_failed", deleteExpired);
     if (Date.now() >= this.#restUntilMs) {
       await this.link();
       this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
     }
-    if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    if (purged && applied && erased && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
   }
@@ -237,6 +276,8 @@ export class SignalStore extends DurableObject<Env> {
     const nowMs = Date.now();
     const nextMs = Math.min(
       nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      nextErasureMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY,
+      nextRetentionMs(this.#sql) ?? Number.POSITIVE_INFINITY,
       hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
       Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
       Math.max(nextColdWorkMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),

@@ -1,6 +1,7 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
 import type {
   Account,
   AccountFilter,
@@ -31,13 +32,17 @@ interface QuotaCounterCalls {
 }
 
 interface SignalStoreCalls {
+  configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  erase(id: string, email: string): Promise<ErasureReceipt>;
+  erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
+  exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
   previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage>;
   applyRule(rule: RuleToApply): Promise<RuleJob>;
