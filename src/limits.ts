@@ -61,6 +61,12 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refused calls kept for the admin, per workspace. */
 export const REJECTIONS_KEPT = 200;
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+export const FORECAST_DAYS = 7;
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+export const USAGE_DAYS_KEPT = 400;
 /** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
 export const NOTES_FLUSH_MS = 1_000;
 
@@ -119,6 +125,8 @@ export const RULE_STEP_SIGNALS = 1_000;
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
+/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 350 bytes. */
+export const DAYS_COUNTED = 30;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -205,10 +213,35 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
 
+/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+export const QUEUE_SCAN_GROUPS = 2_000;
+/** And the latest ones whose sources and event names are proposed. */
+export const QUEUE_SUGGEST_GROUPS = 500;
+/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+export const LIST_SCAN_SIGNALS = 2_000;
+/** Days of a sparkline. */
+export const SPARKLINE_DAYS = 14;
+/** Samples that an event group's page shows. */
+export const GROUP_SAMPLES = 3;
+/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
+export const PREVIEW_TYPING_SIGNALS = 3_000;
+
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
+
+// --- The live page ---
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** How long a connection lives before sign-in and membership are asked anew. */
+export const LIVE_SOCKET_MS = 5 * 60_000;
+/** Rows that the page begins with, and that it keeps at most. */
+export const LIVE_FIRST_ROWS = 50;
+export const LIVE_MAX_ROWS = 200;
 
 // --- Sign-in ---
 

@@ -2,6 +2,7 @@
  * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
  * replayed. They come back into the outbox with their ids, and take no new ordinals.
  */
+import { roomToRelease } from "../domain/quota.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./outbox.ts";
 import type { Unsettled } from "./outbox.ts";
@@ -10,11 +11,6 @@ import type { SignalAgain } from "./protocol.ts";
 export function createReleasedTable(sql: SqlStorage): void {
   // What this period's releases have counted already: a release that was interrupted may be asked for again.
   sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL)");
-}
-
-/** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */
-export function roomToRelease(ledger: Ledger): number {
-  return ledger.overages ? ledger.held : Math.min(ledger.held, Math.max(0, ledger.signalLimit - ledger.accepted));
 }
 
 /** Makes the first of them that fit accepted ones; says which. Runs inside the commit's transaction. */

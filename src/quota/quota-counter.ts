@@ -6,19 +6,20 @@
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
  */
-import { DurableObject } from "cloudflare:workers";
-import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
+import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { DRAIN_ALARM_MS } from "../limits.ts";
-import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
+import { createReleasedTable, release, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
+import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
 import { RowPacker, Unsettled, createOutboxTable, deleteRows, findUnsettled, oldestUnsettled } from "./outbox.ts";
 import type { SendMessages } from "./outbox.ts";
 import type {
@@ -34,6 +35,7 @@ import type {
   ReleaseResult,
   SignalAgain,
   Usage,
+  UsageByDay,
 } from "./protocol.ts";
 
 /** A call that is within its request rate, and where that stands. */
@@ -42,7 +44,7 @@ interface CountedCall {
   rate: RateState;
 }
 
-export class QuotaCounter extends DurableObject<Env> {
+export class QuotaCounter extends WatchedObject<Rejection> {
   readonly #sql: SqlStorage;
   readonly #rate: RequestRate;
   readonly #notes: Notes;
@@ -60,6 +62,7 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#sql = ctx.storage.sql;
     this.#rate = configuredRate(env);
     createLedgerTables(this.#sql);
+    createDaysTable(this.#sql);
     createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
@@ -170,8 +173,13 @@ export class QuotaCounter extends DurableObject<Env> {
   usage(): Usage | null {
     this.#update(Date.now(), () => false);
     if (this.#ledger === null) return null;
-    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, ...usage } = this.#ledger;
+    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = this.#ledger;
     return { ...usage, history: closedPeriods(this.#sql) };
+  }
+
+  usageByDay(): UsageByDay | null {
+    const usage = this.usage();
+    return usage && readUsageByDay(this.#sql, usage);
   }
 
   lastUsed(): Record<string, number> {
@@ -265,7 +273,7 @@ export class QuotaCounter extends DurableObject<Env> {
   }
 
   /**
-   * Closes ended periods, then applies a change to the ledger: all in one transaction or not at all, and memory follows
+   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory follows
    * only when it succeeded. What a change calls not worth a write of its own is written with the next notes.
    */
   #update(nowMs: number, change: (ledger: Ledger) => boolean): void {
@@ -275,7 +283,8 @@ export class QuotaCounter extends DurableObject<Env> {
     try {
       this.ctx.storage.transactionSync(() => {
         const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
-        if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
+        const dayEnded = endDay(this.#sql, ledger, nowMs);
+        if (change(ledger) || closed > 0 || dayEnded) saveLedger(this.#sql, ledger);
       });
     } catch (error) {
       this.#unsettled.forget();
@@ -305,7 +314,9 @@ export class QuotaCounter extends DurableObject<Env> {
     signals: number,
     atMs: number,
   ): void {
-    this.#notes.rejected({ atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals });
+    const rejection: Rejection = { atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals };
+    this.#notes.rejected(rejection);
+    this.watchers.tell(1, () => [rejection]);
   }
 
   /** The alarm rings at `atMs` or sooner. Written only when that is news. */

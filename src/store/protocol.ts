@@ -104,6 +104,13 @@ export interface SignalSummary {
   receivedAtMs: number;
 }
 
+/** A signal on the live page: with why it is what it is. */
+export interface LiveSignal extends SignalSummary {
+  duplicateOf: string | null;
+  deadReason: string | null;
+  points: number;
+}
+
 /** The whole way of one signal. */
 export interface SignalTrace extends SignalSummary {
   endpoint: EndpointType;

@@ -7,6 +7,7 @@
 import { bareHash, hashesInReach } from "../domain/content-hash.ts";
 import { applyIdentify, applySignal } from "./apply.ts";
 import type { WorkedSignal } from "./apply.ts";
+import { RuleDayChanges } from "./day-changes.ts";
 import { People, isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 import { recount } from "./recount.ts";
@@ -41,6 +42,7 @@ export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
       totals.add(before.periodStartMs, "processed", -1);
       totals.add(before.periodStartMs, "duplicates", 1);
       handOver(sql, before, twin);
+      if (signal.work.kind === "signal") moveInTime(sql, signal, groups, before, twin);
     }
   });
   people.write();
@@ -146,11 +148,8 @@ function makeOriginal(
     signal.payload,
   );
   if (kind !== "signal") return;
-  groups.count(normalised.event, normalised.source, {
-    count: 1,
-    held: 0,
-    anonymous: Number(row.status === "anonymous"),
-  });
+  const counts = { count: 1, held: 0, anonymous: Number(row.status === "anonymous") };
+  groups.count(normalised.event, normalised.source, counts, receivedAtMs);
 }
 
 function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
@@ -170,6 +169,20 @@ function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
     from.id,
   );
   sql.exec("UPDATE scoring_signals SET signal_id = ?2, at = ?3 WHERE signal_id = ?1", from.id, to.id, to.receivedAtMs);
+}
+
+/** What has been handed over counts on another day. */
+function moveInTime(sql: SqlStorage, { work }: WorkedSignal, groups: EventGroupChanges, from: Twin, to: Twin): void {
+  const { event, source } = work.normalised;
+  groups.count(event, source, { count: -1, held: 0, anonymous: 0 }, from.receivedAtMs);
+  groups.count(event, source, { count: 1, held: 0, anonymous: 0 }, to.receivedAtMs);
+  const days = new RuleDayChanges();
+  const scored = sql.exec<{ rule_id: string }>("SELECT rule_id FROM scoring_signals WHERE signal_id = ?", to.id);
+  for (const { rule_id: ruleId } of scored) {
+    days.add(ruleId, from.receivedAtMs, -1);
+    days.add(ruleId, to.receivedAtMs, 1);
+  }
+  days.write(sql);
 }
 
 /** The sample of their group is the original of the latest receipt. */

@@ -67,7 +67,7 @@ export function deleteExpired(sql: SqlStorage, nowMs: number): void {
   const groups = new EventGroupChanges();
   let until = 0;
   for (const { event, source, status, received_at: receivedAtMs } of deleted) {
-    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 });
+    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 }, receivedAtMs);
     until = Math.max(until, receivedAtMs);
   }
   groups.write(sql);

@@ -6,6 +6,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/payload-template.ts";
 import type { Claims } from "./accounts.ts";
+import type { DayCounts } from "../domain/day-counts.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
 import type { VisitorId } from "./link.ts";
@@ -164,6 +165,8 @@ export const eventGroups = sqliteTable(
     /** The original of the latest receipt, whose ordinal is beside it: signals of one commit share their time. */
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
+    /** Of what `count` counts, by day of receipt; null: none yet. In the row, so that it costs no rows of its own. */
+    days: text("days", { mode: "json" }).$type<DayCounts>(),
   },
   (table) => [
     primaryKey({ columns: [table.event, table.source] }),
@@ -173,6 +176,12 @@ export const eventGroups = sqliteTable(
       .where(sql`count > 0`),
   ],
 );
+
+/** The scoring signals of each mapping rule by day of receipt, for as long as it has any. */
+export const ruleDays = sqliteTable("rule_days", {
+  ruleId: text("rule_id").primaryKey(),
+  days: text("days", { mode: "json" }).$type<DayCounts>().notNull(),
+});
 
 /** The store's side of the books, per billing period. */
 export const totals = sqliteTable("totals", {

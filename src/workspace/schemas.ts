@@ -1,14 +1,8 @@
 /** What the operator API and the pages ask of names, addresses and times. */
 import * as z from "zod";
-import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS } from "../limits.ts";
+import { isPlausibleEmail } from "../domain/validate-signal.ts";
 
-export const name = z
-  .string()
-  .trim()
-  .min(1)
-  .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
-  .meta({ maxLength: NAME_MAX_CODE_POINTS });
+export { name } from "./name-schema.ts";
 
 export const email = z
   .string()

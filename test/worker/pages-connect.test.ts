@@ -1,7 +1,7 @@
 /** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { callsOf, newMembers, type Members } from "./members.ts";
+import { callsOf, newMembers, type Members } from "./page-members.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import type { Browser } from "./pages.ts";
-import { callsOf, newMembers, type Members } from "./members.ts";
+import { callsOf, newMembers, type Members } from "./page-members.ts";
 import { operator } from "./workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };

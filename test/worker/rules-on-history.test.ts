@@ -6,6 +6,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { hasRuleJobs, stepRuleJob } from "../../src/store/rule-jobs.ts";
+import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -589,6 +590,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
         const is = await scores(lived);
         expect(is).toEqual(await scores(ideal));
         expect(is.people).toEqual(is.summed);
+        await expectDaysToAddUp(lived.id);
       }),
       { numRuns: 40, interruptAfterTimeLimit: 12_000, markInterruptAsFailure: false },
     );

@@ -56,7 +56,13 @@ CREATE TABLE `retention` (
 	`deleted_until` integer NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE `rule_days` (
+	`rule_id` text PRIMARY KEY NOT NULL,
+	`days` text NOT NULL
+);
+--> statement-breakpoint
 DROP INDEX `event_groups_last`;--> statement-breakpoint
+ALTER TABLE `event_groups` ADD `days` text;--> statement-breakpoint
 CREATE INDEX `event_groups_shown` ON `event_groups` (last_seen DESC,`event`,`source`) WHERE count > 0;--> statement-breakpoint
 ALTER TABLE `signals` ADD `cold_object` text;--> statement-breakpoint
 ALTER TABLE `signals` ADD `cold_line` integer;--> statement-breakpoint
