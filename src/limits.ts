@@ -179,6 +179,8 @@ export const RETENTION_SWEEP_MS = 3_600_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Mappings of one payload template: more is a mistake, not a template. */
+export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Signals that one page of a list with several filters looks at: a few milliseconds, and a shorter page after that. */
 export const SIGNALS_PAGE_MAX_READ = 5_000;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */

@@ -108,9 +108,13 @@ export const apiKeys = sqliteTable(
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),
+    /** SHA-256 of the form's own token, hexadecimal: a form that is sent twice makes one key. Null: made without a form. */
+    formToken: text("form_token"),
   },
   (table) => [
     uniqueIndex("api_keys_hash").on(table.keyHash),
+    uniqueIndex("api_keys_form").on(table.workspaceId, table.formToken),
+    index("api_keys_successor").on(table.workspaceId, table.successorOf),
     index("api_keys_workspace").on(table.workspaceId, table.id),
   ],
 );

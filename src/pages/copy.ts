@@ -58,6 +58,7 @@ export const STATUS_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
+  key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
   plan_changed: "The plan is changed. It holds from the next signal on.",
   overages_on: "Overages are on. Every signal is accepted from now on.",
   overages_off: "Overages are off. The signal limit holds from the next signal on.",

@@ -7,7 +7,7 @@
  * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
  *   `data-preview-first` does so at once as well.
  * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
- * - `<time datetime>`: the viewer's zone on hover; `input[data-local-time]`: the viewer's zone beside it.
+ * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { localTimes } from "./times.ts";
 import { startLive } from "./live.ts";
