@@ -61,6 +61,12 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refused calls kept for the admin, per workspace. */
 export const REJECTIONS_KEPT = 200;
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+export const FORECAST_DAYS = 7;
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+export const USAGE_DAYS_KEPT = 400;
 /** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
 export const NOTES_FLUSH_MS = 1_000;
 
@@ -77,6 +83,8 @@ export const SEND_BATCH_MAX_BYTES = 250_000;
 export const DRAIN_DELAY_MS = 50;
 /** The alarm that drains when the object was killed before it could. */
 export const DRAIN_ALARM_MS = 10_000;
+/** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
+export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
@@ -117,6 +125,8 @@ export const RULE_STEP_SIGNALS = 1_000;
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
+/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 350 bytes. */
+export const DAYS_COUNTED = 30;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -144,10 +154,33 @@ export const COLD_RETRY_MS = 60_000;
 /** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
 export const COLD_ABANDONED_MS = 15 * 60_000;
 
+// --- Data care ---
+
+/**
+ * The shortest retention, in days: the longest billing period, so that a held signal has reached its end before. That is
+ * also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's re-send every
+ * 15 minutes: a signal that has been deleted is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest, short of for ever. */
+export const RETENTION_MAX_DAYS = 3_650;
+/** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
+export const RETENTION_ROWS = 2_000;
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const ERASURE_ROWS = 2_000;
+/** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
+export const ERASURE_REMEMBERED_DAYS = 30;
+/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
+/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+export const RETENTION_SWEEP_MS = 3_600_000;
+
 // --- Operator API ---
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Signals that one page of a list with several filters looks at: a few milliseconds, and a shorter page after that. */
+export const SIGNALS_PAGE_MAX_READ = 5_000;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
@@ -169,15 +202,44 @@ export const PREVIEW_SAMPLES = 10;
 /** How far back a preview looks, in days. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
+/** Records that one page of an export reads, so that the store answers others in between. */
+export const EXPORT_PAGE_ROWS = 1_000;
+/** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
+export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
 
+/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+export const QUEUE_SCAN_GROUPS = 2_000;
+/** And the latest ones whose sources and event names are proposed. */
+export const QUEUE_SUGGEST_GROUPS = 500;
+/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+export const LIST_SCAN_SIGNALS = 2_000;
+/** Days of a sparkline. */
+export const SPARKLINE_DAYS = 14;
+/** Samples that an event group's page shows. */
+export const GROUP_SAMPLES = 3;
+/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
+export const PREVIEW_TYPING_SIGNALS = 3_000;
+
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
+
+// --- The live page ---
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** How long a connection lives before sign-in and membership are asked anew. */
+export const LIVE_SOCKET_MS = 5 * 60_000;
+/** Rows that the page begins with, and that it keeps at most. */
+export const LIVE_FIRST_ROWS = 50;
+export const LIVE_MAX_ROWS = 200;
 
 // --- Sign-in ---
 

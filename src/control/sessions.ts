@@ -5,7 +5,7 @@
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { EXPIRED_SESSIONS_CLEARED, SESSION_MS, SIGN_IN_ATTEMPT_MS, SWITCHER_WORKSPACES } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";
-import { members, sessions, signInAttempts, workspaces, type Role, type SignInDriver } from "./schema.ts";
+import { members, plans, sessions, signInAttempts, workspaces, type Role, type SignInDriver } from "./schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** By what a request says who makes it: a session's token (its SHA-256), or an email that something else vouches for. */
@@ -53,6 +53,7 @@ export async function findVisitor(
       .select({ workspace: WORKSPACE_COLUMNS, role: members.role })
       .from(workspaces)
       .innerJoin(members, eq(members.workspaceId, workspaces.id))
+      .innerJoin(plans, eq(plans.id, workspaces.planId))
       .where(and(eq(workspaces.slug, slug ?? ""), eq(members.email, who))),
   ]);
   const email = visitor?.email ?? null;

@@ -1,18 +1,13 @@
 /** The parts that the operator API's requests and answers are made of. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
+import { isPlausibleEmail } from "../domain/validate-signal.ts";
+import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 
 // --- Requests ---
 
-export const name = z
-  .string()
-  .trim()
-  .min(1)
-  .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
-  .meta({ maxLength: NAME_MAX_CODE_POINTS });
+export { name } from "../workspace/name-schema.ts";
 
 export const email = z
   .string()
@@ -47,6 +42,9 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
 export function toPage(query: { cursor?: string | undefined; limit: number }): Page {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
+
+/** Of a plan. */
+export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---
 

@@ -78,6 +78,9 @@ export const traceAnswer = z
       z.object({ rule_id: z.string(), rule_version: z.int(), scoring_signal: z.string(), points: z.int() }),
     ),
     points: z.int(),
+    erased_at: instant
+      .nullable()
+      .meta({ description: "When its person was deleted, and with them all that it said of them." }),
     payload,
     in_cold_storage: z.boolean().meta({
       description:
@@ -114,6 +117,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       points: rule.points,
     })),
     points: trace.points,
+    erased_at: isoOrNull(trace.erasedAtMs),
     payload: trace.payload,
     in_cold_storage: trace.inColdStorage,
   };
@@ -145,6 +149,7 @@ export function inFlightJson(signal: InFlightSignal, keyName: string | null): z.
     rules_tried: 0,
     rules_matched: [],
     points: 0,
+    erased_at: null,
     payload: null,
     in_cold_storage: false,
   };

@@ -54,7 +54,7 @@ export interface SignalToRecord {
         kind: "signal" | "identify";
         /** The properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
+        /** SHA-256 of the canonical form, as it is stored (domain/content-hash.ts); null where the signal can be no duplicate. */
         contentHash: string | null;
         duplicateWindowMs: number;
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
@@ -104,6 +104,13 @@ export interface SignalSummary {
   receivedAtMs: number;
 }
 
+/** A signal on the live page: with why it is what it is. */
+export interface LiveSignal extends SignalSummary {
+  duplicateOf: string | null;
+  deadReason: string | null;
+  points: number;
+}
+
 /** The whole way of one signal. */
 export interface SignalTrace extends SignalSummary {
   endpoint: EndpointType;
@@ -122,6 +129,8 @@ export interface SignalTrace extends SignalSummary {
   rulesTried: number;
   rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
   points: number;
+  /** When its person was deleted, and all that was theirs with it. */
+  erasedAtMs: number | null;
   /** As it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;

@@ -5,6 +5,7 @@
 import { Accounts } from "./accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
 import type { Verdict } from "../domain/signal.ts";
+import { erasedAmong } from "./erased-names.ts";
 import { startLinkJobs } from "./link-jobs.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
@@ -24,8 +25,9 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
     worked.map((signal) => signal.work.normalised),
   );
   const accounts = new Accounts(sql);
+  const erased = erasedAmong(sql, fresh);
 
-  const rows = fresh.map((signal) => decide(signal, twins, nowMs));
+  const rows = fresh.map((signal) => decide(signal, twins, erased, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
   for (const row of rows) applyIdentify(row, people);
   for (const row of rows) {
@@ -56,14 +58,15 @@ function unseen(
     if (other === undefined || hasComeAgain(asRecorded(other), signal)) byId.set(signal.admission.id, signal);
   }
   const seen = sql
-    .exec<{ id: string; status: SignalStatus; verdict: Verdict }>(
-      "SELECT id, status, verdict FROM signals WHERE id IN (SELECT value FROM json_each(?))",
+    .exec<{ id: string; status: SignalStatus; verdict: Verdict; erased_at: number | null }>(
+      "SELECT id, status, verdict, erased_at FROM signals WHERE id IN (SELECT value FROM json_each(?))",
       JSON.stringify([...byId.keys()]),
     )
     .toArray();
-  for (const { id, ...before } of seen) {
+  for (const { id, erased_at: erasedAt, ...before } of seen) {
     const signal = byId.get(id);
-    if (signal !== undefined && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
+    // What has been erased with its person never comes back.
+    if (signal !== undefined && erasedAt === null && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
     else byId.delete(id);
   }
   return [...byId.values()];
@@ -92,19 +95,23 @@ function hasComeAgain({ status, verdict }: Recorded, { admission, work }: Signal
 
 function undo(sql: SqlStorage, id: string, groups: EventGroupChanges, totals: TotalChanges): void {
   const row = sql
-    .exec<{ status: SignalStatus; kind: string; event: string; source: string; period_start: number }>(
-      "DELETE FROM signals WHERE id = ? RETURNING status, kind, event, source, period_start",
-      id,
-    )
+    .exec<{
+      status: SignalStatus;
+      kind: string;
+      event: string;
+      source: string;
+      period_start: number;
+      received_at: number;
+    }>("DELETE FROM signals WHERE id = ? RETURNING status, kind, event, source, period_start, received_at", id)
     .one();
   totals.add(row.period_start, TOTAL_OF[row.status], -1);
   if (row.status === "held" && row.kind === "signal") {
-    groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+    groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 }, row.received_at);
   }
 }
 
-/** In this order: dead → past its period → duplicate → held → to be processed. */
-function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow {
+/** In this order: dead → its person deleted → past its period → duplicate → held → to be processed. */
+function decide(signal: SignalToRecord, twins: Twins, erased: ReadonlySet<string>, nowMs: number): SignalRow {
   const { admission, work } = signal;
   const row: SignalRow = {
     signal,
@@ -114,6 +121,7 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
     duplicateOf: null,
   };
   if (work.kind === "dead") return { ...row, status: "dead" };
+  if (erased.has(admission.id)) return { ...row, status: "purged", erased: true };
   const held = admission.verdict === "held";
   if (held && admission.periodEndMs <= nowMs) return { ...row, status: "purged" };
   const twin = isWorked(signal) ? twins.take(signal) : null;
@@ -139,7 +147,7 @@ function countRow(row: SignalRow, groups: EventGroupChanges, totals: TotalChange
   groups.received(event, source, receiptOf(row.signal), row.duplicateOf ?? admission.id);
   if (row.status === "duplicate") return;
   const counts = { count: 1, held: Number(row.status === "held"), anonymous: Number(row.status === "anonymous") };
-  groups.count(event, source, counts);
+  groups.count(event, source, counts, admission.receivedAtMs);
 }
 
 /** A held signal whose content has been accepted after all. */
@@ -150,9 +158,9 @@ function makeDuplicate(
   totals: TotalChanges,
 ): void {
   const row = sql
-    .exec<{ kind: string; event: string; source: string; period_start: number }>(
+    .exec<{ kind: string; event: string; source: string; period_start: number; received_at: number }>(
       `UPDATE signals SET status = 'duplicate', duplicate_of = ?2, content_hash = NULL, payload = NULL
-       WHERE id = ?1 AND status = 'held' RETURNING kind, event, source, period_start`,
+       WHERE id = ?1 AND status = 'held' RETURNING kind, event, source, period_start, received_at`,
       heldId,
       acceptedId,
     )
@@ -161,6 +169,6 @@ function makeDuplicate(
   totals.add(row.period_start, "held", -1);
   totals.add(row.period_start, "duplicates", 1);
   if (row.kind !== "signal") return;
-  groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+  groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 }, row.received_at);
   groups.replaceSample(row.event, row.source, heldId, acceptedId);
 }

@@ -6,8 +6,10 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/payload-template.ts";
 import type { Claims } from "./accounts.ts";
+import type { DayCounts } from "../domain/day-counts.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
+import type { VisitorId } from "./link.ts";
 import type { NamedBy, RuleJobStatus, SignalStatus } from "./protocol.ts";
 
 /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody waits for. */
@@ -39,7 +41,7 @@ export const signals = sqliteTable(
     recordedAt: integer("recorded_at").notNull(),
     periodStart: integer("period_start").notNull(),
     periodEnd: integer("period_end").notNull(),
-    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and for held ones that are gone. */
+    /** Of the canonical form, see domain/content-hash.ts; null where it can be no duplicate, and for held ones that are gone. */
     contentHash: text("content_hash"),
     duplicateOf: text("duplicate_of"),
     /** When an anonymous signal became a person's. */
@@ -54,6 +56,8 @@ export const signals = sqliteTable(
     /** The object in R2 that holds a copy of the payload, if it has not been removed since, and the line in it. */
     coldObject: text("cold_object"),
     coldLine: integer("cold_line"),
+    /** When its person was deleted: nothing of theirs is left in the row, and it never comes again. */
+    erasedAt: integer("erased_at"),
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
@@ -79,6 +83,16 @@ export const signals = sqliteTable(
     index("signals_user_id")
       .on(table.userId, table.seq)
       .where(sql`user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id')`),
+    // Signals that are nobody's, found when a person is deleted. Few: held and duplicate ones only.
+    index("signals_aside_email")
+      .on(table.email)
+      .where(sql`status IN ('held', 'duplicate') AND email IS NOT NULL`),
+    index("signals_aside_user_id")
+      .on(table.userId)
+      .where(sql`status IN ('held', 'duplicate') AND user_id IS NOT NULL`),
+    index("signals_aside_anonymous_id")
+      .on(table.anonymousId)
+      .where(sql`status IN ('held', 'duplicate') AND anonymous_id IS NOT NULL`),
     index("signals_cold")
       .on(table.coldObject)
       .where(sql`cold_object IS NOT NULL AND status = 'anonymous'`),
@@ -151,9 +165,23 @@ export const eventGroups = sqliteTable(
     /** The original of the latest receipt, whose ordinal is beside it: signals of one commit share their time. */
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
+    /** Of what `count` counts, by day of receipt; null: none yet. In the row, so that it costs no rows of its own. */
+    days: text("days", { mode: "json" }).$type<DayCounts>(),
   },
-  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last").on(table.lastSeen)],
+  (table) => [
+    primaryKey({ columns: [table.event, table.source] }),
+    // In the order of the signal queue, and only what it shows.
+    index("event_groups_shown")
+      .on(sql`last_seen DESC`, table.event, table.source)
+      .where(sql`count > 0`),
+  ],
 );
+
+/** The scoring signals of each mapping rule by day of receipt, for as long as it has any. */
+export const ruleDays = sqliteTable("rule_days", {
+  ruleId: text("rule_id").primaryKey(),
+  days: text("days", { mode: "json" }).$type<DayCounts>().notNull(),
+});
 
 /** The store's side of the books, per billing period. */
 export const totals = sqliteTable("totals", {
@@ -163,6 +191,59 @@ export const totals = sqliteTable("totals", {
   held: integer("held").notNull(),
   purged: integer("purged").notNull(),
   deadLettered: integer("dead_lettered").notNull(),
+});
+
+/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See erasure.ts. */
+export const erasures = sqliteTable(
+  "erasures",
+  {
+    id: text("id").primaryKey(),
+    /** See erased-names.ts. */
+    emailHash: text("email_hash").notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    /** When nothing was left, in R2 neither. */
+    finishedAt: integer("finished_at"),
+    /** What is still to be looked for; all null once that is done. The row of the person keeps their number taken. */
+    email: text("email"),
+    visitors: text("visitors", { mode: "json" }).$type<VisitorId[]>(),
+    personId: integer("person_id"),
+    /** The last dead letter that was read. */
+    deadSeq: integer("dead_seq").notNull(),
+    people: integer("people").notNull(),
+    identities: integer("identities").notNull(),
+    signals: integer("signals").notNull(),
+    anonymous: integer("anonymous").notNull(),
+    held: integer("held").notNull(),
+    duplicates: integer("duplicates").notNull(),
+    deadLetters: integer("dead_letters").notNull(),
+    scoringSignals: integer("scoring_signals").notNull(),
+    coldObjects: integer("cold_objects").notNull(),
+  },
+  (table) => [
+    index("erasures_email_hash").on(table.emailHash, table.requestedAt),
+    index("erasures_finished").on(table.finishedAt, table.requestedAt),
+    index("erasures_person")
+      .on(table.personId)
+      .where(sql`person_id IS NOT NULL`),
+  ],
+);
+
+/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
+export const erasedNames = sqliteTable(
+  "erased_names",
+  { hash: text("hash").primaryKey(), at: integer("at").notNull() },
+  (table) => [index("erased_names_at").on(table.at)],
+);
+
+/** One row: how long signals are kept. See retention.ts. */
+export const retention = sqliteTable("retention", {
+  id: integer("id").primaryKey(),
+  /** Null: for ever. */
+  days: integer("days"),
+  /** When signals are looked for that have been kept long enough. */
+  nextAt: integer("next_at").notNull(),
+  /** Receipt of the latest signal that was deleted: what people are known by may come from one up to then. */
+  deletedUntil: integer("deleted_until").notNull(),
 });
 
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */

@@ -6,12 +6,12 @@
  * cannot interleave; an exception rolls all of it back; and no answer leaves before the writes are durable, so what the
  * consumer settles has been stored.
  */
-import { DurableObject } from "cloudflare:workers";
 import { drizzle } from "drizzle-orm/durable-sqlite";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { rulesOf } from "../control/rules-cache.ts";
 import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
@@ -20,14 +20,19 @@ import { ColdObjects, placeKey } from "./cold-objects.ts";
 import { nextColdWorkMs } from "./cold-storage.ts";
 import { workOnColdStorage } from "./cold-work.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.ts";
+import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "./data-care.ts";
+import { latestSignals, recordedSignals } from "./live.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
   EventGroup,
+  LiveSignal,
   Page,
   PageOf,
   Person,
@@ -36,22 +41,33 @@ import type {
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalToRecord,
   SignalTrace,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import { listDeadLetters } from "./dead-letters.ts";
 import { parsed } from "./page.ts";
-import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
+import { listPeople } from "./people-list.ts";
+import { listSignals, traceSignal } from "./signal-list.ts";
+import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
+import { findGroup, queuePage, recentNames } from "./queue-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
+import { findSignals } from "./find-signals.ts";
+import type { FindFilter, FoundSignals } from "./find-signals.ts";
+import { ruleFacts } from "./rule-facts.ts";
+import type { RuleFacts } from "./rule-facts.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
 /** An alarm's work that has failed is tried again after this long. */
 const ALARM_RETRY_MS = 60_000;
 
-export class SignalStore extends DurableObject<Env> {
+export class SignalStore extends WatchedObject<LiveSignal> {
   readonly #sql: SqlStorage;
   readonly #db: DrizzleSqliteDODatabase;
   #alarmAtMs = Number.POSITIVE_INFINITY;
@@ -84,6 +100,10 @@ export class SignalStore extends DurableObject<Env> {
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForNext();
+    this.watchers.tell(batch.length, (limit) => {
+      const ids = batch.slice(0, limit).map(({ admission }) => admission.id);
+      return recordedSignals(this.#sql, ids, nowMs);
+    });
     return hasFreshLinkJobs(this.#sql, nowMs);
   }
 
@@ -109,6 +129,12 @@ export class SignalStore extends DurableObject<Env> {
     return deadSignalsById(this.#sql, ids);
   }
 
+  /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
+  configure(config: StoreConfig): void {
+    setRetention(this.#sql, config, Date.now());
+    this.#alarmForNext();
+  }
+
   /** Since the beginning, or for one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.#db, periodStartMs);
@@ -125,6 +151,11 @@ export class SignalStore extends DurableObject<Env> {
     return listSignals(this.#db, filter, page);
   }
 
+  /** See live.ts. */
+  latest(limit: number): LiveSignal[] {
+    return latestSignals(this.#sql, limit);
+  }
+
   async signal(id: string): Promise<SignalTrace | null> {
     const found = traceSignal(this.#db, id);
     if (found === null || found.place === null) return found?.trace ?? null;
@@ -139,12 +170,69 @@ export class SignalStore extends DurableObject<Env> {
     return listPeople(this.#db, filter, page);
   }
 
+  /**
+   * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
+   * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   *
+   * @param id of the receipt, if it is a new one.
+   * @param email trimmed and lower-cased.
+   */
+  erase(id: string, email: string): ErasureReceipt {
+    this.ctx.storage.transactionSync(() => erasePerson(this.#sql, id, email, Date.now()));
+    this.#alarmForNext();
+    const receipt = findErasure(this.#sql, email);
+    if (receipt === null) throw new Error("a deletion that was just begun is gone");
+    return receipt;
+  }
+
+  erasure(email: string): ErasureReceipt | null {
+    return findErasure(this.#sql, email);
+  }
+
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
     return listAccounts(this.#db, filter, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {
     return listDeadLetters(this.#db, page);
+  }
+
+  /** See export.ts. */
+  exportPage(range: ExportRange): Promise<ExportPage> {
+    return exportPage(this.#sql, this.#coldObjects(), range);
+  }
+
+  /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+    const { sources } = recentNames(this.#sql);
+    return { groups: queuePage(this.#sql, filter, page), sources, totals: readTotals(this.#db, undefined) };
+  }
+
+  /** One group of it with its signals; null: no such group. */
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): { group: QueueGroup; signals: FoundSignals } | null {
+    const group = findGroup(this.#sql, event, source);
+    const filter = { event, source, ...(status === undefined ? {} : { status }) };
+    return group && { group, signals: findSignals(this.#sql, filter, page) };
+  }
+
+  /** See find-signals.ts. */
+  findSignals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.#sql, filter, page);
+  }
+
+  /** Names of events that came lately. */
+  recentEvents(): string[] {
+    return recentNames(this.#sql).events;
+  }
+
+  /** See rule-facts.ts. */
+  ruleFacts(ruleIds: string[]): RuleFacts[] {
+    return ruleFacts(this.#sql, ruleIds);
   }
 
   /** See rule-preview.ts. */
@@ -174,18 +262,20 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals, applies rules to what is stored, links, and moves signals to cold storage, a bounded part of
-   * each at a time. Never throws: an alarm that throws six times is gone.
+   * Purges held signals, deletes persons' and expired ones, applies rules to what is stored, links, and moves signals to cold storage,
+   * a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
    */
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
+    const erased = this.#attempt("erasure_failed", stepErasure);
+    const expired = this.#attempt("retention_failed", deleteExpired);
     if (Date.now() >= this.#restUntilMs) {
       await this.link();
       this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
     }
-    if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    if (purged && applied && erased && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
   }
@@ -237,6 +327,8 @@ export class SignalStore extends DurableObject<Env> {
     const nowMs = Date.now();
     const nextMs = Math.min(
       nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      nextErasureMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY,
+      nextRetentionMs(this.#sql) ?? Number.POSITIVE_INFINITY,
       hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
       Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
       Math.max(nextColdWorkMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),

@@ -1,11 +1,16 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
+import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
+import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
   EventGroup,
+  LiveSignal,
   Page,
   PageOf,
   Person,
@@ -14,6 +19,7 @@ import type {
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalTrace,
   StoreTotals,
@@ -23,6 +29,7 @@ interface QuotaCounterCalls {
   configure(config: QuotaConfig): Promise<void>;
   revoke(keyId: string): Promise<void>;
   usage(): Promise<Usage | null>;
+  usageByDay(): Promise<UsageByDay | null>;
   /** Key id → milliseconds since 1970. */
   lastUsed(): Promise<Record<string, number>>;
   rejections(limit: number): Promise<Rejection[]>;
@@ -31,18 +38,33 @@ interface QuotaCounterCalls {
 }
 
 interface SignalStoreCalls {
+  configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  erase(id: string, email: string): Promise<ErasureReceipt>;
+  erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
+  exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
   previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage>;
   applyRule(rule: RuleToApply): Promise<RuleJob>;
   ruleJob(ruleId: string): Promise<RuleJob | null>;
   hasScoringSignals(ruleId: string): Promise<boolean>;
+  queuePage(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
+  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
+  recentEvents(): Promise<string[]>;
+  ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }
 
 // Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.
@@ -53,4 +75,14 @@ export function quotaCounter(env: Env, workspaceId: string): QuotaCounterCalls {
 
 export function signalStore(env: Env, workspaceId: string): SignalStoreCalls {
   return env.SIGNAL_STORE.getByName(workspaceId) as unknown as SignalStoreCalls;
+}
+
+/**
+ * A WebSocket on which the object tells what happens (see http/watchers.ts): `signals` as they are recorded, or
+ * `rejections`. The caller has made sure that whoever asks may watch this workspace.
+ */
+export function watchWorkspace(env: Env, workspaceId: string, what: "signals" | "rejections"): Promise<Response> {
+  const object = what === "signals" ? env.SIGNAL_STORE : env.QUOTA_COUNTER;
+  // A request of our own: nothing of the caller's goes along.
+  return object.getByName(workspaceId).fetch("https://object/live", { headers: { upgrade: "websocket" } });
 }

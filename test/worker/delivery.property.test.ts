@@ -8,6 +8,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { Faults } from "./faults.ts";
@@ -374,6 +375,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
       await ringUntilQuiet(workspaceId);
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
+      await expectDaysToAddUp(workspaceId);
       const { keys, objects } = await coldState(workspaceId);
       expect(keys).toEqual(objects.map((object) => `cold/${workspaceId}/${object.id}`));
     }),
