@@ -18,7 +18,7 @@ export function welcome({ origin, token, demo, stateDir, keyFile }: Running): st
   return `
 The service is running at ${origin}
 
-  The pages       ${origin}/w/${DEMO_SLUG} (sign in as one of the members)
+  The pages       ${origin}/w/${DEMO_SLUG}
   Demo workspace  ${demo.workspace_id}
   Members         ${members}
   Mapping rules   ${rules}

@@ -59,11 +59,15 @@ async function sessions(): Promise<unknown[]> {
   return (await database.prepare("SELECT * FROM sessions").all()).results;
 }
 
-async function expectNobody(browser: Browser, answer: Answer, status: number, says: string): Promise<void> {
-  expect([answer.status, answer.body.includes(says)]).toEqual([status, true]);
-  expect(browser.cookies(service.origin).get("session")).toBeUndefined();
-  expect((await browser.ask(service.origin + PAGE)).status).toBe(303);
+/** What the browser was told, and whether it is signed in. */
+async function outcome(browser: Browser, answer: Answer) {
+  const [, title] = /<h1>([^<]*)<\/h1>/.exec(answer.body) ?? [];
+  const cookie = browser.cookies(service.origin).get("session");
+  return { status: answer.status, title, cookie, page: (await browser.ask(service.origin + PAGE)).status };
 }
+
+/** Told this, and led to sign-in as before. */
+const nobody = (status: number, title: string) => ({ status, title, cookie: undefined, page: 303 });
 
 describe("a member signs in", () => {
   test("and ends on the page that was asked for; the provider was asked with PKCE, state and nonce", async () => {
@@ -125,34 +129,36 @@ describe("nobody is signed in", () => {
   test.each([false, "false", "no"])("when the email is not verified: %j", async (verified) => {
     provider.account = { ...OWNER, email_verified: verified };
     const browser = new Browser();
-    await expectNobody(browser, await signIn(browser), 403, "not verified");
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is not verified"));
   });
 
   test("when the provider tells no email", async () => {
     provider.account = {};
     const browser = new Browser();
-    await expectNobody(browser, await signIn(browser), 403, "does not tell your email");
+    expect(await outcome(browser, await signIn(browser))).toEqual(
+      nobody(403, "Your provider does not tell your email"),
+    );
   });
 
   test("who is a member of nothing; no session is kept for strangers", async () => {
     provider.account = { email: "stranger@elsewhere.example", email_verified: true };
     const before = await sessions();
     const browser = new Browser();
-    await expectNobody(browser, await signIn(browser), 403, "member of no workspace");
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "You are a member of no workspace"));
     expect(await sessions()).toEqual(before);
   });
 
   test("who says no at the provider", async () => {
     provider.account = null;
     const browser = new Browser();
-    await expectNobody(browser, await signIn(browser), 403, "provider has refused");
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your provider has refused"));
   });
 
   test("when the answer's state is not this attempt's", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser);
     answer.searchParams.set("state", "another");
-    await expectNobody(browser, await browser.follow(answer), 400, "was not finished");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
   test("when the answer names another provider", async () => {
@@ -160,20 +166,24 @@ describe("nobody is signed in", () => {
     const answer = await answerOf(browser);
     expect(answer.searchParams.get("iss")).toBe(provider.issuer);
     answer.searchParams.set("iss", "https://evil.example");
-    await expectNobody(browser, await browser.follow(answer), 400, "was not finished");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
   test("when the token's nonce is not this attempt's", async () => {
     const browser = new Browser();
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("nonce", "another"));
-    await expectNobody(browser, await browser.follow(answer), 503, "does not answer as it should");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
   });
 
   test("when the code was asked for with another challenge: PKCE", async () => {
     const browser = new Browser();
     const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     const answer = await answerOf(browser, (asked) => asked.searchParams.set("code_challenge", challenge));
-    await expectNobody(browser, await browser.follow(answer), 503, "does not answer as it should");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
   });
 
   test("with the code of somebody else, slipped into one's own answer", async () => {
@@ -181,15 +191,17 @@ describe("nobody is signed in", () => {
     const stolen = await answerOf(victim);
     const own = await answerOf(attacker);
     own.searchParams.set("code", stolen.searchParams.get("code") ?? "");
-    await expectNobody(attacker, await attacker.follow(own), 503, "does not answer as it should");
+    expect(await outcome(attacker, await attacker.follow(own))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
   });
 
   test("in another browser than the one that began", async () => {
     const answer = await answerOf(new Browser());
     const other = new Browser();
-    await expectNobody(other, await other.follow(answer), 400, "was not finished");
+    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
     await begin(other);
-    await expectNobody(other, await other.follow(answer), 400, "was not finished");
+    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
   test("a second time with the same answer, also when the cookie was kept", async () => {
@@ -199,7 +211,7 @@ describe("nobody is signed in", () => {
     expect((await browser.follow(answer)).status).toBe(200);
     const again = new Browser();
     again.cookies(service.origin).set("sign-in", kept);
-    await expectNobody(again, await again.follow(answer), 400, "was not finished");
+    expect(await outcome(again, await again.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 
   test("after ten minutes at the provider", async () => {
@@ -209,7 +221,7 @@ describe("nobody is signed in", () => {
     const { results } = await database.prepare("SELECT expires_at FROM sign_in_attempts").all<{ expires_at: string }>();
     for (const { expires_at: at } of results) expect(Date.parse(at) - Date.now()).toBeLessThanOrEqual(600_000);
     await database.prepare("UPDATE sign_in_attempts SET expires_at = ?").bind(new Date().toISOString()).run();
-    await expectNobody(browser, await browser.follow(answer), 400, "was not finished");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
   });
 });
 

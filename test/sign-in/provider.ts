@@ -52,8 +52,6 @@ export async function startProvider(): Promise<TestProvider> {
         },
         ...more,
       });
-      // What it warns of: plain HTTP, keys for development.
-      oidc.on("server_error", (_, error) => console.error(error));
       const serve = oidc.callback();
       server.on("request", (request, response) => {
         const { pathname } = new URL(request.url ?? "", issuer);

@@ -277,6 +277,14 @@ describe("local sign-in", () => {
     expect(await sessionsOf(emailOf("owner", slug))).toHaveLength(1);
   });
 
+  test("nor where the address and the Host header do not say the same", async () => {
+    const headers = { host: "evil.example:8787" };
+    expect((await ask("local", "http://localhost:8787/sign-in", { headers })).status).toBe(404);
+    expect((await ask("local", "http://localhost:8787/sign-in", { headers: { host: "localhost:8787" } })).status).toBe(
+      200,
+    );
+  });
+
   test.each(["access", "oidc", "", "LOCAL", "local "])(
     "with SIGN_IN %j it does not exist, on this machine neither",
     async (on) => {
@@ -468,6 +476,8 @@ describe("attempts", () => {
 
   test("the log names the route and the reason, never where to, an email or a token", async () => {
     const { slug } = await newTeam();
+    // A second in which strangers have not used up their lines yet.
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const origin = "http://localhost";
     const email = emailOf("owner", slug);
