@@ -1,5 +1,6 @@
 /** People, their identities and their scores, as a batch sees and changes them. Plain SQL, see tables.ts. */
 import type { NormalisedSignal, Traits } from "../domain/signal.ts";
+import { SQL_MAX_PARAMETERS } from "../limits.ts";
 import { RuleDayChanges } from "./day-changes.ts";
 import type { NamedBy, RuleMatch } from "./protocol.ts";
 
@@ -32,6 +33,16 @@ const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(fir
       ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`;
   }).join(", ")} WHERE id = ?1`;
 
+const SCORED_COLUMNS = ["signal_id", "rule_id", "rule_version", "person_id", "scoring_signal", "points", "at"] as const;
+/** In one statement, which takes a hundred parameters at most: calling it costs about as much as writing a row. */
+const SCORED_ROWS = Math.floor(SQL_MAX_PARAMETERS / SCORED_COLUMNS.length);
+
+interface Scored extends RuleMatch {
+  signalId: string;
+  personId: number;
+  atMs: number;
+}
+
 /** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
 export class People {
   readonly #sql: SqlStorage;
@@ -40,6 +51,7 @@ export class People {
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
   readonly #ruleDays = new RuleDayChanges();
+  #scored: Scored[] = [];
   readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
 
   constructor(sql: SqlStorage, signals: Iterable<Visitor>) {
@@ -121,24 +133,9 @@ export class People {
     }
   }
 
-  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
+  /** Written with the rest. */
   score(signalId: string, personId: number, matches: readonly RuleMatch[], atMs: number): void {
-    for (const match of matches) {
-      const { rowsWritten } = this.#sql.exec(
-        `INSERT OR IGNORE INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
-         VALUES (?, ?, ?, ?, ?, ?, ?)`,
-        signalId,
-        match.ruleId,
-        match.ruleVersion,
-        personId,
-        match.scoringSignal,
-        match.points,
-        atMs,
-      );
-      if (rowsWritten === 0) continue;
-      this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
-      this.#ruleDays.add(match.ruleId, atMs, 1);
-    }
+    for (const match of matches) this.#scored.push({ ...match, signalId, personId, atMs });
   }
 
   /** Takes back what a signal scored. */
@@ -153,10 +150,19 @@ export class People {
     }
   }
 
-  /** One write per person of the batch, and one per rule that matched in it. */
+  /**
+   * Scoring signals, one write per rule that matched, and one per person of the batch. All in the order of the people,
+   * and after the signals rather than between them: what is written in turn to all tables and indexes of a large
+   * workspace does not stay in memory until it is whole.
+   */
   write(): void {
+    const scored = this.#scored.sort((a, b) => a.personId - b.personId);
+    this.#scored = [];
+    for (let from = 0; from < scored.length; from += SCORED_ROWS)
+      this.#writeScored(scored.slice(from, from + SCORED_ROWS));
     this.#ruleDays.write(this.#sql);
-    for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
+    const personIds = new Set([...this.#seen.keys(), ...this.#points.keys()]);
+    for (const personId of [...personIds].sort((a, b) => a - b)) {
       const seen = this.#seen.get(personId);
       const claims = this.#traits.get(personId);
       this.#sql.exec(
@@ -170,6 +176,27 @@ export class People {
           return claim === undefined ? [null, -1, -1] : [claim.value, claim.receivedAtMs, claim.ordinal];
         }),
       );
+    }
+  }
+
+  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
+  #writeScored(scored: readonly Scored[]): void {
+    const written = this.#sql.exec<{ rule_id: string; person_id: number; points: number; at: number }>(
+      `INSERT OR IGNORE INTO scoring_signals (${SCORED_COLUMNS.join(", ")})
+       VALUES ${scored.map(() => "(?, ?, ?, ?, ?, ?, ?)").join(", ")} RETURNING rule_id, person_id, points, at`,
+      ...scored.flatMap((one) => [
+        one.signalId,
+        one.ruleId,
+        one.ruleVersion,
+        one.personId,
+        one.scoringSignal,
+        one.points,
+        one.atMs,
+      ]),
+    );
+    for (const { rule_id: ruleId, person_id: personId, points, at } of written) {
+      this.#points.set(personId, (this.#points.get(personId) ?? 0) + points);
+      this.#ruleDays.add(ruleId, at, 1);
     }
   }
 
