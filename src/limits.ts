@@ -97,6 +97,14 @@ export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
+/** Visitors whose signals are looked for together: one step of the store's link jobs. */
+export const LINK_STEP_VISITORS = 100;
+/** Objects of cold storage that such a step reads: at most some 4 MB in memory. */
+export const LINK_STEP_OBJECTS = 4;
+/** And how many steps follow each other before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
+export const LINK_TURN_STEPS = 10;
+/** The alarm takes a link job when the consumer that caused it has not within this time. */
+export const LINK_ALARM_MS = 10_000;
 /** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
 export const AGAIN_PAGE_SIGNALS = 200;
 /** Workspaces whose compiled mapping rules an isolate remembers. */
@@ -111,6 +119,51 @@ export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 export const RULE_ESTIMATE_GROUPS = 10_000;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
+
+// --- Cold storage (spec §6.1) ---
+
+/**
+ * Anonymous signals stay in the store for this long: who logs in at once is never packed, and a trickle of signals makes
+ * at most 1,440 objects a day, for less than a cent.
+ */
+export const COLD_AFTER_MS = 60_000;
+/** One object: writing it costs $0.0000045, so that a thousand signals make it nothing beside the rows they take. */
+export const COLD_OBJECT_MAX_SIGNALS = 1_000;
+/** And its payloads, in characters: reading one signal reads them all, in some ten milliseconds. */
+export const COLD_OBJECT_MAX_CHARACTERS = 1_000_000;
+/** Objects that one alarm writes, and rewrites, before the store looks at its other work. */
+export const COLD_TURN_OBJECTS = 10;
+/** Objects that one alarm removes: R2 deletes up to 1,000 keys in a call. */
+export const COLD_REMOVE_OBJECTS = 500;
+/** Objects that are read at a time: the platform opens six connections. */
+export const COLD_READS_AT_ONCE = 6;
+/** A call of R2 that takes longer has failed: whatever waits for it goes on, and it is tried again. */
+export const COLD_TIMEOUT_MS = 10_000;
+/** After a failure R2 is let alone for this long, and so is a link job that needed it. */
+export const COLD_RETRY_MS = 60_000;
+/** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
+export const COLD_ABANDONED_MS = 15 * 60_000;
+
+// --- Data care ---
+
+/**
+ * The shortest retention, in days: the longest billing period, so that a held signal has reached its end before. That is
+ * also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's re-send every
+ * 15 minutes: a signal that has been deleted is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest, short of for ever. */
+export const RETENTION_MAX_DAYS = 3_650;
+/** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
+export const RETENTION_ROWS = 2_000;
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const ERASURE_ROWS = 2_000;
+/** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
+export const ERASURE_REMEMBERED_DAYS = 30;
+/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
+/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+export const RETENTION_SWEEP_MS = 3_600_000;
 
 // --- Operator API ---
 
@@ -137,6 +190,10 @@ export const PREVIEW_SAMPLES = 10;
 /** How far back a preview looks, in days. */
 export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
+/** Records that one page of an export reads, so that the store answers others in between. */
+export const EXPORT_PAGE_ROWS = 1_000;
+/** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
+export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 

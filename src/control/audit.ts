@@ -18,7 +18,9 @@ export type AuditAction =
   | "key.deactivated"
   | "rule.created"
   | "rule.updated"
-  | "rule.deleted";
+  | "rule.deleted"
+  | "data.exported"
+  | "person.deleted";
 
 export interface AuditEntry {
   /** Null for a plan. */
@@ -40,4 +42,9 @@ export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, o
     select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
       ${JSON.stringify(detail)}
     where ${onlyIf}`);
+}
+
+/** An entry for what changes nothing in D1. */
+export async function writeAuditEntry(db: ControlDatabase, by: Change, entry: AuditEntry): Promise<void> {
+  await auditEntry(db, by, entry);
 }

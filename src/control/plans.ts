@@ -12,6 +12,8 @@ export interface Plan {
   signalLimit: number;
   /** Only paid plans can lose the extra room (spec §8.5). */
   paid: boolean;
+  /** Days after its receipt that a signal is kept; null: for ever. */
+  retentionDays: number | null;
 }
 
 export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf<Plan>> {
@@ -28,7 +30,7 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
   return (await db.select().from(plans).where(eq(plans.id, id)).get()) ?? null;
 }
 
-/** Creates the plan or replaces it. The caller then configures the Quota Counters of the workspaces that are on it. */
+/** Creates the plan or replaces it. The caller then configures the workspaces that are on it. */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
   const before = await findPlan(db, plan.id);
   await db.batch([
@@ -37,7 +39,12 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
       workspaceId: null,
       action: before === null ? "plan.created" : "plan.updated",
       target: plan.id,
-      detail: { name: plan.name, signal_limit: plan.signalLimit, paid: plan.paid },
+      detail: {
+        name: plan.name,
+        signal_limit: plan.signalLimit,
+        paid: plan.paid,
+        retention_days: plan.retentionDays,
+      },
     }),
   ]);
   return { created: before === null };

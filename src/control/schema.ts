@@ -13,6 +13,8 @@ export const plans = sqliteTable("plans", {
   name: text("name").notNull(),
   signalLimit: integer("signal_limit").notNull(),
   paid: integer("paid", { mode: "boolean" }).notNull(),
+  /** Null: signals are kept for ever. */
+  retentionDays: integer("retention_days"),
 });
 
 export const workspaces = sqliteTable(

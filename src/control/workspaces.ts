@@ -1,4 +1,4 @@
-/** Workspaces, and what their Quota Counters are to be configured with. */
+/** Workspaces, and what their two objects are to be configured with. */
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { newId } from "../http/ids.ts";
 import type { QuotaConfig } from "../quota/protocol.ts";
@@ -21,9 +21,11 @@ export interface Workspace {
   /** Billing periods are calendar months from here. */
   anchor: string;
   createdAt: string;
+  /** Its plan's. */
+  retentionDays: number | null;
 }
 
-export type NewWorkspace = Omit<Workspace, "id" | "createdAt">;
+export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
 const COLUMNS = {
@@ -34,17 +36,20 @@ const COLUMNS = {
   overages: workspaces.overages,
   anchor: workspaces.anchor,
   createdAt: workspaces.createdAt,
+  retentionDays: plans.retentionDays,
 };
 
-/** Writes D1 only; the caller then configures the Quota Counter. */
+/** Writes D1 only; the caller then configures the workspace. */
 export async function createWorkspace(
   db: ControlDatabase,
   workspace: NewWorkspace,
   by: Change,
 ): Promise<Result<Workspace, "plan_unknown" | "slug_taken">> {
-  if ((await findPlan(db, workspace.plan)) === null) return refuse("plan_unknown");
-  const created: Workspace = { id: newId("ws", by.nowMs), ...workspace, createdAt: iso(by.nowMs) };
-  const { plan, ...columns } = created;
+  const found = await findPlan(db, workspace.plan);
+  if (found === null) return refuse("plan_unknown");
+  const { retentionDays } = found;
+  const created: Workspace = { id: newId("ws", by.nowMs), ...workspace, createdAt: iso(by.nowMs), retentionDays };
+  const { plan, retentionDays: _ofPlan, ...columns } = created;
   const isThere = exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, created.id)));
   const detail = { slug: created.slug, name: created.name, plan, overages: created.overages, anchor: created.anchor };
   const [inserted] = await db.batch([
@@ -52,7 +57,7 @@ export async function createWorkspace(
       .insert(workspaces)
       .values({ ...columns, planId: plan })
       .onConflictDoNothing({ target: workspaces.slug })
-      .returning(COLUMNS),
+      .returning({ id: workspaces.id }),
     auditEntry(db, by, { workspaceId: created.id, action: "workspace.created", target: created.id, detail }, isThere),
   ]);
   return inserted.length === 0 ? refuse("slug_taken") : ok(created);
@@ -63,6 +68,7 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
   const rows = await db
     .select(COLUMNS)
     .from(workspaces)
+    .innerJoin(plans, eq(plans.id, workspaces.planId))
     .where(page.cursor === null ? undefined : lt(workspaces.id, page.cursor))
     .orderBy(desc(workspaces.id))
     .limit(page.limit + 1);
@@ -70,10 +76,11 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
 }
 
 export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {
-  return (await db.select(COLUMNS).from(workspaces).where(eq(workspaces.id, id)).get()) ?? null;
+  const query = db.select(COLUMNS).from(workspaces).innerJoin(plans, eq(plans.id, workspaces.planId));
+  return (await query.where(eq(workspaces.id, id)).get()) ?? null;
 }
 
-/** Writes D1 only; the caller then configures the Quota Counter, so that it takes effect with the next signal. */
+/** Writes D1 only; the caller then configures the workspace, so that it takes effect with the next signal. */
 export async function updateWorkspace(
   db: ControlDatabase,
   id: string,
@@ -116,8 +123,19 @@ export async function workspacesOnPlan(
   return rows.map((row) => row.id);
 }
 
-/** What the Quota Counters of these workspaces (at most 100) are to be configured with; unknown ones are left out. */
-export async function quotaConfigs(db: ControlDatabase, workspaceIds: string[]): Promise<Map<string, QuotaConfig>> {
+/** What D1 says, and the objects are to go by. */
+export interface WorkspaceConfig {
+  /** For the Quota Counter. */
+  quota: QuotaConfig;
+  /** For the Signal Store. */
+  retentionDays: number | null;
+}
+
+/** How these workspaces (at most 100) are to be configured; unknown ones are left out. */
+export async function workspaceConfigs(
+  db: ControlDatabase,
+  workspaceIds: string[],
+): Promise<Map<string, WorkspaceConfig>> {
   const rows = await db
     .select({
       id: workspaces.id,
@@ -125,9 +143,14 @@ export async function quotaConfigs(db: ControlDatabase, workspaceIds: string[]):
       overages: workspaces.overages,
       signalLimit: plans.signalLimit,
       paid: plans.paid,
+      retentionDays: plans.retentionDays,
     })
     .from(workspaces)
     .innerJoin(plans, eq(plans.id, workspaces.planId))
     .where(inArray(workspaces.id, workspaceIds));
-  return new Map(rows.map(({ id, anchor, ...quota }) => [id, { ...quota, anchorMs: Date.parse(anchor) }] as const));
+  return new Map(
+    rows.map(({ id, anchor, retentionDays, ...quota }) => {
+      return [id, { quota: { ...quota, anchorMs: Date.parse(anchor) }, retentionDays }] as const;
+    }),
+  );
 }

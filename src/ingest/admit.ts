@@ -3,7 +3,7 @@
  * signal its outcome. One call for all but large bodies, which go in slices, in order.
  */
 import { controlDatabase } from "../control/database.ts";
-import { quotaConfigs } from "../control/workspaces.ts";
+import { workspaceConfigs } from "../control/workspaces.ts";
 import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
 import type { RateState } from "../domain/request-rate.ts";
 import type { BodySignal } from "../domain/signal-body.ts";
@@ -111,7 +111,7 @@ async function admitSlice(
 
 /** An object that its workspace's plan has not reached yet gets it from the control plane. */
 async function configure(env: Env, counter: DurableObjectStub<QuotaCounter>, workspaceId: string): Promise<void> {
-  const config = (await quotaConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId);
+  const config = (await workspaceConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId)?.quota;
   if (config !== undefined) await counter.configure(config);
 }
 

@@ -12,6 +12,7 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   plan_id: z.string().meta({ description: "Of the plan.", example: "growth" }),
   workspace_id: idOf("ws", "Of the workspace."),
   email: z.string().meta({ description: "Of the member.", example: "jane@example.com" }),
+  person_email: z.string().meta({ description: "Of the person.", example: "jane@example.com" }),
   key_id: idOf("key", "Of the key."),
   rule_id: idOf("rule", "Of the rule."),
   signal_id: idOf("sig", "Of the signal."),
@@ -25,6 +26,7 @@ const TAGS = [
   "Mapping rules",
   "Signals",
   "Accounts",
+  "Data care",
   "Quota",
   "Plans",
   "Service",
@@ -84,10 +86,11 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
     errors["413"] = ["body_too_large"];
   }
   if (spec.body !== undefined || spec.query !== undefined) errors["422"] = ["validation_failed"];
-  const answers = Object.entries(spec.answers).map(([status, { description, schema }]) => [
-    status,
-    schema === undefined ? { description } : { description, content: { "application/json": { schema } } },
-  ]);
+  const answers = Object.entries(spec.answers).map(([status, { description, schema, content }]) => {
+    const types = schema === undefined ? content : { "application/json": schema };
+    if (types === undefined) return [status, { description }];
+    return [status, { description, content: mapTypes(types) }];
+  });
   return {
     tags: [spec.tag],
     operationId:
@@ -113,6 +116,10 @@ function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOpe
       ...Object.entries(errors).map(([status, codes]) => [status, problemResponse(codes)]),
     ]),
   };
+}
+
+function mapTypes(types: { [mediaType: string]: z.ZodType }) {
+  return Object.fromEntries(Object.entries(types).map(([mediaType, schema]) => [mediaType, { schema }]));
 }
 
 const HEALTH: ZodOpenApiOperationObject = {

@@ -6,7 +6,16 @@ import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import { refused, type OperatorEnv } from "./environment.ts";
 
-export type Tag = "Plans" | "Workspaces" | "Members" | "API keys" | "Mapping rules" | "Quota" | "Signals" | "Accounts";
+export type Tag =
+  | "Plans"
+  | "Workspaces"
+  | "Members"
+  | "API keys"
+  | "Mapping rules"
+  | "Quota"
+  | "Signals"
+  | "Accounts"
+  | "Data care";
 
 export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
   tag: Tag;
@@ -16,8 +25,10 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
   body?: Body;
   bodyExample?: unknown;
   query?: Query;
-  /** Successful answers by status. */
-  answers: { [status: number]: { description: string; schema?: z.ZodType } };
+  /** Successful answers by status; `schema` of a JSON answer, `content` of others by media type. */
+  answers: {
+    [status: number]: { description: string; schema?: z.ZodType; content?: { [mediaType: string]: z.ZodType } };
+  };
   /** Codes of its 409s. */
   conflicts?: string[];
 }

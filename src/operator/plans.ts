@@ -4,7 +4,7 @@ import { listPlans, putPlan, type Plan } from "../control/plans.ts";
 import { byOperator, operator } from "./environment.ts";
 import { operation, validationFailed } from "./operation.ts";
 import { configurePlan } from "../workspace/quota.ts";
-import { listOf, mapPage, name, pageQuery, toPage } from "./schemas.ts";
+import { listOf, mapPage, name, pageQuery, retentionDays, toPage } from "./schemas.ts";
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
@@ -13,9 +13,20 @@ const planFields = {
   signal_limit: z.int().min(1).max(1e12).meta({ description: "Signals per billing period (the allowance)." }),
   paid: z.boolean().meta({ description: "Only paid plans can lose the extra room." }),
 };
+const RETENTION =
+  "Days after its receipt that a signal is kept; null: for ever. People, scores and scoring signals stay.";
 
+const planBody = z.strictObject({
+  ...planFields,
+  retention_days: retentionDays.default(null).meta({ description: RETENTION }),
+});
 const planAnswer = z
-  .object({ id: z.string().meta({ example: "growth" }), ...planFields, name: z.string() })
+  .object({
+    id: z.string().meta({ example: "growth" }),
+    ...planFields,
+    name: z.string(),
+    retention_days: retentionDays.meta({ description: RETENTION }),
+  })
   .meta({ id: "Plan" });
 
 export const planRoutes = operator
@@ -35,9 +46,10 @@ export const planRoutes = operator
     operation({
       tag: "Plans",
       summary: "Create or replace a plan",
-      description: "A changed signal limit takes effect with the next signal of every workspace on the plan.",
-      body: z.strictObject(planFields),
-      bodyExample: { name: "Growth", signal_limit: 500_000, paid: true },
+      description:
+        "A changed signal limit takes effect with the next signal of every workspace on the plan; a changed retention within the hour, also where no signals come.",
+      body: planBody,
+      bodyExample: { name: "Growth", signal_limit: 500_000, paid: true, retention_days: 395 },
       answers: {
         200: { description: "The plan as it is now.", schema: planAnswer },
         201: { description: "The new plan.", schema: planAnswer },
@@ -50,14 +62,14 @@ export const planRoutes = operator
           { path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" },
         ]);
       }
-      const { signal_limit: signalLimit, ...rest } = c.req.valid("json");
-      const plan: Plan = { id, signalLimit, ...rest };
+      const { signal_limit: signalLimit, retention_days: days, ...rest } = c.req.valid("json");
+      const plan: Plan = { id, signalLimit, retentionDays: days, ...rest };
       const { created } = await putPlan(c.get("db"), plan, byOperator());
       await configurePlan(c.env, c.get("db"), id);
       return c.json(planJson(plan), created ? 201 : 200);
     },
   );
 
-function planJson({ id, name: label, signalLimit, paid }: Plan): z.infer<typeof planAnswer> {
-  return { id, name: label, signal_limit: signalLimit, paid };
+function planJson({ id, name: label, signalLimit, paid, retentionDays: days }: Plan): z.infer<typeof planAnswer> {
+  return { id, name: label, signal_limit: signalLimit, paid, retention_days: days };
 }

@@ -6,6 +6,8 @@ import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./accounts.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
+import { erasureRoutes } from "./erasures.ts";
+import { exportRoutes } from "./exports.ts";
 import { operator, refused } from "./environment.ts";
 import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
@@ -52,7 +54,9 @@ const described = operator
   .route("/", ruleHistoryRoutes)
   .route("/", usageRoutes)
   .route("/", signalRoutes)
-  .route("/", accountRoutes);
+  .route("/", accountRoutes)
+  .route("/", exportRoutes)
+  .route("/", erasureRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);

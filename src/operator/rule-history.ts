@@ -84,7 +84,9 @@ export const ruleHistoryRoutes = operator
     }),
     async (c) => {
       const signal = await signalStore(c.env, c.get("workspace").id).signal(c.req.param("signal_id"));
-      if (signal === null || signal.kind !== "signal" || signal.payload === null) return notFound(c, "signal");
+      if (signal === null || signal.kind !== "signal") return notFound(c, "signal");
+      if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
+      if (signal.payload === null) return notFound(c, "signal");
       const { scoringSignal, ...proposed } = proposeRule(
         normalise(signal.payload as JsonObject, signal.source ?? undefined),
       );

@@ -2,7 +2,13 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS, PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
+import {
+  NAME_MAX_CODE_POINTS,
+  PAGE_DEFAULT_ITEMS,
+  PAGE_MAX_ITEMS,
+  RETENTION_MAX_DAYS,
+  RETENTION_MIN_DAYS,
+} from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 
 // --- Requests ---
@@ -47,6 +53,9 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
 export function toPage(query: { cursor?: string | undefined; limit: number }): Page {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
+
+/** Of a plan. */
+export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---
 

@@ -78,7 +78,14 @@ export const traceAnswer = z
       z.object({ rule_id: z.string(), rule_version: z.int(), scoring_signal: z.string(), points: z.int() }),
     ),
     points: z.int(),
+    erased_at: instant
+      .nullable()
+      .meta({ description: "When its person was deleted, and with them all that it said of them." }),
     payload,
+    in_cold_storage: z.boolean().meta({
+      description:
+        "Whether the payload is kept there, as long as nobody knows the visitor. It is null while cold storage does not answer.",
+    }),
   })
   .meta({ id: "SignalTrace" });
 
@@ -110,7 +117,9 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       points: rule.points,
     })),
     points: trace.points,
+    erased_at: isoOrNull(trace.erasedAtMs),
     payload: trace.payload,
+    in_cold_storage: trace.inColdStorage,
   };
 }
 
@@ -140,6 +149,8 @@ export function inFlightJson(signal: InFlightSignal, keyName: string | null): z.
     rules_tried: 0,
     rules_matched: [],
     points: 0,
+    erased_at: null,
     payload: null,
+    in_cold_storage: false,
   };
 }

@@ -1,10 +1,13 @@
-/** Workspaces: D1 first, then the Quota Counter. A counter that was not reached configures itself on the first signal. */
+/**
+ * Workspaces: D1 first, then their two objects. A counter that was not reached configures itself on the first signal; a
+ * store that was not keeps signals as long as before, until the call is repeated.
+ */
 import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from "../control/workspaces.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
-import { configureCounters } from "../workspace/quota.ts";
-import { idOf, instant, listOf, mapPage, name, pageQuery, time, toPage } from "./schemas.ts";
+import { configureWorkspaces } from "../workspace/quota.ts";
+import { idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, toPage } from "./schemas.ts";
 
 const slug = z
   .string()
@@ -33,6 +36,7 @@ const workspaceAnswer = z
     overages: z.boolean(),
     anchor: instant,
     created_at: instant,
+    retention_days: retentionDays.meta({ description: "The plan's: days that a signal is kept; null: for ever." }),
   })
   .meta({ id: "Workspace" });
 
@@ -57,7 +61,7 @@ export const workspaceRoutes = operator
       if (!created.ok && created.refusal === "slug_taken")
         return conflict(c, "slug_taken", "Another workspace has this slug.");
       if (!created.ok) return validationFailed(c, PLAN_UNKNOWN);
-      await configureCounters(c.env, c.get("db"), [created.value.id]);
+      await configureWorkspaces(c.env, c.get("db"), [created.value.id]);
       return c.json(workspaceJson(created.value), 201);
     },
   )
@@ -96,11 +100,11 @@ export const workspaceRoutes = operator
       const updated = await updateWorkspace(c.get("db"), id, c.req.valid("json"), byOperator());
       if (!updated.ok)
         return updated.refusal === "not_found" ? notFound(c, "workspace") : validationFailed(c, PLAN_UNKNOWN);
-      await configureCounters(c.env, c.get("db"), [id]);
+      await configureWorkspaces(c.env, c.get("db"), [id]);
       return c.json(workspaceJson(updated.value));
     },
   );
 
-function workspaceJson({ createdAt, ...workspace }: Workspace): z.infer<typeof workspaceAnswer> {
-  return { ...workspace, created_at: createdAt };
+function workspaceJson({ createdAt, retentionDays: days, ...workspace }: Workspace): z.infer<typeof workspaceAnswer> {
+  return { ...workspace, created_at: createdAt, retention_days: days };
 }

@@ -2,22 +2,16 @@
  * The queue's consumer (design §8): per workspace of a batch, process the signals, record them in one call, settle the
  * outbox rows, then acknowledge. A failure of one workspace delays its own messages only; every step may be repeated.
  */
-import { normalise } from "../domain/normalise.ts";
-import type { CompiledRules } from "../domain/mapping-rule.ts";
-import type { JsonObject } from "../domain/signal.ts";
+import { rulesOf } from "../control/rules-cache.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { LINK_PAGE_SIGNALS, MESSAGE_MAX_ATTEMPTS } from "../limits.ts";
-import type { LinkedSignal, SignalToRecord, UnlinkedSignal } from "../store/protocol.ts";
+import { MESSAGE_MAX_ATTEMPTS } from "../limits.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import type { VisitorId } from "../store/link.ts";
 import { retryDelaySeconds } from "./back-off.ts";
 import { bury } from "./dead-letters.ts";
 import { readMessage } from "./message.ts";
 import type { ReceivedMessage, ReceivedSignal } from "./message.ts";
-import { evaluateSignal, processSignal } from "./process.ts";
-import { rulesOf } from "./rules-cache.ts";
+import { processSignal } from "./process.ts";
 import { templatesOf } from "./template-cache.ts";
-import type { WorkspaceRules } from "./rules-cache.ts";
 
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
@@ -80,47 +74,15 @@ async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSig
   ]);
   const batch = signals.map((signal) => processSignal(signal, { rules: current.rules, templates }));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
-  await store.record(batch, current.version);
-  await linkVisitors(store, batch, current);
+  const linksWait = await store.record(batch, current.version);
+  if (linksWait) await link(store, workspaceId);
 }
 
-/**
- * Earlier anonymous signals of the visitors that this batch has identified, run through the rules as they are now and
- * given to the person, a page at a time. What is left to do is read off the store, so a crash only delays it.
- */
-async function linkVisitors(
-  store: DurableObjectStub<SignalStore>,
-  batch: SignalToRecord[],
-  { rules, version }: WorkspaceRules,
-): Promise<void> {
-  const visitors = batch.flatMap((signal) => visitorsOf(signal));
-  if (visitors.length === 0) return;
-  for (;;) {
-    // oxlint-disable-next-line no-await-in-loop -- each page is what the one before it left
-    const unlinked = await store.unlinked(visitors, LINK_PAGE_SIGNALS);
-    if (unlinked.length === 0) return;
-    // oxlint-disable-next-line no-await-in-loop
-    const linked = await store.link(
-      unlinked.map((signal) => evaluateUnlinked(signal, rules)),
-      version,
-    );
-    if (linked === 0) return;
+/** Only so that it is done at once: the store has noted what is to be linked, and its alarm sees to it. */
+async function link(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
+  try {
+    await store.link();
+  } catch (error) {
+    logEvent("link_failed", { workspace: workspaceId, error: errorText(error) });
   }
-}
-
-/** Ids that an identify call names, and those of a signal that waits for its owner's email. */
-function visitorsOf({ work }: SignalToRecord): VisitorId[] {
-  if (work.kind !== "identify" && !(work.kind === "signal" && work.evaluation === null)) return [];
-  const { anonymousId, userId } = work.normalised;
-  const visitors: VisitorId[] = [];
-  if (anonymousId !== undefined) visitors.push({ kind: "anonymous_id", value: anonymousId });
-  if (userId !== undefined) visitors.push({ kind: "user_id", value: userId });
-  return visitors;
-}
-
-function evaluateUnlinked({ id, source, email, payload }: UnlinkedSignal, rules: CompiledRules): LinkedSignal {
-  const normalised = normalise(JSON.parse(payload) as JsonObject, source);
-  const evaluation = evaluateSignal(rules, normalised, email);
-  const { traits } = normalised;
-  return { id, traits, rulesTried: evaluation?.rulesTried ?? 0, matches: evaluation?.matches ?? [] };
 }

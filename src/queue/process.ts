@@ -1,14 +1,14 @@
 /** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
 import { createHash } from "node:crypto";
 import { duplicateKey } from "../domain/canonical-form.ts";
-import { evaluate } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import { normalise } from "../domain/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
-import type { JsonObject, NormalisedSignal } from "../domain/signal.ts";
-import type { Admission, Evaluation, SignalToRecord } from "../store/protocol.ts";
+import type { JsonObject } from "../domain/signal.ts";
+import type { Admission, SignalToRecord } from "../store/protocol.ts";
+import { evaluateSignal } from "../store/rule-signals.ts";
 import type { ReceivedSignal } from "./message.ts";
 import type { Templates } from "./template-cache.ts";
 
@@ -31,13 +31,6 @@ export function processSignal(received: ReceivedSignal, workings: Workings): Sig
 /** What a message carries, given up as a whole. */
 export function buriedSignal(received: ReceivedSignal, reason: string): SignalToRecord {
   return { admission: admissionOf(received), payload: received.payload, work: { kind: "dead", reason } };
-}
-
-/** The rules' verdict, or null where they ask for an email that only the signal's owner has. */
-export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, ownerEmail?: string): Evaluation | null {
-  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return null;
-  const { tried, matches } = evaluate(rules, signal, ownerEmail);
-  return { rulesTried: tried, matches };
 }
 
 function workFor(received: ReceivedSignal, { rules, templates }: Workings): SignalToRecord["work"] {

@@ -1,14 +1,25 @@
 /** The signal queue (spec §6.3), as the store answers it. */
 import { and, desc, eq, lt, or, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { placeOf } from "./cold-storage.ts";
+import type { ColdPlace } from "./cold-storage.ts";
 import { parsed, toPage } from "./page.ts";
 import type { EventGroup, Page, PageOf } from "./protocol.ts";
 import { eventGroups, signals } from "./schema.ts";
 
-/** The signal queue, the most recently seen group first. */
-export function listEventGroups(db: DrizzleSqliteDODatabase, page: Page): PageOf<EventGroup> {
+/** A group whose sample is in cold storage, and where there. */
+export interface ColdSample {
+  group: EventGroup;
+  place: ColdPlace;
+}
+
+/** The signal queue, the most recently seen group first, and those of the groups whose samples are still to be fetched. */
+export function listEventGroups(
+  db: DrizzleSqliteDODatabase,
+  page: Page,
+): { groups: PageOf<EventGroup>; cold: ColdSample[] } {
   const cursor = page.cursor === null ? null : readGroupCursor(page.cursor);
-  if (cursor === undefined) return { items: [], next: null };
+  if (cursor === undefined) return { groups: { items: [], next: null }, cold: [] };
   const behind =
     cursor === null
       ? undefined
@@ -27,7 +38,7 @@ export function listEventGroups(db: DrizzleSqliteDODatabase, page: Page): PageOf
     .orderBy(desc(eventGroups.lastSeen), eventGroups.event, eventGroups.source)
     .limit(page.limit + 1)
     .all();
-  return toPage(
+  const groups = toPage(
     rows,
     page,
     ({ event_groups: group }) => JSON.stringify([group.lastSeen, group.event, group.source]),
@@ -42,6 +53,12 @@ export function listEventGroups(db: DrizzleSqliteDODatabase, page: Page): PageOf
       sample: { id: group.sampleId, payload: parsed(sample?.payload ?? null) },
     }),
   );
+  const cold = groups.items.flatMap((group, index) => {
+    const sample = rows[index]?.signals ?? null;
+    const place = sample && placeOf(sample);
+    return place === null ? [] : [{ group, place }];
+  });
+  return { groups, cold };
 }
 
 /** Undefined for one that this list did not give out. */

@@ -1,5 +1,21 @@
 /** What all lists of the store share. */
+import { and, desc, lt } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Page, PageOf } from "./protocol.ts";
+
+/** Of what is asked for, the rows of a page from new to old, and one more. The cursor is the last row's key. */
+export function newestFirst<Query extends SQLiteSelect>(
+  query: Query,
+  key: SQLiteColumn,
+  page: Page,
+  asked: SQL | undefined,
+) {
+  return query
+    .where(and(asked, page.cursor === null ? undefined : lt(key, Number(page.cursor))))
+    .orderBy(desc(key))
+    .limit(page.limit + 1);
+}
 
 /** Turns up to `page.limit + 1` rows into a page of items. */
 export function toPage<Row, T>(

@@ -20,7 +20,7 @@ export function isLater(one: Receipt, other: Receipt): boolean {
   return (one.receivedAtMs - other.receivedAtMs || one.ordinal - other.ordinal) > 0;
 }
 
-const TRAITS = ["name", "company", "title"] as const;
+export const TRAITS = ["name", "company", "title"] as const;
 
 const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
   last_seen = max(last_seen, ifnull(?4, last_seen)),

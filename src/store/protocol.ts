@@ -1,7 +1,7 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import type { EndpointType, NormalisedSignal, Traits, Verdict } from "../domain/signal.ts";
+import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
 
 /** A mapping rule that matched, as it stood when it was evaluated. */
 export interface RuleMatch {
@@ -66,19 +66,6 @@ export interface SignalToRecord {
     | { kind: "dead"; reason: string };
 }
 
-/** A signal whose visitor is known by now, or better than before: to be run through the rules and given to the person. */
-export interface UnlinkedSignal {
-  id: string;
-  source: string;
-  email: string;
-  payload: string;
-}
-
-export interface LinkedSignal extends Evaluation {
-  id: string;
-  traits: Traits;
-}
-
 /** What says whose a signal is, the strongest first (design §8.3). */
 export type NamedBy = "email" | "user_id" | "anonymous_id";
 
@@ -103,7 +90,7 @@ export interface EventGroup {
   anonymous: number;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** The latest signal of the group: its id and payload. */
+  /** The latest signal of the group: its id, and its payload, null while cold storage does not answer. */
   sample: { id: string; payload: unknown };
 }
 
@@ -135,7 +122,11 @@ export interface SignalTrace extends SignalSummary {
   rulesTried: number;
   rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
   points: number;
+  /** When its person was deleted, and all that was theirs with it. */
+  erasedAtMs: number | null;
+  /** As it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
+  inColdStorage: boolean;
 }
 
 export interface Identity {
@@ -192,6 +183,33 @@ export interface DeadLetter {
   receivedAtMs: number;
   deadAtMs: number;
   payload: unknown;
+}
+
+/** What the deletion of a person has taken away so far. */
+export interface ErasureReceipt {
+  /** `del_` + UUIDv7. */
+  id: string;
+  requestedAtMs: number;
+  /** When nothing was left, in cold storage neither; null: it is under way. */
+  finishedAtMs: number | null;
+  people: number;
+  identities: number;
+  /** The person's, linked ones included. */
+  signals: number;
+  /** Of the person's user ids and anonymous ids, not linked yet. */
+  anonymous: number;
+  held: number;
+  duplicates: number;
+  deadLetters: number;
+  scoringSignals: number;
+  /** Objects of cold storage that held a copy of one of these signals. */
+  coldObjects: number;
+}
+
+/** The plan's terms as far as they concern the store. */
+export interface StoreConfig {
+  /** Days after its receipt that a signal is kept; null: for ever. */
+  retentionDays: number | null;
 }
 
 /** The store's side of the books. */
@@ -268,4 +286,24 @@ export interface PreviewSample {
   email: string;
   receivedAtMs: number;
   payload: unknown;
+}
+
+export type ExportedRecords = "signals" | "people" | "scoring_signals";
+
+export type ExportFormat = "ndjson" | "csv";
+
+/** Which page of an export. The first is asked for with `after` 0 and `until` null, each other with what came last. */
+export interface ExportRange {
+  records: ExportedRecords;
+  format: ExportFormat;
+  after: number;
+  /** Fixed by the first page: what is recorded later is not part of the export. */
+  until: number | null;
+}
+
+export interface ExportPage {
+  /** Whole lines, each with its end; with CSV the first page begins with the header. */
+  text: string;
+  /** Of the next page; null when there is none. */
+  next: { after: number; until: number } | null;
 }

@@ -4,6 +4,9 @@
  */
 import { Accounts } from "./accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
+import type { Verdict } from "../domain/signal.ts";
+import { erasedAmong } from "./erased-names.ts";
+import { startLinkJobs } from "./link-jobs.ts";
 import { People, isLater } from "./people.ts";
 import type { SignalStatus, SignalToRecord } from "./protocol.ts";
 import { resettle } from "./resettle.ts";
@@ -22,8 +25,9 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
     worked.map((signal) => signal.work.normalised),
   );
   const accounts = new Accounts(sql);
+  const erased = erasedAmong(sql, fresh);
 
-  const rows = fresh.map((signal) => decide(signal, twins, nowMs));
+  const rows = fresh.map((signal) => decide(signal, twins, erased, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
   for (const row of rows) applyIdentify(row, people);
   for (const row of rows) {
@@ -38,6 +42,7 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   groups.write(sql);
   totals.write(sql);
   for (const signal of twins.unsettled) resettle(sql, signal);
+  startLinkJobs(sql, fresh, nowMs);
 }
 
 /** Those that are new here, and those that have come again: what the latter were before is undone. */
@@ -47,27 +52,44 @@ function unseen(
   groups: EventGroupChanges,
   totals: TotalChanges,
 ): SignalToRecord[] {
-  const byId = new Map(batch.map((signal) => [signal.admission.id, signal] as const));
+  const byId = new Map<string, SignalToRecord>();
+  for (const signal of batch) {
+    const other = byId.get(signal.admission.id);
+    if (other === undefined || hasComeAgain(asRecorded(other), signal)) byId.set(signal.admission.id, signal);
+  }
   const seen = sql
-    .exec<{ id: string; status: SignalStatus }>(
-      "SELECT id, status FROM signals WHERE id IN (SELECT value FROM json_each(?))",
+    .exec<{ id: string; status: SignalStatus; verdict: Verdict; erased_at: number | null }>(
+      "SELECT id, status, verdict, erased_at FROM signals WHERE id IN (SELECT value FROM json_each(?))",
       JSON.stringify([...byId.keys()]),
     )
     .toArray();
-  for (const { id, status } of seen) {
+  for (const { id, erased_at: erasedAt, ...before } of seen) {
     const signal = byId.get(id);
-    if (signal !== undefined && hasComeAgain(status, signal)) undo(sql, id, groups, totals);
+    // What has been erased with its person never comes back.
+    if (signal !== undefined && erasedAt === null && hasComeAgain(before, signal)) undo(sql, id, groups, totals);
     else byId.delete(id);
   }
   return [...byId.values()];
 }
 
+/** What is asked of a signal that has come before: as it is stored, or earlier in the same batch. */
+interface Recorded {
+  status: SignalStatus;
+  verdict: Verdict;
+}
+
+function asRecorded({ admission: { verdict }, work }: SignalToRecord): Recorded {
+  if (work.kind === "dead") return { status: "dead", verdict };
+  return { status: verdict === "held" ? "held" : "processed", verdict };
+}
+
 /**
  * A dead letter that is replayed; a held signal that is released, also when it was purged while it was on its way.
- * Neither has had an effect on people, so that there is nothing to take back but its place in the books.
+ * Neither has had an effect on people, so that there is nothing to take back but its place in the books. A signal that
+ * has been released is not held again by a delivery from before that comes late.
  */
-function hasComeAgain(status: SignalStatus, { admission, work }: SignalToRecord): boolean {
-  if (status === "dead") return work.kind !== "dead";
+function hasComeAgain({ status, verdict }: Recorded, { admission, work }: SignalToRecord): boolean {
+  if (status === "dead") return work.kind !== "dead" && (verdict === "held" || admission.verdict === "accepted");
   return (status === "held" || status === "purged") && admission.verdict === "accepted";
 }
 
@@ -84,8 +106,8 @@ function undo(sql: SqlStorage, id: string, groups: EventGroupChanges, totals: To
   }
 }
 
-/** In this order: dead → past its period → duplicate → held → to be processed. */
-function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow {
+/** In this order: dead → its person deleted → past its period → duplicate → held → to be processed. */
+function decide(signal: SignalToRecord, twins: Twins, erased: ReadonlySet<string>, nowMs: number): SignalRow {
   const { admission, work } = signal;
   const row: SignalRow = {
     signal,
@@ -95,6 +117,7 @@ function decide(signal: SignalToRecord, twins: Twins, nowMs: number): SignalRow 
     duplicateOf: null,
   };
   if (work.kind === "dead") return { ...row, status: "dead" };
+  if (erased.has(admission.id)) return { ...row, status: "purged", erased: true };
   const held = admission.verdict === "held";
   if (held && admission.periodEndMs <= nowMs) return { ...row, status: "purged" };
   const twin = isWorked(signal) ? twins.take(signal) : null;

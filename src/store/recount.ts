@@ -1,16 +1,28 @@
 /** A person as its signals make it, read again. For the rare case that one of them is taken away or moves in time. */
 import { normalise } from "../domain/normalise.ts";
 import type { JsonObject } from "../domain/signal.ts";
-import { People } from "./people.ts";
+import { People, TRAITS } from "./people.ts";
+import { deletedUntilMs } from "./retention.ts";
 
-/** Times, links and traits; the score is always kept current. */
+/** Those of signals that are still there; they are read again. */
+const FORGET_TRAITS = TRAITS.flatMap((trait) => [
+  `${trait} = iif(${trait}_at <= ?2, ${trait}, NULL)`,
+  `${trait}_at = iif(${trait}_at <= ?2, ${trait}_at, 0)`,
+]).join(", ");
+
+/** Times, links and traits; the score is always kept current. What comes from signals deleted since, stays. */
 export function recount(sql: SqlStorage, personId: number): void {
+  const keptUntil = deletedUntilMs(sql);
   sql.exec(
-    `UPDATE people SET (first_seen, last_seen) =
-       (SELECT ifnull(min(received_at), first_seen), ifnull(max(received_at), last_seen) FROM signals
-        WHERE person_id = ?1), name = NULL, company = NULL, title = NULL, name_at = 0, company_at = 0, title_at = 0
+    `UPDATE people SET
+       (first_seen, last_seen) = (SELECT
+          iif(people.first_seen <= ?2, people.first_seen, ifnull(min(received_at), people.first_seen)),
+          iif(people.last_seen <= ?2, people.last_seen, ifnull(max(received_at), people.last_seen))
+        FROM signals WHERE person_id = ?1),
+       ${FORGET_TRAITS}
      WHERE id = ?1`,
     personId,
+    keptUntil,
   );
   sql.exec(
     `UPDATE identities SET linked_at = ifnull((SELECT max(received_at) FROM signals

@@ -137,14 +137,17 @@ function makeOriginal(
 
 function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
   sql.exec(
-    `UPDATE signals SET (status, person_id, named_by, linked_at, rules_tried, payload, duplicate_of) =
-       (SELECT status, person_id, named_by, linked_at, rules_tried, payload, NULL FROM signals WHERE id = ?1)
+    `UPDATE signals SET
+       (status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, duplicate_of) =
+       (SELECT status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, NULL
+        FROM signals WHERE id = ?1)
      WHERE id = ?2`,
     from.id,
     to.id,
   );
   sql.exec(
-    `UPDATE signals SET status = 'duplicate', person_id = NULL, named_by = NULL, linked_at = NULL, payload = NULL
+    `UPDATE signals SET status = 'duplicate', person_id = NULL, named_by = NULL, linked_at = NULL, payload = NULL,
+       cold_object = NULL, cold_line = NULL
      WHERE id = ?`,
     from.id,
   );

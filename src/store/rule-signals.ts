@@ -1,9 +1,9 @@
-/** Stored signals as mapping rules see them: normalised again from what was sent, with the email of their person. */
+/** Signals as mapping rules see them: stored ones normalised again from what was sent, with the email of their person. */
 import { evaluate } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { normalise } from "../domain/normalise.ts";
-import type { JsonObject } from "../domain/signal.ts";
-import type { RuleMatch } from "./protocol.ts";
+import type { JsonObject, NormalisedSignal } from "../domain/signal.ts";
+import type { Evaluation, RuleMatch } from "./protocol.ts";
 
 /** What a rule needs of a stored signal. Only a processed signal of a person, with its payload, can score. */
 export interface StoredSignal {
@@ -31,4 +31,11 @@ export function matchOf(compiled: CompiledRules, signal: StoredSignal): RuleMatc
   if (signal.payload === null || signal.email === null) return undefined;
   const normalised = normalise(JSON.parse(signal.payload) as JsonObject, signal.source);
   return evaluate(compiled, normalised, signal.email).matches[0];
+}
+
+/** The rules' verdict, or null where they ask for an email that only the signal's owner has. */
+export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, ownerEmail?: string): Evaluation | null {
+  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return null;
+  const { tried, matches } = evaluate(rules, signal, ownerEmail);
+  return { rulesTried: tried, matches };
 }

@@ -8,8 +8,11 @@ import type { AccountField } from "../domain/payload-template.ts";
 import type { Claims } from "./accounts.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
+import type { VisitorId } from "./link.ts";
 import type { NamedBy, RuleJobStatus, SignalStatus } from "./protocol.ts";
 
+/** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody waits for. */
+export type ColdObjectState = "writing" | "stored" | "removing";
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
 
 /** Every signal that has arrived, in the order in which it did. */
@@ -47,8 +50,13 @@ export const signals = sqliteTable(
     /** Kept while the signal is held or dead, for the day it is sent through the queue again. */
     pathSource: text("path_source"),
     idempotencyKey: text("idempotency_key"),
-    /** As sent; null for duplicates and once purged. */
+    /** As sent; null for duplicates, once purged, and while it is in cold storage. */
     payload: text("payload"),
+    /** The object in R2 that holds a copy of the payload, if it has not been removed since, and the line in it. */
+    coldObject: text("cold_object"),
+    coldLine: integer("cold_line"),
+    /** When its person was deleted: nothing of theirs is left in the row, and it never comes again. */
+    erasedAt: integer("erased_at"),
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
@@ -74,6 +82,19 @@ export const signals = sqliteTable(
     index("signals_user_id")
       .on(table.userId, table.seq)
       .where(sql`user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id')`),
+    // Signals that are nobody's, found when a person is deleted. Few: held and duplicate ones only.
+    index("signals_aside_email")
+      .on(table.email)
+      .where(sql`status IN ('held', 'duplicate') AND email IS NOT NULL`),
+    index("signals_aside_user_id")
+      .on(table.userId)
+      .where(sql`status IN ('held', 'duplicate') AND user_id IS NOT NULL`),
+    index("signals_aside_anonymous_id")
+      .on(table.anonymousId)
+      .where(sql`status IN ('held', 'duplicate') AND anonymous_id IS NOT NULL`),
+    index("signals_cold")
+      .on(table.coldObject)
+      .where(sql`cold_object IS NOT NULL AND status = 'anonymous'`),
   ],
 );
 
@@ -157,6 +178,59 @@ export const totals = sqliteTable("totals", {
   deadLettered: integer("dead_lettered").notNull(),
 });
 
+/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See erasure.ts. */
+export const erasures = sqliteTable(
+  "erasures",
+  {
+    id: text("id").primaryKey(),
+    /** See erased-names.ts. */
+    emailHash: text("email_hash").notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    /** When nothing was left, in R2 neither. */
+    finishedAt: integer("finished_at"),
+    /** What is still to be looked for; all null once that is done. The row of the person keeps their number taken. */
+    email: text("email"),
+    visitors: text("visitors", { mode: "json" }).$type<VisitorId[]>(),
+    personId: integer("person_id"),
+    /** The last dead letter that was read. */
+    deadSeq: integer("dead_seq").notNull(),
+    people: integer("people").notNull(),
+    identities: integer("identities").notNull(),
+    signals: integer("signals").notNull(),
+    anonymous: integer("anonymous").notNull(),
+    held: integer("held").notNull(),
+    duplicates: integer("duplicates").notNull(),
+    deadLetters: integer("dead_letters").notNull(),
+    scoringSignals: integer("scoring_signals").notNull(),
+    coldObjects: integer("cold_objects").notNull(),
+  },
+  (table) => [
+    index("erasures_email_hash").on(table.emailHash, table.requestedAt),
+    index("erasures_finished").on(table.finishedAt, table.requestedAt),
+    index("erasures_person")
+      .on(table.personId)
+      .where(sql`person_id IS NOT NULL`),
+  ],
+);
+
+/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
+export const erasedNames = sqliteTable(
+  "erased_names",
+  { hash: text("hash").primaryKey(), at: integer("at").notNull() },
+  (table) => [index("erased_names_at").on(table.at)],
+);
+
+/** One row: how long signals are kept. See retention.ts. */
+export const retention = sqliteTable("retention", {
+  id: integer("id").primaryKey(),
+  /** Null: for ever. */
+  days: integer("days"),
+  /** When signals are looked for that have been kept long enough. */
+  nextAt: integer("next_at").notNull(),
+  /** Receipt of the latest signal that was deleted: what people are known by may come from one up to then. */
+  deletedUntil: integer("deleted_until").notNull(),
+});
+
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
 export const productOrgs = sqliteTable("product_orgs", {
   id: integer("id").primaryKey(),
@@ -228,4 +302,41 @@ export const ruleJobs = sqliteTable(
       .where(sql`status <> 'done'`),
     index("rule_jobs_rules_version").on(table.rulesVersion),
   ],
+);
+
+/** Objects in R2 with payloads of anonymous signals: written before the object is, deleted after it. See cold-storage.ts. */
+export const coldObjects = sqliteTable(
+  "cold_objects",
+  {
+    id: text("id").primaryKey(),
+    state: text("state").$type<ColdObjectState>().notNull(),
+    at: integer("at").notNull(),
+    /** How often it was asked to be rewritten without the lines that nobody waits for, since it last was. */
+    scrub: integer("scrub").notNull().default(0),
+  },
+  (table) => [
+    index("cold_objects_unfinished")
+      .on(table.state, table.at)
+      .where(sql`state <> 'stored'`),
+    index("cold_objects_scrub")
+      .on(table.id)
+      .where(sql`scrub > 0`),
+  ],
+);
+
+/** One row: how far the anonymous signals have been packed. */
+export const coldProgress = sqliteTable("cold_progress", {
+  id: integer("id").primaryKey(),
+  packedSeq: integer("packed_seq").notNull(),
+});
+
+/** Visitors that are known by now, with earlier signals that are still to become their person's. See link-jobs.ts. */
+export const linkJobs = sqliteTable(
+  "link_jobs",
+  {
+    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
+    value: text("value").notNull(),
+    dueAt: integer("due_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.kind, table.value] }), index("link_jobs_due").on(table.dueAt)],
 );

@@ -12,19 +12,27 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
+import { rulesOf } from "../control/rules-cache.ts";
+import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
+import { ColdObjects, placeKey } from "./cold-objects.ts";
+import { nextColdWorkMs } from "./cold-storage.ts";
+import { workOnColdStorage } from "./cold-work.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.ts";
+import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
-import { linkSignals, unlinkedSignals } from "./link.ts";
-import type { VisitorId } from "./link.ts";
+import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
+  ErasureReceipt,
   EventGroup,
-  LinkedSignal,
+  ExportPage,
+  ExportRange,
   Page,
   PageOf,
   Person,
@@ -36,12 +44,17 @@ import type {
   SignalSummary,
   SignalToRecord,
   SignalTrace,
+  StoreConfig,
   StoreTotals,
   StoredSignal,
-  UnlinkedSignal,
 } from "./protocol.ts";
-import { listDeadLetters, listPeople, listSignals, readTotals, traceSignal } from "./queries.ts";
+import { listDeadLetters } from "./dead-letters.ts";
+import { parsed } from "./page.ts";
+import { listPeople } from "./people-list.ts";
+import { listSignals, traceSignal } from "./signal-list.ts";
+import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
@@ -52,6 +65,10 @@ export class SignalStore extends DurableObject<Env> {
   readonly #sql: SqlStorage;
   readonly #db: DrizzleSqliteDODatabase;
   #alarmAtMs = Number.POSITIVE_INFINITY;
+  /** Until then R2, or the control plane's rules, are let alone by the alarm: they have failed. */
+  #restUntilMs = 0;
+  /** The turn at linking that is under way, and those that wait for it. */
+  #linking: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -64,30 +81,29 @@ export class SignalStore extends DurableObject<Env> {
    * Records signals; those that were recorded before change nothing. One that cannot be recorded becomes a dead letter.
    *
    * @param rulesVersion of the rules that the signals were run through, if they were.
+   * @returns whether there are earlier signals to be linked, see `link`.
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(batch: SignalToRecord[], rulesVersion?: number): void {
+  record(batch: SignalToRecord[], rulesVersion?: number): boolean {
     this.#refuseStale(rulesVersion);
     const nowMs = Date.now();
     try {
       this.ctx.storage.transactionSync(() => recordBatch(this.#sql, batch, nowMs));
     } catch (error) {
-      logEvent("record_failed", { workspace: this.ctx.id.name ?? "", signals: batch.length, error: errorText(error) });
+      logEvent("record_failed", { workspace: this.#workspaceId, signals: batch.length, error: errorText(error) });
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForNext();
+    return hasFreshLinkJobs(this.#sql, nowMs);
   }
 
-  /** See link.ts. */
-  unlinked(visitors: VisitorId[], limit: number): UnlinkedSignal[] {
-    return unlinkedSignals(this.#sql, visitors, limit);
-  }
-
-  /** Returns how many were given to their person. Rules as with `record`. */
-  link(linked: LinkedSignal[], rulesVersion?: number): number {
-    this.#refuseStale(rulesVersion);
-    const nowMs = Date.now();
-    return this.ctx.storage.transactionSync(() => linkSignals(this.#sql, linked, nowMs));
+  /**
+   * Gives earlier signals of visitors that are known now to their persons: a bounded number, the alarm sees to the rest
+   * (link-jobs.ts). One turn after the other, so that nothing is fetched twice. Never throws.
+   */
+  link(): Promise<void> {
+    this.#linking = this.#linking.then(() => this.#linkTurn());
+    return this.#linking;
   }
 
   /** See again.ts. */
@@ -103,25 +119,59 @@ export class SignalStore extends DurableObject<Env> {
     return deadSignalsById(this.#sql, ids);
   }
 
+  /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
+  configure(config: StoreConfig): void {
+    setRetention(this.#sql, config, Date.now());
+    this.#alarmForNext();
+  }
+
   /** Since the beginning, or for one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.#db, periodStartMs);
   }
 
-  events(page: Page): PageOf<EventGroup> {
-    return listEventGroups(this.#db, page);
+  async events(page: Page): Promise<PageOf<EventGroup>> {
+    const { groups, cold } = listEventGroups(this.#db, page);
+    const payloads = await this.#coldObjects().read(cold.map(({ place }) => place));
+    for (const { group, place } of cold) group.sample.payload = parsed(payloads.get(placeKey(place)) ?? null);
+    return groups;
   }
 
   signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
     return listSignals(this.#db, filter, page);
   }
 
-  signal(id: string): SignalTrace | null {
-    return traceSignal(this.#db, id);
+  async signal(id: string): Promise<SignalTrace | null> {
+    const found = traceSignal(this.#db, id);
+    if (found === null || found.place === null) return found?.trace ?? null;
+    const payloads = await this.#coldObjects().read([found.place]);
+    const payload = payloads.get(placeKey(found.place));
+    // Where there is none it may have been linked meanwhile, and be here.
+    if (payload === undefined) return traceSignal(this.#db, id)?.trace ?? null;
+    return { ...found.trace, payload: parsed(payload) };
   }
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
     return listPeople(this.#db, filter, page);
+  }
+
+  /**
+   * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
+   * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   *
+   * @param id of the receipt, if it is a new one.
+   * @param email trimmed and lower-cased.
+   */
+  erase(id: string, email: string): ErasureReceipt {
+    this.ctx.storage.transactionSync(() => erasePerson(this.#sql, id, email, Date.now()));
+    this.#alarmForNext();
+    const receipt = findErasure(this.#sql, email);
+    if (receipt === null) throw new Error("a deletion that was just begun is gone");
+    return receipt;
+  }
+
+  erasure(email: string): ErasureReceipt | null {
+    return findErasure(this.#sql, email);
   }
 
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
@@ -130,6 +180,11 @@ export class SignalStore extends DurableObject<Env> {
 
   deadLetters(page: Page): PageOf<DeadLetter> {
     return listDeadLetters(this.#db, page);
+  }
+
+  /** See export.ts. */
+  exportPage(range: ExportRange): Promise<ExportPage> {
+    return exportPage(this.#sql, this.#coldObjects(), range);
   }
 
   /** See rule-preview.ts. */
@@ -159,16 +214,40 @@ export class SignalStore extends DurableObject<Env> {
   }
 
   /**
-   * Purges held signals and applies rules to what is stored, a bounded number of rows at a time. Never throws: an alarm
-   * that throws six times is gone.
+   * Purges held signals, deletes persons' and expired ones, applies rules to what is stored, links, and moves signals to cold storage,
+   * a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
    */
-  override alarm(): void {
+  override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     const purged = this.#attempt("purge_failed", purgeHeld);
     const applied = this.#attempt("apply_failed", stepRuleJob);
-    if (purged && applied && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
+    const erased = this.#attempt("erasure_failed", stepErasure);
+    const expired = this.#attempt("retention_failed", deleteExpired);
+    if (Date.now() >= this.#restUntilMs) {
+      await this.link();
+      this.#restUnless(await workOnColdStorage(this.ctx.storage, this.#coldObjects()));
+    }
+    if (purged && applied && erased && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
     // Not at once: what has failed is due already.
     this.#alarmBy(Date.now() + ALARM_RETRY_MS);
+  }
+
+  async #linkTurn(): Promise<void> {
+    const rules = () => rulesOf(this.env.DB, this.#workspaceId);
+    const work = { storage: this.ctx.storage, objects: this.#coldObjects(), rules };
+    this.#restUnless(await linkTurn(work, this.#workspaceId));
+  }
+
+  #restUnless(well: boolean): void {
+    if (!well) this.#restUntilMs = Date.now() + COLD_RETRY_MS;
+  }
+
+  #coldObjects(): ColdObjects {
+    return new ColdObjects(this.env.COLD, this.#workspaceId);
+  }
+
+  get #workspaceId(): string {
+    return this.ctx.id.name ?? "";
   }
 
   /** Whether it worked; as one transaction. */
@@ -177,7 +256,7 @@ export class SignalStore extends DurableObject<Env> {
       this.ctx.storage.transactionSync(() => work(this.#sql, Date.now()));
       return true;
     } catch (error) {
-      logEvent(event, { workspace: this.ctx.id.name ?? "", error: errorText(error) });
+      logEvent(event, { workspace: this.#workspaceId, error: errorText(error) });
       return false;
     }
   }
@@ -197,8 +276,15 @@ export class SignalStore extends DurableObject<Env> {
 
   /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
   #alarmForNext(): void {
-    const purgeMs = nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY;
-    const nextMs = hasRuleJobs(this.#sql) ? Math.min(purgeMs, Date.now()) : purgeMs;
+    const nowMs = Date.now();
+    const nextMs = Math.min(
+      nextPurgeMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      nextErasureMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY,
+      nextRetentionMs(this.#sql) ?? Number.POSITIVE_INFINITY,
+      hasRuleJobs(this.#sql) ? nowMs : Number.POSITIVE_INFINITY,
+      Math.max(nextLinkJobMs(this.#sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
+      Math.max(nextColdWorkMs(this.#sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
+    );
     if (nextMs !== Number.POSITIVE_INFINITY) this.#alarmBy(nextMs);
   }
 

@@ -14,12 +14,14 @@ export interface SignalRow {
   status: SignalStatus;
   owner: Owner | null;
   duplicateOf: string | null;
+  /** Its person has been deleted since it was received: purged at once. */
+  erased?: boolean;
 }
 
 const INSERT_SIGNAL = `INSERT INTO signals (id, status, kind, event, source, person_id, named_by, email, user_id,
   anonymous_id, key_id, endpoint, verdict, ordinal, signal_limit, received_at, recorded_at, period_start, period_end, content_hash,
-  duplicate_of, rules_tried, dead_reason, path_source, idempotency_key, payload)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+  duplicate_of, rules_tried, dead_reason, path_source, idempotency_key, payload, erased_at)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): void {
   const { admission, work, payload } = row.signal;
@@ -55,6 +57,7 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
     mayComeAgain ? (admission.pathSource ?? null) : null,
     mayComeAgain ? (admission.idempotencyKey ?? null) : null,
     row.status === "duplicate" || row.status === "purged" ? null : payload,
+    row.erased === true ? nowMs : null,
   );
 }
 

@@ -5,7 +5,10 @@ import type {
   Account,
   AccountFilter,
   DeadLetter,
+  ErasureReceipt,
   EventGroup,
+  ExportPage,
+  ExportRange,
   Page,
   PageOf,
   Person,
@@ -16,6 +19,7 @@ import type {
   SignalFilter,
   SignalSummary,
   SignalTrace,
+  StoreConfig,
   StoreTotals,
 } from "../store/protocol.ts";
 
@@ -31,13 +35,17 @@ interface QuotaCounterCalls {
 }
 
 interface SignalStoreCalls {
+  configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  erase(id: string, email: string): Promise<ErasureReceipt>;
+  erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
+  exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
   previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage>;
   applyRule(rule: RuleToApply): Promise<RuleJob>;

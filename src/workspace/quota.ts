@@ -1,8 +1,8 @@
-/** Brings the Quota Counters in line with plan and overages in D1, which is always written first. */
+/** Brings Quota Counters and Signal Stores in line with plan and overages in D1, which is always written first. */
 import type { ControlDatabase } from "../control/database.ts";
-import { quotaConfigs, workspacesOnPlan } from "../control/workspaces.ts";
-import type { QuotaConfig, Usage } from "../quota/protocol.ts";
-import { quotaCounter } from "./objects.ts";
+import { workspaceConfigs, workspacesOnPlan, type WorkspaceConfig } from "../control/workspaces.ts";
+import type { Usage } from "../quota/protocol.ts";
+import { quotaCounter, signalStore } from "./objects.ts";
 
 /** Workspaces configured at a time when a plan changes. */
 const AT_A_TIME = 20;
@@ -13,12 +13,16 @@ const AT_A_TIME = 20;
  *
  * @param workspaceIds at most 100.
  */
-export async function configureCounters(env: Env, db: ControlDatabase, workspaceIds: string[]): Promise<void> {
-  let pending = await quotaConfigs(db, workspaceIds);
+export async function configureWorkspaces(env: Env, db: ControlDatabase, workspaceIds: string[]): Promise<void> {
+  let pending = await workspaceConfigs(db, workspaceIds);
   while (pending.size > 0) {
-    await Promise.all(Array.from(pending, ([id, config]) => quotaCounter(env, id).configure(config)));
+    await Promise.all(
+      Array.from(pending, async ([id, { quota, retentionDays }]) => {
+        await Promise.all([quotaCounter(env, id).configure(quota), signalStore(env, id).configure({ retentionDays })]);
+      }),
+    );
     const sent = pending;
-    pending = await quotaConfigs(db, [...sent.keys()]);
+    pending = await workspaceConfigs(db, [...sent.keys()]);
     for (const [id, config] of pending) if (isSame(config, sent.get(id))) pending.delete(id);
   }
 }
@@ -26,7 +30,7 @@ export async function configureCounters(env: Env, db: ControlDatabase, workspace
 export async function configurePlan(env: Env, db: ControlDatabase, planId: string): Promise<void> {
   let ids = await workspacesOnPlan(db, planId, "", AT_A_TIME);
   while (ids.length > 0) {
-    await configureCounters(env, db, ids);
+    await configureWorkspaces(env, db, ids);
     ids = await workspacesOnPlan(db, planId, ids.at(-1) ?? "", AT_A_TIME);
   }
 }
@@ -36,12 +40,18 @@ export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string
   const counter = quotaCounter(env, workspaceId);
   const known = await counter.usage();
   if (known !== null) return known;
-  await configureCounters(env, db, [workspaceId]);
+  await configureWorkspaces(env, db, [workspaceId]);
   const usage = await counter.usage();
   if (usage === null) throw new Error("The Quota Counter has no usage although it is configured.");
   return usage;
 }
 
-function isSame(a: QuotaConfig, b: QuotaConfig | undefined): boolean {
-  return b !== undefined && a.signalLimit === b.signalLimit && a.paid === b.paid && a.overages === b.overages;
+function isSame(a: WorkspaceConfig, b: WorkspaceConfig | undefined): boolean {
+  const [one, other] = [a.quota, b?.quota];
+  return (
+    a.retentionDays === b?.retentionDays &&
+    one.signalLimit === other?.signalLimit &&
+    one.paid === other.paid &&
+    one.overages === other.overages
+  );
 }

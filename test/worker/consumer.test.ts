@@ -1,7 +1,7 @@
 /** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { MESSAGE_MAX_ATTEMPTS } from "../../src/limits.ts";
+import { LINK_ALARM_MS, MESSAGE_MAX_ATTEMPTS } from "../../src/limits.ts";
 import { describe, expect, test, vi } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { admitCall, newCounter } from "./counter.ts";
@@ -186,7 +186,7 @@ describe("every step may be repeated", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
   });
 
-  test.each(["unlinked", "link"])("recorded and not linked, as `%s` failed: the next attempt links", async (step) => {
+  test("recorded and not linked, as `link` failed: the store's alarm links", async () => {
     const workspace = await newWorkspace();
     await workspace.operator("POST", "/rules", {
       name: "r",
@@ -200,10 +200,13 @@ describe("every step may be repeated", () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: track }]);
     const identify = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
     const bodies = [messageOf(workspace.id, [{ id: "sig_2", payload: identify, at: Date.now() + MINUTE }])];
-    const bindings = withStore(workspace.id, { [step]: unreachable });
-    expect((await consumeMessages(bodies, { bindings })).retryMessages).toHaveLength(1);
+    const bindings = withStore(workspace.id, { link: unreachable });
+    expect((await consumeMessages(bodies, { bindings })).retryMessages).toEqual([]);
     expect(await statuses(workspace.id, ["sig_1"])).toEqual(["anonymous"]);
-    await consumeMessages(bodies);
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      expect(await storage.getAlarm()).toBeLessThanOrEqual(Date.now() + LINK_ALARM_MS);
+      await instance.alarm();
+    });
     expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);
   });
 });

@@ -125,16 +125,16 @@ describe("plans", () => {
     const plans = items(await get("/operator/plans"));
     expect(plans).toEqual(
       expect.arrayContaining([
-        { id: "free", name: "Free", signal_limit: 1_000, paid: false },
-        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true },
-        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true },
-        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true },
+        { id: "free", name: "Free", signal_limit: 1_000, paid: false, retention_days: null },
+        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, retention_days: null },
+        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, retention_days: null },
+        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, retention_days: null },
       ]),
     );
   });
 
   test("PUT creates a plan (201), then replaces it (200)", async () => {
-    const plan = { name: "Tiny", signal_limit: 5, paid: true };
+    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90 };
     expect(await put("/operator/plans/tiny", plan)).toMatchObject({ status: 201, body: { id: "tiny", ...plan } });
     expect(await put("/operator/plans/tiny", { ...plan, paid: false })).toMatchObject({ status: 200 });
     expect(items(await get("/operator/plans"))).toContainEqual({ id: "tiny", ...plan, paid: false });
@@ -186,6 +186,7 @@ describe("workspaces", () => {
       overages: true,
       anchor: "2026-01-31T08:30:00.000Z",
       created_at: expect.stringMatching(/^\d{4}-.*Z$/),
+      retention_days: null,
     });
     expect((await get(`/operator/workspaces/${String(answer.body["id"])}`)).body).toEqual(answer.body);
     expect(items(await get("/operator/workspaces?limit=200"))).toContainEqual(answer.body);

@@ -369,7 +369,7 @@ describe("applying a rule", () => {
     const { id } = await create(aRule());
     await silenceAlarms();
     await apply(id);
-    const alarms = await runInDurableObject(stub(), (instance, { storage }) => {
+    const alarms = await runInDurableObject(stub(), async (instance, { storage }) => {
       const exec = storage.sql.exec.bind(storage.sql);
       const set: number[] = [];
       storage.setAlarm = (at) => Promise.resolve(void set.push(Number(at)));
@@ -377,8 +377,8 @@ describe("applying a rule", () => {
         if (query.startsWith("UPDATE signals SET status = 'purged'")) throw new Error("purge fails");
         return exec(query, ...bindings);
       }) as typeof exec;
-      instance.alarm();
-      instance.alarm();
+      await instance.alarm();
+      await instance.alarm();
       storage.sql.exec = exec;
       return set;
     });

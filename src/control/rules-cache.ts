@@ -1,7 +1,7 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
 import { LRUCache } from "lru-cache";
-import { controlDatabase } from "../control/database.ts";
-import { loadRules, rulesVersion } from "../control/rules.ts";
+import { controlDatabase } from "./database.ts";
+import { loadRules, rulesVersion } from "./rules.ts";
 import { compileRules } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { RULES_CACHE_WORKSPACES } from "../limits.ts";

@@ -1,0 +1,26 @@
+/** The deletion of a person: the Signal Store first, then its entry in the audit log, which holds nothing of the person. */
+import { writeAuditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import { newId } from "../http/ids.ts";
+import type { ErasureReceipt } from "../store/protocol.ts";
+import { signalStore } from "./objects.ts";
+
+/**
+ * With everything that is linked to the person: see store/erasure.ts. When it returns, person and identities are gone.
+ * Repeating it is harmless, and finishes a call that failed.
+ *
+ * @param email trimmed and lower-cased.
+ */
+export async function deletePerson(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  email: string,
+  by: Change,
+): Promise<ErasureReceipt> {
+  const receipt = await signalStore(env, workspaceId).erase(newId("del", by.nowMs), email);
+  const { id, requestedAtMs: _requested, finishedAtMs, ...counts } = receipt;
+  const detail = { ...counts, complete: finishedAtMs !== null };
+  await writeAuditEntry(db, by, { workspaceId, action: "person.deleted", target: id, detail });
+  return receipt;
+}

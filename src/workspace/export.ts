@@ -1,0 +1,62 @@
+/** Exports as they leave the Worker: a page of the store after the other, each when the receiver has taken the one before. */
+import { writeAuditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import type { Workspace } from "../control/workspaces.ts";
+import type { ExportedRecords, ExportFormat } from "../store/protocol.ts";
+import { signalStore } from "./objects.ts";
+
+/** With the header's presence, RFC 4180; NDJSON has no registered type. */
+export const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
+  ndjson: "application/x-ndjson",
+  csv: "text/csv; charset=utf-8; header=present",
+};
+
+export interface ExportFile {
+  name: string;
+  contentType: string;
+  /** Breaks off with an error when a page cannot be had, so that no half of a file looks like a whole one. */
+  body: ReadableStream<Uint8Array>;
+}
+
+/**
+ * What is recorded at this moment; and an audit entry, before anything leaves.
+ *
+ * @throws when the store or D1 does not answer, before anything has been sent.
+ */
+export async function exportFile(
+  env: Env,
+  db: ControlDatabase,
+  workspace: Workspace,
+  { records, format }: { records: ExportedRecords; format: ExportFormat },
+  by: Change,
+): Promise<ExportFile> {
+  // A new stub for each page: one that has failed stays broken.
+  const read = (range: { after: number; until: number | null }) =>
+    signalStore(env, workspace.id).exportPage({ records, format, ...range });
+  const first = await read({ after: 0, until: null });
+  await writeAuditEntry(db, by, {
+    workspaceId: workspace.id,
+    action: "data.exported",
+    target: workspace.id,
+    detail: { records, format },
+  });
+  let page = first;
+  const encoder = new TextEncoder();
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        if (page.text !== "") controller.enqueue(encoder.encode(page.text));
+        if (page.next === null) controller.close();
+        else page = await read(page.next);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { name: fileName(workspace, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
+}
+
+/** Such as `acme-signals-20261101T093000Z.csv`. */
+function fileName({ slug }: Workspace, records: ExportedRecords, format: ExportFormat, nowMs: number): string {
+  const at = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+  return `${slug}-${records.replace("_", "-")}-${at}.${format}`;
+}

@@ -1,0 +1,354 @@
+/** The deletion of a person: nothing of theirs is left anywhere, nothing else is touched, and the books balance. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../src/limits.ts";
+import { coldState, linesOf, ring } from "./cold.ts";
+import { DAY, deliver } from "./deliver.ts";
+import type { Delivered } from "./deliver.ts";
+import { call, newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+const NOW = Date.now();
+const JANE = "jane.doe@example.com";
+const BOB = "bob@example.com";
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
+  await workspace.operator("POST", "/rules", rule);
+});
+
+interface Receipt {
+  id: string;
+  email: string;
+  complete: boolean;
+  finished_at: string | null;
+  [count: string]: unknown;
+}
+
+const erase = (email: string) => workspace.operator<Receipt>("DELETE", `/people/${encodeURIComponent(email)}`);
+const receipt = (email: string) => workspace.operator<Receipt>("GET", `/people/${encodeURIComponent(email)}/deletion`);
+
+/** Deletes, and waits until it is done. */
+async function erased(email: string): Promise<Receipt> {
+  await erase(email);
+  return vi.waitFor(async () => {
+    const now = await receipt(email);
+    expect(now.complete).toBe(true);
+    return now;
+  });
+}
+
+function send(...signals: Delivered[]) {
+  return deliver(
+    workspace.id,
+    signals.map((signal) => ({ at: NOW - 60_000, ...signal })),
+  );
+}
+
+function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindings: unknown[]): Promise<T[]> {
+  return runInDurableObject(workspace.store, (_, { storage }) => storage.sql.exec<T>(text, ...bindings).toArray());
+}
+
+const trace = (id: string) => workspace.operator<Record<string, unknown>>("GET", `/signals/${id}`);
+
+/** Every value that the store, the counter, D1's audit log and the bucket hold of this workspace, as one text. */
+async function everything(): Promise<string> {
+  const dump = (stub: DurableObjectStub) =>
+    runInDurableObject(stub, (_, { storage: { sql } }) =>
+      sql
+        .exec<{ name: string }>(
+          "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
+        )
+        .toArray()
+        .map(({ name }) => JSON.stringify(sql.exec(`SELECT * FROM "${name}"`).toArray())),
+    );
+  const { keys } = await coldState(workspace.id);
+  const cold = await Promise.all(keys.map(async (key) => (await linesOf(key)).join("\n")));
+  const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?").bind(workspace.id).all();
+  const objects = [...(await dump(workspace.store)), ...(await dump(workspace.counter))];
+  return [...objects, ...cold, JSON.stringify(audit.results)].join("\n").toLowerCase();
+}
+
+/** Everything that can be linked to a person, and as much of somebody else. */
+async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
+  const visit = (id: string, who: string, n: number): Delivered => ({
+    id,
+    payload: { type: "track", event: "Visit", messageId: id, anonymousId: `visitor-${who}`, properties: { n } },
+    ordinal: n,
+  });
+  const identify = (id: string, who: string, email: string, n: number): Delivered => ({
+    id,
+    payload: {
+      type: "identify",
+      messageId: id,
+      anonymousId: `visitor-${who}`,
+      userId: `user-${who}`,
+      traits: { email },
+    },
+    ordinal: n,
+  });
+  const form = (id: string, email: string, n: number, more: Partial<Delivered> = {}): Delivered => ({
+    id,
+    payload: { event: "E", email, properties: { n } },
+    ordinal: n,
+    ...more,
+  });
+  const held = { verdict: "held", periodEnd: NOW + DAY } as const;
+  const of = (who: string, email: string, from: number) => {
+    const early = [visit(`sig_${who}_cold`, who, from)];
+    const late = [
+      identify(`sig_${who}_identify`, who, email, from + 1),
+      form(`sig_${who}_form`, email, from + 2),
+      { ...form(`sig_${who}_twin`, email, from + 2), ordinal: from + 3 },
+      form(`sig_${who}_held`, email, from + 4, held),
+      { ...form(`sig_${who}_held_twin`, email, from + 4, held), ordinal: from + 5 },
+      { ...visit(`sig_${who}_held_visit`, who, from + 6), ...held },
+      { id: `sig_${who}_dead`, payload: `{"event":"E","email":"${email.toUpperCase()}", broken`, ordinal: from + 7 },
+      { id: `sig_${who}_dead_visit`, payload: `{"anonymousId":"visitor-${who}", broken`, ordinal: from + 8 },
+    ];
+    return { early, late };
+  };
+  const [jane, bob] = [of("jane", JANE, 1), of("bob", BOB, 101)];
+  // One object of cold storage for both; Carol's visit waits in it for ever.
+  await send(...jane.early, ...bob.early, visit("sig_carol", "carol", 201));
+  await ring(workspace.id);
+  await send(...jane.late, ...bob.late);
+  await vi.waitFor(async () => expect(await trace("sig_jane_cold")).toMatchObject({ status: "processed" }));
+  // Sent by a browser that is Jane's, in the moment before it is linked.
+  await send(visit("sig_waiting", "jane-2", 301), visit("sig_cold_waiting", "jane-2", 302));
+  await query(
+    "INSERT INTO identities SELECT 'anonymous_id', 'visitor-jane-2', id, 0 FROM people WHERE email = ?",
+    JANE,
+  );
+  return { jane: [...jane.early, ...jane.late], bob: [...bob.early, ...bob.late] };
+}
+
+/** What is kept incrementally is what counting the rows again gives. */
+async function keepsItsBooks(): Promise<void> {
+  expect(await query("SELECT * FROM totals ORDER BY period_start")).toEqual(
+    await query(
+      `SELECT period_start, sum(status IN ('processed', 'anonymous')) AS processed,
+         sum(status = 'duplicate') AS duplicates, sum(status = 'held') AS held, sum(status = 'purged') AS purged,
+         sum(status = 'dead') AS dead_lettered
+       FROM signals GROUP BY period_start ORDER BY 1`,
+    ),
+  );
+  expect(
+    await query("SELECT event, source, count, held, anonymous FROM event_groups WHERE count > 0 ORDER BY 1, 2"),
+  ).toEqual(
+    await query(
+      `SELECT event, source, count(*) AS count, sum(status = 'held') AS held, sum(status = 'anonymous') AS anonymous
+       FROM signals WHERE kind = 'signal' AND status IN ('processed', 'held', 'anonymous')
+       GROUP BY event, source ORDER BY 1, 2`,
+    ),
+  );
+}
+
+describe("a person who is deleted", () => {
+  test("is nowhere any more: not in a table, not in cold storage, not in the audit log", async () => {
+    await history();
+    expect(await everything()).toMatch(/jane/);
+    const answer = await erased(JANE);
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane|doe@/);
+    expect(answer).toEqual({
+      id: expect.stringMatching(/^del_/),
+      email: JANE,
+      requested_at: expect.stringMatching(/Z$/),
+      finished_at: expect.stringMatching(/Z$/),
+      complete: true,
+      people: 1,
+      identities: 3,
+      signals: 3,
+      anonymous: 2,
+      held: 2,
+      duplicates: 2,
+      dead_letters: 2,
+      scoring_signals: 1,
+      cold_objects: expect.any(Number),
+    });
+    expect(answer["cold_objects"]).toBeGreaterThanOrEqual(1);
+    await keepsItsBooks();
+  });
+
+  test("takes nothing of anybody else along", async () => {
+    const { bob } = await history();
+    const before = await Promise.all(bob.map(({ id }) => trace(id)));
+    const [person, carol] = [await workspace.operator("GET", `/people?email=${BOB}`), await trace("sig_carol")];
+    expect(before.map(({ status }) => status).sort()).toEqual(
+      ["processed", "processed", "processed", "duplicate", "held", "duplicate", "held", "dead", "dead"].sort(),
+    );
+    await erased(JANE);
+    expect(await Promise.all(bob.map(({ id }) => trace(id)))).toEqual(before);
+    expect(await workspace.operator("GET", `/people?email=${BOB}`)).toEqual(person);
+    expect(await trace("sig_carol")).toEqual(carol);
+    expect(carol).toMatchObject({ payload: { anonymousId: "visitor-carol" } });
+  });
+
+  test("does not come back, however often the signals are delivered again, released or replayed", async () => {
+    const { jane } = await history();
+    await erased(JANE);
+    const before = await query("SELECT id, status, erased_at FROM signals ORDER BY seq");
+    await send(...jane);
+    await send(...jane.map((signal) => ({ ...signal, verdict: "accepted" as const })));
+    await send(...jane.map((signal) => ({ ...signal, payload: { event: "E", email: JANE } })));
+    expect(await query("SELECT id, status, erased_at FROM signals ORDER BY seq")).toEqual(before);
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({ items: [] });
+    await keepsItsBooks();
+  });
+
+  test("leaves traces that say so", async () => {
+    await history();
+    await erased(JANE);
+    expect(await trace("sig_jane_form")).toMatchObject({
+      status: "processed",
+      event: "E",
+      erased_at: expect.stringMatching(/Z$/),
+      email: null,
+      person: null,
+      points: 0,
+      payload: null,
+    });
+    expect(await trace("sig_jane_held")).toMatchObject({ status: "purged", erased_at: expect.stringMatching(/Z$/) });
+    expect(await trace("sig_bob_form")).toMatchObject({ erased_at: null });
+  });
+
+  test("is the sample of no event group any more", async () => {
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE }, at: NOW });
+    const sample = async () =>
+      (await workspace.operator<{ items: { sample: { id: string } }[] }>("GET", "/events")).items[0]?.sample.id;
+    expect(await sample()).toBe("sig_jane");
+    await erased(JANE);
+    expect(await sample()).toBe("sig_bob");
+  });
+});
+
+describe("signals that were on their way", () => {
+  const late: Delivered[] = [
+    { id: "sig_late", payload: { event: "E", email: JANE } },
+    { id: "sig_late_visit", payload: { type: "track", event: "Visit", messageId: "x", anonymousId: "visitor-jane" } },
+    { id: "sig_late_held", payload: { event: "E", email: JANE, n: 1 }, verdict: "held" },
+    {
+      id: "sig_late_identify",
+      payload: { type: "identify", messageId: "y", anonymousId: "visitor-jane", traits: { email: JANE } },
+    },
+  ];
+
+  test("received before the deletion, and recorded after it, are deleted as they arrive", async () => {
+    await history();
+    await erased(JANE);
+    await send(...late.map((signal, index) => ({ ...signal, ordinal: 400 + index })));
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
+    expect(await query("SELECT DISTINCT status FROM signals WHERE id LIKE 'sig_late%' AND erased_at > 0")).toEqual([
+      { status: "purged" },
+    ]);
+    await keepsItsBooks();
+  });
+
+  test("received after it make a new person; a visitor of theirs is unknown again", async () => {
+    await history();
+    await erased(JANE);
+    const at = Date.now() + 1_000;
+    await send(...late.slice(0, 2).map((signal, index) => ({ ...signal, at, ordinal: 400 + index })));
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({
+      items: [{ email: JANE, score: 5, identities: [] }],
+    });
+    expect(await trace("sig_late_visit")).toMatchObject({ status: "anonymous" });
+  });
+
+  test("are remembered as hashes for a while, and then not at all", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    await erased(JANE);
+    await query("UPDATE erased_names SET at = at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
+    await query("UPDATE erasures SET finished_at = finished_at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
+    await ring(workspace.id);
+    expect(await query("SELECT * FROM erased_names")).toEqual([]);
+    await expect(receipt(JANE)).rejects.toThrow("404");
+  });
+});
+
+describe("a deletion", () => {
+  test("of very many signals goes on after the call, in bounded steps; the person is gone at once", async () => {
+    const count = 2 * ERASURE_ROWS + 1;
+    const signals = Array.from({ length: count }, (_, n) => ({
+      id: `sig_${n}`,
+      payload: { event: "E", email: JANE, n },
+      ordinal: n + 1,
+    }));
+    await send(...signals);
+    // The alarm does not ring by itself while this function holds the object.
+    const people = await runInDurableObject(workspace.store, async (instance, { storage: { sql } }) => {
+      expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, signals: ERASURE_ROWS, finishedAtMs: null });
+      expect(instance.people({}, { cursor: null, limit: 10 }).items).toEqual([]);
+      expect(sql.exec("SELECT count(*) AS n FROM signals WHERE erased_at IS NULL").one()).toEqual({
+        n: ERASURE_ROWS + 1,
+      });
+      return instance.people({ email: JANE }, { cursor: null, limit: 10 }).items;
+    });
+    expect(people).toEqual([]);
+    // Who comes now is somebody new.
+    await send({ id: "sig_new", payload: { event: "E", email: BOB }, at: Date.now() + 1_000 });
+    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
+    expect(await query("SELECT email, score FROM people")).toEqual([{ email: BOB, score: 5 }]);
+    await keepsItsBooks();
+  });
+
+  test("may be repeated, also of somebody whom nobody knows", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const first = await erased(JANE);
+    const second = await erased(` ${JANE.toUpperCase()} `);
+    expect(first).toMatchObject({ people: 1, signals: 1 });
+    expect(second).toMatchObject({ email: JANE, people: 0, signals: 0, complete: true });
+    expect(await erase("nobody@example.com")).toMatchObject({ people: 0, signals: 0, complete: true });
+  });
+
+  test("has no receipt before it was asked for", async () => {
+    await expect(receipt(JANE)).rejects.toThrow("404");
+  });
+
+  test("is not complete before R2 has done its part", async () => {
+    await history();
+    const answer = await erase(JANE);
+    expect(answer).toMatchObject({ complete: false, finished_at: null, people: 1 });
+    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    const texts = await Promise.all((await coldState(workspace.id)).keys.map(linesOf));
+    expect(texts.flat().join("\n")).not.toContain("visitor-jane");
+    expect(texts.flat().join("\n")).toContain("visitor-carol");
+  });
+
+  test("is in the audit log with its counts, and nothing of the person", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const { id } = await erase(JANE);
+    const entry = await env.DB.prepare("SELECT actor, action, target, detail FROM audit_log WHERE target = ?")
+      .bind(id)
+      .first<{ detail: string }>();
+    expect(entry).toMatchObject({ actor: "operator", action: "person.deleted", target: id });
+    expect(JSON.parse(entry?.detail ?? "")).toMatchObject({ people: 1, signals: 1, scoringSignals: 1, complete: true });
+    expect(entry?.detail).not.toContain("@");
+  });
+
+  test("in one workspace is none in another", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const other = await newWorkspace();
+    await other.operator("DELETE", `/people/${JANE}`);
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({ items: [{ score: 5 }] });
+    const path = `/operator/workspaces/${workspace.id}/people/${JANE}/deletion`;
+    const answer = await call(path, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
+    expect(answer.status).toBe(404);
+  });
+
+  test("leaves the books of the workspace balanced", async () => {
+    await workspace.send({ event: "E", email: JANE });
+    await workspace.send({ event: "E", email: JANE });
+    await workspace.send({ event: "E", email: BOB });
+    const before = await workspace.settled();
+    await erased(JANE);
+    expect(await workspace.books()).toEqual(before);
+    expect(before.balanced).toBe(true);
+    expect((await everything()).includes("jane")).toBe(false);
+  });
+});

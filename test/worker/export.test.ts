@@ -1,0 +1,278 @@
+/** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../src/control/database.ts";
+import { findWorkspace } from "../../src/control/workspaces.ts";
+import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
+import type { ExportPage, ExportRange } from "../../src/store/protocol.ts";
+import { exportFile } from "../../src/workspace/export.ts";
+import { deliver } from "./deliver.ts";
+import { call, newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const AT = Date.parse("2026-11-01T10:00:00.000Z");
+const AUTHORISED = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
+const db = controlDatabase(env.DB);
+
+function ask(path: string): Promise<Response> {
+  return call(`/operator/workspaces/${workspace.id}/export/${path}`, { headers: AUTHORISED });
+}
+
+async function lines(path: string): Promise<Record<string, unknown>[]> {
+  const text = await (await ask(path)).text();
+  expect(text === "" || text.endsWith("\n")).toBe(true);
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+function send(count: number, payload: (index: number) => unknown = (index) => ({ event: "E", properties: { index } })) {
+  const signals = Array.from({ length: count }, (_, index) => ({
+    id: `sig_${index}`,
+    payload: payload(index),
+    at: AT,
+  }));
+  return deliver(workspace.id, signals);
+}
+
+/** The export as the pages and the operator API start it, with each page of the store passing through `page`. */
+async function start(page: (range: ExportRange, read: () => Promise<ExportPage>) => Promise<ExportPage>) {
+  const stub = workspace.store as unknown as { exportPage(range: ExportRange): Promise<ExportPage> };
+  const exportPage = (range: ExportRange) => page(range, () => stub.exportPage(range));
+  const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
+  const found = await findWorkspace(db, workspace.id);
+  if (found === null) throw new Error("no workspace");
+  const by = { actor: "jane@example.com", nowMs: AT };
+  return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
+}
+
+/** Waits until the store has moved so many signals to R2. */
+async function inColdStorage(count: number): Promise<void> {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
+  await runDurableObjectAlarm(workspace.store);
+  vi.useRealTimers();
+  const moved = await runInDurableObject(workspace.store, (_, { storage }) =>
+    storage.sql.exec("SELECT 1 FROM signals WHERE payload IS NULL AND cold_object IS NOT NULL").toArray(),
+  );
+  expect(moved).toHaveLength(count);
+}
+
+describe("an export of signals", () => {
+  test.each([0, 1, EXPORT_PAGE_ROWS - 1, EXPORT_PAGE_ROWS, EXPORT_PAGE_ROWS + 1, 3 * EXPORT_PAGE_ROWS])(
+    "holds each of %i signals once, in the order in which they came",
+    async (count) => {
+      if (count > 0) await send(count);
+      const exported = await lines("signals");
+      expect(exported.map(({ id }) => id)).toEqual(Array.from({ length: count }, (_, index) => `sig_${index}`));
+    },
+  );
+
+  test("says of each what an admin asks for", async () => {
+    await workspace.operator("POST", "/rules", {
+      name: "R",
+      event: "*",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: -5,
+    });
+    const payload = {
+      type: "track",
+      messageId: "m",
+      anonymousId: "visitor-1",
+      userId: "user-1",
+      event: "E",
+      properties: { email: "Jane@Example.com" },
+    };
+    const identify = {
+      type: "identify",
+      messageId: "i",
+      anonymousId: "visitor-1",
+      traits: { email: "jane@example.com" },
+    };
+    await deliver(workspace.id, [{ id: "sig_a", payload, at: AT }]);
+    await deliver(workspace.id, [
+      { id: "sig_b", payload: identify, at: AT + 1, ordinal: 2 },
+      { id: "sig_c", payload, at: AT + 2, ordinal: 3 },
+    ]);
+    const [first, second, third] = await lines("signals");
+    expect(first).toEqual({
+      id: "sig_a",
+      status: "processed",
+      kind: "signal",
+      event: "E",
+      source: "segment",
+      email: "jane@example.com",
+      user_id: "user-1",
+      anonymous_id: "visitor-1",
+      endpoint: "signal_staging",
+      key_id: "key_test",
+      verdict: "accepted",
+      ordinal: 1,
+      received_at: "2026-11-01T10:00:00.000Z",
+      recorded_at: expect.stringMatching(/Z$/),
+      duplicate_of: null,
+      linked_at: expect.stringMatching(/Z$/),
+      points: -5,
+      dead_reason: null,
+      payload,
+    });
+    expect(second).toMatchObject({ id: "sig_b", kind: "identify", points: 0, payload: identify });
+    expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
+  });
+
+  test("has payloads as they were sent, to the last digit, each on one line; a broken one as text", async () => {
+    const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
+    await deliver(workspace.id, [
+      { id: "sig_a", payload: pretty },
+      { id: "sig_b", payload: '{"event": "E", broken' },
+    ]);
+    const text = await (await ask("signals")).text();
+    expect(text.split("\n")).toHaveLength(3);
+    expect(text).toContain(
+      '"payload":{   "event": "E",   "properties": { "big": 12345678901234567890, "text": "a\\nb" } }}\n',
+    );
+    expect(JSON.parse(text.split("\n")[1] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
+  });
+
+  test("is what was recorded when it began", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const { body } = await start((_, read) => read());
+    await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
+    const text = await new Response(body).text();
+    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_ROWS + 2);
+    expect(text).not.toContain("sig_late");
+  });
+
+  test("reads no more of the store than the receiver takes, one page ahead", async () => {
+    const big = "x".repeat(60_000);
+    await send(200, (index) => ({ event: "E", properties: { index, big } }));
+    let pages = 0;
+    const { body } = await start((_, read) => (pages++, read()));
+    expect(pages).toBe(1);
+    const reader = body.getReader();
+    for (let taken = 1; taken <= 3; taken++) {
+      const { value } = await reader.read();
+      expect(value?.byteLength).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 70_000);
+      expect(pages).toBeLessThanOrEqual(taken + 1);
+    }
+    await reader.cancel();
+    expect(pages).toBeLessThanOrEqual(4);
+  });
+
+  test("has the payloads that are in cold storage, and breaks off when they cannot be read", async () => {
+    const payload = (index: number) => ({
+      event: "E",
+      anonymousId: `visitor-${index}`,
+      messageId: `m${index}`,
+      type: "track",
+    });
+    await send(3, payload);
+    await inColdStorage(3);
+    expect((await lines("signals")).map((line) => line["payload"])).toEqual([0, 1, 2].map(payload));
+    for (const { key } of (await env.COLD.list({ prefix: `cold/${workspace.id}/` })).objects)
+      await env.COLD.delete(key);
+    expect((await ask("signals")).status).toBe(503);
+  });
+
+  test("that loses the store half-way breaks off, and does not end like a whole one", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const { body } = await start(({ after }, read) =>
+      after === 0 ? read() : Promise.reject(new Error("store is gone")),
+    );
+    await expect(new Response(body).text()).rejects.toThrow("store is gone");
+  });
+});
+
+describe("as CSV", () => {
+  const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
+
+  test("it has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
+    const header = "email,name,company,title,score,first_seen,last_seen,user_ids,anonymous_ids";
+    expect(await rows("people?format=csv")).toEqual([header, ""]);
+    const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
+    const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1", traits };
+    await deliver(workspace.id, [{ id: "sig_a", payload: identify, at: AT }]);
+    const times = "2026-11-01T10:00:00.000Z,2026-11-01T10:00:00.000Z";
+    expect(await rows("people?format=csv")).toEqual([
+      header,
+      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},"[""user-1""]","[""visitor-1""]"`,
+      "",
+    ]);
+  });
+
+  test("the header comes once, however many pages", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const all = await rows("signals?format=csv");
+    expect(all).toHaveLength(EXPORT_PAGE_ROWS + 3);
+    expect(all.filter((row) => row.startsWith("id,status,kind,event,"))).toEqual([all[0]]);
+  });
+
+  test.each(["=1+1", "+1", "-1", "@SUM(A1)", "＝1"])("%j is no formula, and unaltered in NDJSON", async (name) => {
+    const traits = { email: "jane@example.com", title: name };
+    await deliver(workspace.id, [
+      { id: "sig_a", payload: { event: "E", ...traits, properties: { title: name } }, at: AT },
+    ]);
+    await deliver(workspace.id, [{ id: "sig_b", payload: { event: name, email: "jane@example.com" }, at: AT }]);
+    const signal = (await rows("signals?format=csv"))[2] ?? "";
+    expect(signal).toMatch(/^sig_b,processed,signal,'/);
+    expect((await lines("signals"))[1]).toMatchObject({ event: name });
+  });
+
+  test("numbers below zero stay numbers", async () => {
+    const rule = { name: "R", event: "*", match: "all", conditions: [], scoring_signal: "churn risk", points: -20 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
+    expect(await rows("scoring-signals?format=csv")).toEqual([
+      "email,signal_id,rule_id,rule_version,scoring_signal,points,at",
+      `jane@example.com,sig_a,${id},1,churn risk,-20,2026-11-01T10:00:00.000Z`,
+      "",
+    ]);
+    expect((await rows("people?format=csv"))[1]).toContain(",-20,");
+  });
+});
+
+describe("the answer", () => {
+  test.each([
+    ["signals", "application/x-ndjson", "signals", "ndjson"],
+    ["people?format=csv", "text/csv; charset=utf-8; header=present", "people", "csv"],
+    ["scoring-signals?format=ndjson", "application/x-ndjson", "scoring-signals", "ndjson"],
+  ])("%s is a download with a name that says what it is", async (path, type, records, extension) => {
+    const response = await ask(path);
+    await response.text();
+    expect(response.headers.get("content-type")).toBe(type);
+    expect(response.headers.get("content-disposition")).toMatch(
+      new RegExp(`^attachment; filename="w-[0-9a-f-]+-${records}-\\d{8}T\\d{6}Z\\.${extension}"$`),
+    );
+    expect(response.headers.get("cache-control")).toBe("no-store");
+  });
+
+  test("leaves an entry in the audit log", async () => {
+    await (await ask("people?format=csv")).text();
+    const entries = await env.DB.prepare(
+      "SELECT actor, action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1",
+    )
+      .bind(workspace.id)
+      .all();
+    expect(entries.results).toEqual([
+      {
+        actor: "operator",
+        action: "data.exported",
+        target: workspace.id,
+        detail: JSON.stringify({ records: "people", format: "csv" }),
+      },
+    ]);
+  });
+
+  test("is a 422 for another format and a 404 for other records", async () => {
+    expect((await ask("signals?format=xlsx")).status).toBe(422);
+    expect((await ask("accounts")).status).toBe(404);
+  });
+});

@@ -1,0 +1,58 @@
+/**
+ * Crashes at the awaits of the consumer and of the store: calls of what they are bound to that fail before they take
+ * their effect, or after it, when nobody is told any more. For whoever made it, one that fails so is a crash there.
+ */
+import { env } from "cloudflare:workers";
+
+export type Fault = "none" | "before" | "after";
+
+/** Uses up a list of faults, one for each call, whoever makes it; after that all goes well. */
+export class Faults {
+  readonly #faults: Fault[];
+
+  constructor(faults: readonly Fault[]) {
+    this.#faults = [...faults];
+  }
+
+  /** Bindings for the consumer: its calls of D1 and of both objects. */
+  forConsumer(): Env {
+    const objects = (namespace: { getByName(name: string): object }) => ({
+      getByName: (name: string) => this.#calls(namespace.getByName(name)),
+    });
+    return {
+      ...env,
+      DB: this.#calls(env.DB),
+      SIGNAL_STORE: objects(env.SIGNAL_STORE),
+      QUOTA_COUNTER: objects(env.QUOTA_COUNTER),
+    } as unknown as Env;
+  }
+
+  /** Bindings for the store: its calls of D1 and R2. */
+  forStore(): Partial<Env> {
+    return { DB: this.#calls(env.DB), COLD: this.#calls(env.COLD) };
+  }
+
+  #next(): Fault {
+    return this.#faults.shift() ?? "none";
+  }
+
+  #calls<T extends object>(target: T): T {
+    return new Proxy(target, {
+      get: (_, property) => {
+        const call = Reflect.get(target, property) as unknown;
+        if (typeof call !== "function") return call;
+        return (...given: unknown[]) => {
+          const fault = this.#next();
+          if (fault === "before") throw new Error("crash before the call");
+          const answer: unknown = Reflect.apply(call, target, given);
+          if (fault === "none") return answer;
+          // A session of D1 is there at once, everything else is a promise.
+          if (property === "withSession") throw new Error("crash after the call");
+          return Promise.resolve(answer).then(() => {
+            throw new Error("crash after the call");
+          });
+        };
+      },
+    });
+  }
+}
