@@ -11,3 +11,13 @@ export function canManage(role: Role): boolean {
 export function canManageKeys(role: Role): boolean {
   return canManage(role);
 }
+
+/**
+ * Whether somebody may give another member (or a new one, `current` null) the role `next`, or remove it (`next` null).
+ * Owners manage everybody; admins manage admins and members, and neither touch owners nor make them: otherwise the admin
+ * whom an owner has let in could lock the owner out. That an owner is left is decided where it is stored.
+ */
+export function canChangeMember(by: Role, current: Role | null, next: Role | null): boolean {
+  if (by === "owner") return true;
+  return by === "admin" && current !== "owner" && next !== "owner";
+}
