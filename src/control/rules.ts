@@ -10,7 +10,7 @@ import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
-import { and, desc, eq, exists, lt, sql } from "drizzle-orm";
+import { and, desc, eq, exists, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface StoredRule extends MappingRule {
@@ -162,4 +162,19 @@ function isRule(workspaceId: string, ruleId: string) {
 
 function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {
   return exists(db.select({ id: mappingRules.id }).from(mappingRules).where(isRule(workspaceId, ruleId)));
+}
+
+/** Names and present versions of these rules, of those that are there; at most 90 of them. */
+export async function ruleNames(
+  db: ControlDatabase,
+  workspaceId: string,
+  ruleIds: readonly string[],
+): Promise<Map<string, { name: string; version: number }>> {
+  if (ruleIds.length === 0) return new Map();
+  const { id, name, version } = COLUMNS;
+  const rows = await db
+    .select({ id, name, version })
+    .from(mappingRules)
+    .where(and(eq(mappingRules.workspaceId, workspaceId), inArray(mappingRules.id, ruleIds.slice(0, 90))));
+  return new Map(rows.map(({ id: ruleId, ...rule }) => [ruleId, rule] as const));
 }

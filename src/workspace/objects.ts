@@ -4,6 +4,9 @@ import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from
 import type {
   Account,
   AccountFilter,
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
   DeadLetter,
   ErasureReceipt,
   EventGroup,
@@ -11,7 +14,11 @@ import type {
   ExportRange,
   Page,
   PageOf,
+  PeopleQuery,
   Person,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
   PreviewPage,
   PreviewRange,
   RuleJob,
@@ -41,9 +48,13 @@ interface SignalStoreCalls {
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  findPeople(query: PeopleQuery, page: Page): Promise<PageOf<PersonSummary>>;
+  personPage(email: string, timeline: PersonTimeline, page: Page): Promise<PersonPage | null>;
   erase(id: string, email: string): Promise<ErasureReceipt>;
   erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
+  findAccounts(query: AccountsQuery, page: Page): Promise<PageOf<AccountSummary>>;
+  accountPage(externalId: string, page: Page): Promise<AccountPage | null>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
   exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
