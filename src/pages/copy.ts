@@ -31,6 +31,9 @@ export const STATUS_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
+  member_added: "Added. They can sign in from now on.",
+  role_changed: "The role is changed, from their next click on.",
+  member_removed: "Removed. They do not see this workspace any more.",
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;

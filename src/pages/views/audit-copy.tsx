@@ -1,0 +1,134 @@
+/** How each entry of the audit log reads, after who did it. The compiler sees to it that none is missing. */
+import type { Child } from "hono/jsx";
+import type { AuditAction } from "../../control/audit.ts";
+import type { AuditRecord } from "../../control/audit-list.ts";
+import { EXPORTS, FORMATS } from "../export-copy.ts";
+import { ROLE_LABEL } from "../copy.ts";
+
+interface Reading {
+  /** In the list to filter by. */
+  label: string;
+  /** `base` is the address of the workspace. */
+  sentence: (entry: AuditRecord, base: string) => Child;
+}
+
+export const AUDIT_COPY = {
+  "plan.created": { label: "Plan created", sentence: ({ target }) => <>created the plan {target}</> },
+  "plan.updated": { label: "Plan changed", sentence: ({ target }) => <>changed the plan {target}</> },
+  "workspace.created": { label: "Workspace created", sentence: () => <>created this workspace</> },
+  "workspace.updated": {
+    label: "Workspace changed",
+    sentence: (_entry, base) => (
+      <>
+        changed <a href={`${base}/usage`}>this workspace</a>
+      </>
+    ),
+  },
+  "member.added": {
+    label: "Member added",
+    sentence: ({ target, detail }, base) => (
+      <>
+        added <Member base={base} email={target} /> as {roleOf(detail["role"])}
+      </>
+    ),
+  },
+  "member.role_changed": {
+    label: "Role changed",
+    sentence: ({ target, detail }, base) => (
+      <>
+        made <Member base={base} email={target} /> {roleOf(detail["role"])}
+      </>
+    ),
+  },
+  "member.removed": { label: "Member removed", sentence: ({ target }) => <>removed {target} from the members</> },
+  "key.created": {
+    label: "API key created",
+    sentence: ({ detail, target }, base) => (
+      <>
+        created the API key <Keys base={base}>{textOf(detail["name"]) ?? target}</Keys>
+      </>
+    ),
+  },
+  "key.rotated": {
+    label: "API key rotated",
+    sentence: ({ target }, base) => (
+      <>
+        rotated the API key <Keys base={base}>{target}</Keys>
+      </>
+    ),
+  },
+  "key.deactivated": {
+    label: "API key deactivated",
+    sentence: ({ target }, base) => (
+      <>
+        deactivated the API key <Keys base={base}>{target}</Keys>
+      </>
+    ),
+  },
+  "rule.created": {
+    label: "Mapping rule created",
+    sentence: (entry, base) => (
+      <>
+        created the mapping rule <Rule entry={entry} base={base} />
+      </>
+    ),
+  },
+  "rule.updated": {
+    label: "Mapping rule changed",
+    sentence: (entry, base) => (
+      <>
+        changed the mapping rule <Rule entry={entry} base={base} />
+      </>
+    ),
+  },
+  "rule.deleted": {
+    label: "Mapping rule deleted",
+    sentence: ({ target }) => (
+      <>
+        deleted the mapping rule <code>{target}</code>
+      </>
+    ),
+  },
+  "data.exported": {
+    label: "Data exported",
+    sentence: ({ detail: { records, format } }) => (
+      <>
+        exported {labelOf(EXPORTS, records)?.label.toLowerCase() ?? "data"}{" "}
+        {labelOf(FORMATS, format) === undefined ? "" : `as ${labelOf(FORMATS, format) ?? ""}`}
+      </>
+    ),
+  },
+  "person.deleted": { label: "Person deleted", sentence: () => <>deleted a person</> },
+} as const satisfies Record<AuditAction, Reading>;
+
+/** Of an entry that a newer version has written: its name. */
+export function readingOf(action: string): Reading {
+  const known: Partial<Record<string, Reading>> = AUDIT_COPY;
+  return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
+}
+
+function Member({ base, email }: { base: string; email: string }) {
+  return <a href={`${base}/settings/members`}>{email}</a>;
+}
+
+function Keys({ base, children }: { base: string; children?: Child }) {
+  return <a href={`${base}/settings/api-keys`}>{children}</a>;
+}
+
+function Rule({ entry: { target, detail }, base }: { entry: AuditRecord; base: string }) {
+  return <a href={`${base}/rules/${encodeURIComponent(target)}`}>{textOf(detail["name"]) ?? target}</a>;
+}
+
+function roleOf(role: unknown): string {
+  const label = labelOf(ROLE_LABEL, role);
+  if (label === undefined) return "a member";
+  return label === "Member" ? "a member" : `an ${label.toLowerCase()}`;
+}
+
+function labelOf<Label>(of: Record<string, Label>, key: unknown): Label | undefined {
+  return typeof key === "string" && Object.hasOwn(of, key) ? of[key] : undefined;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
