@@ -214,6 +214,8 @@ export const TIMELINE_SCORES_SHOWN = 1_000;
 /** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
+/** A feature flag that is shown as a badge, name and value together; others are shown as JSON. */
+export const ACCOUNT_FLAG_CHARACTERS = 60;
 /** And on the page of the account. */
 export const ACCOUNT_VALUE_CHARACTERS = 10_000;
 /** Entries of the audit log that one page of it looks at, where no index holds all that is asked for. */

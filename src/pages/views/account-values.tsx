@@ -1,5 +1,5 @@
 /** Values of accounts: whatever JSON a payload template has made. Hostile text stays text. */
-import { ACCOUNT_VALUE_CHARACTERS } from "../../limits.ts";
+import { ACCOUNT_FLAG_CHARACTERS, ACCOUNT_VALUE_CHARACTERS } from "../../limits.ts";
 import { grouped } from "./format.ts";
 import { Badge } from "./parts.tsx";
 
@@ -7,7 +7,7 @@ import { Badge } from "./parts.tsx";
 export function ShortValue({ json, characters }: { json: string | null; characters: number }) {
   if (json === null) return <span class="quiet">–</span>;
   if (json.length > characters) return <span class="value">{json.slice(0, characters)}…</span>;
-  return <Value value={JSON.parse(json) as unknown} />;
+  return /^[[{]/.test(json) ? <code>{json}</code> : <Value value={JSON.parse(json) as unknown} />;
 }
 
 export function Value({ value }: { value: unknown }) {
@@ -23,41 +23,39 @@ export function Value({ value }: { value: unknown }) {
   }
 }
 
-/** What flags usually are: a list of those that are on, or each with whether it is. Anything else is shown as it is. */
+/** What flags usually are: a list of those that are on, or each with what it is. Anything else is shown as it is. */
 export function Flags({ value }: { value: unknown }) {
   const flags = flagsOf(value);
   if (flags === null) return <Value value={value} />;
   if (flags.length === 0) return <span class="quiet">none</span>;
   return (
     <ul class="flags">
-      {flags.map(({ name, is }) => (
+      {flags.map(([name, is]) => (
         <li>
-          {is === false ? (
-            <Badge>{name}: off</Badge>
-          ) : (
-            <Badge tone="good">{is === true ? name : `${name}: ${is}`}</Badge>
-          )}
+          <Badge tone={is === false ? "quiet" : "good"}>
+            {is === true ? name : is === false ? `${name}: off` : `${name}: ${is}`}
+          </Badge>
         </li>
       ))}
     </ul>
   );
 }
 
-function flagsOf(value: unknown): { name: string; is: boolean | string }[] | null {
-  if (Array.isArray(value)) {
-    const names: unknown[] = value;
-    return names.every((name) => typeof name === "string")
-      ? names.map((name) => ({ name: cut(name), is: true }))
-      : null;
-  }
+type Flag = [name: string, is: boolean | string | number];
+
+/** Null: they are something else, or too long for a badge. */
+function flagsOf(value: unknown): Flag[] | null {
   if (typeof value !== "object" || value === null) return null;
-  const flags: { name: string; is: boolean | string }[] = [];
-  for (const [name, is] of Object.entries(value)) {
-    if (typeof is === "boolean") flags.push({ name: cut(name), is });
-    else if (typeof is === "string" || typeof is === "number") flags.push({ name: cut(name), is: cut(String(is)) });
-    else return null;
-  }
-  return flags;
+  const entries: [unknown, unknown][] = Array.isArray(value)
+    ? value.map((name: unknown) => [name, true])
+    : Object.entries(value);
+  return entries.every(isFlag) ? entries : null;
+}
+
+function isFlag(entry: [unknown, unknown]): entry is Flag {
+  const [name, is] = entry;
+  if (typeof name !== "string" || !["boolean", "string", "number"].includes(typeof is)) return false;
+  return name.length + String(is).length <= ACCOUNT_FLAG_CHARACTERS;
 }
 
 function cut(text: string): string {

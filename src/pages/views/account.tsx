@@ -31,6 +31,7 @@ const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
 export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
   const { externalId, values, attributes } = account;
   const name = values.name;
+  const sent = keys === null ? "Last sent" : "Last sent, by the template of";
   const origin = (target: string) => <Origin base={base} origin={account.origins[target]} keys={keys} nowMs={nowMs} />;
   return (
     <>
@@ -42,7 +43,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
         <Stat label="First seen" value={<Time ms={account.firstSeenMs} nowMs={nowMs} />} />
       </Stats>
       <Panel title="Fields" flush>
-        <Table caption="Fields" head={["Field", "Value", "Last sent"]}>
+        <Table caption="Fields" head={["Field", "Value", sent]}>
           {FIELDS.map(([field, label]) => (
             <tr>
               <th scope="row">{label}</th>
@@ -62,7 +63,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
       </Panel>
       {Object.keys(attributes).length > 0 && (
         <Panel title="Attributes" flush>
-          <Table caption="Attributes" head={["Attribute", "Value", "Last sent"]}>
+          <Table caption="Attributes" head={["Attribute", "Value", sent]}>
             {Object.entries(attributes).map(([attribute, value]) => (
               <tr>
                 <th scope="row" class="what">
@@ -98,17 +99,15 @@ function Origin({
   const { atMs, signalId, keyId } = origin;
   const key = keyId === null ? undefined : keys?.get(keyId);
   return (
-    <span class="small">
-      <Time ms={atMs} nowMs={nowMs} />{" "}
-      {keyId === null ? <span class="quiet">(not kept)</span> : <SignalLink base={base} id={signalId} />}
-      {key !== undefined && (
-        <>
-          <br />
-          <span class="quiet">by the template of </span>
-          <a href={`${base}/settings/api-keys`}>{key}</a>
-        </>
+    <div class="origin small">
+      <Time ms={atMs} nowMs={nowMs} />
+      {keyId === null ? (
+        <span class="quiet">by a signal that is not kept</span>
+      ) : (
+        <SignalLink base={base} id={signalId} />
       )}
-    </span>
+      {key !== undefined && <a href={`${base}/settings/api-keys`}>{key}</a>}
+    </div>
   );
 }
 

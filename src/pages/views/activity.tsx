@@ -2,7 +2,7 @@
 import type { AuditRecord } from "../../control/audit-list.ts";
 import type { PageOf } from "../../store/protocol.ts";
 import type { ActivityQuery } from "../activity-query.ts";
-import { AUDIT_COPY, readingOf } from "./audit-copy.tsx";
+import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
 import { SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Json, Pager, Panel, Table, Time } from "./parts.tsx";
 
@@ -12,11 +12,13 @@ interface Props {
   entries: PageOf<AuditRecord>;
   /** Names to choose from; others can be typed. */
   actors: readonly string[];
+  /** Names by id; empty where they are not shown. */
+  keys: ReadonlyMap<string, string>;
   withKeys: boolean;
   nowMs: number;
 }
 
-export function ActivityView({ base, asked, entries: { items, next }, actors, withKeys, nowMs }: Props) {
+export function ActivityView({ base, asked, entries: { items, next }, actors, keys, withKeys, nowMs }: Props) {
   const path = `${base}/settings/activity`;
   const isFiltered = asked.actor !== "" || asked.action !== "";
   return (
@@ -44,7 +46,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, wi
         {items.length > 0 ? (
           <Table caption="Activity" head={["When", "Who", "What", "Details"]}>
             {items.map((entry) => (
-              <Entry entry={entry} base={base} nowMs={nowMs} />
+              <Entry entry={entry} place={{ base, keys }} nowMs={nowMs} />
             ))}
           </Table>
         ) : (
@@ -56,7 +58,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, wi
   );
 }
 
-function Entry({ entry, base, nowMs }: { entry: AuditRecord; base: string; nowMs: number }) {
+function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowMs: number }) {
   const { label, sentence } = readingOf(entry.action);
   return (
     <tr>
@@ -64,7 +66,7 @@ function Entry({ entry, base, nowMs }: { entry: AuditRecord; base: string; nowMs
         <Time ms={Date.parse(entry.at)} nowMs={nowMs} />
       </td>
       <td class="what">{entry.actor === "operator" ? <span class="quiet">The operator</span> : entry.actor}</td>
-      <td class="what">{sentence(entry, base)}</td>
+      <td class="what">{sentence(entry, place)}</td>
       <td class="what">
         {Object.keys(entry.detail).length > 0 && (
           <details>

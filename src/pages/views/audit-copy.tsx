@@ -5,11 +5,17 @@ import type { AuditRecord } from "../../control/audit-list.ts";
 import { EXPORTS, FORMATS } from "../export-copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
 
+export interface Place {
+  /** Address of the workspace. */
+  base: string;
+  /** Names of its API keys by id. */
+  keys: ReadonlyMap<string, string>;
+}
+
 interface Reading {
   /** In the list to filter by. */
   label: string;
-  /** `base` is the address of the workspace. */
-  sentence: (entry: AuditRecord, base: string) => Child;
+  sentence: (entry: AuditRecord, place: Place) => Child;
 }
 
 export const AUDIT_COPY = {
@@ -18,7 +24,7 @@ export const AUDIT_COPY = {
   "workspace.created": { label: "Workspace created", sentence: () => <>created this workspace</> },
   "workspace.updated": {
     label: "Workspace changed",
-    sentence: (_entry, base) => (
+    sentence: (_entry, { base }) => (
       <>
         changed <a href={`${base}/usage`}>this workspace</a>
       </>
@@ -26,7 +32,7 @@ export const AUDIT_COPY = {
   },
   "member.added": {
     label: "Member added",
-    sentence: ({ target, detail }, base) => (
+    sentence: ({ target, detail }, { base }) => (
       <>
         added <Member base={base} email={target} /> as {roleOf(detail["role"])}
       </>
@@ -34,7 +40,7 @@ export const AUDIT_COPY = {
   },
   "member.role_changed": {
     label: "Role changed",
-    sentence: ({ target, detail }, base) => (
+    sentence: ({ target, detail }, { base }) => (
       <>
         made <Member base={base} email={target} /> {roleOf(detail["role"])}
       </>
@@ -43,31 +49,31 @@ export const AUDIT_COPY = {
   "member.removed": { label: "Member removed", sentence: ({ target }) => <>removed {target} from the members</> },
   "key.created": {
     label: "API key created",
-    sentence: ({ detail, target }, base) => (
+    sentence: (entry, place) => (
       <>
-        created the API key <Keys base={base}>{textOf(detail["name"]) ?? target}</Keys>
+        created the API key <Key entry={entry} place={place} />
       </>
     ),
   },
   "key.rotated": {
     label: "API key rotated",
-    sentence: ({ target }, base) => (
+    sentence: (entry, place) => (
       <>
-        rotated the API key <Keys base={base}>{target}</Keys>
+        rotated the API key <Key entry={entry} place={place} />
       </>
     ),
   },
   "key.deactivated": {
     label: "API key deactivated",
-    sentence: ({ target }, base) => (
+    sentence: (entry, place) => (
       <>
-        deactivated the API key <Keys base={base}>{target}</Keys>
+        deactivated the API key <Key entry={entry} place={place} />
       </>
     ),
   },
   "rule.created": {
     label: "Mapping rule created",
-    sentence: (entry, base) => (
+    sentence: (entry, { base }) => (
       <>
         created the mapping rule <Rule entry={entry} base={base} />
       </>
@@ -75,7 +81,7 @@ export const AUDIT_COPY = {
   },
   "rule.updated": {
     label: "Mapping rule changed",
-    sentence: (entry, base) => (
+    sentence: (entry, { base }) => (
       <>
         changed the mapping rule <Rule entry={entry} base={base} />
       </>
@@ -111,8 +117,8 @@ function Member({ base, email }: { base: string; email: string }) {
   return <a href={`${base}/settings/members`}>{email}</a>;
 }
 
-function Keys({ base, children }: { base: string; children?: Child }) {
-  return <a href={`${base}/settings/api-keys`}>{children}</a>;
+function Key({ entry: { target, detail }, place: { base, keys } }: { entry: AuditRecord; place: Place }) {
+  return <a href={`${base}/settings/api-keys`}>{keys.get(target) ?? textOf(detail["name"]) ?? target}</a>;
 }
 
 function Rule({ entry: { target, detail }, base }: { entry: AuditRecord; base: string }) {

@@ -65,11 +65,11 @@ function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: stri
         ) : (
           <div class="row">
             <a href={`${base}/signals/${encodeURIComponent(signal.id)}`}>{titleOf(signal)}</a>
-            {signal.source !== null && <span class="quiet small">{signal.source}</span>}
+            {signal.source !== null && <span class="small">{signal.source}</span>}
             {signal.status !== "processed" && <StatusBadge status={signal.status} />}
+            <span class="quiet small">{why(signal)}</span>
           </div>
         )}
-        {signal !== null && <p class="quiet small">{why(signal)}</p>}
         {scores.map((score) => (
           <Score score={score} base={base} rules={rules} />
         ))}
@@ -104,19 +104,19 @@ function titleOf({ kind, event }: TimelineSignal): Child {
 }
 
 const WHY = {
-  email: "Theirs by the email it carries.",
-  user_id: "Theirs by its user id.",
-  anonymous_id: "Theirs by its anonymous id.",
+  email: "carries the email",
+  user_id: "carries a linked user id",
+  anonymous_id: "carries a linked anonymous id",
 } as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
 
 /** How it came to be this person's. */
 function why({ kind, namedBy, linkedAtMs }: TimelineSignal): Child {
   const by = WHY[namedBy ?? "email"];
-  if (kind === "identify") return "Says who this is: links its ids to the email.";
+  if (kind === "identify") return "links its ids to the email";
   if (linkedAtMs === null) return by;
   return (
     <>
-      {by} It was anonymous at first, and linked <Time ms={linkedAtMs} />.
+      {by}; was anonymous until <Time ms={linkedAtMs} />
     </>
   );
 }

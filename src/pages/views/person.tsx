@@ -38,7 +38,7 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
         <Stat label="Last seen" value={<Time ms={person.lastSeenMs} nowMs={nowMs} />} />
         <Stat label="First seen" value={<Time ms={person.firstSeenMs} nowMs={nowMs} />} />
       </Stats>
-      <div class="columns">
+      <div class="person-top">
         <Panel title="Score over time">
           <Curve curve={curve} score={person.score} nowMs={nowMs} />
         </Panel>
