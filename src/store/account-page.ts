@@ -3,7 +3,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
-import { behind, cursorOf, ordered, startsWith, type Order } from "./keyset.ts";
+import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
 import { toPage } from "./page.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, Page, PageOf, ShownChange } from "./protocol.ts";
 import { productOrgChanges, productOrgs, signals } from "./schema.ts";
@@ -30,15 +30,17 @@ export function findAccounts(db: Database, query: AccountsQuery, page: Page): Pa
   const { id, externalId, lastSeen } = productOrgs;
   const order: Order =
     "prefix" in query
-      ? { value: externalId, kind: "text", id, direction: "up" }
+      ? { value: externalId, kind: "text", id, direction: "up", prefix: query.prefix }
       : { value: query.sort === "newest" ? id : lastSeen, kind: "number", id, direction: "down" };
-  const rows = db
-    .select(SUMMARY)
-    .from(productOrgs)
-    .where(and("prefix" in query ? startsWith(externalId, query.prefix) : undefined, behind(order, page)))
-    .orderBy(...ordered(order))
-    .limit(page.limit + 1)
-    .all();
+  const rows = readBehind(order, page, (asked, limit) =>
+    db
+      .select(SUMMARY)
+      .from(productOrgs)
+      .where(asked)
+      .orderBy(...ordered(order))
+      .limit(limit)
+      .all(),
+  );
   const last = (row: (typeof rows)[number]) => {
     if ("prefix" in query) return row.externalId;
     return query.sort === "newest" ? row.id : row.lastSeenMs;

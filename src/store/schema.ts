@@ -120,11 +120,12 @@ export const people = sqliteTable(
     lastSeen: integer("last_seen").notNull(),
   },
   (table) => [
-    // The orders of the list of people. A row is written for each whenever its column is.
-    index("people_last_seen").on(table.lastSeen, table.id),
-    index("people_score").on(table.score, table.id),
+    // The orders of the list of people. A row is written for each whenever its column is. The id that ends a cursor is in
+    // every index as the row's number; named here as well, it would not be used to find the cursor's place.
+    index("people_last_seen").on(table.lastSeen),
+    index("people_score").on(table.score),
     index("people_name")
-      .on(sql`name COLLATE NOCASE`, table.id)
+      .on(sql`name COLLATE NOCASE`)
       .where(sql`name IS NOT NULL`),
   ],
 );
@@ -260,7 +261,7 @@ export const productOrgs = sqliteTable(
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
   },
-  (table) => [index("product_orgs_last_seen").on(table.lastSeen, table.id)],
+  (table) => [index("product_orgs_last_seen").on(table.lastSeen)],
 );
 
 /** Each time that a field of an account became another value, in order of receipt. See account-history.ts. */

@@ -2,10 +2,10 @@
 import { SCORE_CURVE_SIGNALS, SCORE_CURVE_STEPS } from "../limits.ts";
 import type { ScoreCurve } from "./protocol.ts";
 
-// The latest ones, in the order of scoring; then by the time of their signals, which may have been linked late.
+// Numbers are bound as REAL, and the steps are whole ones. The latest ones, in the order of scoring; then by the time of their signals, which may have been linked late.
 const STEPS = `WITH latest AS MATERIALIZED
     (SELECT "at", points FROM scoring_signals WHERE person_id = ?1 ORDER BY id DESC LIMIT ?2),
-  span AS MATERIALIZED (SELECT min("at") AS first, (max("at") - min("at")) / ?3 + 1 AS step FROM latest)
+  span AS MATERIALIZED (SELECT min("at") AS first, (max("at") - min("at")) / CAST(?3 AS INTEGER) + 1 AS step FROM latest)
   SELECT max("at") AS "at", sum(points) AS points, count(*) AS signals
   FROM latest, span GROUP BY ("at" - first) / step ORDER BY 1`;
 

@@ -36,7 +36,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
   return (
     <>
       <Head title={externalId} crumbs={<a href={`${base}/accounts`}>Accounts</a>}>
-        {typeof name === "string" ? name : undefined}
+        {typeof name === "string" && name.length <= ACCOUNT_CHANGE_CHARACTERS ? name : undefined}
       </Head>
       <Stats>
         <Stat label="Last seen" value={<Time ms={account.lastSeenMs} nowMs={nowMs} />} />

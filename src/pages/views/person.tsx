@@ -44,7 +44,6 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
         </Panel>
         <Panel title="Who this is">
           <Facts>
-            <Fact name="Email">{person.email}</Fact>
             <Fact name="Name">{person.name ?? <NotKnown />}</Fact>
             <Fact name="Company">{person.company ?? <NotKnown />}</Fact>
             <Fact name="Title">{person.title ?? <NotKnown />}</Fact>
@@ -70,6 +69,9 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
   );
 }
 
+/** What happened just now is not drawn as if it had taken all day. */
+const CURVE_MIN_MS = 3_600_000;
+
 function scoreNote({ signals, complete }: ScoreCurve): string {
   if (signals === 0) return "nothing has scored yet";
   return complete ? `from ${counted(signals, "scoring signal")}` : `from more than ${grouped(signals)} scoring signals`;
@@ -92,7 +94,7 @@ function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowM
       { atMs: point.atMs, value: point.score },
     ];
   });
-  const fromMs = Math.min(first.atMs, nowMs - 60_000);
+  const fromMs = Math.min(first.atMs, nowMs - CURVE_MIN_MS);
   return (
     <TimeChart
       label={`Score from ${grouped(curve.fromScore)} on ${exactTime(first.atMs)} to ${grouped(score)} now.`}
