@@ -648,6 +648,11 @@ test("design §3: no statement, reading or writing, goes through all signals, pe
   await store().signals({ event: "Visit", email: "b@example.com", status: "dead" }, page);
   await store().people({}, page);
   await store().people({ email: "b@example.com" }, PAGE);
+  for (const sort of ["newest", "last_seen", "score", "email"] as const) {
+    await store().findPeople({ sort }, { cursor: "5.5", limit: 3 });
+  }
+  await store().findPeople({ by: "name", prefix: "a" }, PAGE);
+  await store().findAccounts({ sort: "last_seen" }, { cursor: "5.5", limit: 3 });
   await store().deadLetters(page);
   await store().events({ cursor: JSON.stringify([START, "e", "s"]), limit: 3 });
   await store().signal("sig_1");
