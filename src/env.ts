@@ -4,7 +4,10 @@ import type { RequestRate } from "./domain/request-rate.ts";
 import { REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "./limits.ts";
 
 export interface AppEnv {
-  Bindings: Env;
+  Bindings: Env & {
+    /** A secret, where the OpenID provider wants one of its clients. */
+    OIDC_CLIENT_SECRET?: string;
+  };
   Variables: {
     /** `req_` + UUIDv7; in every log line and problem body. */
     requestId: string;

@@ -61,6 +61,12 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 export const OVERAGE_STREAK_LIMIT = 3;
 /** Refused calls kept for the admin, per workspace. */
 export const REJECTIONS_KEPT = 200;
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+export const FORECAST_DAYS = 7;
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+export const USAGE_DAYS_KEPT = 400;
 /** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
 export const NOTES_FLUSH_MS = 1_000;
 
@@ -77,6 +83,8 @@ export const SEND_BATCH_MAX_BYTES = 250_000;
 export const DRAIN_DELAY_MS = 50;
 /** The alarm that drains when the object was killed before it could. */
 export const DRAIN_ALARM_MS = 10_000;
+/** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
+export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
@@ -117,6 +125,8 @@ export const RULE_STEP_SIGNALS = 1_000;
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
+/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 350 bytes. */
+export const DAYS_COUNTED = 30;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
@@ -169,6 +179,10 @@ export const RETENTION_SWEEP_MS = 3_600_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Mappings of one payload template: more is a mistake, not a template. */
+export const TEMPLATE_MAX_MAPPINGS = 100;
+/** Signals that one page of a list with several filters looks at: a few milliseconds, and a shorter page after that. */
+export const SIGNALS_PAGE_MAX_READ = 5_000;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
@@ -199,6 +213,19 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
 
+/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+export const QUEUE_SCAN_GROUPS = 2_000;
+/** And the latest ones whose sources and event names are proposed. */
+export const QUEUE_SUGGEST_GROUPS = 500;
+/** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
+export const LIST_SCAN_SIGNALS = 2_000;
+/** Days of a sparkline. */
+export const SPARKLINE_DAYS = 14;
+/** Samples that an event group's page shows. */
+export const GROUP_SAMPLES = 3;
+/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
+export const PREVIEW_TYPING_SIGNALS = 3_000;
+
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
@@ -222,3 +249,32 @@ export const ACCOUNT_VALUE_CHARACTERS = 10_000;
 export const AUDIT_WINDOW_ENTRIES = 1_000;
 /** Members offered as names to filter the audit log by. */
 export const AUDIT_ACTORS_OFFERED = 100;
+
+// --- The live page ---
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** How long a connection lives before sign-in and membership are asked anew. */
+export const LIVE_SOCKET_MS = 5 * 60_000;
+/** Rows that the page begins with, and that it keeps at most. */
+export const LIVE_FIRST_ROWS = 50;
+export const LIVE_MAX_ROWS = 200;
+
+// --- Sign-in ---
+
+/** How long a session lasts at most, whatever happens in it: a working day. */
+export const SESSION_MS = 12 * 3_600_000;
+/** How long somebody may take at the OpenID provider: a password, a second factor, a lost telephone. */
+export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
+/** Expired sessions and attempts that one sign-in clears away. */
+export const EXPIRED_SESSIONS_CLEARED = 100;
+/** Workspaces that the switcher and the chooser offer; the others are reached by their address. */
+export const SWITCHER_WORKSPACES = 200;
+/** Members that local sign-in lists. */
+export const LOCAL_MEMBERS_SHOWN = 500;
+/** How long an isolate goes by what an OpenID provider has said about itself. */
+export const OIDC_DISCOVERY_MS = 3_600_000;
+/** How long the provider may take to answer one call. */
+export const OIDC_CALL_MS = 10_000;

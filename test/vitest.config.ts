@@ -1,6 +1,6 @@
 /**
- * Four kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, the built Worker under the CDPs'
- * own SDKs, and faults across processes.
+ * Five kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, the built Worker under the CDPs'
+ * own SDKs, and with the providers that people sign in by, and faults across processes.
  */
 import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
@@ -30,6 +30,7 @@ export default defineConfig({
             miniflare: {
               bindings: {
                 OPERATOR_TOKEN: "test-operator",
+                SIGN_IN: "oidc",
                 D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
               },
             },
@@ -42,6 +43,10 @@ export default defineConfig({
         },
       },
       { root, test: { name: "sdk", include: ["test/sdk/**/*.test.ts"], environment: "node", testTimeout: 20_000 } },
+      {
+        root,
+        test: { name: "sign-in", include: ["test/sign-in/**/*.test.ts"], environment: "node", testTimeout: 20_000 },
+      },
       { root, test: { name: "fault", include: ["test/fault/**/*.test.ts"], environment: "node", testTimeout: 60_000 } },
     ],
   },

@@ -10,6 +10,7 @@ export type AuditAction =
   | "plan.updated"
   | "workspace.created"
   | "workspace.updated"
+  | "held.released"
   | "member.added"
   | "member.role_changed"
   | "member.removed"
@@ -20,7 +21,9 @@ export type AuditAction =
   | "rule.updated"
   | "rule.deleted"
   | "data.exported"
-  | "person.deleted";
+  | "person.deleted"
+  | "rule.applied"
+  | "dead_letters.replayed";
 
 export interface AuditEntry {
   /** Null for a plan. */

@@ -1,19 +1,15 @@
 /**
- * API keys (spec §2.1, §3.1; design §5). The value and the secret leave this file once, from `createKey`; what is stored
- * are their SHA-256 hashes and what the list shows.
+ * API keys (spec §2.1, §3.1; design §5) as they are found, listed and ended; new-keys.ts makes them. What is stored are
+ * SHA-256 hashes and what the list shows.
  */
-import { composeKey, keyEnds, keyStatus, maskEnds } from "../domain/api-key.ts";
+import { maskEnds } from "../domain/api-key.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
-import { ok, refuse, type Result } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal.ts";
-import { newId } from "../http/ids.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { apiKeys } from "./schema.ts";
-import { and, desc, eq, exists, isNull, lt, sql } from "drizzle-orm";
-
-const SECRET_BYTES = 32;
+import { and, desc, eq, exists, gt, inArray, isNull, lt, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface ApiKey {
@@ -31,23 +27,6 @@ export interface ApiKey {
   successorOf: string | null;
 }
 
-export interface NewKey {
-  name: string;
-  endpointType: EndpointType;
-  expiresAt: string | null;
-  /** Generate a shared secret. */
-  secret: boolean;
-  payloadTemplate: PayloadMapping[] | null;
-}
-
-export interface CreatedKey {
-  record: ApiKey;
-  /** The full key, shown once. */
-  value: string;
-  /** The shared secret, shown once. */
-  secret: string | null;
-}
-
 /** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
 export interface KeyFacts {
   keyId: string;
@@ -60,74 +39,6 @@ export interface KeyFacts {
   payloadTemplate: PayloadMapping[] | null;
 }
 
-export async function createKey(
-  db: ControlDatabase,
-  workspaceId: string,
-  key: NewKey,
-  by: Change,
-): Promise<CreatedKey> {
-  const { row, created } = await composeRow(workspaceId, key, null, by);
-  const detail = { name: row.name, endpoint_type: row.endpointType, expires_at: row.expiresAt, has_secret: key.secret };
-  await db.batch([
-    db.insert(apiKeys).values(row),
-    auditEntry(db, by, { workspaceId, action: "key.created", target: row.id, detail }),
-  ]);
-  return created;
-}
-
-/**
- * Makes a successor with the same settings (design §5); the old key ends when the overlap does, or when it would have
- * anyway. The overlap must be longer than key facts are cached; with none, deactivate the old key after this.
- */
-export async function rotateKey(
-  db: ControlDatabase,
-  workspaceId: string,
-  keyId: string,
-  overlapMs: number,
-  by: Change,
-): Promise<Result<CreatedKey, "not_found" | "inactive">> {
-  const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
-  if (old === undefined) return refuse("not_found");
-  if (keyStatus(old, by.nowMs) === "Inactive") return refuse("inactive");
-  const settings = { ...old, secret: old.secretHash !== null };
-  const { row, created } = await composeRow(workspaceId, settings, old.id, by);
-  const ends = iso(by.nowMs + overlapMs);
-  const endsSooner = old.expiresAt !== null && Date.parse(old.expiresAt) <= by.nowMs + overlapMs;
-  const detail = { successor: row.id, overlap_ms: overlapMs };
-  await db.batch([
-    db.insert(apiKeys).values(row),
-    auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }),
-    db
-      .update(apiKeys)
-      .set({ expiresAt: overlapMs === 0 || endsSooner ? old.expiresAt : ends })
-      .where(isKey(workspaceId, keyId)),
-  ]);
-  return ok(created);
-}
-
-async function composeRow(workspaceId: string, key: NewKey, successorOf: string | null, by: Change) {
-  const value = composeKey(randomBytes);
-  const secret = key.secret ? base64url(randomBytes(SECRET_BYTES)) : null;
-  const { first8, last4 } = keyEnds(value);
-  const row: typeof apiKeys.$inferSelect = {
-    id: newId("key", by.nowMs),
-    workspaceId,
-    name: key.name,
-    endpointType: key.endpointType,
-    keyHash: await sha256Hex(value),
-    keyFirst8: first8,
-    keyLast4: last4,
-    secretHash: secret === null ? null : await sha256Hex(secret),
-    payloadTemplate: key.payloadTemplate,
-    createdAt: iso(by.nowMs),
-    expiresAt: key.expiresAt,
-    deactivatedAt: null,
-    successorOf,
-  };
-  const created: CreatedKey = { record: toApiKey(row), value, secret };
-  return { row, created };
-}
-
 /** Newest first; active, expired and deactivated ones (spec §2.1). */
 export async function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
@@ -138,6 +49,49 @@ export async function listKeys(db: ControlDatabase, workspaceId: string, page: P
     .orderBy(desc(apiKeys.id))
     .limit(page.limit + 1);
   return pageOf(rows.map(toApiKey), page, (key) => key.id);
+}
+
+/** Active at `nowMs`, newest first. */
+export async function listActiveKeys(
+  db: ControlDatabase,
+  workspaceId: string,
+  nowMs: number,
+  page: Page,
+): Promise<PageOf<ApiKey>> {
+  const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
+  const isAlive = and(isNull(apiKeys.deactivatedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, iso(nowMs))));
+  const rows = await db
+    .select()
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), behind, isAlive))
+    .orderBy(desc(apiKeys.id))
+    .limit(page.limit + 1);
+  return pageOf(rows.map(toApiKey), page, (key) => key.id);
+}
+
+/** The keys that these were rotated into and made from, wherever in the list they stand; at most 200 of each. */
+export async function rotatedWith(
+  db: ControlDatabase,
+  workspaceId: string,
+  keys: readonly ApiKey[],
+): Promise<{ successors: Map<string, ApiKey>; predecessors: Map<string, ApiKey> }> {
+  const made = keys.flatMap(({ successorOf }) => successorOf ?? []);
+  const oneOf = (ids: readonly string[]) => sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const [after, before] = await db.batch([
+    db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.successorOf, oneOf(keys.map(({ id }) => id)))))
+      .orderBy(apiKeys.id),
+    db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.id, oneOf(made)))),
+  ]);
+  return {
+    successors: new Map(after.map((row) => [row.successorOf ?? "", toApiKey(row)] as const)),
+    predecessors: new Map(before.map((row) => [row.id, toApiKey(row)] as const)),
+  };
 }
 
 export async function findKey(db: ControlDatabase, workspaceId: string, keyId: string): Promise<ApiKey | null> {
@@ -230,11 +184,11 @@ export async function sha256Hex(text: string): Promise<string> {
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function isKey(workspaceId: string, keyId: string) {
+export function isKey(workspaceId: string, keyId: string) {
   return and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.id, keyId));
 }
 
-function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
+export function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
   return {
     id: row.id,
     name: row.name,
@@ -247,15 +201,4 @@ function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
     payloadTemplate: row.payloadTemplate,
     successorOf: row.successorOf,
   };
-}
-
-function randomBytes(n: number): Uint8Array {
-  return crypto.getRandomValues(new Uint8Array(n));
-}
-
-function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replace(/=+$/, "");
 }

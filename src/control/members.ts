@@ -3,7 +3,7 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { members, type Role } from "./schema.ts";
+import { members, sessions, type Role } from "./schema.ts";
 import { and, asc, eq, exists, gt, ne, notExists, or, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 
@@ -89,6 +89,15 @@ export async function removeMember(
       exists(db.select(COLUMNS).from(members).where(allowed)),
     ),
     db.delete(members).where(allowed).returning(COLUMNS),
+    // Access ends by itself, with the membership; who is a member of nothing any more is also signed out.
+    db
+      .delete(sessions)
+      .where(
+        and(
+          eq(sessions.email, email),
+          notExists(db.select({ email: members.email }).from(members).where(eq(members.email, email))),
+        ),
+      ),
   ]);
   return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(removed[0]);
 }

@@ -90,26 +90,31 @@ export async function findRuleAndVersion(
   return rule === undefined || version === undefined ? null : { rule, ...version };
 }
 
-/** Null: no such rule here. */
+/**
+ * Null: no such rule here, or not in this version any more.
+ *
+ * @param version that the change was made on; undefined: whatever it is.
+ */
 export async function updateRule(
   db: ControlDatabase,
   workspaceId: string,
   ruleId: string,
   change: RuleChange,
   by: Change,
+  version?: number,
 ): Promise<StoredRule | null> {
   const [, , updated] = await db.batch([
     auditEntry(
       db,
       by,
       { workspaceId, action: "rule.updated", target: ruleId, detail: { ...change } },
-      ruleIsThere(db, workspaceId, ruleId),
+      ruleIsThere(db, workspaceId, ruleId, version),
     ),
     raiseRulesVersion(db, workspaceId),
     db
       .update(mappingRules)
       .set({ ...change, version: sql`${mappingRules.version} + 1`, updatedAt: iso(by.nowMs) })
-      .where(isRule(workspaceId, ruleId))
+      .where(isRule(workspaceId, ruleId, version))
       .returning(COLUMNS),
   ]);
   return updated[0] ?? null;
@@ -156,12 +161,21 @@ function raiseRulesVersion(db: ControlDatabase, workspaceId: string) {
     .where(eq(workspaces.id, workspaceId));
 }
 
-function isRule(workspaceId: string, ruleId: string) {
-  return and(eq(mappingRules.workspaceId, workspaceId), eq(mappingRules.id, ruleId));
+function isRule(workspaceId: string, ruleId: string, version?: number) {
+  return and(
+    eq(mappingRules.workspaceId, workspaceId),
+    eq(mappingRules.id, ruleId),
+    version === undefined ? undefined : eq(mappingRules.version, version),
+  );
 }
 
-function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {
-  return exists(db.select({ id: mappingRules.id }).from(mappingRules).where(isRule(workspaceId, ruleId)));
+function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string, version?: number) {
+  return exists(
+    db
+      .select({ id: mappingRules.id })
+      .from(mappingRules)
+      .where(isRule(workspaceId, ruleId, version)),
+  );
 }
 
 /** Names and present versions of these rules, of those that are there; at most 90 of them. */

@@ -51,6 +51,41 @@ export const members = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
 );
 
+/** How somebody has signed in (design §10). */
+export type SignInDriver = "access" | "oidc" | "local";
+
+/** Who is signed in. Not with Access, which keeps the sessions itself. */
+export const sessions = sqliteTable(
+  "sessions",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    email: text("email").notNull(),
+    /** Holds only while this is the way to sign in. */
+    driver: text("driver").$type<SignInDriver>().notNull(),
+    createdAt: text("created_at").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sessions_email").on(table.email), index("sessions_expiry").on(table.expiresAt)],
+);
+
+/** Somebody who has left for the OpenID provider and is not back yet. */
+export const signInAttempts = sqliteTable(
+  "sign_in_attempts",
+  {
+    /** SHA-256 of the cookie's token, hexadecimal. */
+    tokenHash: text("token_hash").primaryKey(),
+    state: text("state").notNull(),
+    nonce: text("nonce").notNull(),
+    /** PKCE's secret half. */
+    codeVerifier: text("code_verifier").notNull(),
+    /** The page to go to afterwards. */
+    target: text("target").notNull(),
+    expiresAt: text("expires_at").notNull(),
+  },
+  (table) => [index("sign_in_attempts_expiry").on(table.expiresAt)],
+);
+
 /** Spec §2.1. */
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -73,9 +108,13 @@ export const apiKeys = sqliteTable(
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),
+    /** SHA-256 of the form's own token, hexadecimal: a form that is sent twice makes one key. Null: made without a form. */
+    formToken: text("form_token"),
   },
   (table) => [
     uniqueIndex("api_keys_hash").on(table.keyHash),
+    uniqueIndex("api_keys_form").on(table.workspaceId, table.formToken),
+    index("api_keys_successor").on(table.workspaceId, table.successorOf),
     index("api_keys_workspace").on(table.workspaceId, table.id),
   ],
 );

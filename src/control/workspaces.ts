@@ -28,7 +28,8 @@ export interface Workspace {
 export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
-const COLUMNS = {
+/** For a select with its plan joined. */
+export const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   slug: workspaces.slug,
   name: workspaces.name,
@@ -66,7 +67,7 @@ export async function createWorkspace(
 /** Newest first. */
 export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<PageOf<Workspace>> {
   const rows = await db
-    .select(COLUMNS)
+    .select(WORKSPACE_COLUMNS)
     .from(workspaces)
     .innerJoin(plans, eq(plans.id, workspaces.planId))
     .where(page.cursor === null ? undefined : lt(workspaces.id, page.cursor))
@@ -76,7 +77,7 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
 }
 
 export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {
-  const query = db.select(COLUMNS).from(workspaces).innerJoin(plans, eq(plans.id, workspaces.planId));
+  const query = db.select(WORKSPACE_COLUMNS).from(workspaces).innerJoin(plans, eq(plans.id, workspaces.planId));
   return (await query.where(eq(workspaces.id, id)).get()) ?? null;
 }
 

@@ -51,7 +51,8 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   console.log("Applying the migrations …");
   await applyMigrations(stateDir, signal);
   console.log("Starting the service …");
-  const service = await startService({ stateDir, port, args: rest, signal });
+  // Before the other arguments, which may choose another way to sign in.
+  const service = await startService({ stateDir, port, args: [...localSignIn(rest), ...rest], signal });
   try {
     const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
     signal.throwIfAborted();
@@ -65,6 +66,16 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   } finally {
     await service.stop();
   }
+}
+
+/** Anybody may sign in as anybody: only where nobody but this machine reaches the service. */
+function localSignIn(args: string[]): string[] {
+  const { values } = parseArgs({ args, options: { ip: { type: "string" } }, strict: false });
+  if (["localhost", "127.0.0.1", "::1", undefined].includes(values.ip as string | undefined)) {
+    return ["--var", "SIGN_IN:local"];
+  }
+  console.log(`Others may reach ${values.ip}, so local sign-in is off and the pages are closed.`);
+  return [];
 }
 
 /** Where the value stands of an option that is not written as `--port=8788`. */

@@ -1,6 +1,6 @@
 /** What `npm run dev` says when the service runs: calls that work as they are. */
 import path from "node:path";
-import { DEMO_MEMBERS, DEMO_RULES, type DemoWorkspace } from "./demo-workspace.ts";
+import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
 import { PROJECT_DIR } from "./service.ts";
 
 export interface Running {
@@ -18,6 +18,7 @@ export function welcome({ origin, token, demo, stateDir, keyFile }: Running): st
   return `
 The service is running at ${origin}
 
+  The pages       ${origin}/w/${DEMO_SLUG}
   Demo workspace  ${demo.workspace_id}
   Members         ${members}
   Mapping rules   ${rules}

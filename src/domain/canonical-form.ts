@@ -1,5 +1,6 @@
 /** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../limits.ts";
+import { contentTimeMs } from "./content-hash.ts";
 import { isJsonObject } from "./dot-path.ts";
 import type { JsonObject, NormalisedSignal } from "./signal.ts";
 
@@ -56,20 +57,30 @@ export interface DuplicateCandidate {
   idempotencyKey: string | undefined;
 }
 
+export interface DuplicateKey {
+  /** To be hashed. */
+  text: string;
+  windowMs: number;
+  /** A time that the text tells, in milliseconds since 1970. */
+  contentMs: number | null;
+}
+
 /**
  * What to hash, and for how long the same hash means a duplicate; null where the signal can be none. In this order:
  * idempotency key → id of its own → names nobody (never a duplicate) → the same content within minutes.
  * The first line tells keys from payloads, so that neither can pass for the other.
  */
-export function duplicateKey(candidate: DuplicateCandidate): { text: string; windowMs: number } | null {
+export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
   const { payload, normalised, pathSource, idempotencyKey } = candidate;
   if (idempotencyKey !== undefined) {
-    return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
+    const text = `idempotency-key\n${idempotencyKey}`;
+    return { text, windowMs: DUPLICATE_WINDOW_WITH_ID_MS, contentMs: null };
   }
   if (!normalised.hasOwnId && !namesSomebody(normalised)) return null;
   return {
     text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(payload)}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
+    contentMs: normalised.hasOwnId ? contentTimeMs(payload) : null,
   };
 }
 

@@ -60,3 +60,8 @@ export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): Qu
     refusal: rejected === 0 ? null : plan.extraRoomRemoved ? "allowance_exceeded" : "extra_room_exceeded",
   };
 }
+
+/** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */
+export function roomToRelease(now: { overages: boolean; signalLimit: number; accepted: number; held: number }): number {
+  return now.overages ? now.held : Math.min(now.held, Math.max(0, now.signalLimit - now.accepted));
+}

@@ -36,3 +36,9 @@ export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
     hex(9)
   );
 }
+
+/** When it was made, in milliseconds since 1970; null for what is no UUIDv7. */
+export function uuidv7Ms(uuid: string): number | null {
+  const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.exec(uuid) ?? [];
+  return high === undefined || low === undefined ? null : Number.parseInt(high + low, 16);
+}

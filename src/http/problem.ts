@@ -5,7 +5,7 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AppEnv } from "../env.ts";
-import type { Refusal } from "../domain/refusal.ts";
+import type { Refusal, RefusalCode } from "../domain/refusal.ts";
 
 export interface Problem {
   status: ContentfulStatusCode;
@@ -124,4 +124,9 @@ export function refusalProblem(refusal: Refusal): Problem {
         headers: retryAfter(refusal.retryAfterMs),
       };
   }
+}
+
+/** Status of a refusal on the ingestion endpoints. */
+export function statusOf(code: RefusalCode): number {
+  return refusalProblem({ code, cause: "key_unknown", detail: "", retryAfterMs: 0 } as Refusal).status;
 }

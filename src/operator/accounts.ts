@@ -6,7 +6,7 @@ import { IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limi
 import type { AccountFilter } from "../store/protocol.ts";
 import { accountAnswer, accountJson, recordAnswer, recordJson, templateErrorAnswer } from "./account-answers.ts";
 import { operator } from "./environment.ts";
-import { payloadTemplate } from "./key-schemas.ts";
+import { payloadTemplate } from "../workspace/key-schemas.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { operation } from "./operation.ts";
 import { filteredPageQuery, listOf, mapPage, toPage } from "./schemas.ts";

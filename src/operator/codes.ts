@@ -1,6 +1,6 @@
 /** Every `code` of a problem, in words; `type` of a problem points to its entry on the /docs page. */
-import type { Refusal, RefusalCode } from "../domain/refusal.ts";
-import { refusalProblem } from "../http/problem.ts";
+import type { RefusalCode } from "../domain/refusal.ts";
+import { statusOf } from "../http/problem.ts";
 
 /** What the ingestion endpoints refuse. */
 export const REFUSAL_CODES = {
@@ -43,11 +43,6 @@ export const OTHER_CODES: Record<string, { status: number; when: string }> = {
   last_owner: { status: 409, when: "A workspace keeps at least one owner." },
   too_many_rules: { status: 409, when: "The workspace has as many mapping rules as it may have." },
 };
-
-/** Status of a refusal on the ingestion endpoints. */
-export function statusOf(code: RefusalCode): number {
-  return refusalProblem({ code, cause: "key_unknown", detail: "", retryAfterMs: 0 } as Refusal).status;
-}
 
 export interface DescribedCode {
   code: string;

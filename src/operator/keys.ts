@@ -1,9 +1,10 @@
 /** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
 import * as z from "zod";
-import { createKey, listKeys, type ApiKey, type CreatedKey } from "../control/keys.ts";
+import { listKeys, type ApiKey } from "../control/keys.ts";
+import { createKey, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
-import { newKey, payloadMapping } from "./key-schemas.ts";
+import { newKey, payloadMapping } from "../workspace/key-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
@@ -78,7 +79,7 @@ export const keyRoutes = operator
       const { overlap } = c.req.valid("json");
       const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap }, byOperator());
       if (!rotated.ok) {
-        if (rotated.refusal === "not_found") return notFound(c, "key");
+        if (rotated.refusal.reason === "not_found") return notFound(c, "key");
         return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
       }
       return c.json(createdKeyJson(rotated.value), 201, { "cache-control": "no-store" });

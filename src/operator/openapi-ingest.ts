@@ -12,7 +12,8 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../limits.ts";
-import { REFUSAL_CODES, statusOf } from "./codes.ts";
+import { statusOf } from "../http/problem.ts";
+import { REFUSAL_CODES } from "./codes.ts";
 import { idOf, problemDetails } from "./schemas.ts";
 
 const SIGNAL_EXAMPLE = {

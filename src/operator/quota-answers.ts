@@ -2,8 +2,8 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import type { Books } from "../domain/books.ts";
+import { statusOf } from "../http/problem.ts";
 import type { ClosedPeriod, Rejection, Usage } from "../quota/protocol.ts";
-import { statusOf } from "./codes.ts";
 import { count, instant } from "./schemas.ts";
 
 const periodFields = {

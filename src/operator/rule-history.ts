@@ -1,15 +1,12 @@
 /** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after, proposed from one. */
 import * as z from "zod";
-import { normalise } from "../domain/normalise.ts";
-import { proposeRule } from "../domain/propose-conditions.ts";
-import type { JsonObject } from "../domain/signal.ts";
 import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
-import { operator } from "./environment.ts";
+import { byOperator, operator } from "./environment.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { applyRule, previewRule } from "../workspace/rules.ts";
+import { applyRule, previewRule, proposeFrom } from "../workspace/rules.ts";
 import { notFound, operation } from "./operation.ts";
 import { previewAnswer, proposedRuleAnswer, ruleJobAnswer, ruleJobJson, sampleJson } from "./rule-answers.ts";
-import { newRule } from "./rule-schemas.ts";
+import { newRule } from "../workspace/rule-schemas.ts";
 
 export const ruleHistoryRoutes = operator
   .createApp()
@@ -55,7 +52,7 @@ export const ruleHistoryRoutes = operator
       answers: { 202: { description: "It is going to be applied.", schema: ruleJobAnswer } },
     }),
     async (c) => {
-      const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
+      const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, c.req.param("rule_id"), byOperator());
       return job === null ? notFound(c, "rule") : c.json(ruleJobJson(job), 202);
     },
   )
@@ -83,13 +80,9 @@ export const ruleHistoryRoutes = operator
       answers: { 200: { description: "The proposed rule.", schema: proposedRuleAnswer } },
     }),
     async (c) => {
-      const signal = await signalStore(c.env, c.get("workspace").id).signal(c.req.param("signal_id"));
-      if (signal === null || signal.kind !== "signal") return notFound(c, "signal");
-      if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
-      if (signal.payload === null) return notFound(c, "signal");
-      const { scoringSignal, ...proposed } = proposeRule(
-        normalise(signal.payload as JsonObject, signal.source ?? undefined),
-      );
+      const found = await proposeFrom(c.env, c.get("workspace").id, c.req.param("signal_id"));
+      if (found === null) return notFound(c, "signal");
+      const { scoringSignal, ...proposed } = found;
       return c.json({ ...proposed, scoring_signal: scoringSignal });
     },
   );

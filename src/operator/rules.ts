@@ -1,20 +1,12 @@
 /** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
 import * as z from "zod";
-import {
-  createRule,
-  deleteRule,
-  findRule,
-  listRules,
-  rulesVersion,
-  updateRule,
-  type StoredRule,
-} from "../control/rules.ts";
+import { createRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
 import { WORKSPACE_MAX_RULES } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
-import { signalStore } from "../workspace/objects.ts";
+import { endRule } from "../workspace/rules.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { ruleJobAnswer, ruleJobJson } from "./rule-answers.ts";
-import { newRule, ruleChange, ruleFields } from "./rule-schemas.ts";
+import { newRule, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
 import { idOf, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
 
 const ruleAnswer = z
@@ -125,12 +117,10 @@ export const ruleRoutes = operator
     }),
     async (c) => {
       const [db, { id }, ruleId] = [c.get("db"), c.get("workspace"), c.req.param("rule_id")];
-      const deleted = await deleteRule(db, id, ruleId, byOperator());
-      if (c.req.valid("query").scoring_signals === "keep") return deleted ? c.body(null, 204) : notFound(c, "rule");
-      const store = signalStore(c.env, id);
-      if (!deleted && !(await store.hasScoringSignals(ruleId))) return notFound(c, "rule");
-      const job = await store.applyRule({ ruleId, rule: null, rulesVersion: await rulesVersion(db, id) });
-      return c.json(ruleJobJson(job), 202);
+      const scoringSignals = c.req.valid("query").scoring_signals;
+      const ended = await endRule(c.env, db, id, { ruleId, scoringSignals }, byOperator());
+      if (ended === "not_found") return notFound(c, "rule");
+      return ended === "deleted" ? c.body(null, 204) : c.json(ruleJobJson(ended), 202);
     },
   );
 

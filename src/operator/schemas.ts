@@ -1,37 +1,12 @@
 /** The parts that the operator API's requests and answers are made of. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import { fitsName, isPlausibleEmail } from "../domain/validate-signal.ts";
-import {
-  NAME_MAX_CODE_POINTS,
-  PAGE_DEFAULT_ITEMS,
-  PAGE_MAX_ITEMS,
-  RETENTION_MAX_DAYS,
-  RETENTION_MIN_DAYS,
-} from "../limits.ts";
+import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 
+export { email, name, time } from "../workspace/schemas.ts";
+
 // --- Requests ---
-
-export const name = z
-  .string()
-  .trim()
-  .min(1)
-  .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
-  .meta({ maxLength: NAME_MAX_CODE_POINTS });
-
-export const email = z
-  .string()
-  .trim()
-  .toLowerCase()
-  .refine(isPlausibleEmail, "not an email address")
-  .meta({ format: "email", example: "jane@example.com" });
-
-/** Any offset in; UTC with milliseconds from here on. */
-export const time = z.iso
-  .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
-  .transform((text) => new Date(text).toISOString())
-  .meta({ example: "2026-11-01T00:00:00.000Z" });
 
 const PAGE = {
   cursor: z.string().max(1_024).optional().meta({ description: "`next` of the page before." }),

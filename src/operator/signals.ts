@@ -2,9 +2,10 @@
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
 import { REPLAY_MAX_IDS } from "../limits.ts";
-import { releaseHeld, replayDeadLetters } from "../queue/again.ts";
 import type { SignalFilter } from "../store/protocol.ts";
-import { operator } from "./environment.ts";
+import { byOperator, operator } from "./environment.ts";
+import { replay } from "../workspace/dead-letters.ts";
+import { releaseForWorkspace } from "../workspace/held.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
 import { notFound, operation } from "./operation.ts";
@@ -52,6 +53,9 @@ export const signalRoutes = operator
     operation({
       tag: "Signals",
       summary: "Find signals",
+      description:
+        "A page of several filters, or of `processed`, may have fewer signals than asked for, even none, and still a " +
+        "`next`: it ends after 5,000 signals that were looked at.",
       query: signalQuery,
       answers: { 200: { description: "Signals, newest first.", schema: listOf(signalAnswer) } },
     }),
@@ -127,7 +131,8 @@ export const signalRoutes = operator
     }),
     async (c) => {
       const { ids } = c.req.valid("json");
-      return c.json({ replayed: await replayDeadLetters(c.env, c.get("workspace").id, ids ?? null) });
+      const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids ?? null, byOperator());
+      return c.json({ replayed });
     },
   )
   .post(
@@ -145,7 +150,12 @@ export const signalRoutes = operator
       },
     }),
     async (c) => {
-      const { released, stillHeld } = await releaseHeld(c.env, c.get("workspace").id);
+      const { released, stillHeld } = await releaseForWorkspace(
+        c.env,
+        c.get("db"),
+        c.get("workspace").id,
+        byOperator(),
+      );
       return c.json({ released, still_held: stillHeld });
     },
   );

@@ -1,7 +1,8 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
 import type { Role } from "../control/schema.ts";
 import type { EndpointType } from "../domain/signal.ts";
-import type { SignalStatus } from "../store/protocol.ts";
+import type { MappingOperator } from "../domain/mapping-rule.ts";
+import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
@@ -10,6 +11,32 @@ export const ENDPOINT_LABEL = {
   signal_staging: "Signal Staging",
   product_org: "Product Org Updates",
 } as const satisfies Record<EndpointType, string>;
+
+/** How a condition of a mapping rule reads (design §8.5). */
+export const OPERATOR_LABEL = {
+  equals: "is",
+  not_equals: "is not",
+  contains: "contains",
+  not_contains: "does not contain",
+  starts_with: "starts with",
+  ends_with: "ends with",
+  in: "is one of",
+  greater_than: "is greater than",
+  greater_or_equal: "is at least",
+  less_than: "is less than",
+  less_or_equal: "is at most",
+  exists: "is there",
+  not_exists: "is not there",
+  is_true: "is true",
+  is_false: "is false",
+} as const satisfies Record<MappingOperator, string>;
+
+/** What says whose a signal is (design §8.3). */
+export const NAMED_BY_LABEL = {
+  email: "its email",
+  user_id: "its user id",
+  anonymous_id: "its anonymous id",
+} as const satisfies Record<NamedBy, string>;
 
 export type Tone = "good" | "warn" | "bad" | "info" | "quiet";
 
@@ -34,6 +61,20 @@ export const DONE = {
   member_added: "Added. They can sign in from now on.",
   role_changed: "The role is changed, from their next click on.",
   member_removed: "Removed. They do not see this workspace any more.",
+  key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
+  plan_changed: "The plan is changed. It holds from the next signal on.",
+  overages_on: "Overages are on. Every signal is accepted from now on.",
+  overages_off: "Overages are off. The signal limit holds from the next signal on.",
+  released: "Held signals are released. They are processed within moments.",
+  none_released: "Nothing was released: no held signal fits.",
+  replayed: "Sent through the queue again. What can be processed now gets its place in a moment.",
+  nothing_to_replay: "There was nothing to replay.",
+  rule_created: "Created. It applies from the next signal on; what is stored already is left alone until you apply it.",
+  rule_saved:
+    "Saved. It applies from the next signal on; scoring signals made by earlier versions stay until you apply it again.",
+  rule_enabled: "Enabled. It applies from the next signal on.",
+  rule_disabled: "Disabled. It makes no further scoring signals; those that it has made stay until you apply it.",
+  rule_deleted: "The rule is deleted. Its scoring signals stay, with their points.",
 } as const satisfies Record<string, string>;
 
 export type Done = keyof typeof DONE;

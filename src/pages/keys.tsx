@@ -1,8 +1,172 @@
-/** API Keys. */
-import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+/** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
+import type { Context } from "hono";
+import { findKey, listKeys, rotatedWith, type ApiKey } from "../control/keys.ts";
+import { createKeyOnce, type CreatedKey } from "../control/new-keys.ts";
+import { keyStatus } from "../domain/api-key.ts";
+import { proposeTemplate } from "../domain/propose-template.ts";
+import { canManageKeys } from "../domain/role.ts";
+import { readSample } from "../domain/sample-payload.ts";
+import { PAGE_ROWS } from "../limits.ts";
+import { endKey, replaceKey } from "../workspace/keys.ts";
+import { quotaCounter } from "../workspace/objects.ts";
+import { byMember, pages, type PagesEnv } from "./environment.ts";
+import { checkKeyForm, emptyKey, emptyRow, formTokenOf, mapSample, NO_ERRORS, readKeyForm, toRow } from "./key-form.ts";
+import type { KeyFormErrors, TypedKey } from "./key-form.ts";
+import { done, fragment, managersOnlyPage, notFoundPage, page, workspacePath } from "./page.tsx";
+import { KeyCreatedView, KeyMadeBeforeView } from "./views/key-created.tsx";
+import { DeactivateView, isOverlap, RotateView } from "./views/key-ending.tsx";
+import { KeyFormView } from "./views/key-form.tsx";
+import { KeysView } from "./views/keys.tsx";
+import { MappedRecord } from "./views/template-editor.tsx";
+
+type Ctx = Context<PagesEnv>;
+
+/** Spec §1: other members who open the URL see an explanation instead of the list. */
+const requireKeyManager = pages.createMiddleware(async (c, next) => {
+  if (!canManageKeys(c.get("role"))) return managersOnlyPage(c, null, "API Keys", "see or manage API keys");
+  await next();
+});
+
+const TEXT = { title: "API Keys", section: "keys" } as const;
 
 export const keyPages = pages
   .createApp()
-  .get("/", (c) => page(c, { title: "API Keys", section: "keys" }, <Head title="API Keys" />));
+  .use(requireKeyManager)
+  .get("/", async (c) => {
+    const { id } = c.get("workspace");
+    const query = c.req.query();
+    const [list, lastUsed] = await Promise.all([
+      listKeys(c.get("db"), id, { cursor: query["cursor"] ?? null, limit: PAGE_ROWS }),
+      quotaCounter(c.env, id).lastUsed(),
+    ]);
+    const related = await rotatedWith(c.get("db"), id, list.items);
+    const cursor: Record<string, string> = query["cursor"] === undefined ? {} : { cursor: query["cursor"] };
+    return page(
+      c,
+      TEXT,
+      <KeysView path={keysPath(c)} query={cursor} page={list} lastUsed={lastUsed} {...related} nowMs={Date.now()} />,
+    );
+  })
+  .get("/new", (c) => keyForm(c, emptyKey(crypto.randomUUID()), NO_ERRORS, 200))
+  .post("/new", async (c) => {
+    const form = await formOf(c);
+    const typed = readKeyForm(form, crypto.randomUUID());
+    const edit = form.get("do");
+    if (typeof edit === "string") return keyForm(c, edited(typed, edit), NO_ERRORS, 200);
+    const { key, errors } = checkKeyForm(typed, Date.now());
+    if (formTokenOf(form) === null) errors.form = "The form was not complete. Look it over and send it again.";
+    if (key === null || errors.form !== undefined) return keyForm(c, typed, errors, 422);
+
+    const { id } = c.get("workspace");
+    const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
+    return result.ok ? createdPage(c, result.value, null) : madeBeforePage(c, result.refusal.key);
+  })
+  .post("/new/preview", async (c) => {
+    const typed = readKeyForm(await formOf(c), "");
+    return fragment(c, <MappedRecord mapped={mapSample(typed)} />);
+  })
+  .get("/:key_id/deactivate", async (c) => {
+    const key = await activeKey(c);
+    if (key instanceof Response) return key;
+    return page(c, TEXT, <DeactivateView {...await endingOf(c, key)} />);
+  })
+  .post("/:key_id/deactivate", async (c) => {
+    const key = await endKey(c.env, c.get("db"), c.get("workspace").id, c.req.param("key_id"), byMember(c));
+    return key === null ? notFoundPage(c, "key") : done(c, "settings/api-keys", "key_deactivated");
+  })
+  .get("/:key_id/rotate", async (c) => {
+    const key = await activeKey(c);
+    if (key instanceof Response) return key;
+    return rotateForm(c, key, crypto.randomUUID(), []);
+  })
+  .post("/:key_id/rotate", async (c) => {
+    const form = await formOf(c);
+    const keyId = c.req.param("key_id");
+    const overlap = form.get("overlap");
+    const formToken = formTokenOf(form);
+    const { id } = c.get("workspace");
+    if (formToken === null || !isOverlap(overlap)) {
+      const key = await activeKey(c);
+      if (key instanceof Response) return key;
+      return rotateForm(c, key, formToken ?? crypto.randomUUID(), ["Choose when the old key ends."]);
+    }
+    const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap, formToken }, byMember(c));
+    if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), id, keyId));
+    if (rotated.refusal.reason === "made_before") return madeBeforePage(c, rotated.refusal.key);
+    return endedPage(c, rotated.refusal.reason);
+  });
+
+/** Empty where what was sent is no form. */
+function formOf(c: Ctx): Promise<FormData> {
+  return c.req.formData().catch(() => new FormData());
+}
+
+function keysPath(c: Ctx): string {
+  return `${workspacePath(c)}/settings/api-keys`;
+}
+
+function keyForm(c: Ctx, typed: TypedKey, errors: KeyFormErrors, status: 200 | 422) {
+  const view = <KeyFormView path={keysPath(c)} typed={typed} errors={errors} mapped={mapSample(typed)} />;
+  return page(c, { ...TEXT, title: "Create API Key", status }, view);
+}
+
+/** What a button of the template editor does: `add`, `remove.2`, `fill`, `preview`. */
+function edited(typed: TypedKey, edit: string): TypedKey {
+  const [what, at] = edit.split(".");
+  const product: TypedKey = { ...typed, endpointType: "product_org" };
+  if (what === "add") return { ...product, rows: [...typed.rows, emptyRow()] };
+  if (what === "remove") return { ...product, rows: typed.rows.filter((_, index) => index !== Number(at)) };
+  if (what !== "fill") return product;
+  const sample = readSample(typed.sample);
+  return sample.ok ? { ...product, rows: proposeTemplate(sample.value).map(toRow) } : product;
+}
+
+/** The only answer with a full key in it: never stored, never redirected to. */
+function createdPage(c: Ctx, created: CreatedKey, replaced: ApiKey | null) {
+  const where = { home: workspacePath(c), path: keysPath(c), origin: new URL(c.req.url).origin };
+  const title = replaced === null ? "API key created" : "API key rotated";
+  return page(
+    c,
+    { ...TEXT, title },
+    <KeyCreatedView {...where} created={created} replaced={replaced} nowMs={Date.now()} />,
+  );
+}
+
+async function madeBeforePage(c: Ctx, apiKey: ApiKey) {
+  const view = <KeyMadeBeforeView {...await endingOf(c, apiKey)} />;
+  return page(c, { ...TEXT, title: "Created already", status: 409 }, view);
+}
+
+async function rotateForm(c: Ctx, key: ApiKey, formToken: string, errors: string[]) {
+  const asked = c.req.query("overlap");
+  const overlap = isOverlap(asked) ? asked : "24h";
+  const view = <RotateView {...await endingOf(c, key)} {...{ formToken, overlap, errors }} />;
+  return page(c, { ...TEXT, title: "Rotate", status: errors.length === 0 ? 200 : 422 }, view);
+}
+
+async function endingOf(c: Ctx, apiKey: ApiKey) {
+  const lastUsed = await quotaCounter(c.env, c.get("workspace").id).lastUsed();
+  return { path: keysPath(c), apiKey, usedMs: lastUsed[apiKey.id], nowMs: Date.now() };
+}
+
+/** The key of the path, or the page that says why there is none to change. */
+async function activeKey(c: Ctx): Promise<ApiKey | Response> {
+  const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id") ?? "");
+  if (key === null) return notFoundPage(c, "key");
+  return keyStatus(key, Date.now()) === "Active" ? key : endedPage(c, "inactive");
+}
+
+function endedPage(c: Ctx, reason: "not_found" | "inactive"): Response | Promise<Response> {
+  if (reason === "not_found") return notFoundPage(c, "key");
+  return page(
+    c,
+    { ...TEXT, status: 409 },
+    <>
+      <h1>This key has ended</h1>
+      <p class="quiet">It is inactive already: deactivated or expired. Create a new one instead.</p>
+      <p>
+        <a href={keysPath(c)}>To the list</a>
+      </p>
+    </>,
+  );
+}

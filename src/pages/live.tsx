@@ -1,8 +1,40 @@
-/** Live. */
-import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+/** Live: the latest signals and refused calls, and the connections on which the page's script hears of more. */
+import type { Context } from "hono";
+import { keyNames } from "../control/keys.ts";
+import { LIVE_FIRST_ROWS } from "../limits.ts";
+import { quotaCounter, signalStore, watchWorkspace } from "../workspace/objects.ts";
+import { pages, type PagesEnv } from "./environment.ts";
+import { isShown, rejectionItem, signalItem } from "./live-item.ts";
+import { page, workspacePath } from "./page.tsx";
+import { LivePage } from "./views/live.tsx";
 
 export const livePages = pages
   .createApp()
-  .get("/", (c) => page(c, { title: "Live", section: "live" }, <Head title="Live" />));
+  .get("/", async (c) => {
+    const { id } = c.get("workspace");
+    const [signals, rejections, names] = await Promise.all([
+      signalStore(c.env, id).latest(LIVE_FIRST_ROWS),
+      quotaCounter(c.env, id).rejections(LIVE_FIRST_ROWS),
+      keyNames(c.get("db"), id),
+    ]);
+    const { status = "", text = "" } = c.req.query();
+    const filter = { status, text };
+    const named = Object.fromEntries(names);
+    const items = [...signals.map(signalItem), ...rejections.map((one) => rejectionItem(one, named))]
+      .sort((a, b) => b.atMs - a.atMs)
+      .filter((item) => isShown(item, filter))
+      .slice(0, LIVE_FIRST_ROWS);
+    const data = { path: workspacePath(c), items, filter, keyNames: named, nowMs: Date.now() };
+    return page(c, { title: "Live", section: "live" }, <LivePage {...data} />);
+  })
+  .get("/signals", (c) => watch(c, "signals"))
+  .get("/rejections", (c) => watch(c, "rejections"));
+
+/** Cookies come along with a WebSocket that another site's page opens: so only our own pages may. */
+async function watch(c: Context<PagesEnv>, what: "signals" | "rejections"): Promise<Response> {
+  if (c.req.header("upgrade")?.toLowerCase() !== "websocket") return c.text("This is for the live page's script.", 426);
+  if (c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Not from this page.", 403);
+  const { status, webSocket } = await watchWorkspace(c.env, c.get("workspace").id, what);
+  if (webSocket === null) return c.text("Too many people are watching.", status === 503 ? 503 : 502);
+  return new Response(null, { status: 101, webSocket });
+}

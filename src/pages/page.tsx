@@ -83,7 +83,20 @@ export function notFoundPage(c: Context<PagesEnv>, what = "page"): Response | Pr
     </>
   );
   // Inside the workspace, where there is one.
-  if (c.get("workspace") === undefined) return plainPage(c, { title: "Not found", status: 404 }, content);
+  if (c.get("workspace") === undefined) {
+    return plainPage(
+      c,
+      { title: "Not found", status: 404 },
+      <>
+        {content}
+        <p>
+          <a class="button" href="/w/">
+            Your workspaces
+          </a>
+        </p>
+      </>,
+    );
+  }
   return page(c, { title: "Not found", section: null, status: 404 }, content);
 }
 

@@ -1,6 +1,6 @@
 /** What the addresses of the lists of people and accounts ask for. Pure; what makes no sense is as if it were not there. */
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
-import type { AccountsQuery, AccountsSort, PeopleQuery, PeopleSort } from "../store/protocol.ts";
+import type { AccountsQuery, AccountsSort, PeopleQuery, PeopleSort } from "../store/record-pages.ts";
 
 export const PEOPLE_SORTS = {
   newest: "Newest first",

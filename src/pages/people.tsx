@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { ruleNames } from "../control/rules.ts";
 import { PAGE_ROWS } from "../limits.ts";
-import type { PersonTimeline } from "../store/protocol.ts";
+import type { PersonTimeline } from "../store/record-pages.ts";
 import { deletePerson } from "../workspace/erasure.ts";
 import { exportFile } from "../workspace/export.ts";
 import { signalStore } from "../workspace/objects.ts";

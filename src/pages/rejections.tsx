@@ -1,8 +1,39 @@
-/** Rejections. */
+/** Rejections: the latest refused calls, by key and code, with what the sender should change. */
+import { keyNames } from "../control/keys.ts";
+import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
+import { quotaCounter } from "../workspace/objects.ts";
 import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+import { mayManage, page, workspacePath } from "./page.tsx";
+import { isRefusalCode } from "./refusal-copy.ts";
+import { groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
+import { RejectionsPage } from "./views/rejections.tsx";
 
-export const rejectionPages = pages
-  .createApp()
-  .get("/", (c) => page(c, { title: "Rejections", section: "rejections" }, <Head title="Rejections" />));
+export const rejectionPages = pages.createApp().get("/", async (c) => {
+  const { id } = c.get("workspace");
+  const [kept, names] = await Promise.all([
+    quotaCounter(c.env, id).rejections(REJECTIONS_KEPT),
+    keyNames(c.get("db"), id),
+  ]);
+  const { code, key, cursor } = c.req.query();
+  const filter: RejectionFilter = {
+    ...(isRefusalCode(code) ? { code } : {}),
+    ...(key === undefined || key === "" ? {} : { keyId: key }),
+  };
+  const query = {
+    ...(filter.code === undefined ? {} : { code: filter.code }),
+    ...(filter.keyId === undefined ? {} : { key: filter.keyId }),
+    ...(cursor === undefined ? {} : { cursor }),
+  };
+  const data = {
+    path: workspacePath(c),
+    manager: mayManage(c),
+    groups: groupRejections(kept),
+    kept: kept.length,
+    most: REJECTIONS_KEPT,
+    keyNames: names,
+    query,
+    ...pageOfRejections(kept, filter, { cursor: cursor ?? null, limit: PAGE_ROWS }),
+    nowMs: Date.now(),
+  };
+  return page(c, { title: "Rejections", section: "rejections" }, <RejectionsPage {...data} />);
+});

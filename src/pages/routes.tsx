@@ -1,6 +1,6 @@
 /** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
 import { bodyLimit } from "hono/body-limit";
-import { csrf } from "hono/csrf";
+import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
 import { errorText, logEvent } from "../http/log.ts";
 import { PAGE_FORM_MAX_BYTES } from "../limits.ts";
@@ -18,6 +18,8 @@ import { connectPages } from "./connect.tsx";
 import { keyPages } from "./keys.tsx";
 import { memberPages } from "./members.tsx";
 import { activityPages } from "./activity.tsx";
+import { fromThisOrigin } from "./session/guard.ts";
+import { sessionRoutes } from "./session/routes.tsx";
 import { requireMember, requireSignIn } from "./session/session.ts";
 
 const safeHeaders = secureHeaders({
@@ -65,13 +67,18 @@ const workspacePages = pages
 
 const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
 
+const PERSONAL = ["/", "/w/*", "/sign-in/*", "/sign-out"];
+
 export const pageRoutes = pages
   .createApp()
   .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
   .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
-  .use("/w/*", safeHeaders, noStore, csrf(), formLimit)
+  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit)
+  .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {
+    // Not a failure: a middleware's refusal.
+    if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     return plainPage(
       c,

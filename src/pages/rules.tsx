@@ -1,8 +1,176 @@
-/** Mapping Rules. */
-import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+/** Mapping Rules (spec §1, design §8.5): the list, the editor with its preview, and rules applied to what is stored. */
+import type { Context } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { createRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
+import { PAGE_ROWS, PREVIEW_TYPING_SIGNALS, WORKSPACE_MAX_RULES } from "../limits.ts";
+import { signalStore } from "../workspace/objects.ts";
+import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules.ts";
+import { byMember, pages, type PagesEnv } from "./environment.ts";
+import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page, workspacePath } from "./page.tsx";
+import {
+  BLANK_FORM,
+  changeRows,
+  draftOf,
+  formOf,
+  previewDays,
+  readRuleForm,
+  ruleOf,
+  withoutBlankRows,
+  type FieldErrors,
+  type RuleForm,
+} from "./rule-form.ts";
+import { requireManager } from "./session/session.ts";
+import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
+import { Preview, type Previewed } from "./views/rule-preview.tsx";
+import { Rules } from "./views/rules.tsx";
 
 export const rulePages = pages
   .createApp()
-  .get("/", (c) => page(c, { title: "Mapping Rules", section: "rules" }, <Head title="Mapping Rules" />));
+  .get("/", async (c) => {
+    const { id } = c.get("workspace");
+    const cursor = c.req.query("cursor") ?? null;
+    const rules = await listRules(c.get("db"), id, { cursor, limit: PAGE_ROWS });
+    const facts = await signalStore(c.env, id).ruleFacts(rules.items.map((rule) => rule.id));
+    const known = { base: workspacePath(c), manager: mayManage(c), query: c.req.query(), nowMs: Date.now() };
+    return page(c, { title: "Mapping Rules", section: "rules" }, <Rules {...known} rules={rules} facts={facts} />);
+  })
+  .get("/new", async (c) => {
+    if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
+    const from = c.req.query("from");
+    const proposed = from === undefined ? null : await proposeFrom(c.env, c.get("workspace").id, from);
+    return newPage(c, proposed === null ? BLANK_FORM : formOf(proposed), { from: proposed === null ? null : from });
+  })
+  .post("/", requireManager, async (c) => {
+    const asked = await readAsked(c);
+    if (asked.what !== "save") return newPage(c, asked.form, { preview: asked.preview });
+    const rule = ruleOf(asked.form);
+    if (!rule.ok) return newPage(c, asked.form, { errors: rule.refusal, status: 422 });
+    const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c));
+    if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
+    const errors = { "": `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules: delete one first.` };
+    return newPage(c, asked.form, { errors, status: 409 });
+  })
+  .post("/preview", requireManager, async (c) => {
+    const form = withoutBlankRows(readRuleForm(await c.req.formData()));
+    return fragment(c, <Preview base={workspacePath(c)} preview={await tryOut(c, form, PREVIEW_TYPING_SIGNALS)} />);
+  })
+  .get("/:rule_id", async (c) => {
+    const rule = await ruleOfPath(c);
+    return rule === null ? deletedPage(c) : rulePage(c, rule, formOf(rule));
+  })
+  .post("/:rule_id", requireManager, async (c) => {
+    const [rule, asked] = [await ruleOfPath(c), await readAsked(c)];
+    if (rule === null) return notFoundPage(c, "rule");
+    const version = asked.version ?? rule.version;
+    if (asked.what !== "save") return rulePage(c, rule, asked.form, { version, preview: asked.preview });
+    const change = ruleOf(asked.form);
+    if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
+    const [db, { id }] = [c.get("db"), c.get("workspace")];
+    if ((await updateRule(db, id, rule.id, change.value, byMember(c), version)) !== null) {
+      return done(c, `rules/${rule.id}`, "rule_saved");
+    }
+    const current = await ruleOfPath(c);
+    if (current === null) return notFoundPage(c, "rule");
+    return rulePage(c, current, asked.form, { changedMeanwhile: true, status: 409 });
+  })
+  .post("/:rule_id/enable", requireManager, (c) => setEnabled(c, true))
+  .post("/:rule_id/disable", requireManager, (c) => setEnabled(c, false))
+  .post("/:rule_id/apply", requireManager, async (c) => {
+    const ruleId = c.req.param("rule_id");
+    const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, ruleId, byMember(c));
+    return job === null ? notFoundPage(c, "rule") : c.redirect(`${workspacePath(c)}/rules/${ruleId}#job`, 303);
+  })
+  .post("/:rule_id/delete", requireManager, async (c) => {
+    const ruleId = c.req.param("rule_id");
+    const scoringSignals = (await c.req.formData()).has("remove") ? "remove" : "keep";
+    const ended = await endRule(c.env, c.get("db"), c.get("workspace").id, { ruleId, scoringSignals }, byMember(c));
+    if (ended === "not_found") return notFoundPage(c, "rule");
+    return ended === "deleted"
+      ? done(c, "rules", "rule_deleted")
+      : c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);
+  });
+
+/** What a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
+async function readAsked(
+  c: Context<PagesEnv>,
+): Promise<{ what: string; form: RuleForm; version: number | null; preview: Previewed }> {
+  const data = await c.req.formData();
+  const what = data.get("do");
+  const asked = typeof what === "string" ? what : "save";
+  const read = readRuleForm(data);
+  const form = asked === "save" || asked === "preview" ? withoutBlankRows(read) : changeRows(read, asked);
+  const version = Number(data.get("version"));
+  return {
+    what: asked,
+    form,
+    version: Number.isInteger(version) && version > 0 ? version : null,
+    preview: asked === "preview" ? await tryOut(c, form) : null,
+  };
+}
+
+async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number): Promise<Previewed> {
+  const draft = draftOf(form);
+  if (!draft.ok) return { errors: draft.refusal };
+  const { event, match, conditions, points } = draft.value;
+  const days = previewDays(form);
+  const rule = { event, match, conditions, points, scoringSignal: form.scoringSignal };
+  return { days, points, found: await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals) };
+}
+
+interface Shown {
+  errors?: FieldErrors;
+  status?: ContentfulStatusCode;
+  preview?: Previewed;
+}
+
+async function newPage(
+  c: Context<PagesEnv>,
+  form: RuleForm,
+  { errors = {}, status = 200, preview = null, from = null }: Shown & { from?: string | null | undefined } = {},
+): Promise<Response> {
+  const events = await signalStore(c.env, c.get("workspace").id).recentEvents();
+  const known = { base: workspacePath(c), form, errors, preview, events, from };
+  return page(c, { title: "New mapping rule", section: "rules", status }, <NewRule {...known} />);
+}
+
+async function rulePage(
+  c: Context<PagesEnv>,
+  rule: StoredRule,
+  form: RuleForm,
+  {
+    errors = {},
+    status = 200,
+    preview = null,
+    version = rule.version,
+    changedMeanwhile = false,
+  }: Shown & { version?: number; changedMeanwhile?: boolean } = {},
+): Promise<Response> {
+  const store = signalStore(c.env, c.get("workspace").id);
+  const [[facts], events] = await Promise.all([store.ruleFacts([rule.id]), mayManage(c) ? store.recentEvents() : []]);
+  const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), rule, form, errors, events };
+  return page(
+    c,
+    { title: rule.name, section: "rules", status },
+    <Rule {...known} facts={facts} preview={preview} version={version} changedMeanwhile={changedMeanwhile} />,
+  );
+}
+
+/** A rule that is gone may still have scoring signals, or an application under way. */
+async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
+  const ruleId = c.req.param("rule_id") ?? "";
+  const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([ruleId]);
+  if (facts === undefined || (facts.job === null && !facts.hasScoringSignals)) return notFoundPage(c, "rule");
+  const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), ruleId, facts };
+  return page(c, { title: "A deleted rule", section: "rules" }, <DeletedRule {...known} />);
+}
+
+async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Response> {
+  const ruleId = c.req.param("rule_id") ?? "";
+  const rule = await updateRule(c.get("db"), c.get("workspace").id, ruleId, { enabled }, byMember(c));
+  if (rule === null) return notFoundPage(c, "rule");
+  return done(c, `rules/${ruleId}`, enabled ? "rule_enabled" : "rule_disabled");
+}
+
+function ruleOfPath(c: Context<PagesEnv>): Promise<StoredRule | null> {
+  return findRule(c.get("db"), c.get("workspace").id, c.req.param("rule_id") ?? "");
+}

@@ -1,8 +1,97 @@
-/** Signal Queue. */
-import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+/** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
+import type { Context } from "hono";
+import { findKey } from "../control/keys.ts";
+import { ruleNames } from "../control/rules.ts";
+import { GROUP_SAMPLES, PAGE_ROWS } from "../limits.ts";
+import type { Page } from "../store/protocol.ts";
+import { replay } from "../workspace/dead-letters.ts";
+import { signalStore } from "../workspace/objects.ts";
+import { followSignal } from "../workspace/signals.ts";
+import { byMember, pages, type PagesEnv } from "./environment.ts";
+import { done, mayManage, notFoundPage, page, workspacePath } from "./page.tsx";
+import { requireManager } from "./session/session.ts";
+import { queueFilter, signalFilter, statusOf } from "./signal-filters.ts";
+import { DeadLetters } from "./views/dead-letters.tsx";
+import { Group } from "./views/signal-group.tsx";
+import { AllSignals } from "./views/signal-list.tsx";
+import { Queue } from "./views/signal-queue.tsx";
+import { Trace } from "./views/signal-trace.tsx";
 
 export const signalPages = pages
   .createApp()
-  .get("/", (c) => page(c, { title: "Signal Queue", section: "signals" }, <Head title="Signal Queue" />));
+  .get("/", async (c) => {
+    const query = c.req.query();
+    if (isSignalId(query["q"])) return c.redirect(`${workspacePath(c)}/signals/${query["q"].trim()}`, 303);
+    const queue = await storeOf(c).queuePage(queueFilter(query), pageOf(c));
+    const known = { base: workspacePath(c), manager: mayManage(c), query, nowMs: Date.now() };
+    return page(c, { title: "Signal Queue", section: "signals" }, <Queue {...known} {...queue} />);
+  })
+  .get("/group", async (c) => {
+    const { event = "", source = "", ...query } = c.req.query();
+    const store = storeOf(c);
+    const found = await store.queueGroup(event, source, statusOf(query["status"]), pageOf(c));
+    if (found === null) return notFoundPage(c, "event");
+    const { group, signals } = found;
+    const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
+    const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
+    const wanted = query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
+    const traces = await Promise.all(wanted.map((id) => store.signal(id)));
+    const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
+    const known = { base: workspacePath(c), manager: mayManage(c), query: c.req.query(), nowMs: Date.now() };
+    return page(
+      c,
+      { title: event, section: "signals" },
+      <Group {...known} group={group} signals={signals} samples={samples} />,
+    );
+  })
+  .get("/all", async (c) => {
+    const query = c.req.query();
+    if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
+    const signals = await storeOf(c).findSignals(signalFilter(query), pageOf(c));
+    return page(
+      c,
+      { title: "All signals", section: "signals" },
+      <AllSignals base={workspacePath(c)} query={query} signals={signals} />,
+    );
+  })
+  .get("/dead-letters", async (c) => {
+    const letters = await storeOf(c).deadLetters(pageOf(c));
+    return page(
+      c,
+      { title: "Dead letters", section: "signals" },
+      <DeadLetters base={workspacePath(c)} manager={mayManage(c)} query={c.req.query()} letters={letters} />,
+    );
+  })
+  .post("/dead-letters/replay", requireManager, async (c) => {
+    const { id } = await c.req.parseBody();
+    const ids = typeof id === "string" ? [id] : null;
+    const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
+    const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
+    return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
+  })
+  .get("/:signal_id", async (c) => {
+    const { id } = c.get("workspace");
+    const found = await followSignal(c.env, id, c.req.param("signal_id"));
+    if (found === null) return notFoundPage(c, "signal");
+    const signal = "recorded" in found ? found.recorded : found.inFlight;
+    const ruleIds = "recorded" in found ? found.recorded.rulesMatched.map(({ ruleId }) => ruleId) : [];
+    const [key, rules] = await Promise.all([
+      // Spec §1: keys are shown only to owners and admins.
+      mayManage(c) ? findKey(c.get("db"), id, signal.keyId) : null,
+      ruleNames(c.get("db"), id, ruleIds),
+    ]);
+    const known = { base: workspacePath(c), manager: mayManage(c), keyName: key?.name ?? null, rules };
+    return page(c, { title: signal.id, section: "signals" }, <Trace {...known} found={found} />);
+  });
+
+function storeOf(c: Context<PagesEnv>) {
+  return signalStore(c.env, c.get("workspace").id);
+}
+
+function pageOf(c: Context<PagesEnv>): Page {
+  return { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
+}
+
+function isSignalId(text: string | undefined): text is string {
+  return /^\s*sig_[\w-]+\s*$/.test(text ?? "");
+}

@@ -1,8 +1,73 @@
-/** Usage. */
-import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+/** Usage: where the billing period stands, and plan, overages and held signals, for owners and admins to change. */
+import type { Context } from "hono";
+import { listPlans } from "../control/plans.ts";
+import { updateWorkspace, type WorkspaceChange } from "../control/workspaces.ts";
+import { paceOf } from "../domain/forecast.ts";
+import { usageCurve } from "../domain/usage-day.ts";
+import { PAGE_MAX_ITEMS } from "../limits.ts";
+import { readBooks } from "../workspace/books.ts";
+import { releaseForWorkspace } from "../workspace/held.ts";
+import { configureWorkspaces, usageByDayOf } from "../workspace/quota.ts";
+import type { Done } from "./copy.ts";
+import { byMember, pages, type PagesEnv } from "./environment.ts";
+import { done, mayManage, page, workspacePath } from "./page.tsx";
+import { requireManager } from "./session/session.ts";
+import { UsagePage, type UsageData } from "./views/usage.tsx";
 
 export const usagePages = pages
   .createApp()
-  .get("/", (c) => page(c, { title: "Usage", section: "usage" }, <Head title="Usage" />));
+  .get("/", (c) => usagePage(c))
+  .post("/overages", requireManager, async (c) => {
+    const { overages } = await c.req.parseBody();
+    if (overages !== "on" && overages !== "off") return usagePage(c, "Overages are either on or off.");
+    return change(c, { overages: overages === "on" }, `overages_${overages}`);
+  })
+  .post("/plan", requireManager, async (c) => {
+    const { plan } = await c.req.parseBody();
+    return change(c, { plan: typeof plan === "string" ? plan : "" }, "plan_changed");
+  })
+  .post("/release", requireManager, async (c) => {
+    const { released } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));
+    return done(c, "usage", released > 0 ? "released" : "none_released");
+  });
+
+async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response> {
+  const data: UsageData = { ...(await readUsage(c)), ...(error === undefined ? {} : { error }) };
+  return page(
+    c,
+    { title: "Usage", section: "usage", status: error === undefined ? 200 : 422 },
+    <UsagePage {...data} />,
+  );
+}
+
+async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
+  const workspace = c.get("workspace");
+  const [{ usage, days, firstDayMs }, all, plans] = await Promise.all([
+    usageByDayOf(c.env, c.get("db"), workspace.id),
+    readBooks(c.env, workspace.id, undefined),
+    listPlans(c.get("db"), { cursor: null, limit: PAGE_MAX_ITEMS }),
+  ]);
+  const { periodStartMs } = usage;
+  const period = await readBooks(c.env, workspace.id, periodStartMs);
+  const nowMs = Date.now();
+  return {
+    path: workspacePath(c),
+    workspace,
+    plans: plans.items,
+    usage,
+    curve: usageCurve(days, periodStartMs, { ...usage, nowMs }),
+    pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: usage.accepted + usage.held }),
+    books: { all, period },
+    nowMs,
+    manager: mayManage(c),
+  };
+}
+
+/** D1 first, then the counter; repeating it finishes what was interrupted. */
+async function change(c: Context<PagesEnv>, to: WorkspaceChange, what: Done): Promise<Response> {
+  const { id } = c.get("workspace");
+  const updated = await updateWorkspace(c.get("db"), id, to, byMember(c));
+  if (!updated.ok) return usagePage(c, "There is no such plan.");
+  await configureWorkspaces(c.env, c.get("db"), [id]);
+  return done(c, "usage", what);
+}

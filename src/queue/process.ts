@@ -1,6 +1,8 @@
 /** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
 import { createHash } from "node:crypto";
 import { duplicateKey } from "../domain/canonical-form.ts";
+import type { DuplicateKey } from "../domain/canonical-form.ts";
+import { storedHash } from "../domain/content-hash.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import { normalise } from "../domain/normalise.ts";
@@ -34,7 +36,7 @@ export function buriedSignal(received: ReceivedSignal, reason: string): SignalTo
 }
 
 function workFor(received: ReceivedSignal, { rules, templates }: Workings): SignalToRecord["work"] {
-  const { envelope, endpoint, payload: text } = received;
+  const { envelope, endpoint, payload: text, row } = received;
   if (endpoint === "product_org") return { kind: "account", account: accountOf(received, templates) };
   const payload = JSON.parse(text) as JsonObject;
   const normalised = normalise(payload, envelope.source);
@@ -45,10 +47,15 @@ function workFor(received: ReceivedSignal, { rules, templates }: Workings): Sign
   return {
     kind: normalised.kind,
     normalised: kept,
-    contentHash: duplicate === null ? null : createHash("sha256").update(duplicate.text).digest("base64url"),
+    contentHash: duplicate === null ? null : hashOf(duplicate, row.at),
     duplicateWindowMs: duplicate?.windowMs ?? 0,
     evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
   };
+}
+
+function hashOf({ text, windowMs, contentMs }: DuplicateKey, receivedAtMs: number): string {
+  const hash = createHash("sha256").update(text).digest("base64url");
+  return storedHash(hash, { windowMs, receivedAtMs, contentMs });
 }
 
 /** Mapped at the edge already, where it was checked; what was queued is the payload as it was sent. */

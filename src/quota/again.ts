@@ -2,8 +2,10 @@
  * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
  * replayed. They come back into the outbox with their ids, and take no new ordinals.
  */
+import { roomToRelease } from "../domain/quota.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./outbox.ts";
+import type { Unsettled } from "./outbox.ts";
 import type { SignalAgain } from "./protocol.ts";
 
 export function createReleasedTable(sql: SqlStorage): void {
@@ -11,14 +13,11 @@ export function createReleasedTable(sql: SqlStorage): void {
   sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL)");
 }
 
-/** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */
-export function roomToRelease(ledger: Ledger): number {
-  return ledger.overages ? ledger.held : Math.min(ledger.held, Math.max(0, ledger.signalLimit - ledger.accepted));
-}
-
 /** Makes the first of them that fit accepted ones; says which. Runs inside the commit's transaction. */
 export function release(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[]): SignalAgain[] {
-  sql.exec("DELETE FROM released WHERE period_start < ?", ledger.periodStartMs);
+  const [any] = sql.exec<{ period_start: number }>("SELECT period_start FROM released LIMIT 1").toArray();
+  // All of them are of one period, so that one tells whether they are over.
+  if (any !== undefined && any.period_start < ledger.periodStartMs) sql.exec("DELETE FROM released");
   const counted = new Set(
     [
       ...sql.exec<{ id: string }>(
@@ -38,7 +37,13 @@ export function release(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[])
 }
 
 /** Writes the signals to the outbox; returns the number of the next row. */
-export function writeAgain(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[], nowMs: number): number {
+export function writeAgain(
+  sql: SqlStorage,
+  ledger: Ledger,
+  signals: SignalAgain[],
+  nowMs: number,
+  unsettled: Unsettled,
+): number {
   let nextRow = ledger.nextRow;
   // The books are kept per period: a row belongs to one.
   for (const periodStartMs of new Set(signals.map((signal) => signal.periodStartMs))) {
@@ -52,7 +57,7 @@ export function writeAgain(sql: SqlStorage, ledger: Ledger, signals: SignalAgain
     for (const { text, bytes, ...signal } of signals) {
       if (signal.periodStartMs === periodStartMs) packer.add([{ text, bytes, count: 1 }], 1, 0);
     }
-    nextRow = packer.write(sql);
+    nextRow = packer.write(sql, unsettled);
   }
   return nextRow;
 }

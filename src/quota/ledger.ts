@@ -1,6 +1,8 @@
 /** The Quota Counter's durable state: one row for the current billing period and the plan, one row per closed period. */
 import { billingPeriodAt, closePeriod } from "../domain/billing-period.ts";
+import { lastDay, utcDay } from "../domain/usage-day.ts";
 import type { ClosedPeriod, QuotaConfig } from "./protocol.ts";
+import { writeDay } from "./usage-days.ts";
 
 export interface Ledger extends QuotaConfig {
   periodStartMs: number;
@@ -17,6 +19,8 @@ export interface Ledger extends QuotaConfig {
   admitted: number;
   /** Number of the next outbox row; never used twice, so a late `settle` cannot delete another row. */
   nextRow: number;
+  /** UTC day of the last count; 0 where an earlier version counted. Here, so that a commit writes no row for it. */
+  dayMs: number;
 }
 
 const NUMBERS = [
@@ -31,6 +35,7 @@ const NUMBERS = [
   ["streak", "streak"],
   ["admitted", "admitted"],
   ["next_row", "nextRow"],
+  ["day_ms", "dayMs"],
 ] as const satisfies readonly (readonly [string, keyof Ledger])[];
 const BOOLEANS = [
   ["paid", "paid"],
@@ -53,6 +58,9 @@ export function createLedgerTables(sql: SqlStorage): void {
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
+  // Ledgers that were made before usage was kept by day.
+  const dayMs = sql.exec("SELECT 1 FROM pragma_table_info('ledger') WHERE name = 'day_ms'").toArray();
+  if (dayMs.length === 0) sql.exec("ALTER TABLE ledger ADD COLUMN day_ms INTEGER NOT NULL DEFAULT 0");
 }
 
 export function loadLedger(sql: SqlStorage): Ledger | null {
@@ -83,6 +91,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     extraRoomRemoved: false,
     admitted: 0,
     nextRow: 1,
+    dayMs: utcDay(nowMs),
   };
 }
 
@@ -90,6 +99,8 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
 export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): number {
   let closed = 0;
   for (; ledger.periodEndMs <= nowMs; closed++) {
+    const day = lastDay(ledger, ledger.periodEndMs);
+    if (day !== null) writeDay(sql, day);
     const after = closePeriod(ledger, {
       count: ledger.accepted + ledger.held,
       signalLimit: ledger.signalLimit,

@@ -4,7 +4,8 @@
  */
 import type { OutboxRow, ReceivedSignal } from "../queue/message.ts";
 import { ROW_HEADER_BYTES, firstSignals, readMessage, writeMessage, writeRow } from "../queue/message.ts";
-import { MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../limits.ts";
+import { uuidv7Ms } from "../domain/uuidv7.ts";
+import { ADMISSION_MAX_SKEW_MS, MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../limits.ts";
 import type { AdmitChunk } from "./protocol.ts";
 
 export function createOutboxTable(sql: SqlStorage): void {
@@ -62,8 +63,9 @@ export class RowPacker {
   }
 
   /** Writes the rows; returns the number of the next one. */
-  write(sql: SqlStorage): number {
+  write(sql: SqlStorage, unsettled: Unsettled): number {
     for (const { row, signals, bytes } of this.#rows) {
+      unsettled.add(row.period_start, row.count);
       sql.exec(
         "INSERT INTO outbox (row, at, period_start, count, bytes, body) VALUES (?, ?, ?, ?, ?, ?)",
         row.row,
@@ -104,12 +106,13 @@ export async function sendNextRows(
     rows = "";
     bytes = 0;
   };
-  const found = sql.exec<{ row: number; bytes: number; body: string }>(
-    "SELECT row, bytes, body FROM outbox WHERE row > ? AND at <= ? ORDER BY row LIMIT 1000",
+  const found = sql.exec<{ row: number; at: number; bytes: number; body: string }>(
+    "SELECT row, at, bytes, body FROM outbox WHERE row > ? ORDER BY row LIMIT 1000",
     range.afterRow,
-    range.admittedUntil,
   );
   for (const next of found) {
+    // Rows are in order of their time: those that follow are later still, and there may be very many.
+    if (next.at > range.admittedUntil) break;
     if (bytes + next.bytes > MESSAGE_MAX_BYTES) close();
     if (messages.length === SEND_BATCH_MAX_MESSAGES || totalBytes + next.bytes > SEND_BATCH_MAX_BYTES) break;
     rows += next.body;
@@ -123,8 +126,12 @@ export async function sendNextRows(
 }
 
 /** Rows confirmed by the store; repeating it is harmless. */
-export function deleteRows(sql: SqlStorage, rows: readonly number[]): void {
-  sql.exec("DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?))", JSON.stringify(rows));
+export function deleteRows(sql: SqlStorage, rows: readonly number[], unsettled: Unsettled): void {
+  const deleted = sql.exec<{ period_start: number; count: number }>(
+    "DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) RETURNING period_start, count",
+    JSON.stringify(rows),
+  );
+  for (const { period_start, count } of deleted) unsettled.add(period_start, -count);
 }
 
 /** When the oldest unsettled row was admitted; null when all is settled. */
@@ -132,24 +139,74 @@ export function oldestUnsettled(sql: SqlStorage): number | null {
   return sql.exec<{ at: number }>("SELECT at FROM outbox ORDER BY row LIMIT 1").toArray()[0]?.at ?? null;
 }
 
-/** Signals that are not settled yet; of one period when `periodStartMs` is given. */
-export function unsettledSignals(sql: SqlStorage, periodStartMs: number | undefined): number {
-  return sql
-    .exec<{ signals: number }>(
-      "SELECT COALESCE(SUM(count), 0) AS signals FROM outbox WHERE ?1 IS NULL OR period_start = ?1",
-      periodStartMs ?? null,
-    )
-    .one().signals;
+/**
+ * How many signals are not settled yet, by billing period. Counted once after a start, when somebody asks (all rows are
+ * sent again then anyway), and kept in memory from then on: while the queue is down there may be very many rows.
+ */
+export class Unsettled {
+  readonly #sql: SqlStorage;
+  #byPeriod: Map<number, number> | null = null;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  add(periodStartMs: number, signals: number): void {
+    this.#byPeriod?.set(periodStartMs, (this.#byPeriod.get(periodStartMs) ?? 0) + signals);
+  }
+
+  /** What was added has been rolled back. */
+  forget(): void {
+    this.#byPeriod = null;
+  }
+
+  /** In all, or of one period. */
+  signals(periodStartMs: number | undefined): number {
+    const byPeriod = (this.#byPeriod ??= this.#count());
+    if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;
+    return [...byPeriod.values()].reduce((sum, signals) => sum + signals, 0);
+  }
+
+  #count(): Map<number, number> {
+    const rows = this.#sql.exec<{ period_start: number; count: number }>("SELECT period_start, count FROM outbox");
+    const byPeriod = new Map<number, number>();
+    for (const { period_start, count } of rows) byPeriod.set(period_start, (byPeriod.get(period_start) ?? 0) + count);
+    return byPeriod;
+  }
 }
 
-/** A signal that the outbox holds; null when it does not. */
+/**
+ * A signal that the outbox holds; null when it does not. Looked for among the rows of the time that its id tells, so that
+ * it takes no longer while the queue is down. One that is sent once more is not found: the Signal Store still has it.
+ */
 export function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
-  // Another signal's payload may quote the id, so that more than one row can hold the text.
-  const rows = sql.exec<{ body: string }>("SELECT body FROM outbox WHERE instr(body, ?) > 0", `"${signalId}"`);
-  for (const { body } of rows) {
+  const receivedMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
+  if (receivedMs === null) return null;
+  const rows = sql.exec<{ at: number; body: string }>(
+    "SELECT at, body FROM outbox WHERE row >= ? ORDER BY row",
+    firstRowSince(sql, receivedMs - ADMISSION_MAX_SKEW_MS),
+  );
+  for (const { at, body } of rows) {
+    if (at > receivedMs + ADMISSION_MAX_SKEW_MS) return null;
+    // Another signal's payload may quote the id, so that more than one row can hold the text.
+    if (!body.includes(`"${signalId}"`)) continue;
     const { signals } = readMessage(writeMessage(workspaceId, body));
     const found = signals.find((signal) => signal.envelope.id === signalId);
     if (found !== undefined) return found;
   }
   return null;
+}
+
+/** Rows are in order of their time, so it takes a few steps, however many there are. */
+function firstRowSince(sql: SqlStorage, atMs: number): number {
+  const end = (order: "ASC" | "DESC"): number =>
+    sql.exec<{ row: number }>(`SELECT row FROM outbox ORDER BY row ${order} LIMIT 1`).toArray()[0]?.row ?? 0;
+  let [low, high] = [end("ASC"), end("DESC")];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { at } = sql.exec<{ at: number }>("SELECT at FROM outbox WHERE row > ? ORDER BY row LIMIT 1", middle).one();
+    if (at < atMs) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -1,6 +1,7 @@
 /** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { RateState } from "../domain/request-rate.ts";
 import type { EndpointType } from "../domain/signal.ts";
+import type { UsageDay } from "../domain/usage-day.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/refusal.ts";
 
 /** Plan and billing of a workspace, as `configure` sets it. */
@@ -116,6 +117,14 @@ export interface Usage {
   extraRoomRemoved: boolean;
   /** Newest first. */
   history: ClosedPeriod[];
+}
+
+export interface UsageByDay {
+  usage: Usage;
+  /** Of the current period and the one before it, in order. */
+  days: UsageDay[];
+  /** The first day that is known; null when nothing was counted before today. */
+  firstDayMs: number | null;
 }
 
 export interface Rejection {

@@ -6,27 +6,21 @@
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
  */
-import { DurableObject } from "cloudflare:workers";
-import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
+import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { DRAIN_ALARM_MS } from "../limits.ts";
-import { createReleasedTable, release, roomToRelease, writeAgain } from "./again.ts";
+import { createReleasedTable, release, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
-import {
-  RowPacker,
-  createOutboxTable,
-  deleteRows,
-  findUnsettled,
-  oldestUnsettled,
-  unsettledSignals,
-} from "./outbox.ts";
+import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
+import { RowPacker, Unsettled, createOutboxTable, deleteRows, findUnsettled, oldestUnsettled } from "./outbox.ts";
 import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
@@ -41,6 +35,7 @@ import type {
   ReleaseResult,
   SignalAgain,
   Usage,
+  UsageByDay,
 } from "./protocol.ts";
 
 /** A call that is within its request rate, and where that stands. */
@@ -49,11 +44,12 @@ interface CountedCall {
   rate: RateState;
 }
 
-export class QuotaCounter extends DurableObject<Env> {
+export class QuotaCounter extends WatchedObject<Rejection> {
   readonly #sql: SqlStorage;
   readonly #rate: RequestRate;
   readonly #notes: Notes;
   readonly #drain: Drain;
+  readonly #unsettled: Unsettled;
   readonly #revoked = new Set<string>();
   /** Per key, see domain/request-rate.ts. Not stored: an object idle long enough to be evicted has full buckets. */
   readonly #buckets = new Map<string, number>();
@@ -66,6 +62,7 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#sql = ctx.storage.sql;
     this.#rate = configuredRate(env);
     createLedgerTables(this.#sql);
+    createDaysTable(this.#sql);
     createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
@@ -75,6 +72,7 @@ export class QuotaCounter extends DurableObject<Env> {
     this.#ledger = loadLedger(this.#sql);
     for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
       this.#revoked.add(row.key_id);
+    this.#unsettled = new Unsettled(this.#sql);
     const send: SendMessages = (messages) => this.env.SIGNALS.sendBatch(messages);
     this.#drain = new Drain(this.#sql, this.#workspaceId, send, (atMs) => this.#alarmBy(atMs));
     if (oldestUnsettled(this.#sql) !== null) this.#drain.soon();
@@ -146,7 +144,7 @@ export class QuotaCounter extends DurableObject<Env> {
 
   /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
   settle(rows: number[]): void {
-    deleteRows(this.#sql, rows);
+    deleteRows(this.#sql, rows, this.#unsettled);
   }
 
   /** Makes as many of these held signals accepted as now fit, and sends them through the queue again. */
@@ -156,7 +154,7 @@ export class QuotaCounter extends DurableObject<Env> {
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
       released = release(this.#sql, ledger, signals);
-      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs);
+      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs, this.#unsettled);
       full = roomToRelease(ledger) === 0;
       return released.length > 0;
     });
@@ -167,7 +165,7 @@ export class QuotaCounter extends DurableObject<Env> {
   replay(signals: SignalAgain[]): void {
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
-      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs);
+      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs, this.#unsettled);
       return signals.length > 0;
     });
   }
@@ -175,8 +173,13 @@ export class QuotaCounter extends DurableObject<Env> {
   usage(): Usage | null {
     this.#update(Date.now(), () => false);
     if (this.#ledger === null) return null;
-    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, ...usage } = this.#ledger;
+    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = this.#ledger;
     return { ...usage, history: closedPeriods(this.#sql) };
+  }
+
+  usageByDay(): UsageByDay | null {
+    const usage = this.usage();
+    return usage && readUsageByDay(this.#sql, usage);
   }
 
   lastUsed(): Record<string, number> {
@@ -191,7 +194,7 @@ export class QuotaCounter extends DurableObject<Env> {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
-    return { admitted: admitted ?? 0, unsettled: unsettledSignals(this.#sql, periodStartMs) };
+    return { admitted: admitted ?? 0, unsettled: this.#unsettled.signals(periodStartMs) };
   }
 
   /** A signal that is admitted and not yet settled. */
@@ -263,24 +266,30 @@ export class QuotaCounter extends DurableObject<Env> {
       if (refusal) this.#reject(call, refusal.code, null, run.rejected, nowMs);
       results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
     }
-    const nextRow = packer.write(this.#sql);
+    const nextRow = packer.write(this.#sql, this.#unsettled);
     const wrote = nextRow !== ledger.nextRow;
     ledger.nextRow = nextRow;
     return wrote;
   }
 
   /**
-   * Closes ended periods, then applies a change to the ledger: all in one transaction or not at all, and memory follows
+   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory follows
    * only when it succeeded. What a change calls not worth a write of its own is written with the next notes.
    */
   #update(nowMs: number, change: (ledger: Ledger) => boolean): void {
     const before = this.#ledger;
     if (before === null) return;
     const ledger = { ...before };
-    this.ctx.storage.transactionSync(() => {
-      const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
-      if (change(ledger) || closed > 0) saveLedger(this.#sql, ledger);
-    });
+    try {
+      this.ctx.storage.transactionSync(() => {
+        const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
+        const dayEnded = endDay(this.#sql, ledger, nowMs);
+        if (change(ledger) || closed > 0 || dayEnded) saveLedger(this.#sql, ledger);
+      });
+    } catch (error) {
+      this.#unsettled.forget();
+      throw error;
+    }
     this.#ledger = ledger;
     if (ledger.nextRow === before.nextRow) return;
     this.#alarmBy(nowMs + DRAIN_ALARM_MS);
@@ -305,7 +314,9 @@ export class QuotaCounter extends DurableObject<Env> {
     signals: number,
     atMs: number,
   ): void {
-    this.#notes.rejected({ atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals });
+    const rejection: Rejection = { atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals };
+    this.#notes.rejected(rejection);
+    this.watchers.tell(1, () => [rejection]);
   }
 
   /** The alarm rings at `atMs` or sooner. Written only when that is news. */

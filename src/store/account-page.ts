@@ -5,7 +5,8 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
 import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
 import { toPage } from "./page.ts";
-import type { AccountPage, AccountsQuery, AccountSummary, Page, PageOf, ShownChange } from "./protocol.ts";
+import type { Page, PageOf } from "./protocol.ts";
+import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "./record-pages.ts";
 import { productOrgChanges, productOrgs, signals } from "./schema.ts";
 
 type Database = DrizzleSqliteDODatabase;

@@ -37,6 +37,11 @@ export interface WarmSignal {
 /** In terms of the index on those that wait. */
 const WAITING = "signals.cold_object IS NOT NULL AND signals.status = 'anonymous'";
 
+/** Behind what has been packed already. */
+const TO_PACK = `status = 'anonymous' AND status <> 'processed' AND payload IS NOT NULL
+  AND seq > ifnull((SELECT packed_seq FROM cold_progress WHERE id = 1), 0)`;
+const OLDEST_TO_PACK = `SELECT recorded_at FROM signals WHERE ${TO_PACK} ORDER BY seq LIMIT 1`;
+
 /**
  * Has objects rewritten without the lines that no signal waits for, or removed where none waits: for lines of which no
  * copy may be left. Call it in the transaction that changes or deletes the rows, with the `cold_object` that they name
@@ -78,9 +83,7 @@ export function forgetCold(sql: SqlStorage, objects: Iterable<string | null>): v
  */
 export function signalsToPack(sql: SqlStorage): WarmSignal[] {
   const rows = sql.exec<{ seq: number; id: string; payload: string }>(
-    `SELECT seq, id, payload FROM signals
-     WHERE status = 'anonymous' AND status <> 'processed' AND seq > ? AND payload IS NOT NULL ORDER BY seq LIMIT ?`,
-    packedSeq(sql),
+    `SELECT seq, id, payload FROM signals WHERE ${TO_PACK} ORDER BY seq LIMIT ?`,
     COLD_OBJECT_MAX_SIGNALS,
   );
   const packed: WarmSignal[] = [];
@@ -95,14 +98,8 @@ export function signalsToPack(sql: SqlStorage): WarmSignal[] {
 
 /** When the oldest of them has waited long enough; null when there are none. */
 export function packDueMs(sql: SqlStorage): number | null {
-  const [oldest] = sql
-    .exec<{ recorded_at: number }>(
-      `SELECT recorded_at FROM signals
-       WHERE status = 'anonymous' AND status <> 'processed' AND seq > ? AND payload IS NOT NULL ORDER BY seq LIMIT 1`,
-      packedSeq(sql),
-    )
-    .toArray();
-  return oldest === undefined ? null : oldest.recorded_at + COLD_AFTER_MS;
+  const { recorded_at } = sql.exec<{ recorded_at: number | null }>(`SELECT (${OLDEST_TO_PACK}) AS recorded_at`).one();
+  return recorded_at === null ? null : recorded_at + COLD_AFTER_MS;
 }
 
 /** Notes an object that is going to be written, so that none is ever in R2 without being known. Returns its id. */
@@ -191,24 +188,20 @@ export function removed(sql: SqlStorage, objects: readonly string[]): void {
   );
 }
 
-/** When something of all this is to be done, in milliseconds since 1970; null when nothing is. */
+/** When something of all this is to be done, in milliseconds since 1970; null when nothing is. Asked with every batch. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number): number | null {
-  const { removing, writing } = sql
-    .exec<{ removing: number | null; writing: number | null }>(
-      `SELECT (SELECT min(at) FROM cold_objects WHERE state = 'removing' AND state <> 'stored') AS removing,
-         (SELECT min(at) FROM cold_objects WHERE state = 'writing' AND state <> 'stored') AS writing`,
+  const { at_once, writing, recorded_at } = sql
+    .exec<{ at_once: number; writing: number | null; recorded_at: number | null }>(
+      `SELECT EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing' AND state <> 'stored')
+           OR EXISTS (SELECT 1 FROM cold_objects WHERE id > '' AND scrub > 0 AND state = 'stored') AS at_once,
+         (SELECT min(at) FROM cold_objects WHERE state = 'writing' AND state <> 'stored') AS writing,
+         (${OLDEST_TO_PACK}) AS recorded_at`,
     )
     .one();
-  if (removing !== null || objectsToScrub(sql, 1).length > 0) return nowMs;
-  const packMs = packDueMs(sql) ?? Number.POSITIVE_INFINITY;
-  const abandonedMs = writing === null ? Number.POSITIVE_INFINITY : writing + COLD_ABANDONED_MS;
-  const nextMs = Math.min(packMs, abandonedMs);
-  return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
-}
-
-/** Everything up to here has been packed. */
-function packedSeq(sql: SqlStorage): number {
-  return (
-    sql.exec<{ packed_seq: number }>("SELECT packed_seq FROM cold_progress WHERE id = 1").toArray()[0]?.packed_seq ?? 0
+  if (at_once === 1) return nowMs;
+  const nextMs = Math.min(
+    writing === null ? Number.POSITIVE_INFINITY : writing + COLD_ABANDONED_MS,
+    recorded_at === null ? Number.POSITIVE_INFINITY : recorded_at + COLD_AFTER_MS,
   );
+  return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
 }

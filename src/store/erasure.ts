@@ -8,7 +8,7 @@ import { scrubPending } from "./cold-storage.ts";
 import { hashOf, rememberNames } from "./erased-names.ts";
 import { findSignals } from "./erasure-signals.ts";
 import type { VisitorId } from "./link.ts";
-import type { ErasureReceipt } from "./protocol.ts";
+import type { ErasureReceipt } from "./data-care.ts";
 import { eraseSignals } from "./tombstones.ts";
 
 /** A job as it is stored; see schema.ts. */
@@ -45,10 +45,19 @@ const COUNTED_AS = {
   dead: "dead_letters",
 } as const;
 
-/** Begins to delete, with the first step. While a deletion of the same person is under way, that one goes on. */
+/**
+ * Begins to delete, with the first step. While a deletion of the same person is under way, that one goes on, and looks
+ * again for what has come since; unless somebody new has the email by now.
+ */
 export function erasePerson(sql: SqlStorage, id: string, email: string, nowMs: number): void {
-  if (findRow(sql, email)?.finished_at === null) return stepErasure(sql, nowMs);
+  const last = findRow(sql, email);
   const person = sql.exec<{ id: number }>("SELECT id FROM people WHERE email = ?", email).toArray()[0]?.id ?? null;
+  if (last?.finished_at === null && person === null) {
+    const known = JSON.parse(last.visitors ?? "[]") as VisitorId[];
+    rememberNames(sql, [{ kind: "email", value: email }, ...known], nowMs);
+    sql.exec("UPDATE erasures SET email = ?2, dead_seq = 0 WHERE id = ?1", last.id, email);
+    return stepErasure(sql, nowMs);
+  }
   const visitors = sql
     .exec<{ kind: VisitorId["kind"]; value: string }>("SELECT kind, value FROM identities WHERE person_id = ?", person)
     .toArray();

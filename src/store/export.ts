@@ -9,7 +9,7 @@ import { placeKey } from "./cold-objects.ts";
 import type { ColdObjects } from "./cold-objects.ts";
 import { placeOf } from "./cold-storage.ts";
 import type { ColdPlace } from "./cold-storage.ts";
-import type { ExportedRecords, ExportPage, ExportRange } from "./protocol.ts";
+import type { ExportedRecords, ExportPage, ExportRange } from "./data-care.ts";
 
 /** `json`: a JSON text, taken over as it is. */
 type ColumnKind = "value" | "time" | "json";
@@ -46,12 +46,13 @@ const EXPORTS: Record<ExportedRecords, Export> = {
       linked_at: "time",
       points: "value",
       dead_reason: "value",
+      erased_at: "time",
       payload: "json",
     },
     // Only a dead letter can hold what is no JSON.
     rows: `SELECT signals.seq AS key, signals.id, status, kind, event, source, ifnull(people.email, signals.email) AS email,
         user_id, anonymous_id, endpoint, key_id, verdict, ordinal, received_at, recorded_at, duplicate_of, linked_at,
-        (SELECT ifnull(sum(points), 0) FROM scoring_signals WHERE signal_id = signals.id) AS points, dead_reason,
+        (SELECT ifnull(sum(points), 0) FROM scoring_signals WHERE signal_id = signals.id) AS points, dead_reason, erased_at,
         iif(status = 'dead' AND NOT json_valid(payload), json_quote(payload), payload) AS payload, cold_object, cold_line
       FROM signals LEFT JOIN people ON people.id = signals.person_id
       WHERE signals.seq > ?1 AND signals.seq <= ?2 ORDER BY signals.seq LIMIT ?3`,

@@ -7,11 +7,11 @@ import { EventGroupChanges, TotalChanges } from "./tables.ts";
  */
 export function purgeHeld(sql: SqlStorage, nowMs: number): void {
   const purged = sql
-    .exec<{ id: string; kind: string; event: string; source: string; period_start: number }>(
+    .exec<{ id: string; kind: string; event: string; source: string; period_start: number; received_at: number }>(
       `UPDATE signals SET status = 'purged', payload = NULL, content_hash = NULL, email = NULL, user_id = NULL,
          anonymous_id = NULL
        WHERE seq IN (SELECT seq FROM signals WHERE status = 'held' AND period_end <= ? LIMIT ?)
-       RETURNING id, kind, event, source, period_start`,
+       RETURNING id, kind, event, source, period_start, received_at`,
       nowMs,
       PURGE_ROWS,
     )
@@ -21,7 +21,8 @@ export function purgeHeld(sql: SqlStorage, nowMs: number): void {
   for (const row of purged) {
     totals.add(row.period_start, "held", -1);
     totals.add(row.period_start, "purged", 1);
-    if (row.kind === "signal") groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+    if (row.kind === "signal")
+      groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 }, row.received_at);
   }
   groups.write(sql);
   totals.write(sql);

@@ -162,7 +162,8 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
       evaluation.rulesTried,
       row.payload ?? evaluation.payload,
     );
-    if (row.person_id === null) groups.count(row.event, row.source, { count: 0, held: 0, anonymous: -1 });
+    if (row.person_id === null)
+      groups.count(row.event, row.source, { count: 0, held: 0, anonymous: -1 }, row.received_at);
     else {
       people.unscore(row.id, row.person_id);
       left.add(row.person_id);

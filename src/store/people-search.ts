@@ -5,7 +5,8 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
 import { toPage } from "./page.ts";
 import { isThere } from "./people-list.ts";
-import type { Page, PageOf, PeopleQuery, PersonSummary } from "./protocol.ts";
+import type { Page, PageOf } from "./protocol.ts";
+import type { PeopleQuery, PersonSummary } from "./record-pages.ts";
 import { people } from "./schema.ts";
 
 type Row = typeof people.$inferSelect;

@@ -1,5 +1,6 @@
 /** People, their identities and their scores, as a batch sees and changes them. Plain SQL, see tables.ts. */
 import type { NormalisedSignal, Traits } from "../domain/signal.ts";
+import { RuleDayChanges } from "./day-changes.ts";
 import type { NamedBy, RuleMatch } from "./protocol.ts";
 
 /** What a signal says about who sent it. */
@@ -29,6 +30,7 @@ export class People {
   readonly #byIdentity = new Map<string, number>();
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
+  readonly #ruleDays = new RuleDayChanges();
   readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
 
   constructor(sql: SqlStorage, signals: Iterable<Visitor>) {
@@ -124,24 +126,30 @@ export class People {
         match.points,
         atMs,
       );
-      if (rowsWritten > 0) this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
+      if (rowsWritten === 0) continue;
+      this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
+      this.#ruleDays.add(match.ruleId, atMs, 1);
     }
   }
 
   /** Takes back what a signal scored. */
   unscore(signalId: string, personId: number): void {
-    const taken = this.#sql.exec<{ points: number }>(
-      "DELETE FROM scoring_signals WHERE signal_id = ? RETURNING points",
+    const taken = this.#sql.exec<{ rule_id: string; points: number; at: number }>(
+      "DELETE FROM scoring_signals WHERE signal_id = ? RETURNING rule_id, points, at",
       signalId,
     );
-    for (const { points } of taken) this.#points.set(personId, (this.#points.get(personId) ?? 0) - points);
+    for (const { rule_id, points, at } of taken) {
+      this.#points.set(personId, (this.#points.get(personId) ?? 0) - points);
+      this.#ruleDays.add(rule_id, at, -1);
+    }
   }
 
   /**
-   * One write per person of the batch, of those columns that there is something for: where a column has an index, setting
+   * One write per rule that matched in the batch, and one per person, of those columns that there is something for: where a column has an index, setting
    * it writes a row there too, whether it becomes another value or not.
    */
   write(): void {
+    this.#ruleDays.write(this.#sql);
     for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
       const values: (string | number)[] = [personId];
       const value = (one: string | number) => `?${values.push(one)}`;

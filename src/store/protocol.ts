@@ -54,7 +54,7 @@ export interface SignalToRecord {
         kind: "signal" | "identify";
         /** The properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        /** SHA-256 of the canonical form, base64url; null where the signal can be no duplicate. */
+        /** SHA-256 of the canonical form, as it is stored (domain/content-hash.ts); null where the signal can be no duplicate. */
         contentHash: string | null;
         duplicateWindowMs: number;
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
@@ -102,6 +102,13 @@ export interface SignalSummary {
   source: string | null;
   email: string | null;
   receivedAtMs: number;
+}
+
+/** A signal on the live page: with why it is what it is. */
+export interface LiveSignal extends SignalSummary {
+  duplicateOf: string | null;
+  deadReason: string | null;
+  points: number;
 }
 
 /** The whole way of one signal. */
@@ -177,118 +184,12 @@ export interface AccountChange {
   signalId: string;
 }
 
-/** What the list of people is asked for: an order, or the beginning of an email or a name; those come in their order. */
-export type PeopleQuery = { sort: PeopleSort } | { by: "email" | "name"; prefix: string };
-
-export type PeopleSort = "newest" | "last_seen" | "score" | "email";
-
-export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
-
-/** All of a person's signals, or only what they have scored. */
-export type PersonTimeline = "all" | "scores";
-
-export interface PersonPage {
-  person: PersonSummary;
-  /** At most PERSON_IDENTITIES_SHOWN. */
-  identities: Identity[];
-  moreIdentities: boolean;
-  curve: ScoreCurve;
-  timeline: PageOf<TimelineEntry>;
-  /** Receipt of the latest signal that was deleted for its age; 0: none was. */
-  deletedUntilMs: number;
-}
-
-export interface ScoreCurve {
-  /** Before the first point. */
-  fromScore: number;
-  /** The score from then on, by the times of the signals. */
-  points: { atMs: number; score: number }[];
-  /** Scoring signals in it. */
-  signals: number;
-  /** False: the person may have more, and these are the latest. */
-  complete: boolean;
-}
-
-export interface TimelineEntry {
-  /** Null: not kept any more; what it scored is. */
-  signal: TimelineSignal | null;
-  scores: ScoringSignal[];
-}
-
-export interface TimelineSignal extends Omit<SignalSummary, "email"> {
-  namedBy: NamedBy | null;
-  /** When it became the person's, if it was anonymous before. */
-  linkedAtMs: number | null;
-}
-
-/** As PeopleQuery. */
-export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
-
-export type AccountsSort = "newest" | "last_seen";
-
-/** A value is the beginning of its JSON text, one character longer than ACCOUNT_LIST_CHARACTERS where it goes on. */
-export interface AccountSummary {
-  externalId: string;
-  name: string | null;
-  plan: string | null;
-  userCount: string | null;
-  recurringRevenue: string | null;
-  trialStatus: string | null;
-  firstSeenMs: number;
-  lastSeenMs: number;
-}
-
-export interface AccountPage {
-  externalId: string;
-  /** Null: never sent. */
-  values: Record<AccountField, unknown>;
-  attributes: Record<string, unknown>;
-  /** By target, such as `plan` or `attributes.region`: the update that carried the value; its key while it is kept. */
-  origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
-  firstSeenMs: number;
-  lastSeenMs: number;
-  changes: PageOf<ShownChange>;
-}
-
-/** Before and after as in AccountSummary, with ACCOUNT_CHANGE_CHARACTERS. */
-export interface ShownChange extends Omit<AccountChange, "before" | "after"> {
-  before: string | null;
-  after: string | null;
-}
-
 export interface DeadLetter {
   id: string;
   reason: string;
   receivedAtMs: number;
   deadAtMs: number;
   payload: unknown;
-}
-
-/** What the deletion of a person has taken away so far. */
-export interface ErasureReceipt {
-  /** `del_` + UUIDv7. */
-  id: string;
-  requestedAtMs: number;
-  /** When nothing was left, in cold storage neither; null: it is under way. */
-  finishedAtMs: number | null;
-  people: number;
-  identities: number;
-  /** The person's, linked ones included. */
-  signals: number;
-  /** Of the person's user ids and anonymous ids, not linked yet. */
-  anonymous: number;
-  held: number;
-  duplicates: number;
-  deadLetters: number;
-  scoringSignals: number;
-  /** Objects of cold storage that held a copy of one of these signals. */
-  coldObjects: number;
-}
-
-/** The plan's terms as far as they concern the store. */
-export interface StoreConfig {
-  /** Days after its receipt that a signal is kept; null: for ever. */
-  retentionDays: number | null;
 }
 
 /** The store's side of the books. */
@@ -365,24 +266,4 @@ export interface PreviewSample {
   email: string;
   receivedAtMs: number;
   payload: unknown;
-}
-
-export type ExportedRecords = "signals" | "people" | "scoring_signals";
-
-export type ExportFormat = "ndjson" | "csv";
-
-/** Which page of an export. The first is asked for with `after` 0 and `until` null, each other with what came last. */
-export interface ExportRange {
-  records: ExportedRecords;
-  format: ExportFormat;
-  after: number;
-  /** Fixed by the first page: what is recorded later is not part of the export. */
-  until: number | null;
-}
-
-export interface ExportPage {
-  /** Whole lines, each with its end; with CSV the first page begins with the header. */
-  text: string;
-  /** Of the next page; null when there is none. */
-  next: { after: number; until: number } | null;
 }

@@ -95,14 +95,18 @@ function hasComeAgain({ status, verdict }: Recorded, { admission, work }: Signal
 
 function undo(sql: SqlStorage, id: string, groups: EventGroupChanges, totals: TotalChanges): void {
   const row = sql
-    .exec<{ status: SignalStatus; kind: string; event: string; source: string; period_start: number }>(
-      "DELETE FROM signals WHERE id = ? RETURNING status, kind, event, source, period_start",
-      id,
-    )
+    .exec<{
+      status: SignalStatus;
+      kind: string;
+      event: string;
+      source: string;
+      period_start: number;
+      received_at: number;
+    }>("DELETE FROM signals WHERE id = ? RETURNING status, kind, event, source, period_start, received_at", id)
     .one();
   totals.add(row.period_start, TOTAL_OF[row.status], -1);
   if (row.status === "held" && row.kind === "signal") {
-    groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+    groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 }, row.received_at);
   }
 }
 
@@ -143,7 +147,7 @@ function countRow(row: SignalRow, groups: EventGroupChanges, totals: TotalChange
   groups.received(event, source, receiptOf(row.signal), row.duplicateOf ?? admission.id);
   if (row.status === "duplicate") return;
   const counts = { count: 1, held: Number(row.status === "held"), anonymous: Number(row.status === "anonymous") };
-  groups.count(event, source, counts);
+  groups.count(event, source, counts, admission.receivedAtMs);
 }
 
 /** A held signal whose content has been accepted after all. */
@@ -154,9 +158,9 @@ function makeDuplicate(
   totals: TotalChanges,
 ): void {
   const row = sql
-    .exec<{ kind: string; event: string; source: string; period_start: number }>(
+    .exec<{ kind: string; event: string; source: string; period_start: number; received_at: number }>(
       `UPDATE signals SET status = 'duplicate', duplicate_of = ?2, content_hash = NULL, payload = NULL
-       WHERE id = ?1 AND status = 'held' RETURNING kind, event, source, period_start`,
+       WHERE id = ?1 AND status = 'held' RETURNING kind, event, source, period_start, received_at`,
       heldId,
       acceptedId,
     )
@@ -165,6 +169,6 @@ function makeDuplicate(
   totals.add(row.period_start, "held", -1);
   totals.add(row.period_start, "duplicates", 1);
   if (row.kind !== "signal") return;
-  groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 });
+  groups.count(row.event, row.source, { count: -1, held: -1, anonymous: 0 }, row.received_at);
   groups.replaceSample(row.event, row.source, heldId, acceptedId);
 }

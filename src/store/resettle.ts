@@ -4,8 +4,10 @@
  * (they are what it takes to cover all receipts with windows), so no score is taken back: an original that becomes a
  * duplicate hands what it has to the one in its place.
  */
+import { bareHash, hashesInReach } from "../domain/content-hash.ts";
 import { applyIdentify, applySignal } from "./apply.ts";
 import type { WorkedSignal } from "./apply.ts";
+import { RuleDayChanges } from "./day-changes.ts";
 import { People, isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 import { recount } from "./recount.ts";
@@ -23,7 +25,7 @@ interface Twin extends Receipt {
 
 /** @param signal one of them, already recorded as a duplicate. */
 export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
-  const twins = readTwins(sql, signal.work.contentHash ?? "");
+  const twins = readTwins(sql, signal);
   const originalOf = settle(twins, signal.work.duplicateWindowMs);
   const lost = twins.filter((twin) => twin.original && originalOf.get(twin) !== twin);
   const gained = twins.filter((twin) => !twin.original && originalOf.get(twin) === twin);
@@ -40,6 +42,7 @@ export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
       totals.add(before.periodStartMs, "processed", -1);
       totals.add(before.periodStartMs, "duplicates", 1);
       handOver(sql, before, twin);
+      if (signal.work.kind === "signal") moveInTime(sql, signal, groups, before, twin);
     }
   });
   people.write();
@@ -56,8 +59,25 @@ export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
   }
 }
 
-/** All accepted signals of this content, in order of receipt. */
-function readTwins(sql: SqlStorage, hash: string): Twin[] {
+/**
+ * Accepted signals of this content, in order of receipt: from one to the next that is in reach. What lies further off is
+ * settled by itself: nothing of it is within the window of any of these.
+ */
+function readTwins(sql: SqlStorage, { admission, work }: WorkedSignal): Twin[] {
+  const stored = work.contentHash ?? "";
+  const inReach = (receivedAtMs: number) => hashesInReach(stored, receivedAtMs, work.duplicateWindowMs);
+  const twins: Twin[] = [];
+  const read = new Set<string>();
+  for (let hashes = [...inReach(admission.receivedAtMs), bareHash(stored)]; hashes.length > 0;) {
+    const found = twinsOf(sql, hashes);
+    twins.push(...found);
+    for (const hash of hashes) read.add(hash);
+    hashes = [...new Set(found.flatMap((twin) => inReach(twin.receivedAtMs)))].filter((hash) => !read.has(hash));
+  }
+  return twins.sort((a, b) => (isLater(a, b) ? 1 : -1));
+}
+
+function twinsOf(sql: SqlStorage, hashes: readonly string[]): Twin[] {
   const columns = "id, received_at, ordinal, status, duplicate_of, person_id, period_start";
   const rows = sql.exec<{
     id: string;
@@ -68,23 +88,23 @@ function readTwins(sql: SqlStorage, hash: string): Twin[] {
     person_id: number | null;
     period_start: number;
   }>(
-    `SELECT ${columns} FROM signals
-       WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash = ?1 AND verdict = 'accepted'
-     UNION ALL SELECT ${columns} FROM signals
-       WHERE content_hash IS NOT NULL AND status = 'duplicate' AND content_hash = ?1 AND verdict = 'accepted'`,
-    hash,
+    ["status <> 'duplicate'", "status = 'duplicate'"]
+      .map(
+        (status) => `SELECT ${columns} FROM signals WHERE content_hash IS NOT NULL AND ${status}
+          AND content_hash IN (SELECT value FROM json_each(?1)) AND verdict = 'accepted'`,
+      )
+      .join(" UNION ALL "),
+    JSON.stringify(hashes),
   );
-  return [...rows]
-    .map((row) => ({
-      id: row.id,
-      receivedAtMs: row.received_at,
-      ordinal: row.ordinal,
-      original: row.status !== "duplicate",
-      duplicateOf: row.duplicate_of,
-      personId: row.person_id,
-      periodStartMs: row.period_start,
-    }))
-    .sort((a, b) => (isLater(a, b) ? 1 : -1));
+  return [...rows].map((row) => ({
+    id: row.id,
+    receivedAtMs: row.received_at,
+    ordinal: row.ordinal,
+    original: row.status !== "duplicate",
+    duplicateOf: row.duplicate_of,
+    personId: row.person_id,
+    periodStartMs: row.period_start,
+  }));
 }
 
 /** Each twin's original, itself where it is one. */
@@ -128,11 +148,8 @@ function makeOriginal(
     signal.payload,
   );
   if (kind !== "signal") return;
-  groups.count(normalised.event, normalised.source, {
-    count: 1,
-    held: 0,
-    anonymous: Number(row.status === "anonymous"),
-  });
+  const counts = { count: 1, held: 0, anonymous: Number(row.status === "anonymous") };
+  groups.count(normalised.event, normalised.source, counts, receivedAtMs);
 }
 
 function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
@@ -152,6 +169,20 @@ function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
     from.id,
   );
   sql.exec("UPDATE scoring_signals SET signal_id = ?2, at = ?3 WHERE signal_id = ?1", from.id, to.id, to.receivedAtMs);
+}
+
+/** What has been handed over counts on another day. */
+function moveInTime(sql: SqlStorage, { work }: WorkedSignal, groups: EventGroupChanges, from: Twin, to: Twin): void {
+  const { event, source } = work.normalised;
+  groups.count(event, source, { count: -1, held: 0, anonymous: 0 }, from.receivedAtMs);
+  groups.count(event, source, { count: 1, held: 0, anonymous: 0 }, to.receivedAtMs);
+  const days = new RuleDayChanges();
+  const scored = sql.exec<{ rule_id: string }>("SELECT rule_id FROM scoring_signals WHERE signal_id = ?", to.id);
+  for (const { rule_id: ruleId } of scored) {
+    days.add(ruleId, from.receivedAtMs, -1);
+    days.add(ruleId, to.receivedAtMs, 1);
+  }
+  days.write(sql);
 }
 
 /** The sample of their group is the original of the latest receipt. */

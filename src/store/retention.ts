@@ -8,7 +8,7 @@
 import { uuidv7, UUIDV7_RANDOM_BYTES } from "../domain/uuidv7.ts";
 import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../limits.ts";
 import { scrub } from "./cold-storage.ts";
-import type { StoreConfig } from "./protocol.ts";
+import type { StoreConfig } from "./data-care.ts";
 import { EventGroupChanges } from "./tables.ts";
 
 const DAY_MS = 24 * 3_600_000;
@@ -67,7 +67,7 @@ export function deleteExpired(sql: SqlStorage, nowMs: number): void {
   const groups = new EventGroupChanges();
   let until = 0;
   for (const { event, source, status, received_at: receivedAtMs } of deleted) {
-    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 });
+    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 }, receivedAtMs);
     until = Math.max(until, receivedAtMs);
   }
   groups.write(sql);

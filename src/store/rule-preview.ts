@@ -18,7 +18,7 @@ export function previewEvents(
   const compiled = compileRules([rule]);
   const events = new Set<string>();
   const groups = sql.exec<{ event: string }>(
-    "SELECT event FROM event_groups WHERE last_seen >= ? ORDER BY last_seen DESC LIMIT ?",
+    "SELECT event FROM event_groups WHERE count > 0 AND last_seen >= ? ORDER BY last_seen DESC LIMIT ?",
     sinceMs,
     PREVIEW_MAX_GROUPS,
   );

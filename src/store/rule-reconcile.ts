@@ -2,6 +2,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
 import { RULE_STEP_MAX_CHARACTERS } from "../limits.ts";
+import { RuleDayChanges } from "./day-changes.ts";
 import type { JobRow } from "./rule-jobs.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
 import type { StoredSignal } from "./rule-signals.ts";
@@ -62,8 +63,8 @@ export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | n
   const compiled = rule === null ? null : compileRules([rule]);
   const scores = new Scores(sql);
   const scored = sql
-    .exec<{ id: number; person_id: number; points: number; rule_version: number; event: string | null }>(
-      `SELECT scored.id, scored.person_id, scored.points, scored.rule_version, signals.event
+    .exec<{ id: number; person_id: number; points: number; rule_version: number; at: number; event: string | null }>(
+      `SELECT scored.id, scored.person_id, scored.points, scored.rule_version, scored.at, signals.event
        FROM scoring_signals AS scored LEFT JOIN signals ON signals.id = scored.signal_id
        WHERE scored.rule_id = ? AND scored.id > ? ORDER BY scored.id LIMIT ?`,
       job.rule_id,
@@ -71,12 +72,13 @@ export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | n
       limit,
     )
     .toArray();
-  for (const { id, person_id, points, rule_version, event } of scored) {
+  for (const { id, person_id, points, rule_version, at, event } of scored) {
     job.position = id;
     const stays = compiled !== null && (event === null || isAboutEvent(compiled, event));
     if (stays || (rule !== null && rule_version > rule.version)) continue;
     sql.exec("DELETE FROM scoring_signals WHERE id = ?", id);
     scores.add(person_id, -points);
+    scores.count(job.rule_id, at, -1);
     job.removed++;
   }
   scores.write();
@@ -144,6 +146,7 @@ function reconcile(
       signal.received_at,
     );
     scores.add(personId, match.points);
+    scores.count(job.rule_id, signal.received_at, 1);
     job.added++;
     return;
   }
@@ -152,6 +155,7 @@ function reconcile(
   if (match === undefined) {
     sql.exec("DELETE FROM scoring_signals WHERE id = ?", id);
     scores.add(personId, -points);
+    scores.count(job.rule_id, signal.received_at, -1);
     job.removed++;
   } else if (version < match.ruleVersion) {
     sql.exec(
@@ -166,10 +170,11 @@ function reconcile(
   }
 }
 
-/** Adds up what a step changes, so that each person is written once. */
+/** Adds up what a step changes, so that each person is written once, and the rule's days. */
 class Scores {
   readonly #sql: SqlStorage;
   readonly #points = new Map<number, number>();
+  readonly #days = new RuleDayChanges();
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -179,7 +184,12 @@ class Scores {
     this.#points.set(personId, (this.#points.get(personId) ?? 0) + points);
   }
 
+  count(ruleId: string, atMs: number, by: number): void {
+    this.#days.add(ruleId, atMs, by);
+  }
+
   write(): void {
+    this.#days.write(this.#sql);
     for (const [personId, points] of this.#points) {
       if (points !== 0) this.#sql.exec("UPDATE people SET score = score + ? WHERE id = ?", points, personId);
     }

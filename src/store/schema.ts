@@ -6,6 +6,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../domain/payload-template.ts";
 import type { Claims } from "./accounts.ts";
+import type { DayCounts } from "../domain/day-counts.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { EndpointType, Verdict } from "../domain/signal.ts";
 import type { VisitorId } from "./link.ts";
@@ -40,7 +41,7 @@ export const signals = sqliteTable(
     recordedAt: integer("recorded_at").notNull(),
     periodStart: integer("period_start").notNull(),
     periodEnd: integer("period_end").notNull(),
-    /** SHA-256 of the canonical form, base64url; null where it can be no duplicate, and for held ones that are gone. */
+    /** Of the canonical form, see domain/content-hash.ts; null where it can be no duplicate, and for held ones that are gone. */
     contentHash: text("content_hash"),
     duplicateOf: text("duplicate_of"),
     /** When an anonymous signal became a person's. */
@@ -176,9 +177,23 @@ export const eventGroups = sqliteTable(
     /** The original of the latest receipt, whose ordinal is beside it: signals of one commit share their time. */
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
+    /** Of what `count` counts, by day of receipt; null: none yet. In the row, so that it costs no rows of its own. */
+    days: text("days", { mode: "json" }).$type<DayCounts>(),
   },
-  (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last").on(table.lastSeen)],
+  (table) => [
+    primaryKey({ columns: [table.event, table.source] }),
+    // In the order of the signal queue, and only what it shows.
+    index("event_groups_shown")
+      .on(sql`last_seen DESC`, table.event, table.source)
+      .where(sql`count > 0`),
+  ],
 );
+
+/** The scoring signals of each mapping rule by day of receipt, for as long as it has any. */
+export const ruleDays = sqliteTable("rule_days", {
+  ruleId: text("rule_id").primaryKey(),
+  days: text("days", { mode: "json" }).$type<DayCounts>().notNull(),
+});
 
 /** The store's side of the books, per billing period. */
 export const totals = sqliteTable("totals", {

@@ -1,6 +1,8 @@
 /** Signals and their traces, as the store answers them: reads only, each by an index. */
-import { and, eq, sql } from "drizzle-orm";
+import { and, desc, eq, gte, lt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { SIGNALS_PAGE_MAX_READ } from "../limits.ts";
 import { placeOf } from "./cold-storage.ts";
 import type { ColdPlace } from "./cold-storage.ts";
 import { newestFirst, parsed, toPage } from "./page.ts";
@@ -9,6 +11,10 @@ import { people, scoringSignals, signals } from "./schema.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
+/**
+ * One filter is an index of its own, save that of what is processed. Of several, one is the index and the others are
+ * looked at row by row: SIGNALS_PAGE_MAX_READ of them, after which the page ends where it is, perhaps empty, with a cursor.
+ */
 export function listSignals(db: Database, filter: SignalFilter, page: Page): PageOf<SignalSummary> {
   const owner =
     filter.email === undefined
@@ -17,18 +23,38 @@ export function listSignals(db: Database, filter: SignalFilter, page: Page): Pag
           .select({ id: people.id })
           .from(people)
           .where(eq(people.email, filter.email.trim().toLowerCase()))}`;
-  const asked = and(
-    owner,
-    filter.event === undefined ? undefined : eq(signals.event, filter.event),
-    filter.status === undefined ? undefined : hasStatus(filter.status),
-  );
+  const event = filter.event === undefined ? undefined : eq(signals.event, filter.event);
+  const status = filter.status === undefined ? undefined : hasStatus(filter.status);
+  const indexed = owner ?? event ?? (filter.status === "processed" ? undefined : status);
+  const others = [
+    owner === undefined || filter.event === undefined ? undefined : sql`+${signals.event} = ${filter.event}`,
+    indexed === status || filter.status === undefined ? undefined : sql`+${signals.status} = ${filter.status}`,
+  ].filter((other) => other !== undefined);
+  const end = others.length === 0 ? null : endOfReading(db, indexed, page);
+  const asked = and(indexed, ...others, others.length === 0 ? undefined : gte(signals.seq, end ?? 0));
   const query = db.select().from(signals).leftJoin(people, eq(people.id, signals.personId)).$dynamic();
-  return toPage(
+  const { items, next } = toPage(
     newestFirst(query, signals.seq, page, asked).all(),
     page,
     (row) => row.signals.seq,
     (row) => toSummary(row.signals, row.people?.email ?? null),
   );
+  return { items, next: next ?? (end === null ? null : String(end)) };
+}
+
+/**
+ * Of the signals of this index, or of all, one that is SIGNALS_PAGE_MAX_READ behind the page's beginning; null: there are
+ * not so many.
+ */
+function endOfReading(db: Database, indexed: SQL | undefined, page: Page): number | null {
+  const newest = db.select({ seq: signals.seq }).from(signals).orderBy(desc(signals.seq)).limit(1);
+  if (indexed === undefined) {
+    const begin = page.cursor === null ? (newest.get()?.seq ?? 0) : Number(page.cursor);
+    return begin > SIGNALS_PAGE_MAX_READ ? begin - SIGNALS_PAGE_MAX_READ : null;
+  }
+  const behind = page.cursor === null ? undefined : lt(signals.seq, Number(page.cursor));
+  const end = newest.where(and(indexed, behind)).offset(SIGNALS_PAGE_MAX_READ - 1);
+  return end.get()?.seq ?? null;
 }
 
 /** The whole way of one signal, and where its payload is, if not here; null when the store has not seen it. */

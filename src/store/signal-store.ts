@@ -6,12 +6,12 @@
  * cannot interleave; an exception rolls all of it back; and no answer leaves before the writes are durable, so what the
  * consumer settles has been stored.
  */
-import { DurableObject } from "cloudflare:workers";
 import { drizzle } from "drizzle-orm/durable-sqlite";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../migrations/signal-store/migrations.js";
 import { errorText, logEvent } from "../http/log.ts";
+import { WatchedObject } from "../http/watchers.ts";
 import { rulesOf } from "../control/rules-cache.ts";
 import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
@@ -26,36 +26,38 @@ import { exportPage } from "./export.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "./data-care.ts";
+import { latestSignals, recordedSignals } from "./live.ts";
 import type {
   Account,
   AccountFilter,
-  AccountPage,
-  AccountsQuery,
-  AccountSummary,
   DeadLetter,
-  ErasureReceipt,
   EventGroup,
-  ExportPage,
-  ExportRange,
+  LiveSignal,
   Page,
   PageOf,
-  PeopleQuery,
   Person,
-  PersonPage,
-  PersonSummary,
-  PersonTimeline,
   PreviewPage,
   PreviewRange,
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalToRecord,
   SignalTrace,
-  StoreConfig,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "./record-pages.ts";
 import { listDeadLetters } from "./dead-letters.ts";
 import { parsed } from "./page.ts";
 import { listPeople } from "./people-list.ts";
@@ -65,13 +67,19 @@ import { listSignals, traceSignal } from "./signal-list.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
+import { findGroup, queuePage, recentNames } from "./queue-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
+import { findSignals } from "./find-signals.ts";
+import type { FindFilter, FoundSignals } from "./find-signals.ts";
+import { ruleFacts } from "./rule-facts.ts";
+import type { RuleFacts } from "./rule-facts.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 
 /** An alarm's work that has failed is tried again after this long. */
 const ALARM_RETRY_MS = 60_000;
 
-export class SignalStore extends DurableObject<Env> {
+export class SignalStore extends WatchedObject<LiveSignal> {
   readonly #sql: SqlStorage;
   readonly #db: DrizzleSqliteDODatabase;
   #alarmAtMs = Number.POSITIVE_INFINITY;
@@ -104,6 +112,10 @@ export class SignalStore extends DurableObject<Env> {
       for (const signal of batch) this.#recordAlone(signal, nowMs);
     }
     this.#alarmForNext();
+    this.watchers.tell(batch.length, (limit) => {
+      const ids = batch.slice(0, limit).map(({ admission }) => admission.id);
+      return recordedSignals(this.#sql, ids, nowMs);
+    });
     return hasFreshLinkJobs(this.#sql, nowMs);
   }
 
@@ -149,6 +161,11 @@ export class SignalStore extends DurableObject<Env> {
 
   signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
     return listSignals(this.#db, filter, page);
+  }
+
+  /** See live.ts. */
+  latest(limit: number): LiveSignal[] {
+    return latestSignals(this.#sql, limit);
   }
 
   async signal(id: string): Promise<SignalTrace | null> {
@@ -213,6 +230,39 @@ export class SignalStore extends DurableObject<Env> {
   /** See export.ts. */
   exportPage(range: ExportRange): Promise<ExportPage> {
     return exportPage(this.#sql, this.#coldObjects(), range);
+  }
+
+  /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+    const { sources } = recentNames(this.#sql);
+    return { groups: queuePage(this.#sql, filter, page), sources, totals: readTotals(this.#db, undefined) };
+  }
+
+  /** One group of it with its signals; null: no such group. */
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): { group: QueueGroup; signals: FoundSignals } | null {
+    const group = findGroup(this.#sql, event, source);
+    const filter = { event, source, ...(status === undefined ? {} : { status }) };
+    return group && { group, signals: findSignals(this.#sql, filter, page) };
+  }
+
+  /** See find-signals.ts. */
+  findSignals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.#sql, filter, page);
+  }
+
+  /** Names of events that came lately. */
+  recentEvents(): string[] {
+    return recentNames(this.#sql).events;
+  }
+
+  /** See rule-facts.ts. */
+  ruleFacts(ruleIds: string[]): RuleFacts[] {
+    return ruleFacts(this.#sql, ruleIds);
   }
 
   /** See rule-preview.ts. */

@@ -6,6 +6,7 @@ import type { Owner, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalKind } from "./schema.ts";
 import type { SignalStatus } from "./protocol.ts";
+import { DayChanges } from "./day-changes.ts";
 
 /** A signal as decided, ready to be written. */
 export interface SignalRow {
@@ -71,6 +72,8 @@ export interface GroupCounts {
 interface GroupChange extends GroupCounts {
   event: string;
   source: string;
+  /** The part of `count` that each day has. */
+  days: DayChanges;
   /** What was received, if anything was: the earliest, the latest, and the original of the latest. */
   received: { firstMs: number; latest: Receipt; sampleId: string } | null;
 }
@@ -80,8 +83,10 @@ export class EventGroupChanges {
   readonly #groups = new Map<string, GroupChange>();
   readonly #replaced: [string, string, string, string][] = [];
 
-  count(event: string, source: string, by: GroupCounts): void {
+  /** @param receivedAtMs of the signals that are counted. */
+  count(event: string, source: string, by: GroupCounts, receivedAtMs: number): void {
     const group = this.#group(event, source);
+    group.days.add(receivedAtMs, by.count);
     group.count += by.count;
     group.held += by.held;
     group.anonymous += by.anonymous;
@@ -103,11 +108,12 @@ export class EventGroupChanges {
   }
 
   write(sql: SqlStorage): void {
-    for (const { event, source, count, held, anonymous, received } of this.#groups.values()) {
-      if (received === null) sql.exec(CHANGE_GROUP, event, source, count, held, anonymous);
+    for (const { event, source, count, held, anonymous, received, ...group } of this.#groups.values()) {
+      const days = group.days.isNothing ? null : group.days.applyTo(storedDays(sql, event, source));
+      if (received === null) sql.exec(CHANGE_GROUP, event, source, count, held, anonymous, days);
       else {
         const { firstMs, latest, sampleId } = received;
-        const seen = [firstMs, latest.receivedAtMs, sampleId, latest.ordinal];
+        const seen = [firstMs, latest.receivedAtMs, sampleId, latest.ordinal, days];
         sql.exec(UPSERT_GROUP, event, source, count, held, anonymous, ...seen);
       }
     }
@@ -118,26 +124,35 @@ export class EventGroupChanges {
     const key = `${source.length} ${source}${event}`;
     let group = this.#groups.get(key);
     if (group === undefined) {
-      group = { event, source, count: 0, held: 0, anonymous: 0, received: null };
+      group = { event, source, count: 0, held: 0, anonymous: 0, days: new DayChanges(), received: null };
       this.#groups.set(key, group);
     }
     return group;
   }
 }
 
+function storedDays(sql: SqlStorage, event: string, source: string): string | null | undefined {
+  const [row] = sql.exec<{ days: string | null }>(
+    "SELECT days FROM event_groups WHERE event = ? AND source = ?",
+    event,
+    source,
+  );
+  return row?.days;
+}
+
 const LATER = "(excluded.last_seen, excluded.sample_ordinal) > (last_seen, sample_ordinal)";
 const UPSERT_GROUP = `INSERT INTO event_groups
-  (event, source, count, held, anonymous, first_seen, last_seen, sample_id, sample_ordinal)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+  (event, source, count, held, anonymous, first_seen, last_seen, sample_id, sample_ordinal, days)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (event, source) DO UPDATE SET
     count = count + excluded.count, held = held + excluded.held, anonymous = anonymous + excluded.anonymous,
     first_seen = min(first_seen, excluded.first_seen),
     sample_id = iif(${LATER}, excluded.sample_id, sample_id),
     sample_ordinal = iif(${LATER}, excluded.sample_ordinal, sample_ordinal),
-    last_seen = max(last_seen, excluded.last_seen)`;
+    last_seen = max(last_seen, excluded.last_seen), days = ifnull(excluded.days, days)`;
 
-const CHANGE_GROUP = `UPDATE event_groups SET count = count + ?3, held = held + ?4, anonymous = anonymous + ?5
-  WHERE event = ?1 AND source = ?2`;
+const CHANGE_GROUP = `UPDATE event_groups SET count = count + ?3, held = held + ?4, anonymous = anonymous + ?5,
+  days = ifnull(?6, days) WHERE event = ?1 AND source = ?2`;
 
 const REPLACE_SAMPLE = "UPDATE event_groups SET sample_id = ?4 WHERE event = ?1 AND source = ?2 AND sample_id = ?3";
 

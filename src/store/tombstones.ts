@@ -15,6 +15,7 @@ export interface ErasedSignal {
   event: string;
   source: string;
   period_start: number;
+  received_at: number;
   cold_object: string | null;
 }
 
@@ -43,7 +44,7 @@ export function eraseSignals(sql: SqlStorage, seqs: readonly number[], nowMs: nu
   const list = JSON.stringify(seqs);
   const erased = sql
     .exec<ErasedSignal>(
-      `SELECT id, status, kind, event, source, period_start, cold_object FROM signals
+      `SELECT id, status, kind, event, source, period_start, received_at, cold_object FROM signals
        WHERE seq IN (SELECT value FROM json_each(?))`,
       list,
     )
@@ -51,14 +52,14 @@ export function eraseSignals(sql: SqlStorage, seqs: readonly number[], nowMs: nu
   sql.exec(ERASE, list, nowMs);
   const groups = new EventGroupChanges();
   const totals = new TotalChanges();
-  for (const { status, kind, event, source, period_start: periodStart } of erased) {
+  for (const { status, kind, event, source, period_start: periodStart, received_at: receivedAtMs } of erased) {
     if (status === "held" || status === "dead") {
       totals.add(periodStart, status === "held" ? "held" : "dead_lettered", -1);
       totals.add(periodStart, "purged", 1);
     }
     if (kind !== "signal") continue;
-    if (status === "held") groups.count(event, source, { count: -1, held: -1, anonymous: 0 });
-    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 });
+    if (status === "held") groups.count(event, source, { count: -1, held: -1, anonymous: 0 }, receivedAtMs);
+    if (status === "anonymous") groups.count(event, source, { count: 0, held: 0, anonymous: -1 }, receivedAtMs);
   }
   groups.write(sql);
   totals.write(sql);

@@ -3,6 +3,7 @@
  * its window before; what is within an original's window is its duplicate.
  */
 import type { WorkedSignal } from "./apply.ts";
+import { UNTIMED_BELOW, bareHash, hashesInReach } from "../domain/content-hash.ts";
 import { isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 
@@ -15,7 +16,7 @@ interface Originals {
   held: Original[];
 }
 
-/** Originals by content hash: those stored and those of the batch, which is given in order of receipt. */
+/** Originals by bare content hash: those stored and those of the batch, which is given in order of receipt. */
 export class Twins {
   readonly #byHash = new Map<string, Originals>();
   readonly #unsettled = new Map<string, WorkedSignal>();
@@ -23,15 +24,16 @@ export class Twins {
   readonly displaced: { heldId: string; acceptedId: string }[] = [];
 
   constructor(sql: SqlStorage, signals: readonly WorkedSignal[]) {
-    const hashes = signals.flatMap((signal) => signal.work.contentHash ?? []);
-    if (hashes.length === 0) return;
+    const inReach = signals.flatMap((signal) => hashesOf(signal));
+    if (inReach.length === 0) return;
+    const hashes = new Set(hasUntimed(sql) ? [...inReach, ...inReach.map((hash) => bareHash(hash))] : inReach);
     const stored = sql.exec<{ content_hash: string; id: string; received_at: number; ordinal: number; status: string }>(
       `SELECT content_hash, id, received_at, ordinal, status FROM signals
        WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash IN (SELECT value FROM json_each(?))`,
-      JSON.stringify(hashes),
+      JSON.stringify([...hashes]),
     );
     for (const { content_hash, id, received_at, ordinal, status } of stored) {
-      const originals = this.#originals(content_hash);
+      const originals = this.#originals(bareHash(content_hash));
       originals[status === "held" ? "held" : "accepted"].push({ id, receivedAtMs: received_at, ordinal });
     }
   }
@@ -48,9 +50,10 @@ export class Twins {
   take(signal: WorkedSignal): string | null {
     const { contentHash, duplicateWindowMs } = signal.work;
     if (contentHash === null) return null;
+    const content = bareHash(contentHash);
     const { id, receivedAtMs, ordinal, verdict } = signal.admission;
     const one = { id, receivedAtMs, ordinal };
-    const originals = this.#originals(contentHash);
+    const originals = this.#originals(content);
     const near = originals.accepted.filter((other) => Math.abs(other.receivedAtMs - receivedAtMs) <= duplicateWindowMs);
 
     if (verdict === "held") {
@@ -68,7 +71,7 @@ export class Twins {
       return false;
     });
     if (twin === undefined) originals.accepted.push(one);
-    else if (earlier === undefined || this.#unsettled.has(contentHash)) this.#unsettled.set(contentHash, signal);
+    else if (earlier === undefined || this.#unsettled.has(content)) this.#unsettled.set(content, signal);
     return twin?.id ?? null;
   }
 
@@ -77,4 +80,18 @@ export class Twins {
     if (originals === undefined) this.#byHash.set(hash, (originals = { accepted: [], held: [] }));
     return originals;
   }
+}
+
+function hashesOf({ admission, work }: WorkedSignal): string[] {
+  if (work.contentHash === null) return [];
+  return hashesInReach(work.contentHash, admission.receivedAtMs, work.duplicateWindowMs);
+}
+
+/** Whether there are signals of an earlier version, whose hashes are stored without an hour. */
+function hasUntimed(sql: SqlStorage): boolean {
+  const found = sql.exec(
+    `SELECT 1 FROM signals WHERE content_hash IS NOT NULL AND status <> 'duplicate' AND content_hash < ? LIMIT 1`,
+    UNTIMED_BELOW,
+  );
+  return found.toArray().length > 0;
 }

@@ -2,7 +2,7 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../http/ids.ts";
-import type { ErasureReceipt } from "../store/protocol.ts";
+import type { ErasureReceipt } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
 /**

@@ -2,7 +2,7 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
-import type { ExportedRecords, ExportFormat } from "../store/protocol.ts";
+import type { ExportedRecords, ExportFormat } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
 /** With the header's presence, RFC 4180; NDJSON has no registered type. */

@@ -1,7 +1,7 @@
 /** What of an API key's life (spec §3.1, design §5) concerns both the control plane and the Quota Counter. */
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deactivateKey, rotateKey, type ApiKey, type CreatedKey } from "../control/keys.ts";
-import type { Result } from "../domain/result.ts";
+import { deactivateKey, type ApiKey } from "../control/keys.ts";
+import { rotateKey } from "../control/new-keys.ts";
 import { quotaCounter } from "./objects.ts";
 
 /** How long the old key goes on after a rotation. All but `none` are longer than key facts are cached at the edge. */
@@ -20,15 +20,20 @@ export async function endKey(
   return deactivateKey(db, workspaceId, keyId, (id) => quotaCounter(env, workspaceId).revoke(id), by);
 }
 
-/** Makes a successor; the old key ends after the overlap, or at once with `none`. */
+/**
+ * Makes a successor; the old key ends after the overlap, or at once with `none`. Sent again by the same form, it makes no
+ * second one, and finishes what was interrupted.
+ */
 export async function replaceKey(
   env: Env,
   db: ControlDatabase,
   workspaceId: string,
-  { keyId, overlap }: { keyId: string; overlap: Overlap },
+  { keyId, overlap, formToken = null }: { keyId: string; overlap: Overlap; formToken?: string | null },
   by: Change,
-): Promise<Result<CreatedKey, "not_found" | "inactive">> {
-  const rotated = await rotateKey(db, workspaceId, keyId, OVERLAP_MS[overlap], by);
-  if (rotated.ok && overlap === "none") await endKey(env, db, workspaceId, keyId, by);
+): ReturnType<typeof rotateKey> {
+  const rotated = await rotateKey(db, workspaceId, { keyId, overlapMs: OVERLAP_MS[overlap], formToken }, by);
+  const isRotated =
+    rotated.ok || (rotated.refusal.reason === "made_before" && rotated.refusal.key.successorOf === keyId);
+  if (isRotated && overlap === "none") await endKey(env, db, workspaceId, keyId, by);
   return rotated;
 }

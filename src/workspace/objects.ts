@@ -1,39 +1,44 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { MappingRule } from "../domain/mapping-rule.ts";
-import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage } from "../quota/protocol.ts";
+import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
+import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
+import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
+import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
   Account,
   AccountFilter,
-  AccountPage,
-  AccountsQuery,
-  AccountSummary,
   DeadLetter,
-  ErasureReceipt,
   EventGroup,
-  ExportPage,
-  ExportRange,
+  LiveSignal,
   Page,
   PageOf,
-  PeopleQuery,
   Person,
-  PersonPage,
-  PersonSummary,
-  PersonTimeline,
   PreviewPage,
   PreviewRange,
   RuleJob,
   RuleToApply,
   SignalFilter,
+  SignalStatus,
   SignalSummary,
   SignalTrace,
-  StoreConfig,
   StoreTotals,
 } from "../store/protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "../store/record-pages.ts";
 
 interface QuotaCounterCalls {
   configure(config: QuotaConfig): Promise<void>;
   revoke(keyId: string): Promise<void>;
   usage(): Promise<Usage | null>;
+  usageByDay(): Promise<UsageByDay | null>;
   /** Key id → milliseconds since 1970. */
   lastUsed(): Promise<Record<string, number>>;
   rejections(limit: number): Promise<Rejection[]>;
@@ -46,6 +51,7 @@ interface SignalStoreCalls {
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
   signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
   findPeople(query: PeopleQuery, page: Page): Promise<PageOf<PersonSummary>>;
@@ -62,6 +68,16 @@ interface SignalStoreCalls {
   applyRule(rule: RuleToApply): Promise<RuleJob>;
   ruleJob(ruleId: string): Promise<RuleJob | null>;
   hasScoringSignals(ruleId: string): Promise<boolean>;
+  queuePage(filter: QueueFilter, page: Page): Promise<{ groups: QueuePage; sources: string[]; totals: StoreTotals }>;
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
+  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
+  recentEvents(): Promise<string[]>;
+  ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }
 
 // Payloads are `unknown`, which the platform's types of remote calls turn into `never`: hence the interfaces above.
@@ -72,4 +88,14 @@ export function quotaCounter(env: Env, workspaceId: string): QuotaCounterCalls {
 
 export function signalStore(env: Env, workspaceId: string): SignalStoreCalls {
   return env.SIGNAL_STORE.getByName(workspaceId) as unknown as SignalStoreCalls;
+}
+
+/**
+ * A WebSocket on which the object tells what happens (see http/watchers.ts): `signals` as they are recorded, or
+ * `rejections`. The caller has made sure that whoever asks may watch this workspace.
+ */
+export function watchWorkspace(env: Env, workspaceId: string, what: "signals" | "rejections"): Promise<Response> {
+  const object = what === "signals" ? env.SIGNAL_STORE : env.QUOTA_COUNTER;
+  // A request of our own: nothing of the caller's goes along.
+  return object.getByName(workspaceId).fetch("https://object/live", { headers: { upgrade: "websocket" } });
 }

@@ -1,7 +1,7 @@
 /** Brings Quota Counters and Signal Stores in line with plan and overages in D1, which is always written first. */
 import type { ControlDatabase } from "../control/database.ts";
 import { workspaceConfigs, workspacesOnPlan, type WorkspaceConfig } from "../control/workspaces.ts";
-import type { Usage } from "../quota/protocol.ts";
+import type { Usage, UsageByDay } from "../quota/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /** Workspaces configured at a time when a plan changes. */
@@ -35,15 +35,28 @@ export async function configurePlan(env: Env, db: ControlDatabase, planId: strin
   }
 }
 
-/** @throws when the counter knows no usage although it has just been configured. */
+/** Configures the counter first where that has not reached it yet. @throws when it knows no usage all the same. */
 export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<Usage> {
-  const counter = quotaCounter(env, workspaceId);
-  const known = await counter.usage();
+  return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usage());
+}
+
+/** Likewise, with the days of this period and the last. */
+export async function usageByDayOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<UsageByDay> {
+  return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usageByDay());
+}
+
+async function configured<T>(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  read: () => Promise<T | null>,
+): Promise<T> {
+  const known = await read();
   if (known !== null) return known;
   await configureWorkspaces(env, db, [workspaceId]);
-  const usage = await counter.usage();
-  if (usage === null) throw new Error("The Quota Counter has no usage although it is configured.");
-  return usage;
+  const found = await read();
+  if (found === null) throw new Error("The Quota Counter has no usage although it is configured.");
+  return found;
 }
 
 function isSame(a: WorkspaceConfig, b: WorkspaceConfig | undefined): boolean {

@@ -1,7 +1,12 @@
 /** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after. */
-import type { ControlDatabase } from "../control/database.ts";
-import { findRuleAndVersion } from "../control/rules.ts";
+import { auditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import { deleteRule, findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/rules.ts";
+import { isJsonObject } from "../domain/dot-path.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { normalise } from "../domain/normalise.ts";
+import { proposeRule } from "../domain/propose-conditions.ts";
+import type { ProposedRule } from "../domain/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewSample, RuleJob } from "../store/protocol.ts";
 import { signalStore } from "./objects.ts";
@@ -17,7 +22,7 @@ export interface RulePreview {
   samples: PreviewSample[];
   /** Signals looked at. */
   scanned: number;
-  /** False when there was more to look at than PREVIEW_MAX_SIGNALS. */
+  /** False when there was more to look at. */
   complete: boolean;
 }
 
@@ -27,6 +32,7 @@ export async function previewRule(
   workspaceId: string,
   draft: Omit<MappingRule, "id" | "version">,
   days: number,
+  maxSignals = PREVIEW_MAX_SIGNALS,
 ): Promise<RulePreview> {
   const store = signalStore(env, workspaceId);
   const rule: MappingRule = { ...draft, id: "preview", version: 1 };
@@ -37,8 +43,8 @@ export async function previewRule(
   let [scanned, matches] = [0, 0];
   let next: number | null = Number.MAX_SAFE_INTEGER;
   // A page at a time, so that the store answers others in between.
-  while (next !== null && scanned < PREVIEW_MAX_SIGNALS) {
-    const limit = Math.min(RULE_STEP_SIGNALS, PREVIEW_MAX_SIGNALS - scanned);
+  while (next !== null && scanned < maxSignals) {
+    const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
     const page = await store.previewPage(rule, { events, beforeSeq: next, sinceMs, limit });
     for (const person of page.people) people.add(person);
@@ -51,16 +57,47 @@ export async function previewRule(
   return { matches, people: people.size, points, samples, scanned, complete: complete && next === null };
 }
 
+/** Null: no signal of the signal queue whose payload is stored. */
+export async function proposeFrom(env: Env, workspaceId: string, signalId: string): Promise<ProposedRule | null> {
+  const signal = await signalStore(env, workspaceId).signal(signalId);
+  if (signal === null || signal.kind !== "signal") return null;
+  if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
+  if (!isJsonObject(signal.payload)) return null;
+  return proposeRule(normalise(signal.payload, signal.source ?? undefined));
+}
+
 /** Starts the job that brings the rule's scoring signals in line with the rule as it is now. Null: no such rule. */
 export async function applyRule(
   env: Env,
   db: ControlDatabase,
   workspaceId: string,
   ruleId: string,
+  by: Change,
 ): Promise<RuleJob | null> {
   const found = await findRuleAndVersion(db, workspaceId, ruleId);
   if (found === null) return null;
   const { rule, rulesVersion } = found;
   const { enabled, name: _, createdAt: _created, updatedAt: _updated, ...applied } = rule;
-  return signalStore(env, workspaceId).applyRule({ ruleId, rule: enabled ? applied : null, rulesVersion });
+  const job = await signalStore(env, workspaceId).applyRule({ ruleId, rule: enabled ? applied : null, rulesVersion });
+  const detail = { version: rule.version, enabled };
+  await auditEntry(db, by, { workspaceId, action: "rule.applied", target: ruleId, detail });
+  return job;
+}
+
+/**
+ * Deletes a rule. With `remove`, its scoring signals go too: the job that does so is returned. That may also be asked for
+ * after the rule was deleted.
+ */
+export async function endRule(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
+  by: Change,
+): Promise<"not_found" | "deleted" | RuleJob> {
+  const deleted = await deleteRule(db, workspaceId, ruleId, by);
+  if (scoringSignals === "keep") return deleted ? "deleted" : "not_found";
+  const store = signalStore(env, workspaceId);
+  if (!deleted && !(await store.hasScoringSignals(ruleId))) return "not_found";
+  return store.applyRule({ ruleId, rule: null, rulesVersion: await readRulesVersion(db, workspaceId) });
 }

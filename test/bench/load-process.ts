@@ -4,7 +4,7 @@
  * whole milliseconds and cuts its last calls off, after which no books balance.
  */
 import net from "node:net";
-import type { LoadOrder, LoadResult } from "./load.ts";
+import type { LoadCall, LoadOrder, LoadResult } from "./load.ts";
 import { body } from "./signals.ts";
 
 /** Signals sent so far in this run: no two are alike. */
@@ -18,17 +18,21 @@ async function run(order: LoadOrder): Promise<LoadResult> {
   let left = "requests" in order.until ? order.until.requests : Infinity;
   const endsAt = "elapsedMs" in order.until ? startedAt + order.until.elapsedMs : Infinity;
 
-  const head =
-    `POST ${order.path} HTTP/1.1\r\nHost: ${new URL(order.origin).host}\r\n` +
-    "Content-Type: application/json\r\nCF-Connecting-IP: ";
+  const { host } = new URL(order.origin);
+  let given = 0;
   const next = (): string | null => {
     if (left <= 0 || performance.now() >= endsAt) return null;
     left -= 1;
-    const text = body(signalsSent, order.signalsPerRequest);
-    signalsSent += order.signalsPerRequest;
+    const call = order.calls?.[given++ % order.calls.length] ?? signalsCall(order);
     const address = requestsSent++ % order.addresses;
     const ip = `10.${address >>> 16}.${(address >>> 8) & 255}.${address & 255}`;
-    return `${head}${ip}\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+    const token = call.token === undefined ? "" : `Authorization: Bearer ${call.token}\r\n`;
+    const text = call.body ?? "";
+    return (
+      `${call.method} ${call.path} HTTP/1.1\r\nHost: ${host}\r\n${token}` +
+      `Content-Type: application/json\r\nCF-Connecting-IP: ${ip}\r\n` +
+      `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`
+    );
   };
   const answered = (status: number, text: string, latencyMs: number): void => {
     const good = order.expected.includes(status) && (status !== 202 || text.includes('"status":"accepted"'));
@@ -44,6 +48,12 @@ async function run(order: LoadOrder): Promise<LoadResult> {
   latenciesMs.sort((a, b) => a - b);
   const percentile = (share: number): number => latenciesMs[Math.floor(latenciesMs.length * share)] ?? Number.NaN;
   return { requests: latenciesMs.length, elapsedMs, p50Ms: percentile(0.5), p99Ms: percentile(0.99), failures };
+}
+
+function signalsCall({ path, signalsPerRequest }: LoadOrder): LoadCall {
+  const text = body(signalsSent, signalsPerRequest);
+  signalsSent += signalsPerRequest;
+  return { method: "POST", path, body: text };
 }
 
 /** One connection, until `next` has no more calls. */

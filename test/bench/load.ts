@@ -5,6 +5,14 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 
+export interface LoadCall {
+  method: "GET" | "POST";
+  path: string;
+  /** The operator's, where the call needs one. */
+  token?: string;
+  body?: string;
+}
+
 export interface LoadOrder {
   origin: string;
   path: string;
@@ -15,6 +23,8 @@ export interface LoadOrder {
   expected: number[];
   /** Client addresses that the calls come from, in turn. */
   addresses: number;
+  /** Sent in place of generated signals, in turn. */
+  calls?: LoadCall[];
 }
 
 export interface LoadResult {

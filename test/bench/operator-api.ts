@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { BenchRule } from "./rules.ts";
 
 const CreatedWorkspace = z.object({ id: z.string() });
-const CreatedKey = z.object({ key: z.string() });
+const CreatedKey = z.object({ id: z.string(), key: z.string() });
 const BooksAnswer = z.object({
   accepted: z.int(),
   processed: z.int(),
@@ -27,14 +27,17 @@ export class OperatorApi {
     signalLimit: number,
     rules: BenchRule[],
     slug = "bench",
-  ): Promise<{ workspaceId: string; key: string }> {
+    anchor = new Date().toISOString(),
+  ): Promise<{ workspaceId: string; keyId: string; key: string }> {
     await this.call("PUT", "plans/bench", { name: "Bench", signal_limit: signalLimit, paid: true });
     const workspace = CreatedWorkspace.parse(
-      await this.call("POST", "workspaces", { slug, name: "Bench", plan: "bench" }),
+      await this.call("POST", "workspaces", { slug, name: "Bench", plan: "bench", anchor }),
     );
-    const { key } = CreatedKey.parse(await this.call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }));
+    const { id: keyId, key } = CreatedKey.parse(
+      await this.call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }),
+    );
     for (const rule of rules) await this.call("POST", `workspaces/${workspace.id}/rules`, rule);
-    return { workspaceId: workspace.id, key };
+    return { workspaceId: workspace.id, keyId, key };
   }
 
   async books(workspaceId: string): Promise<Books> {
@@ -48,6 +51,6 @@ export class OperatorApi {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
-    return response.json();
+    return response.status === 204 ? null : response.json();
   }
 }

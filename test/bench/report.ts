@@ -2,6 +2,8 @@
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";
+import type { Growth } from "./growth.ts";
+import type { WorkspaceSize } from "./growth-traffic.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
@@ -53,6 +55,32 @@ export function reportBulkMemory(memory: BulkMemory): string {
     `One bulk of 10,000 signals (${megabytes(memory.bodyBytes)} MB): the runtime process grew by ` +
     `${megabytes(memory.peakBytes - memory.beforeBytes)} MB at most, from ${megabytes(memory.beforeBytes)} MB.\n`
   );
+}
+
+export function reportGrowth(growth: Growth[], sizes: WorkspaceSize[], maxRatio: number): string {
+  const large = sizes.length - 1;
+  const head = [
+    "Cost",
+    ...sizes.map(({ signals, people, rules }) =>
+      [`${whole(signals)} signals`, `${whole(people)} people`, `${rules} rules`].join(", "),
+    ),
+    "Ratios",
+    "At most",
+  ];
+  const rows = growth.map(({ name, unit, costs }) => [
+    `${name} (${unit})`,
+    ...costs.map((cost) => cost.toFixed(unit === "ms a call" ? 2 : 0)),
+    costs
+      .slice(0, large)
+      .map((cost) => `${((costs[large] ?? Number.NaN) / cost).toFixed(2)}×`)
+      .join(", "),
+    `${maxRatio}×`,
+  ]);
+  return table(head, rows);
+}
+
+function whole(count: number): string {
+  return count.toLocaleString("en");
 }
 
 function ours(figures: Figures): [ContestantName, Figure][] {

@@ -1,6 +1,7 @@
 /**
  * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
  * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>]`; fails on any answer but the expected one.
+ * `node test/bench/run.ts growth [--rounds 5] [--signals 1000000]`: this service alone, small and large; see growth.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -11,16 +12,19 @@ import type { BuiltWorker } from "./build.ts";
 import { measureBulkMemory } from "./bulk-memory.ts";
 import { startBare, startService, startStraightforward } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
+import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
-import { reportBulkMemory, reportFigures, reportHead, reportLatencies } from "./report.ts";
+import { reportBulkMemory, reportFigures, reportGrowth, reportHead, reportLatencies } from "./report.ts";
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
 
 const BULK_MEMORY = "bulk-memory";
 const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
 
-const { values: flags } = parseArgs({
+const { values: flags, positionals } = parseArgs({
+  allowPositionals: true,
   options: {
+    signals: { type: "string", default: "1000000" },
     rounds: { type: "string", default: "5" },
     seconds: { type: "string", default: "2" },
     only: { type: "string" },
@@ -38,17 +42,29 @@ process.on("SIGTERM", () => process.exit(143));
 
 const failures: string[] = [];
 try {
+  if (positionals[0] === "growth") await growth();
+  else await all();
+} catch (error) {
+  failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
+}
+for (const failure of failures) console.error(`FAILED ${failure}`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+async function growth(): Promise<void> {
+  const signals = Number(flags.signals);
+  const measured = await measureGrowth({ rounds: effort.rounds, signals }, scratch, failures);
+  console.log(reportGrowth(measured, sizesOf(signals), MAX_RATIO));
+  failures.push(...tooDear(measured));
+}
+
+async function all(): Promise<void> {
   const workers = await buildAll();
   console.log(reportHead(effort, workers.service.gzippedBytes));
   const measured = await compare(workers);
   console.log(reportFigures(measured));
   console.log(reportLatencies(measured));
   if (chosen(BULK_MEMORY)) await bulkMemory(workers);
-} catch (error) {
-  failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
 }
-for (const failure of failures) console.error(`FAILED ${failure}`);
-process.exit(failures.length === 0 ? 0 : 1);
 
 async function buildAll(): Promise<BuiltWorkers> {
   return {

@@ -26,6 +26,8 @@ export interface StartOptions {
   vars?: Record<string, string>;
   /** Gets the Worker's queues instead of its own consumer. */
   consumer?: BuiltWorker;
+  /** Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`); not of the Worker's socket. */
+  access?: V4WorkerOptions["access"];
 }
 
 /** Per instance: the first ones tell, the rest would cost. */
@@ -33,6 +35,7 @@ const ERRORS_SHOWN = 20;
 
 export async function start(built: BuiltWorker, options: StartOptions): Promise<RunningWorker> {
   const worker = workerOptions(built, "worker", options.vars);
+  if (options.access !== undefined) worker.access = options.access;
   const workers = [worker];
   if (options.consumer !== undefined) {
     delete worker.queueConsumers;

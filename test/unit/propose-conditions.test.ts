@@ -7,7 +7,7 @@ import { normalise } from "../../src/domain/normalise.ts";
 import { proposeRule } from "../../src/domain/propose-conditions.ts";
 import type { JsonObject, NormalisedSignal } from "../../src/domain/signal.ts";
 import { fitsName } from "../../src/domain/validate-signal.ts";
-import { newRule } from "../../src/operator/rule-schemas.ts";
+import { newRule } from "../../src/workspace/rule-schemas.ts";
 
 function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {
   return { kind: "signal", event: "A", source: "unknown", hasOwnId: false, properties, traits: {}, ...more };

@@ -2,11 +2,18 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { COLD_OBJECT_MAX_SIGNALS, LINK_PAGE_SIGNALS, LINK_TURN_STEPS } from "../../src/limits.ts";
+import {
+  COLD_OBJECT_MAX_CHARACTERS,
+  COLD_OBJECT_MAX_SIGNALS,
+  LINK_PAGE_SIGNALS,
+  LINK_STEP_OBJECTS,
+  LINK_TURN_STEPS,
+} from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { forgetCold, scrub, scrubPending } from "../../src/store/cold-storage.ts";
+import { forgetCold, objectsToRemove, removed, scrub, scrubPending } from "../../src/store/cold-storage.ts";
+import { ColdObjects } from "../../src/store/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rule-jobs.ts";
-import { bucketWith, coldState, linesOf, packNow, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { bucketWith, coldState, gzip, linesOf, packNow, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -102,6 +109,45 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(warm).toEqual([]);
     const sizes = await Promise.all(keys.map(async (key) => (await linesOf(key)).length));
     expect(sizes).toEqual([COLD_OBJECT_MAX_SIGNALS, COLD_OBJECT_MAX_SIGNALS, 10]);
+  });
+
+  test("that are large fill an object sooner", async () => {
+    const text = "x".repeat(60_000);
+    await send(
+      ...Array.from({ length: 40 }, (_, n) => ({
+        id: `sig_${n}`,
+        ordinal: n + 1,
+        payload: { event: "Visit", userId: "u-1", n, text },
+      })),
+    );
+    await ring(workspace.id);
+    const { keys } = await cold();
+    const sizes = await Promise.all(keys.map(async (key) => (await linesOf(key)).join("").length));
+    expect(sizes).toHaveLength(3);
+    expect(Math.max(...sizes)).toBeLessThan(COLD_OBJECT_MAX_CHARACTERS + 2 * 65_536);
+  });
+
+  test("in very many objects are fetched from a few at a time", async () => {
+    const count = 2 * LINK_STEP_OBJECTS + 1;
+    for (let n = 0; n < count; n++) {
+      await send(...visits(1, 1, n));
+      await ring(workspace.id);
+    }
+    /** Objects that were read while so many signals were still to be linked. */
+    const read = new Map<number, number>();
+    const counting = async (call: string) => {
+      if (call !== "get") return;
+      const left = (await cold()).cold.length;
+      read.set(left, (read.get(left) ?? 0) + 1);
+    };
+    await withBindings(workspace.id, { COLD: bucketWith({ before: counting }) });
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(2 * count);
+    expect([...read]).toEqual([
+      [count, LINK_STEP_OBJECTS],
+      [count - LINK_STEP_OBJECTS, LINK_STEP_OBJECTS],
+      [1, 1],
+    ]);
   });
 
   test("are fetched when the visitor is known, and run through the rules as they are then; then their object goes", async () => {
@@ -268,7 +314,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     });
     await withBindings(workspace.id, { COLD: counted });
     await send(...visits(5, 1));
-    for (let rings = 0; rings < 3; rings++) await ring(workspace.id);
+    for (let rings = 0; rings < 3; rings++) await ring(workspace.id, { setNext: true });
     await send({ id: "sig_held", payload: visitOf("a-9", 9), verdict: "held", periodEnd: Date.now() + 40 });
     await vi.waitFor(async () => expect(await store().signal("sig_held")).toMatchObject({ status: "purged" }));
     expect(calls).toBe(1);
@@ -286,6 +332,13 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await send({ id: "sig_warm", payload: visitOf("a-7", 901) }, identify(7));
     expect(await scoreOf(7)).toBe(2);
     expect(await cold()).toMatchObject({ jobs: 1, cold: { length: 20 } });
+    let calls = 0;
+    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
+    await send({ id: "sig_other", payload: visitOf("a-8", 902) }, identify(8));
+    expect(await scoreOf(8)).toBe(2);
+    // Not with every batch: later, when R2 may be back.
+    expect(calls).toBe(0);
+    await withBindings(workspace.id, { COLD: broken });
     expect(await workspace.operator("GET", "/signals/sig_4")).toMatchObject({ in_cold_storage: true, payload: null });
     await expect(workspace.operator("GET", "/signals/sig_4/proposed-rule")).rejects.toThrow("503");
     await evictDurableObject(workspace.store);
@@ -333,12 +386,45 @@ describe("objects", () => {
     await abortAllDurableObjects();
     expect(await killed).toBe("killed");
     expect(await cold()).toMatchObject({ keys: { length: 1 }, warm: { length: 10 }, objects: [{ state: "writing" }] });
+    const pending = (ask: boolean) =>
+      runInDurableObject(workspace.store, (_, { storage }) => {
+        if (ask) scrub(storage.sql, []);
+        return scrubPending(storage.sql);
+      });
+    // It may hold a copy of anything.
+    expect(await pending(true)).toBe(1);
     await ringUntilQuiet(workspace.id);
+    expect(await pending(false)).toBe(0);
     const { keys, objects } = await cold();
     expect(objects).toMatchObject([{ state: "stored" }]);
     expect(keys).toEqual([`cold/${workspace.id}/${String(objects[0]?.id)}`]);
     await send(identify(0));
     expect(await scoreOf(0)).toBe(10);
+  });
+
+  test("that R2 takes so late that they have been given up: no signal waits in one that is removed", async () => {
+    await send(...visits(10, 2));
+    let left = 1;
+    const late = bucketWith({
+      after: async (call) => {
+        if (call !== "put" || left-- === 0) return;
+        await runInDurableObject(workspace.store, async (_, { storage }) => {
+          storage.sql.exec("UPDATE cold_objects SET at = 0");
+          const givenUp = objectsToRemove(storage.sql, Date.now(), 10);
+          await new ColdObjects(env.COLD, workspace.id).remove(givenUp);
+          removed(storage.sql, givenUp);
+        });
+      },
+    });
+    await withBindings(workspace.id, { COLD: late });
+    await ring(workspace.id);
+    await withBindings(workspace.id);
+    await ringUntilQuiet(workspace.id);
+    const { keys, objects, cold: packed } = await cold();
+    expect(packed).toHaveLength(10);
+    expect(keys).toEqual([`cold/${workspace.id}/${String(objects[0]?.id)}`]);
+    await send(identify(0), identify(1));
+    expect([await scoreOf(0), await scoreOf(1)]).toEqual([10, 10]);
   });
 
   test("that hold lines of signals linked while they were written are rewritten without them", async () => {
@@ -441,6 +527,45 @@ describe("objects", () => {
     expect(lines.slice(0, 3)).toEqual(["", "", expect.stringContaining("sig_2")]);
     await (late as unknown as () => Promise<unknown>)();
     expect(await linesOf(key)).toEqual(lines);
+  });
+
+  test("what is deleted while an object is being rewritten is removed with the next time", async () => {
+    await send(...visits(9, 3));
+    await ring(workspace.id);
+    const erase = () =>
+      runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+        const rows = sql.exec<{ cold_object: string | null }>(
+          "DELETE FROM signals WHERE seq = (SELECT min(seq) FROM signals) RETURNING cold_object",
+        );
+        scrub(
+          sql,
+          [...rows].map((row) => row.cold_object),
+        );
+      });
+    const pending = () => runInDurableObject(workspace.store, (_, { storage }) => scrubPending(storage.sql));
+    await erase();
+    const during = bucketWith({ before: (call) => (call === "put" ? erase() : undefined) });
+    await withBindings(workspace.id, { COLD: during });
+    await ring(workspace.id);
+    const [key = ""] = (await cold()).keys;
+    expect((await linesOf(key))[1]).toContain("sig_1");
+    expect(await pending()).toBe(1);
+    // An earlier attempt that R2 takes only now, between the reading and the writing of this one.
+    const between = bucketWith({
+      before: async (call) => {
+        if (call !== "put") return;
+        const text = (await linesOf(key)).map((line, n) => (n === 0 ? "" : line)).join("\n");
+        await env.COLD.put(key, await gzip(`${text} `));
+      },
+    });
+    await withBindings(workspace.id, { COLD: between });
+    await ring(workspace.id);
+    expect(await pending()).toBe(1);
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await pending()).toBe(0);
+    const lines = await linesOf(key);
+    expect(lines.map((line) => line !== "")).toEqual(Array.from({ length: 9 }, (_, n) => n >= 2));
   });
 
   test("forgetCold: goes with the last signal that waits in it", async () => {

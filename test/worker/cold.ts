@@ -13,10 +13,10 @@ const AGE_SIGNALS = `UPDATE signals SET recorded_at = recorded_at - ?
 const stub = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
 
 /**
- * Rings the store's alarm, as if everything that waits for a time had waited long enough. The platform's own alarm, which
- * never rings while one is under way, is put off until then.
+ * Rings the store's alarm, as if everything that waits for a time had waited long enough. What it sets the next one to is
+ * only heeded when asked for: otherwise it rings when a test says so.
  */
-export async function ring(workspaceId: string): Promise<void> {
+export async function ring(workspaceId: string, { setNext = false } = {}): Promise<void> {
   await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {
     const { sql } = storage;
     const setAlarm = storage.setAlarm.bind(storage);
@@ -28,7 +28,7 @@ export async function ring(workspaceId: string): Promise<void> {
     sql.exec("UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND state <> 'stored'", COLD_ABANDONED_MS);
     await instance.alarm();
     storage.setAlarm = setAlarm;
-    if (nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
+    if (setNext && nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
   });
 }
 
@@ -122,4 +122,8 @@ export async function ringUntilQuiet(workspaceId: string, limit = 50): Promise<v
     if (next.every((atMs) => atMs === null)) return;
   }
   throw new Error(`still not quiet: ${JSON.stringify(await coldState(workspaceId))}`);
+}
+
+export function gzip(text: string): Promise<ArrayBuffer> {
+  return new Response(new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
 }

@@ -8,6 +8,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { Faults } from "./faults.ts";
@@ -329,15 +330,12 @@ interface Delivery {
 }
 
 function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; buriedAt: number | null }): Delivery[] {
-  const signal = toDeliver(one);
-  const normal = places.map((at): Delivery => ({ signal, queue: "signals", at }));
+  const delivered = toDeliver(one);
+  const normal = places.map((at): Delivery => ({ signal: delivered, queue: "signals", at }));
   // Held, and maybe delivered so once more, late, when it has long been released.
-  const held = places.map((at): Delivery => ({
-    signal: { ...signal, verdict: "held" },
-    queue: "signals",
-    at: 999 - at,
-  }));
-  const buried: Delivery[] = buriedAt === null ? [] : [{ signal, queue: "signals-dlq", at: buriedAt }];
+  const asHeld = { ...delivered, verdict: "held" as const };
+  const held = places.map((at): Delivery => ({ signal: asHeld, queue: "signals", at: 999 - at }));
+  const buried: Delivery[] = buriedAt === null ? [] : [{ signal: delivered, queue: "signals-dlq", at: buriedAt }];
   return [...normal, ...(one.released ? held : []), ...buried];
 }
 
@@ -377,6 +375,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
       await ringUntilQuiet(workspaceId);
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
+      await expectDaysToAddUp(workspaceId);
       const { keys, objects } = await coldState(workspaceId);
       expect(keys).toEqual(objects.map((object) => `cold/${workspaceId}/${object.id}`));
     }),

@@ -52,7 +52,7 @@ function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindi
   return runInDurableObject(workspace.store, (_, { storage }) => storage.sql.exec<T>(text, ...bindings).toArray());
 }
 
-const trace = (id: string) => workspace.operator<Record<string, unknown>>("GET", `/signals/${id}`);
+const trace = (id: string) => workspace.operator("GET", `/signals/${id}`);
 
 /** Every value that the store, the counter, D1's audit log and the bucket hold of this workspace, as one text. */
 async function everything(): Promise<string> {
@@ -123,6 +123,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
     "INSERT INTO identities SELECT 'anonymous_id', 'visitor-jane-2', id, 0 FROM people WHERE email = ?",
     JANE,
   );
+  await query("INSERT INTO link_jobs VALUES ('anonymous_id', 'visitor-jane-2', ?)", NOW + DAY);
   return { jane: [...jane.early, ...jane.late], bob: [...bob.early, ...bob.late] };
 }
 
@@ -294,6 +295,23 @@ describe("a deletion", () => {
     await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
     expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
     expect(await query("SELECT email, score FROM people")).toEqual([{ email: BOB, score: 5 }]);
+    await keepsItsBooks();
+  });
+
+  test("that is asked for again while it is under way takes what has come since along, and somebody new", async () => {
+    await history();
+    const later = { at: Date.now() + 1_000, ordinal: 500 };
+    const answers = await runInDurableObject(workspace.store, (instance) => {
+      const first = instance.erase("del_1", JANE);
+      return [first, instance.erase("del_2", JANE)];
+    });
+    expect(answers).toMatchObject([
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+    ]);
+    await send({ id: "sig_new", payload: { event: "E", email: JANE }, ...later });
+    expect(await erased(JANE)).toMatchObject({ people: 1, signals: 1 });
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
     await keepsItsBooks();
   });
 

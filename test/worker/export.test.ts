@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { findWorkspace } from "../../src/control/workspaces.ts";
 import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
-import type { ExportPage, ExportRange } from "../../src/store/protocol.ts";
+import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { deliver } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -122,6 +122,7 @@ describe("an export of signals", () => {
       linked_at: expect.stringMatching(/Z$/),
       points: -5,
       dead_reason: null,
+      erased_at: null,
       payload,
     });
     expect(second).toMatchObject({ id: "sig_b", kind: "identify", points: 0, payload: identify });

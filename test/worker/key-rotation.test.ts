@@ -1,6 +1,9 @@
 /** Rotation (design §5): a successor with the same settings, and an old key that ends when the admin said. */
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../src/control/database.ts";
+import type { ControlDatabase } from "../../src/control/database.ts";
+import { rotateKey } from "../../src/control/new-keys.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestKey, TestWorkspace } from "./workspace.ts";
 
@@ -102,5 +105,37 @@ describe("design §5: rotation", () => {
       .bind(workspace.key.id)
       .first<{ detail: string }>();
     expect(JSON.parse(entry?.detail ?? "null")).toEqual({ successor: successor.id, overlap_ms: 3_600_000 });
+  });
+
+  test("two of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
+    const { id: workspaceId, key } = await newWorkspace();
+    const db = controlDatabase(env.DB);
+    // Both have found that nothing was made yet before either writes.
+    let arrived = 0;
+    const both = Promise.withResolvers<void>();
+    const batch = (async (queries: Parameters<ControlDatabase["batch"]>[0]) => {
+      if (++arrived === 2) both.resolve();
+      await both.promise;
+      return db.batch(queries);
+    }) as unknown as ControlDatabase["batch"];
+    const meeting: ControlDatabase = Object.assign(Object.create(db) as ControlDatabase, { batch });
+    const by = { actor: "jane@example.com", nowMs: Date.now() };
+    const [one, other] = await Promise.all(
+      [3_600_000, 24 * 3_600_000].map(async (overlapMs) => {
+        const rotated = await rotateKey(meeting, workspaceId, { keyId: key.id, overlapMs, formToken: "form" }, by);
+        return { overlapMs, rotated };
+      }),
+    );
+    const [winner, loser] = one?.rotated.ok === true ? [one, other] : [other, one];
+    if (winner?.rotated.ok !== true || loser?.rotated.ok !== false) throw new Error("not one of the two");
+    expect(loser.rotated.refusal).toEqual({ reason: "made_before", key: winner.rotated.value.record });
+    const { results } = await env.DB.prepare("SELECT detail FROM audit_log WHERE target = ? AND action = 'key.rotated'")
+      .bind(key.id)
+      .all<{ detail: string }>();
+    expect(results.map(({ detail }) => JSON.parse(detail) as unknown)).toEqual([
+      { successor: winner.rotated.value.record.id, overlap_ms: winner.overlapMs },
+    ]);
+    const old = await env.DB.prepare("SELECT expires_at FROM api_keys WHERE id = ?").bind(key.id).first("expires_at");
+    expect(old).toBe(new Date(by.nowMs + winner.overlapMs).toISOString());
   });
 });

@@ -2,7 +2,8 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
-import { createKey, deactivateKey, findKey, findKeyFacts, listKeys, sha256Hex } from "../../src/control/keys.ts";
+import { deactivateKey, findKey, findKeyFacts, listKeys, sha256Hex } from "../../src/control/keys.ts";
+import { createKey } from "../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../src/control/rules.ts";
 
 const ORIGIN = "https://signals.example";

@@ -12,6 +12,7 @@ import {
   SIGNAL_MAX_BYTES,
 } from "../../src/limits.ts";
 import { readMessage } from "../../src/queue/message.ts";
+import { newId } from "../../src/http/ids.ts";
 import { admitCall, lose, newCounter } from "./counter.ts";
 import type { Queued, SendBatch, TestCounter } from "./counter.ts";
 
@@ -113,7 +114,7 @@ describe("a queue that fails", () => {
     expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
   });
 
-  test.each(["SELECT row, bytes, body FROM outbox", "SELECT at FROM outbox"])(
+  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT at FROM outbox"])(
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
       const counter = await newCounter();
@@ -280,9 +281,52 @@ describe("a signal in flight", () => {
   test("is found by its id, also when another signal's payload quotes that", async () => {
     const counter = await newCounter({ signalLimit: 1 });
     await counter.sendTo(lose);
-    await counter.admit(1, admitCall(1, { payload: '{"event":"x","about":"sig_b"}' }));
-    await counter.admit(1, { ids: ["sig_b"] });
-    expect(await counter.stub.inFlight("sig_b")).toMatchObject({ id: "sig_b", verdict: "held", ordinal: 2 });
-    expect(await counter.stub.inFlight("sig_c")).toBeNull();
+    const [id, other] = [newId("sig"), newId("sig")];
+    await counter.admit(1, admitCall(1, { payload: `{"event":"x","about":"${id}"}` }));
+    await counter.admit(1, { ids: [id] });
+    expect(await counter.stub.inFlight(id)).toMatchObject({ id, verdict: "held", ordinal: 2 });
+    expect(await counter.stub.inFlight(other)).toBeNull();
+    expect(await counter.stub.inFlight("sig_x")).toBeNull();
+  });
+
+  test("is found among many of other times, settled ones between them", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const start = Date.now();
+    const ids: string[] = [];
+    for (let n = 0; n < 24; n++) {
+      // Three in each minute: more than the clocks of edge and counter may differ lie between the first and the last.
+      vi.setSystemTime(start + n * 20_000);
+      ids.push(newId("sig"));
+      await counter.admit(1, { ids: ids.slice(-1) });
+    }
+    await counter.stub.settle([1, 2, 3, 9, 10, 24]);
+    const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
+    const gone = [0, 1, 2, 8, 9, 23];
+    expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
+  });
+
+  test("is counted, in all and by period, through failed commits, settling twice and a restart", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const { periodStartMs = 0 } = (await counter.stub.usage()) ?? {};
+    const unsettled = async () => [
+      (await counter.stub.books()).unsettled,
+      (await counter.stub.books(periodStartMs)).unsettled,
+      (await counter.stub.books(1)).unsettled,
+    ];
+    expect(await unsettled()).toEqual([0, 0, 0]);
+    await counter.counted(3);
+    await counter.counted(2);
+    expect(await unsettled()).toEqual([5, 5, 0]);
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+    await expect(counter.admit(4)).rejects.toThrow("disk full");
+    await repair();
+    expect(await unsettled()).toEqual([5, 5, 0]);
+    await counter.stub.settle([1]);
+    await counter.stub.settle([1]);
+    expect(await unsettled()).toEqual([2, 2, 0]);
+    await abortAllDurableObjects();
+    expect(await unsettled()).toEqual([2, 2, 0]);
   });
 });

@@ -1,6 +1,6 @@
 /** Accounts (spec §1, design §8.7): the list, and one account with where its values come from and how they changed. */
 import { beforeAll, describe, expect, test } from "vitest";
-import { callsOf, newMembers, type Members } from "./members.ts";
+import { callsOf, newMembers, type Members } from "./page-members.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
 const TEMPLATE = [

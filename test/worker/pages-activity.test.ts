@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { listAudit, type AuditFilter } from "../../src/control/audit-list.ts";
 import { controlDatabase } from "../../src/control/database.ts";
 import { AUDIT_COPY } from "../../src/pages/views/audit-copy.tsx";
-import { newMembers, type Members } from "./members.ts";
+import { newMembers, type Members } from "./page-members.ts";
 import { operator } from "./workspace.ts";
 
 const path = (of: Members): string => `${of.home}/settings/activity`;

@@ -1,7 +1,7 @@
 /** Settings › Members: invite by email, change role, remove; never the last owner. */
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { newMembers, type Members } from "./members.ts";
+import { newMembers, type Members } from "./page-members.ts";
 import { operator } from "./workspace.ts";
 
 async function roles(of: Members): Promise<Record<string, string>> {
@@ -151,7 +151,9 @@ describe("changing and removing", () => {
     expect(await of.admin.see(path(of))).toContain("This is you: you will not see this workspace any more");
     const left = await of.admin.post(`${path(of)}/remove`, { email: email(of, "admin") });
     expect(left.headers.get("location")).toBe("/w/");
-    expect((await of.admin.get(path(of))).status).toBe(404);
+    // A member of nothing any more, so also signed out.
+    expect((await of.admin.get(path(of))).headers.get("location")).toMatch(/^\/sign-in/);
+    expect(await roles(of)).toEqual({ owner: "owner", member: "member" });
   });
 
   test("who is no member any more is said to be none", async () => {

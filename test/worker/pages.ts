@@ -1,16 +1,42 @@
 /** The workspace pages as a signed-in member sees and uses them. */
+import { createHash } from "node:crypto";
+import { env } from "cloudflare:workers";
+import { controlDatabase } from "../../src/control/database.ts";
+import { sessions } from "../../src/control/schema.ts";
+import { SESSION_MS } from "../../src/limits.ts";
 import { call } from "./workspace.ts";
 
-/** A browser of one person: keeps the session, sends forms as a browser would, follows no redirect by itself. */
+/** Signs anybody in, also who is a member of nothing, with the driver that test/vitest.config.ts sets. */
+export async function sessionCookie(email: string): Promise<string> {
+  const token = crypto.randomUUID();
+  const nowMs = Date.now();
+  await controlDatabase(env.DB)
+    .insert(sessions)
+    .values({
+      tokenHash: createHash("sha256").update(token).digest("hex"),
+      email,
+      driver: "oidc",
+      createdAt: new Date(nowMs).toISOString(),
+      expiresAt: new Date(nowMs + SESSION_MS).toISOString(),
+    });
+  return `__Host-session=${token}`;
+}
+
+/** A browser of one person: signed in, sends forms as a browser would, follows no redirect by itself. */
 export class Browser {
-  readonly #cookie: string;
+  readonly #email: string;
+  #cookie: Promise<string> | undefined;
 
   constructor(email: string) {
-    this.#cookie = `session=${email}`;
+    this.#email = email;
   }
 
-  get(path: string): Promise<Response> {
-    return call(path, { headers: { cookie: this.#cookie }, redirect: "manual" });
+  cookie(): Promise<string> {
+    return (this.#cookie ??= sessionCookie(this.#email));
+  }
+
+  async get(path: string): Promise<Response> {
+    return call(path, { headers: { cookie: await this.cookie() }, redirect: "manual" });
   }
 
   /** The page's text; it must be there. */
@@ -20,11 +46,11 @@ export class Browser {
     return response.text();
   }
 
-  post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Response> {
+  async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Response> {
     return call(path, {
       method: "POST",
       headers: {
-        cookie: this.#cookie,
+        cookie: await this.cookie(),
         origin: "https://signals.example",
         "content-type": "application/x-www-form-urlencoded",
       },

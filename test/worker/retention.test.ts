@@ -140,12 +140,12 @@ describe("the work", () => {
       expect(sql.exec("SELECT count(*) AS left FROM signals").one()).toEqual({ left: 0 });
       const { next_at: nextMs } = sql.exec<{ next_at: number }>("SELECT next_at FROM retention").one();
       expect(nextMs).toBeGreaterThanOrEqual(NOW + RETENTION_SWEEP_MS);
-      const plan = sql
+      const steps = sql
         .exec<{ detail: string }>(
           "EXPLAIN QUERY PLAN SELECT seq FROM signals WHERE id < 'sig_x' AND received_at < 1 AND +status <> 'held' ORDER BY id LIMIT 9",
         )
         .toArray();
-      expect(plan.map(({ detail }) => detail)).toEqual(["SEARCH signals USING INDEX signals_id (id<?)"]);
+      expect(steps.map(({ detail }) => detail)).toEqual(["SEARCH signals USING INDEX signals_id (id<?)"]);
     });
   });
 

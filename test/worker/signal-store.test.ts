@@ -2,11 +2,9 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { LINK_PAGE_SIGNALS, PURGE_ROWS } from "../../src/limits.ts";
+import { LINK_PAGE_SIGNALS, PURGE_ROWS, SIGNALS_PAGE_MAX_READ } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
-import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
-import { ring } from "./cold.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -180,6 +178,58 @@ describe("design §8.2: duplicates", () => {
   });
 });
 
+describe("design §8.2: duplicates, in whatever hour they are stored", () => {
+  const HOUR_START = Math.floor(START / (60 * MINUTE)) * 60 * MINUTE;
+  const at = (minute: number, id = `sig_${minute}`, fields: object = {}) => ({
+    id,
+    payload: form(fields),
+    at: HOUR_START + minute * MINUTE,
+    ordinal: minute + 1_000,
+  });
+
+  test("an hour's end parts no twins, whichever comes first", async () => {
+    await send(at(-4));
+    await send(at(3));
+    expect(await statusOf("sig_-4", "sig_3")).toEqual(["processed", "duplicate"]);
+    await send(at(-9));
+    expect(await statusOf("sig_-9", "sig_-4", "sig_3")).toEqual(["processed", "duplicate", "processed"]);
+    expect((await store().signal("sig_-4"))?.duplicateOf).toBe("sig_-9");
+  });
+
+  test("a late one settles all that follow it, hour after hour", async () => {
+    const minutes = Array.from({ length: 14 }, (_, n) => n * 9);
+    for (const minute of minutes) await send(at(minute));
+    const originals = async () =>
+      (await statusOf(...minutes.map((minute) => `sig_${minute}`)))
+        .map((status, index) => (status === "processed" ? minutes[index] : null))
+        .filter((minute) => minute !== null);
+    expect(await originals()).toEqual([0, 18, 36, 54, 72, 90, 108]);
+    await send(at(-5));
+    expect(await originals()).toEqual([9, 27, 45, 63, 81, 99, 117]);
+  });
+
+  test("a CDP's event is its own twin days later, by the time that it tells", async () => {
+    const timestamp = new Date(HOUR_START - DAY).toISOString();
+    const track = { type: "track", messageId: "m-1", userId: "u-1", event: "Visit", timestamp };
+    await send({ id: "sig_1", payload: track, at: HOUR_START, ordinal: 1 });
+    await send({ id: "sig_2", payload: track, at: HOUR_START + 6 * DAY, ordinal: 2 });
+    expect((await store().signal("sig_2"))?.duplicateOf).toBe("sig_1");
+  });
+
+  test("those that an earlier version stored without an hour are twins like all others", async () => {
+    await send(at(0), at(1, "sig_a", { messageId: "m-1" }));
+    await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+      sql.exec(
+        "UPDATE signals SET content_hash = iif(content_hash LIKE '~~%', substr(content_hash, 3), substr(content_hash, 7))",
+      ),
+    );
+    await send(at(5), at(6, "sig_b", { messageId: "m-1" }));
+    expect(await statusOf("sig_5", "sig_b")).toEqual(["duplicate", "duplicate"]);
+    await send(at(-2));
+    expect(await statusOf("sig_-2", "sig_0", "sig_5")).toEqual(["processed", "duplicate", "duplicate"]);
+  });
+});
+
 describe("§8.3, invariant 7: held signals", () => {
   const held = (id: string, payload: unknown, periodEnd: number): Delivered => {
     return { id, payload, verdict: "held", periodStart: START - DAY, periodEnd, at: START };
@@ -227,6 +277,18 @@ describe("§8.3, invariant 7: held signals", () => {
     await send({ id: "sig_2", payload: form({ id: 1 }), at: START + DAY });
     expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
   });
+
+  test.each(["the release first", "the late delivery first"])(
+    "that are released are not held again by a late delivery in the same batch, %s",
+    async (order) => {
+      const late = held("sig_1", form(), START + DAY);
+      await send(late);
+      const released: Delivered = { ...late, verdict: "accepted" };
+      await send(...(order === "the release first" ? [released, late] : [late, released]));
+      await send(late);
+      expect(await statusOf("sig_1")).toEqual(["processed"]);
+    },
+  );
 
   test("give way to an accepted signal of the same content, which scores once, whichever comes first", async () => {
     await newRule("Form", 4);
@@ -586,6 +648,36 @@ describe("pages", () => {
   });
 });
 
+test("a page of several filters looks at so many signals and goes on where it ended", async () => {
+  await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
+  await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+    sql.exec(
+      `INSERT INTO signals (id, status, kind, event, key_id, endpoint, verdict, ordinal, signal_limit, received_at,
+         recorded_at, period_start, period_end, rules_tried)
+       SELECT 'sig_n' || value, 'anonymous', 'signal', ?, 'key', 'signal_staging', 'accepted', 1, 1, 1, 1, 1, 1, 0
+       FROM json_each(?)`,
+      form().event,
+      JSON.stringify(Array.from({ length: SIGNALS_PAGE_MAX_READ }, (__, n) => n)),
+    ),
+  );
+  const walk = async (filter: { event?: string; status: SignalStatus }) => {
+    const first = await store().signals(filter, PAGE);
+    const second = await store().signals(filter, { ...PAGE, cursor: first.next });
+    return [first, second].map(({ items, next }) => [items.map(({ id }) => id), next !== null]);
+  };
+  expect(await walk({ event: form().event, status: "processed" })).toEqual([
+    [[], true],
+    [["sig_1"], false],
+  ]);
+  expect(await walk({ status: "processed" })).toEqual([
+    [[], true],
+    [["sig_1"], false],
+  ]);
+  await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+    sql.exec("DELETE FROM signals WHERE status = 'anonymous'"),
+  );
+});
+
 test("a cursor of another list, or none at all, gives an empty page", async () => {
   await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
   for (const cursor of ["", "x", "{", "null", "0", "[1]"]) {
@@ -598,103 +690,4 @@ test("a cursor of another list, or none at all, gives an empty page", async () =
     ];
     for (const answer of pages) expect(await answer).toEqual({ items: [], next: null });
   }
-});
-
-test("design §3: no statement, reading or writing, goes through all signals, people or scoring signals", async () => {
-  await newRule("Visit", 1);
-  const template = [
-    { target: "external_id", path: "account", type: "string" },
-    { target: "plan", path: "plan", type: "string" },
-  ];
-  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
-  const statements = await runInDurableObject(stub(), (_, { storage: { sql } }) => {
-    const exec = sql.exec.bind(sql);
-    const seen = new Map<string, unknown[]>();
-    sql.exec = ((query: string, ...bindings: unknown[]) => {
-      seen.set(query, bindings);
-      return exec(query, ...bindings);
-    }) as typeof sql.exec;
-    return seen;
-  });
-  const visit = { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-1" };
-  await send({ id: "sig_1", payload: visit, at: START + 8 * MINUTE }, { id: "sig_2", payload: form(), at: START });
-  await send({ id: "sig_3", payload: visit, at: START });
-  await ring(workspace.id);
-  await runInDurableObject(stub(), (_, { storage: { sql } }) => {
-    scrub(sql, ["cold_1"]);
-    scrubPending(sql);
-    sql.exec("UPDATE cold_objects SET scrub = 1 WHERE id > ''");
-  });
-  await ring(workspace.id);
-  await send({ id: "sig_4", payload: { type: "identify", anonymousId: "a-1", traits: { email: "b@example.com" } } });
-  await send({ id: "sig_5", payload: { type: "identify", userId: "u-1", traits: { email: "c@example.com" } } });
-  await send({ id: "sig_6", payload: form({ n: 1 }), verdict: "held", at: START, periodEnd: START + DAY });
-  await send({ id: "sig_7", payload: form({ n: 1 }), at: START });
-  const envelope = { endpoint: "product_org", key: accounts.id } as const;
-  await send({ id: "sig_8", payload: { account: "acme", plan: "pro" }, envelope, at: START });
-  await send({ id: "sig_9", payload: { account: "acme", plan: "free" }, envelope, at: START - 1 });
-  const page = { cursor: "5", limit: 3 };
-  await store().accounts({}, page);
-  await store().accounts({ externalId: "acme" }, PAGE);
-  await runInDurableObject(stub(), (instance) => {
-    instance.held(START + DAY, 0, 10);
-    instance.dead(0, 10);
-    instance.deadById(["sig_1"]);
-    instance.hasScoringSignals("rule_1");
-  });
-  for (const filter of [{}, { email: "b@example.com" }, { event: "Visit" }, { status: "held" as const }]) {
-    await store().signals(filter, page);
-  }
-  await store().signals({ event: "Visit", email: "b@example.com", status: "dead" }, page);
-  await store().people({}, page);
-  await store().people({ email: "b@example.com" }, PAGE);
-  for (const sort of ["newest", "last_seen", "score", "email"] as const) {
-    await store().findPeople({ sort }, { cursor: "5.5", limit: 3 });
-  }
-  await store().findPeople({ by: "name", prefix: "a" }, PAGE);
-  await store().findAccounts({ sort: "last_seen" }, { cursor: "5.5", limit: 3 });
-  await store().deadLetters(page);
-  await store().events({ cursor: JSON.stringify([START, "e", "s"]), limit: 3 });
-  await store().signal("sig_1");
-  await store().totals(START);
-  await runInDurableObject(stub(), (instance) => instance.alarm());
-  for (const records of ["signals", "people", "scoring_signals"] as const) {
-    await store().exportPage({ records, format: "csv", after: 2, until: null });
-  }
-  await runInDurableObject(stub(), async (instance) => {
-    instance.erase("del_1", "b@example.com");
-    instance.configure({ retentionDays: 31 });
-    await instance.alarm();
-  });
-  await store().erasure("b@example.com");
-
-  const plans = await runInDurableObject(stub(), (_, { storage: { sql } }) =>
-    [...statements].flatMap(([query, bindings]) =>
-      /^\s*(select|update|delete|insert)/i.test(query)
-        ? sql
-            .exec<{ detail: string }>(`EXPLAIN QUERY PLAN ${query}`, ...(bindings as SqlStorageValue[]))
-            .toArray()
-            .map(({ detail }) => ({ detail, query }))
-        : [],
-    ),
-  );
-  expect(plans.length).toBeGreaterThan(30);
-  const scans = plans.filter(({ detail }) => /^SCAN (?!visitor|json_each|v\b|CONSTANT)/.test(detail));
-  // Those of the unfinished jobs only: at most one for each mapping rule.
-  const bounded = [
-    "SCAN event_groups USING INDEX",
-    "SCAN rule_jobs USING INDEX rule_jobs_unfinished",
-    // SAMPLE_MAX_SIGNALS.
-    "SCAN latest",
-  ];
-  expect(scans.filter(({ detail }) => !bounded.some((plan) => detail.startsWith(plan)))).toEqual([]);
-  expect(plans.filter(({ detail }) => detail.includes("TEMP B-TREE FOR ORDER BY")).map(({ query }) => query)).toEqual(
-    [],
-  );
-  // And no index is written with every signal that nothing reads.
-  const indexes = await runInDurableObject(stub(), (_, { storage: { sql } }) =>
-    sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL").toArray(),
-  );
-  const used = plans.map(({ detail }) => detail).join();
-  expect(indexes.map(({ name }) => name).filter((name) => !used.includes(name))).toEqual([]);
 });

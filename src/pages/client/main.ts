@@ -5,11 +5,13 @@
  * - `data-once` on a form: a second submit while the first is under way does nothing.
  * - `data-swap="#id"` on a submit button: sends its form by itself and takes `#id` from the answer.
  * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
+ *   `data-preview-first` does so at once as well.
  * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
- * - `<time datetime>`: the viewer's zone on hover; `input[data-local-time]`: the viewer's zone beside it.
+ * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { localTimes } from "./times.ts";
 import { startLive } from "./live.ts";
+import { startRules } from "./rules.ts";
 import { refresh, swap } from "./swap.ts";
 
 document.documentElement.classList.add("js");
@@ -69,3 +71,4 @@ localTimes(document);
 document.addEventListener("swapped", (event) => localTimes(event.target as Element));
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startLive();
+startRules();

@@ -1,10 +1,14 @@
 /** Times in the viewer's own zone; the server writes UTC. */
 
+const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
 export function localTimes(within: ParentNode): void {
   for (const time of within.querySelectorAll<HTMLTimeElement>("time[datetime]")) {
     time.title = exact.format(new Date(time.dateTime));
+    const { local } = time.dataset;
+    if (local !== undefined) time.textContent = (local === "date" ? date : dateAndTime).format(new Date(time.dateTime));
   }
   for (const input of within.querySelectorAll<HTMLInputElement>("input[data-local-time]")) localInput(input);
 }

@@ -1,34 +1,40 @@
-/** Placeholder until sign-in is there: the cookie `session` names the member. */
-import { getCookie } from "hono/cookie";
-import { eq } from "drizzle-orm";
+/** Who makes a request of the pages, and what they may do. All of it is read anew with each request. */
+import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
-import { members, workspaces } from "../../control/schema.ts";
-import { findWorkspace } from "../../control/workspaces.ts";
+import type { SignInDriver } from "../../control/schema.ts";
+import { closeSession, findVisitor, openSession, type Claim } from "../../control/sessions.ts";
 import { canManage } from "../../domain/role.ts";
-import { pages } from "../environment.ts";
+import { SESSION_MS } from "../../limits.ts";
+import { pages, type PagesEnv } from "../environment.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
+import { accessEmail } from "./access.ts";
+import { dropToken, giveToken, newToken, tokenHash } from "./cookie.ts";
+import { signInDriver } from "./driver.ts";
+import { accessMissingPage, sessionEndedPage } from "./pages.tsx";
 
+/** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
 export const requireSignIn = pages.createMiddleware(async (c, next) => {
-  const email = getCookie(c, "session");
-  if (email === undefined) return c.redirect("/sign-in", 303);
-  c.set("db", controlDatabase(c.env.DB));
-  c.set("user", { email });
+  const driver = signInDriver(c);
+  if (driver === null) return notFoundPage(c);
+  const claim = await claimOf(c, driver);
+  const db = controlDatabase(c.env.DB);
+  const slug = c.req.param("slug") ?? null;
+  const visitor = claim === null ? null : await findVisitor(db, claim, slug, Date.now());
+  if (visitor === null) return askToSignIn(c, driver);
+  c.set("db", db);
+  c.set("user", { email: visitor.email });
+  c.set("workspaces", visitor.workspaces);
+  if (visitor.here !== null) {
+    c.set("workspace", visitor.here.workspace);
+    c.set("role", visitor.here.role);
+    c.get("logFields")["workspace"] = visitor.here.workspace.id;
+  }
   await next();
 });
 
+/** Behind requireSignIn. The same answer for a workspace that is nowhere and for one of others. */
 export const requireMember = pages.createMiddleware(async (c, next) => {
-  const mine = await c
-    .get("db")
-    .select({ id: workspaces.id, slug: workspaces.slug, name: workspaces.name, role: members.role })
-    .from(members)
-    .innerJoin(workspaces, eq(workspaces.id, members.workspaceId))
-    .where(eq(members.email, c.get("user").email));
-  const here = mine.find(({ slug }) => slug === c.req.param("slug"));
-  const workspace = here === undefined ? null : await findWorkspace(c.get("db"), here.id);
-  if (here === undefined || workspace === null) return notFoundPage(c);
-  c.set("workspace", workspace);
-  c.set("role", here.role);
-  c.set("workspaces", mine);
+  if (c.get("workspace") === undefined) return notFoundPage(c);
   await next();
 });
 
@@ -37,3 +43,34 @@ export const requireManager = pages.createMiddleware(async (c, next) => {
   if (!canManage(c.get("role"))) return managersOnlyPage(c, null, "Not allowed", "change anything here");
   await next();
 });
+
+/** Signs in with a new token, and ends the browser's session before it. False: nobody is a member by this email. */
+export async function startSession(c: Context<PagesEnv>, email: string, driver: SignInDriver): Promise<boolean> {
+  const db = controlDatabase(c.env.DB);
+  const before = tokenHash(c, "session");
+  if (before !== null) await closeSession(db, before);
+  const token = newToken();
+  const opened = await openSession(db, { tokenHash: token.hash, email, driver }, Date.now());
+  if (opened) giveToken(c, "session", token.value, SESSION_MS);
+  else dropToken(c, "session");
+  return opened;
+}
+
+async function claimOf(c: Context<PagesEnv>, driver: SignInDriver): Promise<Claim | null> {
+  if (driver === "access") {
+    const email = await accessEmail(c);
+    return email === null ? null : { email };
+  }
+  const hash = tokenHash(c, "session");
+  return hash === null ? null : { tokenHash: hash, driver };
+}
+
+/** A page leads to sign-in and back. A script or socket is told, and so is a form: what was typed can be sent again. */
+function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {
+  const mode = c.req.header("sec-fetch-mode") ?? "navigate";
+  if (mode !== "navigate" || c.req.header("upgrade") !== undefined) return c.text("Not signed in", 401);
+  if (driver === "access") return accessMissingPage(c);
+  if (c.req.method !== "GET") return sessionEndedPage(c);
+  const { pathname, search } = new URL(c.req.url);
+  return c.redirect(`/sign-in?${new URLSearchParams({ to: pathname + search }).toString()}`, 303);
+}

@@ -2,7 +2,8 @@
 import type { Child } from "hono/jsx";
 import type { AccountField } from "../../domain/payload-template.ts";
 import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
-import type { AccountPage, PageOf, ShownChange } from "../../store/protocol.ts";
+import type { PageOf } from "../../store/protocol.ts";
+import type { AccountPage, ShownChange } from "../../store/record-pages.ts";
 import { Flags, ShortValue, Value } from "./account-values.tsx";
 import { Empty, Head, Pager, Panel, Stat, Stats, Table, Time } from "./parts.tsx";
 

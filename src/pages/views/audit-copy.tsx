@@ -95,6 +95,30 @@ export const AUDIT_COPY = {
       </>
     ),
   },
+  "rule.applied": {
+    label: "Mapping rule applied",
+    sentence: (entry, { base }) => (
+      <>
+        applied the mapping rule <Rule entry={entry} base={base} /> to what is stored
+      </>
+    ),
+  },
+  "held.released": {
+    label: "Held signals released",
+    sentence: (_entry, { base }) => (
+      <>
+        released <a href={`${base}/usage`}>held signals</a>
+      </>
+    ),
+  },
+  "dead_letters.replayed": {
+    label: "Dead letters replayed",
+    sentence: (_entry, { base }) => (
+      <>
+        replayed <a href={`${base}/signals/dead-letters`}>dead letters</a>
+      </>
+    ),
+  },
   "data.exported": {
     label: "Data exported",
     sentence: ({ detail: { records, format } }) => (

@@ -1,6 +1,6 @@
 /** The deletion of a person: what it takes away, and the receipt for it. */
 import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
-import type { ErasureReceipt } from "../../store/protocol.ts";
+import type { ErasureReceipt } from "../../store/data-care.ts";
 import { FormErrors, TextField } from "./fields.tsx";
 import { grouped } from "./format.ts";
 import { Badge, Fact, Facts, Head, Notice, Panel, Time } from "./parts.tsx";

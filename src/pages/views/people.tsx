@@ -1,5 +1,6 @@
 /** The list of people. */
-import type { PageOf, PersonSummary } from "../../store/protocol.ts";
+import type { PageOf } from "../../store/protocol.ts";
+import type { PersonSummary } from "../../store/record-pages.ts";
 import type { PeopleList } from "../people-query.ts";
 import { PEOPLE_SORTS, SEARCHED } from "../people-query.ts";
 import { ExportLinks } from "./export-links.tsx";

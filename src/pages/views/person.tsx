@@ -1,5 +1,6 @@
 /** One person: who they are, their score and where it comes from, what they did, what they are known by. */
-import type { Identity, PersonPage, PersonTimeline, ScoreCurve } from "../../store/protocol.ts";
+import type { Identity } from "../../store/protocol.ts";
+import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/record-pages.ts";
 import { TimeChart } from "./charts.tsx";
 import { counted, exactTime, grouped } from "./format.ts";
 import { Fact, Facts, Head, Panel, Stat, Stats, Table, Time } from "./parts.tsx";

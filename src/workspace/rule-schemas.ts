@@ -1,9 +1,9 @@
-/** What a mapping rule may say (design §8.5). */
+/** What a mapping rule may say (design §8.5), in the operator API's words; the form of the pages is turned into them. */
 import * as z from "zod";
 import { isEventPattern, isRulePath, MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
 import { fitsName } from "../domain/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS } from "../limits.ts";
-import { name } from "./schemas.ts";
+import { name } from "./name-schema.ts";
 
 const scalar = z.union([
   z.string().refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`),

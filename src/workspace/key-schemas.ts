@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { parseDotPath } from "../domain/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/payload-template.ts";
+import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { name, time } from "./schemas.ts";
 
 export const payloadMapping = z
@@ -26,7 +27,7 @@ export const payloadMapping = z
 
 export const payloadTemplate = z
   .array(payloadMapping)
-  .max(100)
+  .max(TEMPLATE_MAX_MAPPINGS)
   .superRefine((template, ctx) => {
     const seen = new Set<string>();
     for (const [index, { target, type }] of template.entries()) {

@@ -1,0 +1,180 @@
+/**
+ * Makes API keys (spec §3.1; design §5). The value and the secret leave this file once, in a `CreatedKey`.
+ */
+import { composeKey, keyEnds, keyStatus } from "../domain/api-key.ts";
+import type { PayloadMapping } from "../domain/payload-template.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import type { EndpointType } from "../domain/signal.ts";
+import { newId } from "../http/ids.ts";
+import { auditEntry } from "./audit.ts";
+import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { isKey, sha256Hex, toApiKey, type ApiKey } from "./keys.ts";
+import { apiKeys } from "./schema.ts";
+import { and, eq, exists } from "drizzle-orm";
+
+const SECRET_BYTES = 32;
+
+export interface NewKey {
+  name: string;
+  endpointType: EndpointType;
+  expiresAt: string | null;
+  /** Generate a shared secret. */
+  secret: boolean;
+  payloadTemplate: PayloadMapping[] | null;
+}
+
+export interface CreatedKey {
+  record: ApiKey;
+  /** The full key, shown once. */
+  value: string;
+  /** The shared secret, shown once. */
+  secret: string | null;
+}
+
+/** What was asked for has been done already: `key` was made by the same form, and cannot be shown again. */
+export interface MadeBefore {
+  reason: "made_before";
+  key: ApiKey;
+}
+
+export interface Rotation {
+  keyId: string;
+  /** How long the old key goes on; 0: it is ended after this. */
+  overlapMs: number;
+  /** As for `createKeyOnce`; null: every call makes a successor. */
+  formToken: string | null;
+}
+
+export async function createKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  key: NewKey,
+  by: Change,
+): Promise<CreatedKey> {
+  const draft = await composeRow(workspaceId, key, by);
+  await db.batch([insertKey(db, draft), creationEntry(db, draft, key, by)]);
+  return draft.created;
+}
+
+/**
+ * As `createKey`, once for each form: of several calls with one token, also at the same time, one makes the key.
+ *
+ * @param formToken random text of the form that is sent.
+ */
+export async function createKeyOnce(
+  db: ControlDatabase,
+  workspaceId: string,
+  key: NewKey,
+  formToken: string,
+  by: Change,
+): Promise<Result<CreatedKey, MadeBefore>> {
+  const draft = await composeRow(workspaceId, key, by, { formToken });
+  const [inserted] = await db.batch([insertKey(db, draft), creationEntry(db, draft, key, by)]);
+  return inserted.length === 1 ? ok(draft.created) : madeBefore(db, draft);
+}
+
+/**
+ * Makes a successor with the same settings (design §5); the old key ends when the overlap does, or when it would have
+ * anyway. The overlap must be longer than key facts are cached; with none, deactivate the old key after this.
+ */
+export async function rotateKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  { keyId, overlapMs, formToken }: Rotation,
+  by: Change,
+): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore>> {
+  const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
+  if (old === undefined) return refuse({ reason: "not_found" });
+  const settings = { ...old, secret: old.secretHash !== null };
+  const draft = await composeRow(workspaceId, settings, by, { formToken, successorOf: old.id });
+  // Asked before the key's status: a rotation without overlap, sent again, finds the old key ended by the first.
+  const before = formToken === null ? undefined : await madeBy(db, draft.row);
+  if (before !== undefined) return refuse({ reason: "made_before", key: toApiKey(before) });
+  if (keyStatus(old, by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
+
+  const ends = iso(by.nowMs + overlapMs);
+  const endsSooner = old.expiresAt !== null && Date.parse(old.expiresAt) <= by.nowMs + overlapMs;
+  const detail = { successor: draft.row.id, overlap_ms: overlapMs };
+  const isMade = wasInserted(db, draft);
+  const [inserted] = await db.batch([
+    insertKey(db, draft),
+    auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
+    db
+      .update(apiKeys)
+      .set({ expiresAt: overlapMs === 0 || endsSooner ? old.expiresAt : ends })
+      .where(and(isKey(workspaceId, keyId), isMade)),
+  ]);
+  return inserted.length === 1 ? ok(draft.created) : madeBefore(db, draft);
+}
+
+interface Draft {
+  row: typeof apiKeys.$inferSelect;
+  created: CreatedKey;
+}
+
+/** Writes nothing where the same form has made a key. */
+function insertKey(db: ControlDatabase, { row }: Draft) {
+  const sameForm = [apiKeys.workspaceId, apiKeys.formToken];
+  return db.insert(apiKeys).values(row).onConflictDoNothing({ target: sameForm }).returning({ id: apiKeys.id });
+}
+
+function wasInserted(db: ControlDatabase, { row }: Draft) {
+  return exists(db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, row.id)));
+}
+
+function creationEntry(db: ControlDatabase, draft: Draft, key: NewKey, by: Change) {
+  const { id, workspaceId, name, endpointType, expiresAt } = draft.row;
+  const detail = { name, endpoint_type: endpointType, expires_at: expiresAt, has_secret: key.secret };
+  return auditEntry(db, by, { workspaceId, action: "key.created", target: id, detail }, wasInserted(db, draft));
+}
+
+async function madeBefore(db: ControlDatabase, { row }: Draft): Promise<Result<never, MadeBefore>> {
+  const made = await madeBy(db, row);
+  if (made === undefined) throw new Error("The key was not inserted, and no other has its form's token.");
+  return refuse({ reason: "made_before", key: toApiKey(made) });
+}
+
+/** The key that the row's form has made. */
+function madeBy(db: ControlDatabase, { workspaceId, formToken }: Draft["row"]) {
+  const isSameForm = and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.formToken, formToken ?? ""));
+  return db.select().from(apiKeys).where(isSameForm).get();
+}
+
+async function composeRow(
+  workspaceId: string,
+  key: NewKey,
+  by: Change,
+  { formToken = null, successorOf = null }: { formToken?: string | null; successorOf?: string | null } = {},
+): Promise<Draft> {
+  const value = composeKey(randomBytes);
+  const secret = key.secret ? base64url(randomBytes(SECRET_BYTES)) : null;
+  const { first8, last4 } = keyEnds(value);
+  const row: Draft["row"] = {
+    id: newId("key", by.nowMs),
+    workspaceId,
+    name: key.name,
+    endpointType: key.endpointType,
+    keyHash: await sha256Hex(value),
+    keyFirst8: first8,
+    keyLast4: last4,
+    secretHash: secret === null ? null : await sha256Hex(secret),
+    payloadTemplate: key.payloadTemplate,
+    createdAt: iso(by.nowMs),
+    expiresAt: key.expiresAt,
+    deactivatedAt: null,
+    successorOf,
+    formToken: formToken === null ? null : await sha256Hex(formToken),
+  };
+  return { row, created: { record: toApiKey(row), value, secret } };
+}
+
+function randomBytes(n: number): Uint8Array {
+  return crypto.getRandomValues(new Uint8Array(n));
+}
+
+function base64url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replace(/=+$/, "");
+}

@@ -1,0 +1,49 @@
+/** When a billing period's usage will reach the limit if signals go on coming as they did lately (spec §8). */
+import { FORECAST_DAYS } from "../limits.ts";
+import { DAY_MS, signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** Signals per day. */
+export interface Pace {
+  perDay: number;
+  /** Full days that it is the mean of; 0: it is of today alone, and rough. */
+  fullDays: number;
+}
+
+/**
+ * The mean of the last FORECAST_DAYS full days, idle ones too, or of as many as there are; with none, today's signals
+ * as they would go on. Null: less than an hour of today is all there is.
+ *
+ * @param days in order; all of the current period and of the one before it.
+ * @param now.used accepted and held in the current period.
+ * @param firstDayMs when counting began; null: today.
+ */
+export function paceOf(
+  days: readonly UsageDay[],
+  firstDayMs: number | null,
+  now: { nowMs: number; periodStartMs: number; used: number },
+): Pace | null {
+  const todayMs = utcDay(now.nowMs);
+  const fromMs = Math.max(todayMs - FORECAST_DAYS * DAY_MS, firstDayMs ?? todayMs);
+  const perDay = signalsPerDay(days, fromMs, todayMs);
+  if (perDay.length > 0)
+    return { perDay: perDay.reduce((sum, signals) => sum + signals, 0) / perDay.length, fullDays: perDay.length };
+  const elapsedMs = now.nowMs - Math.max(todayMs, now.periodStartMs);
+  return elapsedMs < HOUR_MS ? null : { perDay: (now.used * DAY_MS) / elapsedMs, fullDays: 0 };
+}
+
+/**
+ * When `target` signals are reached: a time within the period, `reached` when they are already, null when it will not be
+ * in this period.
+ */
+export function reaches(
+  target: number,
+  perDay: number,
+  now: { nowMs: number; periodEndMs: number; used: number },
+): number | "reached" | null {
+  if (now.used >= target) return "reached";
+  if (perDay <= 0) return null;
+  const atMs = now.nowMs + ((target - now.used) / perDay) * DAY_MS;
+  return atMs < now.periodEndMs ? Math.ceil(atMs) : null;
+}

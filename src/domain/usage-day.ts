@@ -1,0 +1,114 @@
+/**
+ * Usage by day: a billing period's counts as they stood at the end of each UTC day. A day on which nothing came has no
+ * entry; it ends as the one before it did.
+ */
+
+export const DAY_MS = 24 * 3_600_000;
+
+/** Of one billing period so far. */
+export interface UsageCounts {
+  accepted: number;
+  held: number;
+  rejected: number;
+}
+
+/** The counts at the end of a day. The day in which one period ends and the next begins has an entry for each. */
+export interface UsageDay extends UsageCounts {
+  periodStartMs: number;
+  /** Midnight at which the day began, UTC. */
+  dayMs: number;
+}
+
+/** Counts that go on; `dayMs` is the day of the last of them, 0 where that was not noted yet. */
+export type Counting = UsageDay;
+
+export function utcDay(ms: number): number {
+  return Math.floor(ms / DAY_MS) * DAY_MS;
+}
+
+/** The day that is counted now. A clock that goes back does not open an ended day again. */
+export function countingDay(dayMs: number, nowMs: number): number {
+  return Math.max(dayMs, utcDay(nowMs));
+}
+
+/**
+ * The entries to be written now: none on the same day, one when a new day has come. Where the day was not noted, what
+ * was counted so far is spread evenly over the days of the period: that is all that is known of it.
+ */
+export function endedDays(counting: Counting, nowMs: number): UsageDay[] {
+  const todayMs = utcDay(nowMs);
+  const { accepted, held, rejected, periodStartMs, dayMs } = counting;
+  if (dayMs >= todayMs || accepted + held + rejected === 0) return [];
+  if (dayMs > 0) return [{ accepted, held, rejected, periodStartMs, dayMs }];
+  const firstMs = utcDay(periodStartMs);
+  const days = (todayMs - firstMs) / DAY_MS;
+  return Array.from({ length: days }, (_, index) => {
+    const part = (count: number) => Math.floor((count * (index + 1)) / (days + 1));
+    return {
+      accepted: part(accepted),
+      held: part(held),
+      rejected: part(rejected),
+      periodStartMs,
+      dayMs: firstMs + index * DAY_MS,
+    };
+  });
+}
+
+/** The last entry of a period that closes; null when it was idle. */
+export function lastDay(counting: Counting, periodEndMs: number): UsageDay | null {
+  const { accepted, held, rejected, periodStartMs } = counting;
+  if (accepted + held + rejected === 0) return null;
+  const dayMs = counting.dayMs === 0 ? utcDay(periodEndMs - 1) : counting.dayMs;
+  return { accepted, held, rejected, periodStartMs, dayMs };
+}
+
+/** A point of a period's curve. */
+export interface CurvePoint extends UsageCounts {
+  atMs: number;
+}
+
+/**
+ * A period's curve: nothing at its start, then the end of each day, idle ones too, and where it stands now.
+ *
+ * @param days in order; those of other periods are ignored.
+ * @param now the counts at `nowMs`.
+ */
+export function usageCurve(
+  days: readonly UsageDay[],
+  periodStartMs: number,
+  now: UsageCounts & { nowMs: number },
+): CurvePoint[] {
+  const ends = new Map(days.filter((day) => day.periodStartMs === periodStartMs).map((day) => [day.dayMs, day]));
+  let last: UsageCounts = { accepted: 0, held: 0, rejected: 0 };
+  const point = (atMs: number, { accepted, held, rejected }: UsageCounts): CurvePoint => ({
+    atMs,
+    accepted,
+    held,
+    rejected,
+  });
+  const curve = [point(periodStartMs, last)];
+  for (let dayMs = utcDay(periodStartMs); dayMs + DAY_MS <= now.nowMs; dayMs += DAY_MS) {
+    last = ends.get(dayMs) ?? last;
+    curve.push(point(dayMs + DAY_MS, last));
+  }
+  curve.push(point(now.nowMs, now));
+  return curve;
+}
+
+/**
+ * Signals that took an ordinal (accepted and held) on each day from `fromMs`, up to and without `toMs`.
+ *
+ * @param days in order; of each period that reaches into these days, all entries.
+ */
+export function signalsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): number[] {
+  const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, () => 0);
+  let before = { periodStartMs: Number.NaN, used: 0 };
+  for (const { periodStartMs, dayMs, accepted, held } of days) {
+    const used = accepted + held;
+    const added = used - (before.periodStartMs === periodStartMs ? before.used : 0);
+    const index = (dayMs - fromMs) / DAY_MS;
+    if (index >= 0 && index < perDay.length) perDay[index] = (perDay[index] ?? 0) + added;
+    before = { periodStartMs, used };
+  }
+  return perDay;
+}

@@ -1,0 +1,133 @@
+/**
+ * People who watch what a Durable Object does, over WebSockets that let it sleep (hibernation). With nobody watching the
+ * cost is one look at a boolean: nothing is read, built or sent. Nothing here may delay or fail what is watched.
+ */
+import { DurableObject } from "cloudflare:workers";
+import type { LiveMessage } from "../domain/live-message.ts";
+import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limits.ts";
+import { errorText, logEvent } from "./log.ts";
+
+/** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
+export const LIVE_AGAIN = 4000;
+
+const SECOND_MS = 1_000;
+
+export class Watchers<Row> {
+  readonly #ctx: DurableObjectState;
+  #watched: boolean;
+  #rows: Row[] = [];
+  #more = 0;
+  #timer = false;
+  #sentAtMs = 0;
+
+  constructor(ctx: DurableObjectState) {
+    this.#ctx = ctx;
+    // Connections outlive the object's memory.
+    this.#watched = ctx.getWebSockets().length > 0;
+  }
+
+  /** Answers the upgrade of somebody who may watch: whether they may has been decided by the caller. */
+  accept(request: Request): Response {
+    if (request.headers.get("upgrade") !== "websocket") return new Response(null, { status: 426 });
+    this.#endOld(Date.now());
+    if (this.#ctx.getWebSockets().length >= LIVE_MAX_WATCHERS) return new Response(null, { status: 503 });
+    const { 0: client, 1: server } = new WebSocketPair();
+    this.#ctx.acceptWebSocket(server);
+    server.serializeAttachment(Date.now() + LIVE_SOCKET_MS);
+    // Answered without waking the object: so the page notices a dead connection.
+    this.#ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
+    this.#watched = true;
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  /**
+   * Tells of `count` things that have happened.
+   *
+   * @param read gives the first `limit` of them, or fewer; called only when somebody watches and there is room.
+   */
+  tell(count: number, read: (limit: number) => Row[]): void {
+    if (!this.#watched) return;
+    try {
+      const limit = Math.min(count, LIVE_ROWS_PER_SECOND - this.#rows.length);
+      if (limit > 0) this.#rows.push(...read(limit));
+      this.#more += count - Math.max(0, limit);
+      this.#sendSoon();
+    } catch (error) {
+      logEvent("live_failed", { error: errorText(error) });
+    }
+  }
+
+  /** Somebody has gone. */
+  left(socket: WebSocket): void {
+    this.#watched = this.#ctx.getWebSockets().some((other) => other !== socket);
+  }
+
+  /** At once, and at most once a second. */
+  #sendSoon(): void {
+    if (this.#timer) return;
+    this.#timer = true;
+    setTimeout(
+      () => {
+        this.#timer = false;
+        this.#send();
+      },
+      Math.max(0, this.#sentAtMs + SECOND_MS - Date.now()),
+    );
+  }
+
+  #send(): void {
+    const message: LiveMessage<Row> = { rows: this.#rows, more: this.#more };
+    this.#rows = [];
+    this.#more = 0;
+    if (message.rows.length === 0 && message.more === 0) return;
+    this.#sentAtMs = Date.now();
+    const text = JSON.stringify(message);
+    this.#endOld(this.#sentAtMs);
+    for (const socket of this.#ctx.getWebSockets()) quietly(() => socket.send(text));
+  }
+
+  #endOld(nowMs: number): void {
+    const sockets = this.#ctx.getWebSockets();
+    const old = sockets.filter((socket) => Number(socket.deserializeAttachment()) <= nowMs);
+    for (const socket of old) quietly(() => socket.close(LIVE_AGAIN, "again"));
+    this.#watched = sockets.length > old.length;
+  }
+}
+
+/** A Durable Object that can be watched. Its `fetch` takes nothing but the upgrade that the Worker has let through. */
+export class WatchedObject<Row> extends DurableObject<Env> {
+  protected readonly watchers: Watchers<Row>;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.watchers = new Watchers<Row>(ctx);
+  }
+
+  override fetch(request: Request): Response {
+    return this.watchers.accept(request);
+  }
+
+  /** Watchers have nothing to say; the `ping` is answered without the object. */
+  override webSocketMessage(socket: WebSocket): void {
+    quietly(() => socket.close(1008, "not understood"));
+  }
+
+  override webSocketClose(socket: WebSocket): void {
+    // Completes the handshake of closing.
+    quietly(() => socket.close());
+    this.watchers.left(socket);
+  }
+
+  override webSocketError(socket: WebSocket): void {
+    this.watchers.left(socket);
+  }
+}
+
+/** A connection that is gone already is no fault. */
+function quietly(act: () => void): void {
+  try {
+    act();
+  } catch {
+    // Its close event follows.
+  }
+}

@@ -1,0 +1,52 @@
+/** A row of the live page: the same as views/live.tsx makes. */
+import type { LiveItem } from "../live-item.ts";
+import { localTimes } from "./times.ts";
+
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+/** @param page carries the badges as templates and the address of a signal's page. */
+export function liveRow(page: HTMLElement, item: LiveItem): HTMLTableRowElement {
+  const time = document.createElement("time");
+  time.dateTime = new Date(item.atMs).toISOString();
+  time.textContent = clock.format(item.atMs);
+  time.className = "nowrap";
+  const badge = page.querySelector<HTMLTemplateElement>(`template[data-live-badge="${item.status}"]`);
+  const row = document.createElement("tr");
+  row.dataset["key"] = item.key;
+  row.dataset["status"] = item.status;
+  row.append(
+    cell(time),
+    cell(badge?.content.cloneNode(true) ?? item.status),
+    cell(item.signalId === null ? item.what : link(`${page.dataset["liveSignals"] ?? ""}${item.signalId}`, item.what)),
+    cell(item.email),
+    cell(item.from),
+    cell(item.reason),
+  );
+  row.cells[2]?.classList.add("event");
+  row.cells[5]?.classList.add("why");
+  localTimes(row);
+  return row;
+}
+
+/** For what came faster than anyone reads. */
+export function moreRow(more: number): HTMLTableRowElement {
+  const row = document.createElement("tr");
+  const all = cell(`and ${more} more`);
+  all.colSpan = 6;
+  all.className = "quiet small";
+  row.append(all);
+  return row;
+}
+
+function cell(content: Node | string): HTMLTableCellElement {
+  const made = document.createElement("td");
+  made.append(content);
+  return made;
+}
+
+function link(href: string, text: string): HTMLAnchorElement {
+  const made = document.createElement("a");
+  made.href = href;
+  made.textContent = text;
+  return made;
+}

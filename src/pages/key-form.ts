@@ -1,0 +1,185 @@
+/** The form of a new API key (spec §2.1): what was typed, and what it asks for or what is wrong with it. No I/O. */
+import type { NewKey } from "../control/new-keys.ts";
+import { holdsKey } from "../domain/api-key.ts";
+import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
+import type { AccountRecord, PayloadMapping } from "../domain/payload-template.ts";
+import { readSample } from "../domain/sample-payload.ts";
+import type { EndpointType } from "../domain/signal.ts";
+import { NAME_MAX_CODE_POINTS, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
+import { payloadTemplate } from "../workspace/key-schemas.ts";
+import { name as keyName } from "../workspace/schemas.ts";
+
+/** A mapping as it is typed; `target` is one of ACCOUNT_TARGETS, or `attributes` with the name in `attribute`. */
+export interface MappingRow {
+  target: string;
+  attribute: string;
+  path: string;
+  type: string;
+  required: boolean;
+}
+
+export interface TypedKey {
+  /** Random text of this form, by which it is known when it is sent twice. */
+  formToken: string;
+  name: string;
+  endpointType: EndpointType;
+  /** `2026-11-21T10:00` in UTC; empty: never. */
+  expires: string;
+  secret: boolean;
+  rows: MappingRow[];
+  /** Payload to try the template on; JSON text. */
+  sample: string;
+}
+
+export type RowErrors = Partial<Record<"target" | "path" | "type", string>>;
+
+export interface KeyFormErrors {
+  form?: string;
+  name?: string;
+  expires?: string;
+  /** Of the payload template as a whole. */
+  template?: string;
+  /** By the row's place. */
+  rows: RowErrors[];
+}
+
+export const NO_ERRORS: KeyFormErrors = { rows: [] };
+
+export function emptyRow(target = ""): MappingRow {
+  return { target, attribute: "", path: "", type: "string", required: false };
+}
+
+export function emptyKey(formToken: string): TypedKey {
+  const rows = [emptyRow("external_id"), emptyRow("name")];
+  return { formToken, name: "", endpointType: "signal_staging", expires: "", secret: false, rows, sample: "" };
+}
+
+const FORM_TOKEN = /^[0-9a-f-]{36}$/;
+
+/** The form's token; null where it is none that this form has given out. */
+export function formTokenOf(form: FormData): string | null {
+  const token = textOf(form, "form_token");
+  return FORM_TOKEN.test(token) ? token : null;
+}
+
+/** @param newToken for a form that came without its own. */
+export function readKeyForm(form: FormData, newToken: string): TypedKey {
+  const rows: MappingRow[] = [];
+  for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
+    rows.push({
+      target: textOf(form, `rows.${at}.target`),
+      attribute: textOf(form, `rows.${at}.attribute`).trim(),
+      path: textOf(form, `rows.${at}.path`).trim(),
+      type: textOf(form, `rows.${at}.type`),
+      required: form.has(`rows.${at}.required`),
+    });
+  }
+  return {
+    formToken: formTokenOf(form) ?? newToken,
+    name: textOf(form, "name"),
+    endpointType: textOf(form, "endpoint_type") === "product_org" ? "product_org" : "signal_staging",
+    expires: textOf(form, "expires"),
+    secret: form.has("secret"),
+    rows,
+    sample: textOf(form, "sample"),
+  };
+}
+
+/** What the form asks for; `key` is null where there are errors, and then every one is told. */
+export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | null; errors: KeyFormErrors } {
+  const errors: KeyFormErrors = { rows: [] };
+  const name = keyName.safeParse(typed.name);
+  if (typed.name.trim() === "") errors.name = "Give the key a name.";
+  else if (!name.success) errors.name = `At most ${NAME_MAX_CODE_POINTS} characters.`;
+  else if (holdsKey(typed.name)) errors.name = "The name holds an API key, and names are shown. Choose another one.";
+  const expiresAt = typed.expires === "" ? null : readUtc(typed.expires);
+  if (expiresAt === undefined) errors.expires = "Give a date and a time, or leave it empty.";
+  else if (expiresAt !== null && expiresAt.getTime() <= nowMs) errors.expires = "It must lie in the future.";
+  const isProductOrg = typed.endpointType === "product_org";
+  const template = isProductOrg ? checkRows(typed.rows, errors) : null;
+
+  const hasErrors = Object.keys(errors).length > 1 || errors.rows.some((row) => Object.keys(row).length > 0);
+  if (hasErrors || !name.success || expiresAt === undefined) return { key: null, errors };
+  const { endpointType, secret } = typed;
+  const expires = expiresAt === null ? null : expiresAt.toISOString();
+  return {
+    key: { name: name.data, endpointType, expiresAt: expires, secret, payloadTemplate: template },
+    errors,
+  };
+}
+
+/** What the template makes of the sample. */
+export type Mapped =
+  | { kind: "no_sample" }
+  | { kind: "record"; record: AccountRecord }
+  /** `where`: what has to be mended. */
+  | { kind: "errors"; where: "sample" | "template" | "payload"; details: string[] };
+
+export function mapSample({ rows, sample }: TypedKey): Mapped {
+  if (sample.trim() === "") return { kind: "no_sample" };
+  const payload = readSample(sample);
+  if (!payload.ok) return { kind: "errors", where: "sample", details: [payload.refusal] };
+  const errors: KeyFormErrors = { rows: [] };
+  const template = checkRows(rows, errors);
+  if (template === null) {
+    const ofRows = errors.rows.flatMap((row, at) => Object.values(row).map((detail) => `Mapping ${at + 1}: ${detail}`));
+    return { kind: "errors", where: "template", details: [errors.template ?? [], ofRows].flat() };
+  }
+  const mapped = mapAccount(compileTemplate(template), payload.value);
+  if (mapped.ok) return { kind: "record", record: mapped.value };
+  return { kind: "errors", where: "payload", details: mapped.refusal.map(({ detail }) => detail) };
+}
+
+export function toRow({ target, ...mapping }: PayloadMapping): MappingRow {
+  const isAttribute = target.startsWith("attributes.");
+  return {
+    ...mapping,
+    target: isAttribute ? "attributes" : target,
+    attribute: isAttribute ? target.slice("attributes.".length) : "",
+  };
+}
+
+/** Null, and what is wrong in `errors`, where it is no payload template. */
+function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadMapping[] | null {
+  const typed = rows.map(({ target, attribute, ...mapping }) => ({
+    ...mapping,
+    target: target === "attributes" ? `attributes.${attribute}` : target,
+  }));
+  const template = payloadTemplate.safeParse(typed);
+  if (template.success) return template.data;
+  errors.rows = rows.map(() => ({}));
+  for (const { path: where, message } of template.error.issues) {
+    const [at, field] = where;
+    const row = typeof at === "number" ? rows[at] : undefined;
+    const ofRow = typeof at === "number" ? errors.rows[at] : undefined;
+    if (row === undefined || ofRow === undefined) {
+      errors.template =
+        rows.length > TEMPLATE_MAX_MAPPINGS ? `At most ${TEMPLATE_MAX_MAPPINGS} mappings.` : sentence(message);
+    } else if (field === "path") {
+      ofRow.path = row.path === "" ? "Give the path, or remove the mapping." : sentence(message);
+    } else if (field === "target" && row.target === "") {
+      ofRow.target = "Choose what it fills, or remove the mapping.";
+    } else if (field === "target" && row.target === "attributes" && !message.includes("twice")) {
+      ofRow.target = "Give the attribute a name, without spaces and dots.";
+    } else ofRow[field === "target" ? "target" : "type"] = sentence(message);
+  }
+  return null;
+}
+
+function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
+
+const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
+
+/** Undefined where it is no time, the 31st of February included. */
+function readUtc(text: string): Date | undefined {
+  const at = new Date(`${text}Z`);
+  if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;
+  return at.toISOString().startsWith(text) ? at : undefined;
+}
+
+function textOf(form: FormData, name: string): string {
+  const value = form.get(name);
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,78 @@
+/** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
+import type { Rejection } from "../quota/protocol.ts";
+import type { LiveSignal, SignalStatus } from "../store/protocol.ts";
+import { REFUSAL_COPY } from "./refusal-copy.ts";
+
+export type LiveStatus = SignalStatus | "rejected";
+
+export interface LiveItem {
+  /** The same line twice has the same. */
+  key: string;
+  atMs: number;
+  status: LiveStatus;
+  /** Event, or what kind of signal it is; of a refused call the reason. */
+  what: string;
+  email: string;
+  /** The signal's source, or the key of a refused call. */
+  from: string;
+  reason: string;
+  /** Id of the signal to follow; null for a refused call, which left none. */
+  signalId: string | null;
+}
+
+export interface LiveFilter {
+  status: string;
+  /** Somewhere in the line; letter case does not matter. */
+  text: string;
+}
+
+const WHY = {
+  processed: ({ points }) => (points === 0 ? "" : `${points > 0 ? "+" : ""}${points} points`),
+  held: () => "Beyond the signal limit",
+  anonymous: () => "Its visitor is not known yet",
+  duplicate: ({ duplicateOf }) => `The same as ${duplicateOf ?? "one before"}`,
+  purged: () => "Its billing period had ended",
+  dead: ({ deadReason }) => deadReason ?? "",
+} as const satisfies Record<SignalStatus, (signal: LiveSignal) => string>;
+
+const KIND = {
+  signal: "(no event)",
+  identify: "Identify",
+  account: "Account update",
+  unknown: "(could not be read)",
+} as const satisfies Record<LiveSignal["kind"], string>;
+
+export function signalItem(signal: LiveSignal): LiveItem {
+  const { id, receivedAtMs, status, kind, event, source, email } = signal;
+  return {
+    key: `${id} ${status}`,
+    atMs: receivedAtMs,
+    status,
+    what: event ?? KIND[kind],
+    email: email ?? "",
+    from: source ?? "",
+    reason: WHY[status](signal),
+    signalId: id,
+  };
+}
+
+export function rejectionItem(rejection: Rejection, keyNames: Readonly<Record<string, string>>): LiveItem {
+  const { atMs, keyId, code, detail, requestId, signals } = rejection;
+  const many = signals > 1 ? `${signals} signals. ` : "";
+  return {
+    key: `${requestId} ${code}`,
+    atMs,
+    status: "rejected",
+    what: REFUSAL_COPY[code].label,
+    email: "",
+    from: keyNames[keyId] ?? keyId,
+    reason: many + (detail ?? REFUSAL_COPY[code].advice),
+    signalId: null,
+  };
+}
+
+export function isShown(item: LiveItem, { status, text }: LiveFilter): boolean {
+  if (status !== "" && item.status !== status) return false;
+  const within = `${item.what}\n${item.email}\n${item.from}\n${item.reason}`.toLowerCase();
+  return within.includes(text.trim().toLowerCase());
+}

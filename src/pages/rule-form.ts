@@ -1,0 +1,174 @@
+/**
+ * The form of a mapping rule: texts as they are typed, and the rule that they make. What is wrong is said by the schema
+ * that the operator API has too, field by field.
+ */
+import type { NewRule } from "../control/rules.ts";
+import { OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
+import type { MappingCondition, MappingOperator } from "../domain/mapping-rule.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
+import { newRule } from "../workspace/rule-schemas.ts";
+
+export interface ConditionRow {
+  path: string;
+  operator: string;
+  value: string;
+}
+
+export interface RuleForm {
+  name: string;
+  event: string;
+  match: string;
+  conditions: ConditionRow[];
+  scoringSignal: string;
+  points: string;
+  enabled: boolean;
+  /** Of the preview. */
+  days: string;
+}
+
+/** By field: `name`, `conditions.0.value`. */
+export type FieldErrors = Record<string, string>;
+
+export const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
+
+export const BLANK_FORM: RuleForm = {
+  name: "",
+  event: "",
+  match: "all",
+  conditions: [BLANK_ROW],
+  scoringSignal: "",
+  points: "",
+  enabled: true,
+  days: String(PREVIEW_DEFAULT_DAYS),
+};
+
+export function readRuleForm(data: FormData): RuleForm {
+  const text = (name: string) => textOf(data.get(name));
+  const [operators, values] = [data.getAll("operator"), data.getAll("value")];
+  return {
+    name: text("name"),
+    event: text("event"),
+    match: text("match"),
+    conditions: data.getAll("path").map((path, index) => ({
+      path: textOf(path),
+      operator: textOf(operators[index]),
+      value: textOf(values[index]),
+    })),
+    scoringSignal: text("scoring_signal"),
+    points: text("points"),
+    enabled: data.has("enabled"),
+    days: text("days"),
+  };
+}
+
+export function formOf(rule: Omit<NewRule, "enabled"> & { enabled?: boolean }): RuleForm {
+  const { name, event, match, scoringSignal } = rule;
+  return {
+    ...BLANK_FORM,
+    name,
+    event,
+    match,
+    scoringSignal,
+    conditions: rule.conditions.map(({ path, operator, value }) => ({ path, operator, value: typed(value) })),
+    points: String(rule.points),
+    enabled: rule.enabled ?? true,
+  };
+}
+
+/** `remove-2` removes the third condition, `add` adds one; anything else leaves them. */
+export function changeRows(form: RuleForm, what: string): RuleForm {
+  if (what === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
+  const removed = /^remove-(\d+)$/.exec(what)?.[1];
+  if (removed === undefined) return form;
+  return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
+}
+
+/** Conditions in which nothing was typed are none. */
+export function withoutBlankRows(form: RuleForm): RuleForm {
+  return {
+    ...form,
+    conditions: form.conditions.filter(({ path, value }) => path.trim() !== "" || value.trim() !== ""),
+  };
+}
+
+/** @param form without blank rows: errors name conditions by their place. */
+export function ruleOf(form: RuleForm): Result<NewRule, FieldErrors> {
+  const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
+  const parsed = newRule.safeParse({
+    name: form.name,
+    event: form.event,
+    match: form.match,
+    conditions: form.conditions.map(conditionOf),
+    scoring_signal: form.scoringSignal,
+    points,
+    enabled: form.enabled,
+  });
+  if (parsed.success) {
+    const { scoring_signal: scoringSignal, ...rule } = parsed.data;
+    return ok({ ...rule, scoringSignal });
+  }
+  const errors: FieldErrors = {};
+  for (const { path, code, message } of parsed.error.issues) {
+    const field = path.slice(0, 3).join(".");
+    errors[field] ??= messageOf(field, code, message);
+  }
+  return refuse(errors);
+}
+
+/** What of the form a preview needs, or what is wrong with that. */
+export function draftOf(form: RuleForm): Result<NewRule, FieldErrors> {
+  return ruleOf({
+    ...form,
+    name: "preview",
+    scoringSignal: "preview",
+    points: form.points.trim() === "" ? "0" : form.points,
+  });
+}
+
+export function previewDays({ days }: RuleForm): number {
+  const number = Math.trunc(Number(days));
+  return number >= 1 && number <= PREVIEW_MAX_DAYS ? number : PREVIEW_DEFAULT_DAYS;
+}
+
+/** What was typed as the operator takes it: nothing, a list, or one value; numbers as numbers. */
+function conditionOf({ path, operator, value }: ConditionRow): unknown {
+  const condition = { path: path.trim(), operator };
+  if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
+  if (operator === "in") return { ...condition, value: listOf(value) };
+  return value.trim() === "" ? condition : { ...condition, value: scalarOf(value) };
+}
+
+/** One to a line; on a single line, between commas. */
+function listOf(text: string): (string | number)[] {
+  return text
+    .split(text.includes("\n") ? "\n" : ",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "")
+    .map(scalarOf);
+}
+
+/** A number only where it is written as numbers are: to the rules, `7` and `"7"` are the same, `"007"` is not. */
+function scalarOf(text: string): string | number {
+  return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
+}
+
+/** The inverse. A line's end says that a comma in a list's only value is part of it. */
+function typed(value: MappingCondition["value"]): string {
+  if (value === undefined) return "";
+  return Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value);
+}
+
+/** Browsers send line ends as CRLF. */
+function textOf(entry: File | string | null | undefined): string {
+  return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
+}
+
+function messageOf(field: string, code: string, message: string): string {
+  if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
+  if (field === "match" || field.endsWith(".operator")) return "Choose one of the list.";
+  if (field.endsWith(".value") && code === "too_small") return "At least one value.";
+  if (field === "conditions") return "That are too many conditions for one rule.";
+  if (code === "too_small") return "This is needed.";
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}

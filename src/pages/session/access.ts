@@ -1,0 +1,17 @@
+/**
+ * Sign-in by Cloudflare Access: it stands in front of the pages, keeps the sessions, and vouches for the email with each
+ * request. The runtime sets `ctx.access` only on requests that have passed it.
+ */
+import type { Context } from "hono";
+import { normaliseEmail } from "../../domain/identity.ts";
+import type { PagesEnv } from "../environment.ts";
+
+/** Where Access ends its session. */
+export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
+
+/** Null: the request did not come through Access, or by a service token, which is no person. */
+export async function accessEmail(c: Context<PagesEnv>): Promise<string | null> {
+  const { access } = c.executionCtx as ExecutionContext;
+  const identity = await access?.getIdentity();
+  return normaliseEmail(identity?.email) ?? null;
+}

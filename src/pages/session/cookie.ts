@@ -1,0 +1,51 @@
+/**
+ * The two cookies of sign-in: a random token each, of which the database has the SHA-256. `__Host-` makes the browser
+ * refuse them without HTTPS and from other hosts of the domain; over plain HTTP, so on loopback only, they go without.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import type { Context } from "hono";
+import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import type { CookieOptions } from "hono/utils/cookie";
+import type { PagesEnv } from "../environment.ts";
+import { isLoopback } from "./driver.ts";
+
+type TokenCookie = "session" | "sign-in";
+
+const TOKEN_BYTES = 32;
+
+/** Of the cookie's token; null where there is none. */
+export function tokenHash(c: Context<PagesEnv>, cookie: TokenCookie): string | null {
+  const token = getCookie(c, nameOf(c, cookie));
+  return token === undefined || token === "" ? null : hashed(token);
+}
+
+/** `value` goes to the browser, `hash` to the database. */
+export function newToken(): { value: string; hash: string } {
+  const value = randomBytes(TOKEN_BYTES).toString("base64url");
+  return { value, hash: hashed(value) };
+}
+
+export function giveToken(c: Context<PagesEnv>, cookie: TokenCookie, value: string, lifetimeMs: number): void {
+  setCookie(c, nameOf(c, cookie), value, { ...attributes(c), maxAge: lifetimeMs / 1_000 });
+}
+
+export function dropToken(c: Context<PagesEnv>, cookie: TokenCookie): void {
+  deleteCookie(c, nameOf(c, cookie), attributes(c));
+}
+
+/** Lax: a link from elsewhere opens the page, and the provider's answer finds its attempt; a foreign form comes without. */
+function attributes(c: Context<PagesEnv>): CookieOptions {
+  return { path: "/", httpOnly: true, sameSite: "Lax", secure: !isPlainLoopback(c) };
+}
+
+function nameOf(c: Context<PagesEnv>, cookie: TokenCookie): string {
+  return isPlainLoopback(c) ? cookie : `__Host-${cookie}`;
+}
+
+function isPlainLoopback(c: Context<PagesEnv>): boolean {
+  return c.req.url.startsWith("http://") && isLoopback(c.req.url);
+}
+
+function hashed(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}

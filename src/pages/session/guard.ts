@@ -1,0 +1,24 @@
+/**
+ * Against forms that other sites send in a member's name: what may change something must come from a page of this origin.
+ * hono's csrf() looks at the bodies that a foreign form can send; so no other ones are taken, and its word is complete.
+ */
+import { csrf } from "hono/csrf";
+import { pages } from "../environment.ts";
+
+const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
+const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
+
+const foreignForm = csrf();
+
+export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
+  const { method } = c.req;
+  if (!SAFE_METHODS.has(method)) {
+    const type = c.req.header("content-type");
+    if (type !== undefined && !FORM.test(type)) return c.text("The pages take forms only.", 415);
+    return foreignForm(c, next);
+  }
+  // A socket needs no form, and no other site's permission.
+  const isSocket = c.req.header("upgrade") !== undefined;
+  if (isSocket && c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Forbidden", 403);
+  await next();
+});

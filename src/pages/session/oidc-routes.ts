@@ -1,0 +1,56 @@
+/** Out to the OpenID provider, and back. */
+import type { Context } from "hono";
+import { controlDatabase } from "../../control/database.ts";
+import { keepAttempt, takeAttempt } from "../../control/sessions.ts";
+import { errorText, logEvent } from "../../http/log.ts";
+import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
+import { pages, type PagesEnv } from "../environment.ts";
+import { notFoundPage } from "../page.tsx";
+import { dropToken, giveToken, newToken, tokenHash } from "./cookie.ts";
+import { signInDriver } from "./driver.ts";
+import { beginSignIn, finishSignIn } from "./oidc.ts";
+import { problemPage } from "./pages.tsx";
+import { limitAttempts } from "./rate.ts";
+import { startSession } from "./session.ts";
+import { safeTarget } from "./target.ts";
+
+const onlyWithOidc = pages.createMiddleware(async (c, next) => {
+  if (signInDriver(c) !== "oidc") return notFoundPage(c);
+  await next();
+});
+
+export const oidcRoutes = pages
+  .createApp()
+  .use(onlyWithOidc, limitAttempts)
+  .get("/", async (c) => {
+    const begun = await beginSignIn(c.env, redirectUri(c), safeTarget(c.req.query("to"))).catch(providerFault(c));
+    if (begun === null) return problemPage(c, "provider_failed");
+    const token = newToken();
+    await keepAttempt(controlDatabase(c.env.DB), token.hash, begun.attempt, Date.now());
+    giveToken(c, "sign-in", token.value, SIGN_IN_ATTEMPT_MS);
+    return c.redirect(begun.url, 303);
+  })
+  .get("/callback", async (c) => {
+    const hash = tokenHash(c, "sign-in");
+    dropToken(c, "sign-in");
+    const attempt = hash === null ? null : await takeAttempt(controlDatabase(c.env.DB), hash, Date.now());
+    if (attempt === null) return problemPage(c, "attempt_unknown");
+    const email = await finishSignIn(c.env, redirectUri(c), new URL(c.req.url), attempt).catch(providerFault(c));
+    if (email === null) return problemPage(c, "provider_failed");
+    if (!email.ok) return problemPage(c, email.refusal);
+    if (!(await startSession(c, email.value, "oidc"))) return problemPage(c, "no_member");
+    return c.redirect(attempt.target, 303);
+  });
+
+/** Also of what the provider is asked: it compares both. */
+function redirectUri(c: Context<PagesEnv>): string {
+  return new URL("/sign-in/oidc/callback", c.req.url).href;
+}
+
+/** What the library says names no token and no email. */
+function providerFault(c: Context<PagesEnv>) {
+  return (error: unknown): null => {
+    logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });
+    return null;
+  };
+}

@@ -1,0 +1,116 @@
+/**
+ * Sign-in by any OpenID provider: the authorization code flow with PKCE (S256), state and nonce, through oauth4webapi.
+ * What comes out of it is an email, and nothing else is kept: no token of the provider outlives the sign-in.
+ */
+import * as oauth from "oauth4webapi";
+import type { SignInAttempt } from "../../control/sessions.ts";
+import { normaliseEmail } from "../../domain/identity.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
+import type { AppEnv } from "../../env.ts";
+import { OIDC_CALL_MS, OIDC_DISCOVERY_MS } from "../../limits.ts";
+import type { SignInProblem } from "./copy.ts";
+import { isLoopback } from "./driver.ts";
+
+/** What providers have said about themselves, by issuer. Plain data: promises must not be shared between requests. */
+const discovered = new Map<string, { server: oauth.AuthorizationServer; readAtMs: number }>();
+
+/** Where to send the browser, and what its return is checked against. @throws when the provider does not answer */
+export async function beginSignIn(
+  env: AppEnv["Bindings"],
+  redirectUri: string,
+  target: string,
+): Promise<{ url: string; attempt: SignInAttempt }> {
+  const server = await discover(env.OIDC_ISSUER);
+  if (server.authorization_endpoint === undefined) throw new Error("the provider has no authorization endpoint");
+  const attempt = {
+    state: oauth.generateRandomState(),
+    nonce: oauth.generateRandomNonce(),
+    codeVerifier: oauth.generateRandomCodeVerifier(),
+    target,
+  };
+  const url = new URL(server.authorization_endpoint);
+  const parameters = {
+    client_id: env.OIDC_CLIENT_ID,
+    redirect_uri: redirectUri,
+    response_type: "code",
+    scope: "openid email",
+    state: attempt.state,
+    nonce: attempt.nonce,
+    code_challenge: await oauth.calculatePKCECodeChallenge(attempt.codeVerifier),
+    code_challenge_method: "S256",
+  };
+  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+  return { url: url.href, attempt };
+}
+
+/** Whose email the provider vouches for, in lower case. @throws when the provider does not answer as it should */
+export async function finishSignIn(
+  env: AppEnv["Bindings"],
+  redirectUri: string,
+  returned: URL,
+  attempt: SignInAttempt,
+): Promise<Result<string, SignInProblem>> {
+  const server = await discover(env.OIDC_ISSUER);
+  const client: oauth.Client = { client_id: env.OIDC_CLIENT_ID };
+  const options = callOptions(env.OIDC_ISSUER);
+  let parameters: URLSearchParams;
+  try {
+    parameters = oauth.validateAuthResponse(server, client, returned, attempt.state);
+  } catch (error) {
+    // The provider says no, such as access_denied; or this is not its answer to this attempt.
+    return refuse(error instanceof oauth.AuthorizationResponseError ? "refused" : "attempt_unknown");
+  }
+  const answer = await oauth.authorizationCodeGrantRequest(
+    server,
+    client,
+    clientAuthentication(env, server),
+    parameters,
+    redirectUri,
+    attempt.codeVerifier,
+    options,
+  );
+  // Checks issuer, audience, times and nonce. The token comes from the provider itself over TLS, which stands for its
+  // signature (OpenID Connect Core 3.1.3.7, step 6).
+  const tokens = await oauth.processAuthorizationCodeResponse(server, client, answer, {
+    expectedNonce: attempt.nonce,
+    requireIdToken: true,
+  });
+  const claims = oauth.getValidatedIdTokenClaims(tokens);
+  if (claims === undefined) throw new Error("the provider sent no ID token");
+  if (claims["email"] !== undefined || server.userinfo_endpoint === undefined) return vouchedEmail(claims);
+  // Providers may keep the email out of the token (OpenID Connect Core 5.4).
+  const asked = await oauth.userInfoRequest(server, client, tokens.access_token, options);
+  return vouchedEmail(await oauth.processUserInfoResponse(server, client, claims.sub, asked));
+}
+
+/** `email_verified` is optional: a company's own provider often leaves it out, having made the addresses. False is a no. */
+function vouchedEmail(claims: oauth.IDToken | oauth.UserInfoResponse): Result<string, SignInProblem> {
+  const { email_verified: verified } = claims;
+  const email = normaliseEmail(claims.email);
+  if (email === undefined) return refuse("email_missing");
+  // Some providers send it as text.
+  const isDenied = verified !== undefined && verified !== true && verified !== "true";
+  return isDenied ? refuse("email_unverified") : ok(email);
+}
+
+function clientAuthentication(env: AppEnv["Bindings"], server: oauth.AuthorizationServer): oauth.ClientAuth {
+  const secret = env.OIDC_CLIENT_SECRET;
+  if (secret === undefined || secret === "") return oauth.None();
+  // The header is what a provider takes that names no methods (OpenID Connect Discovery 3).
+  const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
+  return methods.includes("client_secret_basic") ? oauth.ClientSecretBasic(secret) : oauth.ClientSecretPost(secret);
+}
+
+async function discover(issuer: string): Promise<oauth.AuthorizationServer> {
+  const known = discovered.get(issuer);
+  if (known !== undefined && Date.now() - known.readAtMs < OIDC_DISCOVERY_MS) return known.server;
+  const url = new URL(issuer);
+  const server = await oauth.processDiscoveryResponse(url, await oauth.discoveryRequest(url, callOptions(issuer)));
+  discovered.set(issuer, { server, readAtMs: Date.now() });
+  return server;
+}
+
+/** HTTPS only; a provider on this machine may do without. */
+function callOptions(issuer: string) {
+  return { signal: () => AbortSignal.timeout(OIDC_CALL_MS), [oauth.allowInsecureRequests]: isLoopback(issuer) };
+}

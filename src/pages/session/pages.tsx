@@ -1,0 +1,55 @@
+/** Answers of sign-in that are pages. */
+import type { Context } from "hono";
+import type { PagesEnv } from "../environment.ts";
+import { plainPage } from "../page.tsx";
+import { SIGN_IN_PROBLEMS, type SignInProblem } from "./copy.ts";
+
+export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Response | Promise<Response> {
+  const { status, title, text } = SIGN_IN_PROBLEMS[problem];
+  c.get("logFields")["code"] = problem;
+  return plainPage(
+    c,
+    { title, status },
+    <>
+      <h1>{title}</h1>
+      <p>{text}</p>
+      <p>
+        <a class="button" href="/sign-in">
+          Try again
+        </a>
+      </p>
+    </>,
+  );
+}
+
+/** A form came too late: it is still in the browser, one step back. */
+export function sessionEndedPage(c: Context<PagesEnv>): Response | Promise<Response> {
+  return plainPage(
+    c,
+    { title: "You are not signed in", status: 401 },
+    <>
+      <h1>You are not signed in any more</h1>
+      <p>Nothing was saved. Sign in in a new tab, then come back here, go one page back, and send the form again.</p>
+      <p>
+        <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
+          Sign in
+        </a>
+      </p>
+    </>,
+  );
+}
+
+/** The deployment's fault, so it is told to whoever deploys. */
+export function accessMissingPage(c: Context<PagesEnv>): Response | Promise<Response> {
+  return plainPage(
+    c,
+    { title: "Sign-in is not set up", status: 401 },
+    <>
+      <h1>Sign-in is not set up</h1>
+      <p>
+        These pages expect Cloudflare Access in front of <code>/w</code> and <code>/sign-in</code>, and this request did
+        not come through it. Protect both paths in Access, or choose another way with the variable <code>SIGN_IN</code>.
+      </p>
+    </>,
+  );
+}

@@ -1,0 +1,63 @@
+/** Sign-in, sign-out, and the way to one's workspaces (design §10). */
+import { controlDatabase } from "../../control/database.ts";
+import { closeSession, listEmails } from "../../control/sessions.ts";
+import { normaliseEmail } from "../../domain/identity.ts";
+import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
+import { pages } from "../environment.ts";
+import { notFoundPage, plainPage } from "../page.tsx";
+import { Chooser, LocalSignIn, NoWorkspace, OidcSignIn, SigningOut } from "../views/sign-in.tsx";
+import { ACCESS_SIGN_OUT, accessEmail } from "./access.ts";
+import { SIGN_IN_COPY } from "./copy.ts";
+import { dropToken, tokenHash } from "./cookie.ts";
+import { signInDriver } from "./driver.ts";
+import { oidcRoutes } from "./oidc-routes.ts";
+import { accessMissingPage, problemPage } from "./pages.tsx";
+import { requireSignIn, startSession } from "./session.ts";
+import { FIRST_PAGE, safeTarget } from "./target.ts";
+
+const { title } = SIGN_IN_COPY;
+
+export const sessionRoutes = pages
+  .createApp()
+  .get("/", (c) => c.redirect(FIRST_PAGE, 303))
+  .get("/w", requireSignIn, (c) => {
+    const workspaces = c.get("workspaces");
+    const [first, second] = workspaces;
+    if (first === undefined) {
+      return plainPage(c, { title: "No workspace", status: 403 }, <NoWorkspace email={c.get("user").email} />);
+    }
+    if (second === undefined) return c.redirect(`/w/${first.slug}`, 303);
+    return plainPage(c, { title: "Your workspaces" }, <Chooser workspaces={workspaces} />);
+  })
+  .get("/sign-in", async (c) => {
+    const to = safeTarget(c.req.query("to"));
+    switch (signInDriver(c)) {
+      case "access":
+        return (await accessEmail(c)) === null ? accessMissingPage(c) : c.redirect(to, 303);
+      case "oidc":
+        return plainPage(c, { title }, <OidcSignIn to={to} />);
+      case "local": {
+        const members = await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN);
+        return plainPage(c, { title }, <LocalSignIn members={members} to={to} />);
+      }
+      case null:
+        return notFoundPage(c);
+    }
+  })
+  .route("/sign-in/oidc", oidcRoutes)
+  .post("/sign-in/local", async (c) => {
+    if (signInDriver(c) !== "local") return notFoundPage(c);
+    const { email: typed, to } = await c.req.parseBody();
+    const email = normaliseEmail(typed);
+    if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
+    return c.redirect(safeTarget(typeof to === "string" ? to : undefined), 303);
+  })
+  .post("/sign-out", async (c) => {
+    const hash = tokenHash(c, "session");
+    if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
+    dropToken(c, "session");
+    if (signInDriver(c) !== "access") return c.redirect("/sign-in", 303);
+    // Not a redirect: Access leads on to its own host, and the content security policy lets no form end there.
+    c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
+    return plainPage(c, { title: "Signing out" }, <SigningOut address={ACCESS_SIGN_OUT} />);
+  });

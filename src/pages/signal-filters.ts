@@ -1,0 +1,50 @@
+/** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
+import type { FindFilter } from "../store/find-signals.ts";
+import type { SignalStatus } from "../store/protocol.ts";
+import type { QueueFilter } from "../store/queue-page.ts";
+import { STATUS_COPY } from "./copy.ts";
+
+type Query = Record<string, string | undefined>;
+
+/** In the order of a signal's life. */
+export const LISTED_STATUSES = [
+  "processed",
+  "anonymous",
+  "held",
+  "duplicate",
+  "purged",
+  "dead",
+] as const satisfies SignalStatus[];
+
+/** With a first option for all of them. */
+export const STATUS_OPTIONS = [
+  ["", "Any status"],
+  ...LISTED_STATUSES.map((status) => [status, STATUS_COPY[status].label] as const),
+] as const;
+
+export function queueFilter({ q, source, only }: Query): QueueFilter {
+  const filter: QueueFilter = {};
+  const [search, from] = [textOf(q), textOf(source)];
+  if (search !== undefined) filter.search = search;
+  if (from !== undefined) filter.source = from;
+  if (only === "held" || only === "anonymous") filter.only = only;
+  return filter;
+}
+
+export function signalFilter({ event, email, status }: Query): FindFilter {
+  const filter: FindFilter = {};
+  const [named, owner, only] = [textOf(event), textOf(email), statusOf(status)];
+  if (named !== undefined) filter.event = named;
+  if (owner !== undefined) filter.email = owner;
+  if (only !== undefined) filter.status = only;
+  return filter;
+}
+
+export function statusOf(text: string | undefined): SignalStatus | undefined {
+  return LISTED_STATUSES.find((status) => status === text);
+}
+
+function textOf(text: string | undefined): string | undefined {
+  const trimmed = text?.trim() ?? "";
+  return trimmed === "" ? undefined : trimmed;
+}

@@ -1,0 +1,138 @@
+/** Connect: how to set up a sender with a key, or without one (spec §4, §5.6). */
+import type { ApiKey } from "../../control/keys.ts";
+import type { EndpointType } from "../../domain/signal.ts";
+import type { PageOf } from "../../store/protocol.ts";
+import { ENDPOINT_LABEL } from "../copy.ts";
+import { webhooksOf } from "../webhook.ts";
+import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
+import { Copy, Empty, Head, Notice, Pager, Panel, Time } from "./parts.tsx";
+
+export interface ManagersConnect {
+  /** `/w/{slug}`. */
+  home: string;
+  origin: string;
+  query: Record<string, string>;
+  active: PageOf<ApiKey>;
+  /** Null: there is no active key. */
+  selected: ApiKey | null;
+  usedMs: number | undefined;
+  composed: Composed;
+  nowMs: number;
+}
+
+export function ManagersConnectView({ home, query, active, selected, usedMs, nowMs, ...rest }: ManagersConnect) {
+  if (selected === null) {
+    return (
+      <>
+        <Head title="Connect">How to set up a sender.</Head>
+        <Panel>
+          <Empty title="Create an API key first">
+            <p>A sender posts to a URL with a key in it. With an active key, every step is shown here.</p>
+            <a class="button primary" href={`${home}/settings/api-keys/new`}>
+              Create API Key
+            </a>
+          </Empty>
+        </Panel>
+      </>
+    );
+  }
+  const { id, name, maskedKey, hasSecret, endpointType, payloadTemplate } = selected;
+  return (
+    <>
+      <Head title="Connect">How to set up a sender, with each active key.</Head>
+      <Panel title="Key">
+        <ul class="key-choice" aria-label="Active keys">
+          {active.items.map((key) => (
+            <li>
+              <a href={`${home}/connect?key=${key.id}`} aria-current={key.id === id ? "true" : undefined}>
+                <strong>{key.name}</strong> <code>{key.maskedKey}</code>{" "}
+                <span class="quiet small">{ENDPOINT_LABEL[key.endpointType]}</span>
+              </a>
+            </li>
+          ))}
+        </ul>
+        <Pager path={`${home}/connect`} query={query} next={active.next} />
+        <FirstSignal home={home} usedMs={usedMs} nowMs={nowMs} endpointType={endpointType} />
+        <p class="quiet small">
+          Write the full key of {name} (<code>{maskedKey}</code>) in place of <code>{KEY_PLACEHOLDER}</code>
+          {hasSecret && (
+            <>
+              {" "}
+              and its secret in place of <code>{SECRET_PLACEHOLDER}</code>
+            </>
+          )}
+          . It was shown once, right after it was created. If it is lost,{" "}
+          <a href={`${home}/settings/api-keys/new`}>create a new key</a> and deactivate this one.
+        </p>
+      </Panel>
+      <SetUpView {...rest} {...{ endpointType, payloadTemplate, hasSecret }} query={{ key: id }} />
+    </>
+  );
+}
+
+/** Taken anew by the script until something has come. */
+function FirstSignal({
+  home,
+  usedMs,
+  nowMs,
+  endpointType,
+}: Pick<ManagersConnect, "home" | "usedMs" | "nowMs"> & { endpointType: EndpointType }) {
+  const isSignals = endpointType === "signal_staging";
+  if (usedMs === undefined) {
+    return (
+      <div id="first-signal" data-refresh="3000" class="notice info" role="status">
+        <span class="pulse">Waiting for the first {isSignals ? "signal" : "account update"} with this key …</span>
+        <span class="no-script quiet small">Reload this page to look again.</span>
+      </div>
+    );
+  }
+  return (
+    <div id="first-signal" class="notice good" role="status">
+      <strong>
+        Connected: the last call with this key came <Time ms={usedMs} nowMs={nowMs} />.
+      </strong>
+      <span>
+        Find it in{" "}
+        {isSignals ? <a href={`${home}/signals`}>the Signal Queue</a> : <a href={`${home}/accounts`}>Accounts</a>}, or,
+        if it was refused, under <a href={`${home}/rejections`}>Rejections</a>.
+      </span>
+    </div>
+  );
+}
+
+/** For members who may not manage keys: the same steps, and nothing of any key. */
+export function MembersConnectView({
+  origin,
+  workspaceName,
+  composed,
+}: {
+  origin: string;
+  workspaceName: string;
+  composed: Composed;
+}) {
+  return (
+    <>
+      <Head title="Connect">How to set up a sender.</Head>
+      <Notice title="You need an API key.">
+        <p>
+          Only owners and admins can see or manage keys. Ask an owner or admin of {workspaceName} for one; they are
+          listed under Members. Write it in place of <code>{KEY_PLACEHOLDER}</code>.
+        </p>
+      </Notice>
+      <SetUpView
+        {...{ origin, composed, endpointType: "signal_staging", payloadTemplate: null, hasSecret: null, query: {} }}
+      />
+      <Panel title="Account data" id="accounts">
+        <p class="quiet">
+          Plans, user counts, revenue and the like go to an address of their own, with a key of the type{" "}
+          {ENDPOINT_LABEL.product_org}. The key's payload template says which part of the body fills what.
+        </p>
+        <Copy
+          id="accounts-url"
+          label="account data URL"
+          text={webhooksOf(origin, { key: KEY_PLACEHOLDER, endpointType: "product_org", payloadTemplate: null })[0].url}
+        />
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,109 @@
+/** Settings › API Keys: what is asked before a key is deactivated or rotated (spec §3.1, design §5). */
+import type { ApiKey } from "../../control/keys.ts";
+import type { Overlap } from "../../workspace/keys.ts";
+import { KeyCrumbs, KeyFacts } from "./key-parts.tsx";
+import { FormErrors } from "./fields.tsx";
+import { Head, Notice, Panel } from "./parts.tsx";
+
+interface Ending {
+  path: string;
+  apiKey: ApiKey;
+  usedMs: number | undefined;
+  nowMs: number;
+}
+
+export function DeactivateView({ path, apiKey, usedMs, nowMs }: Ending) {
+  return (
+    <>
+      <Head title={`Deactivate ${apiKey.name}?`} crumbs={<KeyCrumbs path={path} />} />
+      <Panel>
+        <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
+        <Notice tone="warn" title="It takes effect at once, everywhere, and cannot be undone.">
+          <ul>
+            <li>Every webhook request with this key is rejected with 401 from then on.</li>
+            <li>Signals that were accepted before are processed all the same.</li>
+            <li>The key stays in the list, marked Inactive.</li>
+          </ul>
+        </Notice>
+        <form method="post" action={`${path}/${apiKey.id}/deactivate`} data-once class="row">
+          <button class="danger">Deactivate</button>
+          <a class="button" href={path}>
+            Cancel
+          </a>
+        </form>
+      </Panel>
+    </>
+  );
+}
+
+const OVERLAPS = {
+  none: {
+    label: "Now",
+    hint: "The old key ends before the new one is shown. Calls fail until the sender has the new one.",
+  },
+  "1h": { label: "1 hour", hint: "Both keys are accepted for an hour." },
+  "24h": { label: "24 hours", hint: "Both keys are accepted for a day." },
+  "7d": { label: "7 days", hint: "Both keys are accepted for a week." },
+} as const satisfies Record<Overlap, { label: string; hint: string }>;
+
+export function isOverlap(text: unknown): text is Overlap {
+  return typeof text === "string" && Object.hasOwn(OVERLAPS, text);
+}
+
+export function RotateView({
+  path,
+  apiKey,
+  usedMs,
+  nowMs,
+  formToken,
+  overlap,
+  errors,
+}: Ending & { formToken: string; overlap: Overlap; errors: readonly string[] }) {
+  return (
+    <>
+      <Head title={`Rotate ${apiKey.name}`} crumbs={<KeyCrumbs path={path} />}>
+        Makes a successor with the same settings{apiKey.hasSecret ? " and a new secret" : ""}. It is shown once.
+      </Head>
+      <FormErrors errors={errors} />
+      <Panel>
+        <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
+        <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
+          <input type="hidden" name="form_token" value={formToken} />
+          <fieldset class="field">
+            <legend>When does the old key end?</legend>
+            {Object.entries(OVERLAPS).map(([value, { label, hint }]) => (
+              <div class="check">
+                <input
+                  type="radio"
+                  id={`overlap-${value}`}
+                  name="overlap"
+                  value={value}
+                  checked={value === overlap}
+                  aria-describedby={`overlap-${value}-hint`}
+                />
+                <div>
+                  <label for={`overlap-${value}`}>{label}</label>
+                  <div class="hint" id={`overlap-${value}-hint`}>
+                    {hint}
+                  </div>
+                </div>
+              </div>
+            ))}
+          </fieldset>
+          {apiKey.expiresAt !== null && (
+            <p class="quiet small">
+              An overlap never prolongs a key: it ends at its expiration, if that comes first. The successor has the
+              same expiration.
+            </p>
+          )}
+          <div class="row">
+            <button class="primary">Rotate</button>
+            <a class="button" href={path}>
+              Cancel
+            </a>
+          </div>
+        </form>
+      </Panel>
+    </>
+  );
+}

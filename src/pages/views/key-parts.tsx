@@ -1,0 +1,44 @@
+/** What several pages about API keys show. */
+import type { Child } from "hono/jsx";
+import type { ApiKey } from "../../control/keys.ts";
+import { ENDPOINT_LABEL } from "../copy.ts";
+import { Fact, Facts, Time } from "./parts.tsx";
+import { day, exactTime } from "./format.ts";
+
+/** A date with its time: UTC, or with a script the viewer's own zone (client/times.ts). */
+export function LocalTime({ iso }: { iso: string }) {
+  return (
+    <time datetime={iso} data-local="time">
+      {exactTime(Date.parse(iso))}
+    </time>
+  );
+}
+
+/** The same without the time, which is shown on hover. */
+export function LocalDate({ iso }: { iso: string }) {
+  return (
+    <time datetime={iso} data-local="date" title={exactTime(Date.parse(iso))} class="nowrap">
+      {day(Date.parse(iso))}
+    </time>
+  );
+}
+
+/** Where the pages of the keys are reached from. */
+export function KeyCrumbs({ path }: { path: string }): Child {
+  return <a href={path}>API Keys</a>;
+}
+
+/** Which key it is about, before it is rotated or ended. */
+export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
+  return (
+    <Facts>
+      <Fact name="Name">{apiKey.name}</Fact>
+      <Fact name="Key">
+        <code>{apiKey.maskedKey}</code>
+      </Fact>
+      <Fact name="Endpoint Type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
+      <Fact name="Expires">{apiKey.expiresAt === null ? "Never" : <LocalTime iso={apiKey.expiresAt} />}</Fact>
+      <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
+    </Facts>
+  );
+}

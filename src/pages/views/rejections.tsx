@@ -1,0 +1,168 @@
+/** The Rejections page: what was refused and why, by key and code, and what the sender should change. */
+import type { RefusalCode } from "../../domain/refusal.ts";
+import { statusOf } from "../../http/problem.ts";
+import type { Rejection } from "../../quota/protocol.ts";
+import { REFUSAL_COPY, isAboutQuota } from "../refusal-copy.ts";
+import type { RejectionGroup } from "../rejection-list.ts";
+import { SelectField } from "./fields.tsx";
+import { counted, grouped } from "./format.ts";
+import { Badge, Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
+
+export interface RejectionsData {
+  /** `/w/{slug}`. */
+  path: string;
+  /** Owners and admins see the keys. */
+  manager: boolean;
+  /** Of all that are kept. */
+  groups: readonly RejectionGroup[];
+  kept: number;
+  /** The most that are kept. */
+  most: number;
+  keyNames: ReadonlyMap<string, string>;
+  query: Record<string, string>;
+  items: readonly Rejection[];
+  next: string | null;
+  nowMs: number;
+}
+
+export function RejectionsPage(data: RejectionsData) {
+  const { path, groups, kept, most, nowMs } = data;
+  if (kept === 0) {
+    return (
+      <>
+        <Head title="Rejections">Calls that were refused, and why.</Head>
+        <Panel>
+          <Empty title="Nothing was refused">
+            <p>Every call with a key of this workspace was accepted. What is refused is listed here with its reason.</p>
+            <p>
+              <a href={`${path}/connect`}>Connect a sender</a>
+            </p>
+          </Empty>
+        </Panel>
+      </>
+    );
+  }
+  return (
+    <>
+      <Head title="Rejections">
+        The latest {kept === most ? `${most} refused calls` : counted(kept, "refused call")} with a key of this
+        workspace{kept === most && "; earlier ones are not kept"}. Bodies are never kept.
+      </Head>
+      <Panel title="By reason and key" flush>
+        <Table
+          caption="Refused calls by reason and key"
+          head={[
+            "Reason",
+            "Key",
+            { text: "Calls", number: true },
+            { text: "Signals", number: true },
+            "Latest",
+            "What the sender should change",
+          ]}
+        >
+          {groups.map(({ keyId, code, calls, signals, latestMs }) => (
+            <tr>
+              <th scope="row">
+                <a href={filterLink(path, { code, key: keyId })}>{REFUSAL_COPY[code].label}</a>
+                <div class="quiet small nowrap">
+                  {statusOf(code)} <code>{code}</code>
+                </div>
+              </th>
+              <td>
+                <Key data={data} keyId={keyId} />
+              </td>
+              <td class="number">{grouped(calls)}</td>
+              <td class="number">{grouped(signals)}</td>
+              <td>
+                <Time ms={latestMs} nowMs={nowMs} />
+              </td>
+              <td class="advice">
+                {REFUSAL_COPY[code].advice} {isAboutQuota(code) && <a href={`${path}/usage`}>See the usage.</a>}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      </Panel>
+      <Calls data={data} />
+    </>
+  );
+}
+
+function Calls({ data }: { data: RejectionsData }) {
+  const { path, groups, query, items, next, nowMs, keyNames } = data;
+  const codes = [...new Set(groups.map(({ code }) => code))];
+  const keys = [...new Set(groups.map(({ keyId }) => keyId))];
+  return (
+    <Panel flush>
+      <div class="panel-head stack">
+        <h2>Calls</h2>
+        <form method="get" action={`${path}/rejections`} class="filters">
+          <SelectField
+            name="code"
+            label="Reason"
+            value={query["code"] ?? ""}
+            options={[["", "Any"], ...codes.map((code) => [code, REFUSAL_COPY[code].label] as const)]}
+          />
+          <SelectField
+            name="key"
+            label="Key"
+            value={query["key"] ?? ""}
+            options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyId] as const)]}
+          />
+          <button>Filter</button>
+          {(query["code"] ?? query["key"]) !== undefined && <a href={`${path}/rejections`}>All</a>}
+        </form>
+      </div>
+      {items.length === 0 ? (
+        <Empty title="No such call among the latest">
+          <p>
+            <a href={`${path}/rejections`}>See all of them</a>
+          </p>
+        </Empty>
+      ) : (
+        <Table
+          caption="Refused calls, newest first"
+          head={["Time", "Reason", "Detail", "Key", { text: "Signals", number: true }, "Request"]}
+        >
+          {items.map(({ atMs, code, detail, keyId, signals, requestId }) => (
+            <tr>
+              <td>
+                <Time ms={atMs} nowMs={nowMs} />
+              </td>
+              <td>
+                <Reason code={code} />
+              </td>
+              <td class="advice">{detail ?? <span class="quiet">{REFUSAL_COPY[code].advice}</span>}</td>
+              <td>
+                <Key data={data} keyId={keyId} />
+              </td>
+              <td class="number">{grouped(signals)}</td>
+              <td>
+                <code class="small nowrap">{requestId}</code>
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <Pager path={`${path}/rejections`} query={query} next={next} />
+    </Panel>
+  );
+}
+
+function Reason({ code }: { code: RefusalCode }) {
+  return (
+    <Badge tone={statusOf(code) === 429 ? "warn" : "bad"} title={code}>
+      {REFUSAL_COPY[code].label}
+    </Badge>
+  );
+}
+
+/** Spec §5.6: only owners and admins get to the keys. */
+function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
+  const name = keyNames.get(keyId) ?? keyId;
+  return manager ? <a href={`${path}/settings/api-keys#${keyId}`}>{name}</a> : <>{name}</>;
+}
+
+function filterLink(path: string, query: Record<string, string>): string {
+  return `${path}/rejections?${new URLSearchParams(query).toString()}`;
+}

@@ -1,0 +1,64 @@
+/** What a rule would have scored: numbers and samples of stored signals. */
+import type { RulePreview } from "../../workspace/rules.ts";
+import type { FieldErrors } from "../rule-form.ts";
+import { counted, day, grouped, signed } from "./format.ts";
+import { Json, Panel, Stat, Stats, Time } from "./parts.tsx";
+import { SignalLink } from "./signal-parts.tsx";
+
+/** Null: not asked for yet. */
+export type Previewed = { errors: FieldErrors } | { days: number; points: number; found: RulePreview } | null;
+
+export function Preview({ base, preview }: { base: string; preview: Previewed }) {
+  return (
+    <div id="preview" aria-live="polite">
+      <Panel title="On stored signals">
+        {preview === null && (
+          <p class="quiet">
+            What the rule would have scored, had it been there already. <span class="no-script">Press Preview.</span>
+          </p>
+        )}
+        {preview !== null && "errors" in preview && (
+          <p class="quiet">
+            {preview.errors["event"] === undefined
+              ? "Complete the conditions to see what the rule would match."
+              : "Name an event to see what the rule would match."}
+          </p>
+        )}
+        {preview !== null && "found" in preview && <Found base={base} {...preview} />}
+      </Panel>
+    </div>
+  );
+}
+
+function Found({ base, days, points, found }: { base: string; days: number; points: number; found: RulePreview }) {
+  const { matches, people, samples, scanned, complete } = found;
+  return (
+    <>
+      <Stats>
+        <Stat label="Matches" value={matches} />
+        <Stat label="People" value={people} />
+        <Stat label="Points" value={signed(found.points)} />
+      </Stats>
+      <p class="quiet small">
+        {counted(matches, "signal")} of the last {counted(days, "day")}, at {signed(points)} each;{" "}
+        {complete
+          ? `${grouped(scanned)} looked at.`
+          : `only the latest ${grouped(scanned)} were looked at, there are more. Preview looks further.`}
+      </p>
+      {matches === 0 && (
+        <p>No processed signal of a person matches. Anonymous, held and duplicate signals are not looked at.</p>
+      )}
+      {samples.map((sample) => (
+        <details class="sample">
+          <summary>
+            {sample.email} · <Time ms={sample.receivedAtMs} />
+          </summary>
+          <p class="small">
+            {sample.event} from {sample.source}, {day(sample.receivedAtMs)} · <SignalLink base={base} id={sample.id} />
+          </p>
+          <Json value={sample.payload} label={`Payload of ${sample.id}`} />
+        </details>
+      ))}
+    </>
+  );
+}

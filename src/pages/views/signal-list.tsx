@@ -1,0 +1,48 @@
+/** All signals, the latest first, by event, person and status. */
+import type { FoundSignals } from "../../store/find-signals.ts";
+import { STATUS_OPTIONS } from "../signal-filters.ts";
+import { SelectField, TextField } from "./fields.tsx";
+import { Head, Panel } from "./parts.tsx";
+import { NoSuchSignals, SignalTable, SignalTabs } from "./signal-parts.tsx";
+
+export function AllSignals({
+  base,
+  query,
+  signals,
+}: {
+  base: string;
+  query: Record<string, string>;
+  signals: FoundSignals;
+}) {
+  return (
+    <>
+      <Head title="All signals">Every signal that was accepted and recorded, with what became of it.</Head>
+      <SignalTabs base={base} shown="all" />
+      <form class="filters" method="get" role="search">
+        <TextField name="event" label="Event name, exactly" value={query["event"] ?? ""} autocomplete="off" />
+        <TextField name="email" label="Email of the person" value={query["email"] ?? ""} autocomplete="off" />
+        <SelectField name="status" label="Status" value={query["status"] ?? ""} options={STATUS_OPTIONS} />
+        <TextField
+          name="id"
+          label="Or a signal's id"
+          value={query["id"] ?? ""}
+          placeholder="sig_…"
+          autocomplete="off"
+          spellcheck={false}
+        />
+        <button>Search</button>
+      </form>
+      <Panel flush>
+        <SignalTable
+          base={base}
+          path={`${base}/signals/all`}
+          caption="Signals"
+          query={query}
+          signals={signals}
+          withEvent
+          empty={<NoSuchSignals clear={`${base}/signals/all`} />}
+        />
+      </Panel>
+    </>
+  );
+}

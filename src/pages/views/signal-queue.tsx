@@ -1,0 +1,169 @@
+/** The signal queue (spec §6.3): signals grouped by event name and source. */
+import { dayOf, latestDays } from "../../domain/day-counts.ts";
+import { QUEUE_SCAN_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
+import type { StoreTotals } from "../../store/protocol.ts";
+import type { QueueGroup, QueuePage } from "../../store/queue-page.ts";
+import { Sparkline } from "./charts.tsx";
+import { SelectField, TextField } from "./fields.tsx";
+import { counted } from "./format.ts";
+import { Empty, Head, Notice, Pager, Panel, Table, Time } from "./parts.tsx";
+import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
+
+interface Known {
+  base: string;
+  manager: boolean;
+  query: Record<string, string>;
+  nowMs: number;
+}
+
+export function Queue({
+  base,
+  manager,
+  query,
+  nowMs,
+  groups,
+  sources,
+  totals,
+}: Known & { groups: QueuePage; sources: readonly string[]; totals: StoreTotals }) {
+  const filtered = ["q", "source", "only"].some((name) => (query[name] ?? "").trim() !== "");
+  const nothing = groups.items.length === 0 && groups.complete;
+  return (
+    <>
+      <Head title="Signal Queue">What has come in, by event name and source. Open an event to see its signals.</Head>
+      <SignalTabs base={base} shown="queue" />
+      <Waiting base={base} totals={totals} />
+      <Filters query={query} sources={sources} />
+      <Panel flush>
+        {nothing && filtered && (
+          <Empty title="No event fits">
+            <p>
+              <a href={`${base}/signals`}>Show all events</a>
+            </p>
+          </Empty>
+        )}
+        {nothing && !filtered && <FirstSignal base={base} manager={manager} totals={totals} />}
+        {!nothing && <Groups base={base} items={groups.items} nowMs={nowMs} />}
+        <NotAll complete={groups.complete} what={counted(QUEUE_SCAN_GROUPS, "event")} />
+        <Pager path={`${base}/signals`} query={query} next={groups.next} />
+      </Panel>
+    </>
+  );
+}
+
+/** What needs somebody to look at it. */
+function Waiting({ base, totals: { held, deadLettered } }: { base: string; totals: StoreTotals }) {
+  return (
+    <>
+      {held > 0 && (
+        <Notice tone="warn" title={`${counted(held, "signal is", "signals are")} held`}>
+          <p>
+            They came beyond the plan's signal limit and update no scores.{" "}
+            <a href={`${base}/usage`}>What is held, and why</a>
+          </p>
+        </Notice>
+      )}
+      {deadLettered > 0 && (
+        <Notice tone="bad" title={`${counted(deadLettered, "signal")} could not be processed`}>
+          <p>
+            <a href={`${base}/signals/dead-letters`}>See the reasons, and replay</a>
+          </p>
+        </Notice>
+      )}
+    </>
+  );
+}
+
+function Filters({ query, sources }: { query: Record<string, string>; sources: readonly string[] }) {
+  const only = [
+    ["", "All events"],
+    ["held", "With held signals"],
+    ["anonymous", "With anonymous signals"],
+  ] as const;
+  return (
+    <form class="filters" method="get" role="search">
+      <TextField
+        name="q"
+        label="Event name, or a signal's id"
+        value={query["q"] ?? ""}
+        autocomplete="off"
+        spellcheck={false}
+      />
+      <TextField name="source" label="Source" value={query["source"] ?? ""} list="sources" autocomplete="off" />
+      <datalist id="sources">
+        {sources.map((source) => (
+          <option value={source} />
+        ))}
+      </datalist>
+      <SelectField name="only" label="Show" value={query["only"] ?? ""} options={only} />
+      <button>Search</button>
+    </form>
+  );
+}
+
+function Groups({ base, items, nowMs }: { base: string; items: readonly QueueGroup[]; nowMs: number }) {
+  const head = [
+    "Event",
+    "Source",
+    { text: "Signals", number: true },
+    { text: "Held", number: true },
+    { text: "Anonymous", number: true },
+    `Last ${SPARKLINE_DAYS} days`,
+    "First seen",
+    "Last seen",
+  ];
+  return (
+    <Table caption="Events" head={head}>
+      {items.map((group) => {
+        const days = latestDays(group.days, dayOf(nowMs), SPARKLINE_DAYS);
+        const total = days.reduce((sum, count) => sum + count, 0);
+        return (
+          <tr>
+            <th scope="row" class="event">
+              <a href={groupPath(base, group.event, group.source)}>{group.event}</a>
+            </th>
+            <td class="event">{group.source}</td>
+            <Count value={group.count} />
+            <Count value={group.held} />
+            <Count value={group.anonymous} />
+            <td>
+              <Sparkline
+                values={days}
+                label={`${counted(total, "signal")} in ${SPARKLINE_DAYS} days, ${counted(days.at(-1) ?? 0, "signal")} today`}
+              />
+            </td>
+            <td>
+              <Time ms={group.firstSeenMs} nowMs={nowMs} />
+            </td>
+            <td>
+              <Time ms={group.lastSeenMs} nowMs={nowMs} />
+            </td>
+          </tr>
+        );
+      })}
+    </Table>
+  );
+}
+
+function FirstSignal({ base, manager, totals }: { base: string; manager: boolean; totals: StoreTotals }) {
+  const any = totals.processed + totals.duplicates + totals.held + totals.purged + totals.deadLettered > 0;
+  return (
+    <Empty title={any ? "No events yet" : "No signals yet"}>
+      <p>
+        {any
+          ? "What has come so far were identify calls, account updates or what could not be processed. "
+          : "As soon as a sender posts its first signal, it shows up here. "}
+        {manager ? "Create a key, and put its webhook address where your signals come from." : ""}
+      </p>
+      <p class="row">
+        {manager && (
+          <a class="button primary" href={`${base}/settings/api-keys`}>
+            Create an API key
+          </a>
+        )}
+        <a class="button" href={`${base}/connect`}>
+          Connect a sender
+        </a>
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,108 @@
+/** The webhook addresses of an API key (spec §4), and calls that can be pasted: a POSIX shell's curl, JavaScript's fetch. */
+import { exampleFor } from "../domain/example-payload.ts";
+import type { PayloadMapping } from "../domain/payload-template.ts";
+import type { EndpointType } from "../domain/signal.ts";
+
+export interface Webhook {
+  /** For ids of elements. */
+  id: string;
+  label: string;
+  note: string;
+  url: string;
+  /** An example. */
+  body: unknown;
+}
+
+export interface WebhookKey {
+  /** The full key, or what stands for it. */
+  key: string;
+  endpointType: EndpointType;
+  payloadTemplate: readonly PayloadMapping[] | null;
+}
+
+const SIGNAL = {
+  email: "jane@example.com",
+  event: "Filled Out Form",
+  source: "website",
+  properties: { form_name: "Demo request", page_url: "https://example.com/demo" },
+};
+const { source: _source, ...SIGNAL_WITHOUT_SOURCE } = SIGNAL;
+const SECOND = {
+  email: "jane@example.com",
+  event: "Viewed Pricing",
+  properties: { page_url: "https://example.com/pricing" },
+};
+
+export function webhooksOf(
+  origin: string,
+  { key, endpointType, payloadTemplate }: WebhookKey,
+): [Webhook, ...Webhook[]] {
+  if (endpointType === "product_org") {
+    return [
+      {
+        id: "product-orgs",
+        label: "Product Org Updates",
+        note: "One account as an object, or several as an array.",
+        url: `${origin}/api/product-orgs/webhook/${key}`,
+        body: exampleFor(payloadTemplate ?? []),
+      },
+    ];
+  }
+  const webhook = `${origin}/api/signal-staging/webhook`;
+  return [
+    {
+      id: "universal",
+      label: "Universal webhook",
+      note: "One signal, from a marketing automation platform, a customer data platform or your own code.",
+      url: `${webhook}/${key}`,
+      body: SIGNAL,
+    },
+    {
+      id: "source",
+      label: "Source-specific webhook",
+      note: "The same; the path names the source. Write your own in place of “website”.",
+      url: `${webhook}/website/${key}`,
+      body: SIGNAL_WITHOUT_SOURCE,
+    },
+    {
+      id: "batch",
+      label: "Batch",
+      note: "Many signals in one call; each is taken or refused by itself.",
+      url: `${webhook}/${key}/batch`,
+      body: [SIGNAL, SECOND],
+    },
+    {
+      id: "bulk",
+      label: "Bulk",
+      note: "For imports: an array, or one JSON object per line.",
+      url: `${origin}/api/signal-staging/bulk/${key}`,
+      body: [SIGNAL, SECOND],
+    },
+  ];
+}
+
+/** @param secret the shared secret, or what stands for it; null: none needed. */
+export function curlLine({ url, body }: Webhook, secret: string | null): string {
+  return [
+    `curl -X POST ${quoted(url)}`,
+    `-H ${quoted("Content-Type: application/json")}`,
+    ...(secret === null ? [] : [`-H ${quoted(`X-Api-Secret: ${secret}`)}`]),
+    `-d ${quoted(JSON.stringify(body))}`,
+  ].join(" \\\n  ");
+}
+
+export function fetchCall({ url, body }: Webhook, secret: string | null): string {
+  const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
+  const indented = (value: unknown): string => JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
+  return `const response = await fetch(${JSON.stringify(url)}, {
+  method: "POST",
+  headers: ${indented(headers)},
+  body: JSON.stringify(${indented(body)}),
+});
+if (!response.ok) throw new Error(await response.text());`;
+}
+
+/** As one word of a POSIX shell, whatever stands in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}

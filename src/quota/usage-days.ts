@@ -1,0 +1,49 @@
+/** Usage by day, as the Quota Counter keeps it: a row is written when a new day comes, never with a commit in between. */
+import { DAY_MS, countingDay, endedDays, type Counting, type UsageDay } from "../domain/usage-day.ts";
+import { USAGE_DAYS_KEPT } from "../limits.ts";
+import type { Usage, UsageByDay } from "./protocol.ts";
+
+export function createDaysTable(sql: SqlStorage): void {
+  sql.exec(`CREATE TABLE IF NOT EXISTS usage_days (
+    period_start_ms INTEGER NOT NULL, day_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL,
+    rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)) WITHOUT ROWID`);
+}
+
+/** One row written. */
+export function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejected }: UsageDay): void {
+  sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
+}
+
+/** Takes the ledger into the day of `nowMs`. Says whether an ended one was written. */
+export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolean {
+  const dayMs = countingDay(ledger.dayMs, nowMs);
+  if (dayMs === ledger.dayMs) return false;
+  const ended = endedDays(ledger, nowMs);
+  for (const day of ended) writeDay(sql, day);
+  ledger.dayMs = dayMs;
+  if (ended.length === 0) return false;
+  // Whole periods, by the primary key.
+  sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
+  return true;
+}
+
+export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
+  const sinceMs = usage.history[0]?.periodStartMs ?? usage.periodStartMs;
+  const days = sql
+    .exec<Record<string, number>>(
+      "SELECT * FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms",
+      sinceMs,
+    )
+    .toArray()
+    .map((row) => ({
+      periodStartMs: row["period_start_ms"] ?? 0,
+      dayMs: row["day_ms"] ?? 0,
+      accepted: row["accepted"] ?? 0,
+      held: row["held"] ?? 0,
+      rejected: row["rejected"] ?? 0,
+    }));
+  const first = sql
+    .exec<{ day_ms: number }>("SELECT day_ms FROM usage_days ORDER BY period_start_ms, day_ms LIMIT 1")
+    .toArray()[0];
+  return { usage, days, firstDayMs: first?.day_ms ?? null };
+}

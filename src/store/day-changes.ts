@@ -1,0 +1,53 @@
+/** Adds up what a batch changes in counts per day, so that each row is written once. */
+import { addToDays, dayOf } from "../domain/day-counts.ts";
+import type { DayCounts } from "../domain/day-counts.ts";
+
+export class DayChanges {
+  readonly #changes = new Map<number, number>();
+
+  add(atMs: number, by: number): void {
+    const day = dayOf(atMs);
+    this.#changes.set(day, (this.#changes.get(day) ?? 0) + by);
+  }
+
+  /** Whether the changes cancel each other out, or there are none. */
+  get isNothing(): boolean {
+    return [...this.#changes.values()].every((by) => by === 0);
+  }
+
+  /** @param stored JSON text of DayCounts; null or undefined: none yet. */
+  applyTo(stored: string | null | undefined): string {
+    return JSON.stringify(addToDays(readDays(stored), this.#changes));
+  }
+}
+
+export function readDays(stored: string | null | undefined): DayCounts {
+  return typeof stored === "string" ? (JSON.parse(stored) as DayCounts) : {};
+}
+
+/** The scoring signals that mapping rules have made, by day of receipt: one row read and written per rule and batch. */
+export class RuleDayChanges {
+  readonly #rules = new Map<string, DayChanges>();
+
+  add(ruleId: string, atMs: number, by: number): void {
+    let days = this.#rules.get(ruleId);
+    if (days === undefined) this.#rules.set(ruleId, (days = new DayChanges()));
+    days.add(atMs, by);
+  }
+
+  write(sql: SqlStorage): void {
+    for (const [ruleId, changes] of this.#rules) {
+      if (changes.isNothing) continue;
+      const [row] = sql.exec<{ days: string }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
+      const days = changes.applyTo(row?.days);
+      if (days === "{}") sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+      else {
+        sql.exec(
+          `INSERT INTO rule_days (rule_id, days) VALUES (?, ?) ON CONFLICT (rule_id) DO UPDATE SET days = excluded.days`,
+          ruleId,
+          days,
+        );
+      }
+    }
+  }
+}

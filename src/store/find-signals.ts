@@ -1,0 +1,85 @@
+/**
+ * Signals by what is asked for, the latest first. One index leads; what it leads to is looked through, at most
+ * LIST_SCAN_SIGNALS a page, so that a rare combination among very many signals takes more pages, and never a long one.
+ */
+import { LIST_SCAN_SIGNALS } from "../limits.ts";
+import type { Page, PageOf, SignalFilter, SignalStatus, SignalSummary } from "./protocol.ts";
+
+export interface FindFilter extends SignalFilter {
+  source?: string;
+}
+
+export interface FoundSignals extends PageOf<SignalSummary> {
+  /** False: the page stopped before it was full, and goes on from `next`. */
+  complete: boolean;
+}
+
+type Scanned = { seq: number; status: SignalStatus; event: string | null; source: string | null };
+
+type Row = Omit<SignalSummary, "email" | "receivedAtMs"> & {
+  seq: number;
+  email: string | null;
+  person_email: string | null;
+  received_at: number;
+};
+
+export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): FoundSignals {
+  const before = page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
+  if (!Number.isSafeInteger(before)) return { items: [], next: null, complete: true };
+  const [where, ...bindings] = lead(filter);
+  const rows = sql.exec<Scanned>(
+    `SELECT seq, status, event, source FROM signals
+     WHERE ${where} AND seq < ? ORDER BY seq DESC LIMIT ?`,
+    ...bindings,
+    before,
+    LIST_SCAN_SIGNALS + 1,
+  );
+  const found: number[] = [];
+  let scanned = 0;
+  let last = before;
+  for (const row of rows) {
+    const full = found.length === page.limit;
+    if (full || scanned === LIST_SCAN_SIGNALS) {
+      return { items: summaries(sql, found), next: String(last), complete: full };
+    }
+    scanned++;
+    last = row.seq;
+    if (isAskedFor(row, filter)) found.push(row.seq);
+  }
+  return { items: summaries(sql, found), next: null, complete: true };
+}
+
+/** The most telling of what is asked for; each of these has an index in the order of `seq`. */
+function lead({ email, event, status }: FindFilter): [where: string, ...bindings: string[]] {
+  if (email !== undefined) {
+    return ["person_id = (SELECT id FROM people WHERE people.email = ?)", email.trim().toLowerCase()];
+  }
+  if (event !== undefined) return ["event = ?", event];
+  // Said twice: only then is the index of all that is not processed used.
+  if (status !== undefined && status !== "processed") return ["status = ? AND status <> 'processed'", status];
+  return ["TRUE"];
+}
+
+function isAskedFor(row: Scanned, { event, source, status }: FindFilter): boolean {
+  return (
+    (event === undefined || row.event === event) &&
+    (source === undefined || row.source === source) &&
+    (status === undefined || row.status === status)
+  );
+}
+
+/** The rest is read only of those that are shown. */
+function summaries(sql: SqlStorage, seqs: readonly number[]): SignalSummary[] {
+  const rows = sql
+    .exec<Row>(
+      `SELECT seq, signals.id, status, kind, event, source, signals.email, received_at, people.email AS person_email
+       FROM signals LEFT JOIN people ON people.id = person_id WHERE seq IN (SELECT value FROM json_each(?))`,
+      JSON.stringify(seqs),
+    )
+    .toArray();
+  return rows
+    .sort((one, other) => other.seq - one.seq)
+    .map(({ id, status, kind, event, source, email, person_email, received_at }) => {
+      return { id, status, kind, event, source, email: person_email ?? email, receivedAtMs: received_at };
+    });
+}

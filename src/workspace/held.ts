@@ -1,0 +1,19 @@
+/** Release of held signals (design §6), with its entry in the audit log. */
+import { auditEntry } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import { releaseHeld, type Released } from "../queue/again.ts";
+
+/** As many as now fit. An entry is written when there were any; an interrupted release is finished by the next one. */
+export async function releaseForWorkspace(
+  env: Env,
+  db: ControlDatabase,
+  workspaceId: string,
+  by: Change,
+): Promise<Released> {
+  const result = await releaseHeld(env, workspaceId);
+  if (result.released > 0) {
+    const detail = { released: result.released, still_held: result.stillHeld };
+    await auditEntry(db, by, { workspaceId, action: "held.released", target: workspaceId, detail });
+  }
+  return result;
+}

@@ -1,0 +1,18 @@
+/** What the operator API and the pages ask of names, addresses and times. */
+import * as z from "zod";
+import { isPlausibleEmail } from "../domain/validate-signal.ts";
+
+export { name } from "./name-schema.ts";
+
+export const email = z
+  .string()
+  .trim()
+  .toLowerCase()
+  .refine(isPlausibleEmail, "not an email address")
+  .meta({ format: "email", example: "jane@example.com" });
+
+/** Any offset in; UTC with milliseconds from here on. */
+export const time = z.iso
+  .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
+  .transform((text) => new Date(text).toISOString())
+  .meta({ example: "2026-11-01T00:00:00.000Z" });

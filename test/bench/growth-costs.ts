@@ -1,0 +1,61 @@
+/** What must not cost more in a workspace that has grown: the calls that are measured. */
+import type { FilledWorkspace } from "./growth-workspaces.ts";
+import { EVENTS, emailOf, payloadOf, signalIdOf } from "./growth-traffic.ts";
+import type { LoadCall } from "./load.ts";
+
+/** Of one round. */
+const INGEST_CALLS = 300;
+export const PROCESSED_SIGNALS = 2_000;
+const PROCESSED_BATCH = 500;
+
+/** Reads: paths under the workspace, and each time for another one of what there is. */
+export const READS: { name: string; path(workspace: FilledWorkspace, index: number): string }[] = [
+  { name: "The signal queue's groups", path: () => "events" },
+  { name: "A person's page: the person", path: ({ size }, index) => `people?email=${personOf(size.people, index)}` },
+  { name: "A person's page: the signals", path: ({ size }, index) => `signals?email=${personOf(size.people, index)}` },
+  { name: "People, the latest", path: () => "people" },
+  { name: "Signals, the latest", path: () => "signals" },
+  { name: "Signals of an event", path: (_, index) => `signals?event=${eventOf(index)}&limit=10` },
+  { name: "Signals in cold storage", path: () => "signals?status=anonymous" },
+  {
+    name: "A signal's trace",
+    path: ({ size, order }, index) => `signals/${signalIdOf(some(size.signals, index), order)}`,
+  },
+  { name: "Usage", path: () => "usage" },
+  { name: "Books", path: () => "books" },
+  { name: "Mapping rules, the latest five", path: () => "rules?limit=5" },
+];
+
+export function ingestCalls(workspace: FilledWorkspace): LoadCall[] {
+  const path = `/api/signal-staging/webhook/${workspace.key}`;
+  return newSignals(workspace, INGEST_CALLS).map((body) => ({ method: "POST", path, body }));
+}
+
+export function processingCalls(workspace: FilledWorkspace): LoadCall[] {
+  const path = `/api/signal-staging/webhook/${workspace.key}/batch`;
+  return Array.from({ length: PROCESSED_SIGNALS / PROCESSED_BATCH }, () => ({
+    method: "POST",
+    path,
+    body: `[${newSignals(workspace, PROCESSED_BATCH).join(",")}]`,
+  }));
+}
+
+function newSignals(workspace: FilledWorkspace, count: number): string[] {
+  const first = workspace.sent;
+  workspace.sent += count;
+  return Array.from({ length: count }, (_, index) => payloadOf(first + index, workspace.size.people, Date.now()));
+}
+
+function personOf(people: number, index: number): string {
+  return encodeURIComponent(emailOf(some(people, index)));
+}
+
+/** The frequent ones: each has a page of signals in a small workspace too. */
+function eventOf(index: number): string {
+  return encodeURIComponent(EVENTS[index % 10] ?? "");
+}
+
+/** Any number below `count`, scattered. */
+function some(count: number, index: number): number {
+  return (index * 7_919 + 17) % count;
+}

@@ -1,0 +1,201 @@
+/**
+ * `npm run bench -- growth`: what a workspace with a million stored signals costs next to ones with a thousand, all of
+ * them filled beforehand and measured in turn. Fails where the large one costs more than MAX_RATIO times a small one.
+ */
+import { readFileSync, readdirSync } from "node:fs";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { build } from "./build.ts";
+import { PROCESSED_SIGNALS, READS, ingestCalls, processingCalls } from "./growth-costs.ts";
+import type { WorkspaceSize } from "./growth-traffic.ts";
+import { VARS, fillWorkspaces } from "./growth-workspaces.ts";
+import type { FilledWorkspace } from "./growth-workspaces.ts";
+import { LoadGenerator } from "./load.ts";
+import type { LoadCall, LoadResult } from "./load.ts";
+import { OperatorApi } from "./operator-api.ts";
+import { start } from "./start.ts";
+import type { RunningWorker } from "./start.ts";
+
+export interface GrowthOptions {
+  rounds: number;
+  /** Of the large workspace, with a tenth as many people. */
+  signals: number;
+}
+
+/** Costs by size, in the order of the sizes. */
+export interface Growth {
+  name: string;
+  unit: "ms a call" | "µs a signal";
+  costs: number[];
+}
+
+export const MAX_RATIO = 1.3;
+/** Of each kind and round. */
+const READ_CALLS = 60;
+const POLL_MS = 50;
+const SETTLE_TIMEOUT_MS = 60_000;
+
+/** Small, small with as many rules as the large one (which tells what those cost), large. */
+export function sizesOf(signals: number): WorkspaceSize[] {
+  return [
+    { signals: 1_000, people: 100, rules: 5 },
+    { signals: 1_000, people: 100, rules: 500 },
+    { signals, people: signals / 10, rules: 500 },
+  ];
+}
+
+export async function measureGrowth(
+  { rounds, signals }: GrowthOptions,
+  scratch: string,
+  failures: string[],
+): Promise<Growth[]> {
+  const bench = import.meta.dirname;
+  const service = await build(path.join(bench, "../../wrangler.toml"), path.join(scratch, "build/service"));
+  const filler = await build(path.join(bench, "workers/fill.toml"), path.join(scratch, "build/fill"));
+  const stateDir = path.join(scratch, "state");
+  const sizes = sizesOf(signals);
+  const large = sizes.length - 1;
+  // A small one for each round, the warm-up included: a few rounds of new signals and it would be small no longer.
+  const small = Array.from({ length: rounds + 1 }, () => sizes.slice(0, large)).flat();
+  console.error(`… filling a workspace with ${signals.toLocaleString("en")} signals, and ${small.length} small ones`);
+  const workspaces = await fillWorkspaces(service, filler, stateDir, [...small, ...sizes.slice(large)]);
+  const ofRound = (round: number): FilledWorkspace[] => [
+    ...workspaces.slice(round * large, (round + 1) * large),
+    ...workspaces.slice(-1),
+  ];
+
+  const running = await start(service, { stateDir, vars: VARS });
+  const generator = new LoadGenerator();
+  const bencher = new Bencher(running, generator, failures);
+  const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
+  try {
+    for (let round = 0; round <= rounds; round++) {
+      console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
+      for (const { name, unit, measure } of measuresOf(bencher, round)) {
+        const costs: number[] = [];
+        for (const workspace of ofRound(round)) costs.push(await measure(workspace));
+        const all = measured.get(name) ?? { unit, rounds: [] };
+        if (round > 0) all.rounds.push(costs);
+        measured.set(name, all);
+      }
+    }
+    for (const workspace of workspaces) failures.push(...(await bencher.audit(workspace)));
+  } finally {
+    generator.stop();
+    await running.stop();
+  }
+  return [...measured].map(([name, all]) => ({
+    name,
+    unit: all.unit,
+    costs: sizes.map((_, index) => median(all.rounds.map((costs) => costs[index] ?? Number.NaN))),
+  }));
+}
+
+/** What costs more than it may. */
+export function tooDear(growth: Growth[]): string[] {
+  return growth.flatMap(({ name, costs }) => {
+    const ratio = ratiosOf(costs).reduce((most, one) => Math.max(most, one), 0);
+    return ratio <= MAX_RATIO ? [] : [`growth: ${name}: ${ratio.toFixed(2)} times, more than ${MAX_RATIO}`];
+  });
+}
+
+/** Of the large one to each of the small ones. */
+export function ratiosOf(costs: number[]): number[] {
+  return costs.slice(0, -1).map((cost) => (costs.at(-1) ?? Number.NaN) / cost);
+}
+
+interface Measure {
+  name: string;
+  unit: Growth["unit"];
+  measure: (workspace: FilledWorkspace) => Promise<number>;
+}
+
+function measuresOf(bencher: Bencher, round: number): Measure[] {
+  return [
+    ...READS.map((read): Measure => {
+      const callsOf = (workspace: FilledWorkspace): LoadCall[] =>
+        Array.from({ length: READ_CALLS }, (_, index) => ({
+          method: "GET",
+          path: `/operator/workspaces/${workspace.id}/${read.path(workspace, round * READ_CALLS + index)}`,
+          token: VARS.OPERATOR_TOKEN,
+        }));
+      return { name: read.name, unit: "ms a call", measure: async (one) => (await bencher.load(callsOf(one))).p50Ms };
+    }),
+    {
+      name: "Ingest, to the 202",
+      unit: "ms a call",
+      measure: async (workspace) => {
+        const { p50Ms } = await bencher.load(ingestCalls(workspace));
+        await bencher.settle(workspace);
+        return p50Ms;
+      },
+    },
+    {
+      name: "Processing, CPU from the call to the settled row",
+      unit: "µs a signal",
+      measure: async (workspace) => {
+        const before = cpuMicroseconds(bencher.running.pid);
+        await bencher.load(processingCalls(workspace));
+        await bencher.settle(workspace);
+        return (cpuMicroseconds(bencher.running.pid) - before) / PROCESSED_SIGNALS;
+      },
+    },
+  ];
+}
+
+class Bencher {
+  readonly running: RunningWorker;
+  readonly #generator: LoadGenerator;
+  readonly #failures: string[];
+  readonly #api: OperatorApi;
+
+  constructor(running: RunningWorker, generator: LoadGenerator, failures: string[]) {
+    this.running = running;
+    this.#generator = generator;
+    this.#failures = failures;
+    this.#api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
+  }
+
+  /** On one connection, each call once. */
+  async load(calls: LoadCall[]): Promise<LoadResult> {
+    const result = await this.#generator.run({
+      origin: this.running.origin,
+      path: "",
+      connections: 1,
+      until: { requests: calls.length },
+      signalsPerRequest: 1,
+      expected: [200, 202],
+      addresses: 1,
+      calls,
+    });
+    for (const [what, count] of Object.entries(result.failures))
+      this.#failures.push(`growth, ${calls[0]?.path ?? ""}: ${count} × ${what}`);
+    return result;
+  }
+
+  async settle({ id }: FilledWorkspace): Promise<void> {
+    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
+    while ((await this.#api.books(id)).in_flight > 0) {
+      if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
+      await sleep(POLL_MS);
+    }
+  }
+
+  async audit({ id, sent }: FilledWorkspace): Promise<string[]> {
+    const books = await this.#api.books(id);
+    return books.balanced && books.accepted === sent ? [] : [`growth: ${sent} sent, but ${JSON.stringify(books)}`];
+  }
+}
+
+/** What all threads of a process have used. Linux only: nothing else tells it finely enough. */
+function cpuMicroseconds(pid: number | undefined): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map(
+    (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0],
+  );
+  return nanoseconds.reduce((sum, one) => sum + Number(one), 0) / 1_000;
+}
+
+function median(values: number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}

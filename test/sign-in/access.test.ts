@@ -1,0 +1,76 @@
+/** Design §10: sign-in by Cloudflare Access, as the runtime simulates it: the service reads the real `ctx.access`. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Browser, location } from "./browser.ts";
+import { removeScratch, startService } from "./service.ts";
+import type { Service } from "./service.ts";
+
+const services: Service[] = [];
+
+/** Whose requests have all passed Access with this identity, and its address behind Access. */
+async function behindAccess(identity: Record<string, string> | undefined): Promise<Service & { address: string }> {
+  const service = await startService({ access: { aud: "an application", ...(identity && { identity }) } });
+  services.push(service);
+  const address = (await service.miniflare.ready).origin;
+  return { ...service, address };
+}
+
+let owner: Awaited<ReturnType<typeof behindAccess>>;
+
+beforeAll(async () => {
+  owner = await behindAccess({ email: "Owner@Acme.example" });
+}, 60_000);
+
+afterAll(async () => {
+  for (const service of services) await service.stop();
+  removeScratch();
+});
+
+test("it is what a deployment has that says nothing else; the pages know who comes, and need no sign-in page", async () => {
+  const browser = new Browser();
+  const page = await browser.follow(`${owner.address}/`);
+  expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/signals"]);
+  expect(page.body).toContain("owner@acme.example");
+  expect([...browser.cookies(owner.address)]).toEqual([]);
+  const signIn = await browser.ask(`${owner.address}/sign-in?to=/w/acme/usage`);
+  expect([signIn.status, location(signIn).pathname]).toEqual([303, "/w/acme/usage"]);
+});
+
+test("who does not come through it gets nothing, whatever the request says", async () => {
+  const browser = new Browser();
+  // The Worker's own socket: nobody stands in front of it.
+  for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
+    const answer = await browser.ask(owner.origin + path);
+    expect([path, answer.status]).toEqual([path, 401]);
+    expect(answer.body).toContain("expect Cloudflare Access");
+  }
+  browser.cookies(owner.origin).set("session", "a".repeat(43));
+  expect((await browser.ask(`${owner.origin}/w/acme/usage`)).status).toBe(401);
+  const headers = { "cf-access-authenticated-user-email": "owner@acme.example", "cf-access-jwt-assertion": "e30.e30." };
+  expect((await fetch(`${owner.origin}/w/acme/usage`, { headers })).status).toBe(401);
+});
+
+test("a form of another site is refused here too: Access' cookie comes with it", async () => {
+  const headers = { origin: "https://evil.example", "content-type": "application/x-www-form-urlencoded" };
+  const answer = await fetch(`${owner.address}/w/acme/settings/members`, { method: "POST", headers, body: "a=b" });
+  expect(answer.status).toBe(403);
+});
+
+test("sign-out leads to where Access ends its session", async () => {
+  const answer = await new Browser().ask(`${owner.address}/sign-out`, {});
+  expect([answer.status, answer.headers["refresh"]]).toEqual([200, "0; url=/cdn-cgi/access/logout"]);
+});
+
+test("a member who is removed is out at once, though Access still lets them through", async () => {
+  const browser = new Browser();
+  const member = await behindAccess({ email: "member@acme.example" });
+  expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(200);
+  await member.operator.call("DELETE", `workspaces/${member.workspaceId}/members/member@acme.example`);
+  expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(404);
+  const first = await browser.follow(`${member.address}/`);
+  expect([first.status, first.body.includes("member of no workspace")]).toEqual([403, true]);
+}, 30_000);
+
+test("an identity without an email, as of a service token, is nobody", async () => {
+  const machine = await behindAccess({ common_name: "a machine" });
+  expect((await new Browser().ask(`${machine.address}/w/acme/usage`)).status).toBe(401);
+}, 30_000);

@@ -1,0 +1,275 @@
+/** Design §10: sign-in by OpenID Connect, against a real provider over HTTP; the service as it would be deployed. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Browser, location } from "./browser.ts";
+import type { Answer } from "./browser.ts";
+import { startProvider } from "./provider.ts";
+import type { TestProvider } from "./provider.ts";
+import { removeScratch, startService } from "./service.ts";
+import type { Service } from "./service.ts";
+
+const CLIENT_ID = "signal-ingestion";
+const PUBLIC = { client_id: CLIENT_ID, token_endpoint_auth_method: "none" } as const;
+const OWNER = { email: "Owner@Acme.example", email_verified: true };
+const PAGE = "/w/acme/usage?x=1";
+
+let provider: TestProvider;
+let service: Service;
+
+const callbackOf = ({ origin }: Service) => `${origin}/sign-in/oidc/callback`;
+const isCallback = (url: URL) => url.pathname === "/sign-in/oidc/callback";
+
+beforeAll(async () => {
+  provider = await startProvider();
+  service = await startService({
+    vars: { SIGN_IN: "oidc", OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
+  });
+  provider.serve({ ...PUBLIC, redirect_uris: [callbackOf(service)] });
+}, 60_000);
+
+afterAll(async () => {
+  provider?.close();
+  await service?.stop();
+  removeScratch();
+});
+
+beforeEach(() => {
+  provider.account = OWNER;
+});
+
+/** From the page that was asked for to the link that leads to the provider. */
+async function begin(browser: Browser, { origin }: Service = service): Promise<Answer> {
+  const page = await browser.follow(origin + PAGE);
+  const [, link = ""] = /href="(\/sign-in\/oidc\?[^"]*)"/.exec(page.body) ?? [];
+  return browser.ask(origin + link.replaceAll("&amp;", "&"));
+}
+
+/** From there to the provider's answer, which the browser has not yet brought back. `tamper` changes what is asked. */
+async function answerOf(browser: Browser, tamper: (asked: URL) => void = () => {}): Promise<URL> {
+  const asked = location(await begin(browser));
+  tamper(asked);
+  return location(await browser.follow(asked, isCallback));
+}
+
+async function signIn(browser: Browser): Promise<Answer> {
+  return browser.follow(await answerOf(browser));
+}
+
+async function sessions(): Promise<unknown[]> {
+  const database = await service.miniflare.getD1Database("DB", "worker");
+  return (await database.prepare("SELECT * FROM sessions").all()).results;
+}
+
+/** What the browser was told, and whether it is signed in. */
+async function outcome(browser: Browser, answer: Answer) {
+  const [, title] = /<h1>([^<]*)<\/h1>/.exec(answer.body) ?? [];
+  const cookie = browser.cookies(service.origin).get("session");
+  return { status: answer.status, title, cookie, page: (await browser.ask(service.origin + PAGE)).status };
+}
+
+/** Told this, and led to sign-in as before. */
+const nobody = (status: number, title: string) => ({ status, title, cookie: undefined, page: 303 });
+
+describe("a member signs in", () => {
+  test("and ends on the page that was asked for; the provider was asked with PKCE, state and nonce", async () => {
+    const browser = new Browser();
+    const page = await signIn(browser);
+    expect([page.status, page.url.pathname + page.url.search]).toEqual([200, PAGE]);
+    expect(page.body).toContain("owner@acme.example");
+
+    const asked = browser.visited.find((url) => url.origin === provider.issuer)?.searchParams;
+    expect(Object.fromEntries(asked ?? [])).toEqual({
+      client_id: CLIENT_ID,
+      redirect_uri: callbackOf(service),
+      response_type: "code",
+      scope: "openid email",
+      state: expect.stringMatching(/^[\w-]{43}$/),
+      nonce: expect.stringMatching(/^[\w-]{43}$/),
+      code_challenge: expect.stringMatching(/^[\w-]{43}$/),
+      code_challenge_method: "S256",
+    });
+  });
+
+  test("each time with new values, and a new session", async () => {
+    const [one, two] = [new Browser(), new Browser()];
+    for (const browser of [one, two]) await signIn(browser);
+    const asked = [one, two].map(
+      ({ visited }) => visited.find(({ origin }) => origin === provider.issuer)?.searchParams,
+    );
+    for (const name of ["state", "nonce", "code_challenge"]) {
+      expect(asked[0]?.get(name)).not.toBe(asked[1]?.get(name));
+    }
+    expect(one.cookies(service.origin).get("session")).not.toBe(two.cookies(service.origin).get("session"));
+  });
+
+  test("the provider's description is read once, not at every sign-in", async () => {
+    await signIn(new Browser());
+    provider.asked.length = 0;
+    await signIn(new Browser());
+    expect(provider.asked).toContain("/token");
+    expect(provider.asked).not.toContain("/.well-known/openid-configuration");
+  });
+
+  test("and out again: the session is gone from the database", async () => {
+    const browser = new Browser();
+    await signIn(browser);
+    const before = await sessions();
+    const out = await browser.ask(`${service.origin}/sign-out`, {});
+    expect([out.status, location(out).pathname]).toEqual([303, "/sign-in"]);
+    expect(await sessions()).toHaveLength(before.length - 1);
+    expect((await browser.ask(service.origin + PAGE)).status).toBe(303);
+  });
+
+  test("without a word on whether the email is verified: a company's own provider has made the addresses", async () => {
+    provider.account = { email: "member@acme.example" };
+    expect((await signIn(new Browser())).status).toBe(200);
+  });
+});
+
+describe("nobody is signed in", () => {
+  test.each([false, "false", "no"])("when the email is not verified: %j", async (verified) => {
+    provider.account = { ...OWNER, email_verified: verified };
+    const browser = new Browser();
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is not verified"));
+  });
+
+  test("when the provider tells no email", async () => {
+    provider.account = {};
+    const browser = new Browser();
+    expect(await outcome(browser, await signIn(browser))).toEqual(
+      nobody(403, "Your provider does not tell your email"),
+    );
+  });
+
+  test("who is a member of nothing; no session is kept for strangers", async () => {
+    provider.account = { email: "stranger@elsewhere.example", email_verified: true };
+    const before = await sessions();
+    const browser = new Browser();
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "You are a member of no workspace"));
+    expect(await sessions()).toEqual(before);
+  });
+
+  test("who says no at the provider", async () => {
+    provider.account = null;
+    const browser = new Browser();
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your provider has refused"));
+  });
+
+  test("when the answer's state is not this attempt's", async () => {
+    const browser = new Browser();
+    const answer = await answerOf(browser);
+    answer.searchParams.set("state", "another");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+
+  test("when the answer names another provider", async () => {
+    const browser = new Browser();
+    const answer = await answerOf(browser);
+    expect(answer.searchParams.get("iss")).toBe(provider.issuer);
+    answer.searchParams.set("iss", "https://evil.example");
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+
+  test("when the token's nonce is not this attempt's", async () => {
+    const browser = new Browser();
+    const answer = await answerOf(browser, (asked) => asked.searchParams.set("nonce", "another"));
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
+  });
+
+  test("when the code was asked for with another challenge: PKCE", async () => {
+    const browser = new Browser();
+    const challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    const answer = await answerOf(browser, (asked) => asked.searchParams.set("code_challenge", challenge));
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
+  });
+
+  test("with the code of somebody else, slipped into one's own answer", async () => {
+    const [victim, attacker] = [new Browser(), new Browser()];
+    const stolen = await answerOf(victim);
+    const own = await answerOf(attacker);
+    own.searchParams.set("code", stolen.searchParams.get("code") ?? "");
+    expect(await outcome(attacker, await attacker.follow(own))).toEqual(
+      nobody(503, "Your provider does not answer as it should"),
+    );
+  });
+
+  test("in another browser than the one that began", async () => {
+    const answer = await answerOf(new Browser());
+    const other = new Browser();
+    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+    await begin(other);
+    expect(await outcome(other, await other.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+
+  test("a second time with the same answer, also when the cookie was kept", async () => {
+    const browser = new Browser();
+    const answer = await answerOf(browser);
+    const kept = browser.cookies(service.origin).get("sign-in") ?? "";
+    expect((await browser.follow(answer)).status).toBe(200);
+    const again = new Browser();
+    again.cookies(service.origin).set("sign-in", kept);
+    expect(await outcome(again, await again.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+
+  test("after ten minutes at the provider", async () => {
+    const browser = new Browser();
+    const answer = await answerOf(browser);
+    const database = await service.miniflare.getD1Database("DB", "worker");
+    const { results } = await database.prepare("SELECT expires_at FROM sign_in_attempts").all<{ expires_at: string }>();
+    for (const { expires_at: at } of results) expect(Date.parse(at) - Date.now()).toBeLessThanOrEqual(600_000);
+    await database.prepare("UPDATE sign_in_attempts SET expires_at = ?").bind(new Date().toISOString()).run();
+    expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+});
+
+describe("providers differ", () => {
+  const SECRET = "a secret with + / : and %41";
+
+  test.each([
+    ["with a secret in the header", { method: "client_secret_basic", idToken: false }],
+    ["with a secret in the body, and the email in the ID token", { method: "client_secret_post", idToken: true }],
+  ] as const)(
+    "%s",
+    async (_, { method, idToken }) => {
+      const other = await startProvider();
+      const confidential = await startService({
+        vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID, OIDC_CLIENT_SECRET: SECRET },
+      });
+      try {
+        other.serve(
+          {
+            client_id: CLIENT_ID,
+            client_secret: SECRET,
+            token_endpoint_auth_method: method,
+            redirect_uris: [callbackOf(confidential)],
+          },
+          { clientAuthMethods: [method], conformIdTokenClaims: !idToken },
+        );
+        other.account = OWNER;
+        const browser = new Browser();
+        const page = await browser.follow(location(await begin(browser, confidential)));
+        expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/usage"]);
+        expect(other.asked.includes("/me")).toBe(!idToken);
+      } finally {
+        other.close();
+        await confidential.stop();
+      }
+    },
+    30_000,
+  );
+
+  test("one that is not there, or says that it is another one, is told plainly, and nothing is kept", async () => {
+    const gone = await startProvider();
+    gone.close();
+    for (const issuer of [gone.issuer, provider.issuer.replace("127.0.0.1", "localhost")]) {
+      const lost = await startService({ vars: { SIGN_IN: "oidc", OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT_ID } });
+      const answer = await begin(new Browser(), lost);
+      expect([answer.status, answer.headers["set-cookie"]]).toEqual([503, undefined]);
+      expect(answer.body).toContain("does not answer as it should");
+      await lost.stop();
+    }
+  }, 60_000);
+});

@@ -1,0 +1,76 @@
+/** A real OpenID provider on loopback (the `oidc-provider` package). Who is at the keyboard, and what they say, is set. */
+import { createServer } from "node:http";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Provider } from "oidc-provider";
+import type { ClientMetadata, Configuration } from "oidc-provider";
+
+export interface Account {
+  email?: string;
+  email_verified?: boolean | string;
+}
+
+export interface TestProvider {
+  issuer: string;
+  /** Who signs in next; null: says no. */
+  account: Account | null;
+  /** Paths that it was asked for. */
+  asked: string[];
+  /** After which it answers; the service must be known first. */
+  serve(client: ClientMetadata, more?: Configuration): void;
+  close(): void;
+}
+
+export async function startProvider(): Promise<TestProvider> {
+  const server: Server = createServer();
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const provider: TestProvider = {
+    issuer,
+    account: null,
+    asked: [],
+    serve(client, more = {}) {
+      const oidc = new Provider(issuer, {
+        clients: [client],
+        claims: { openid: ["sub"], email: ["email", "email_verified"] },
+        // The strictest: without PKCE nobody gets a code.
+        pkce: { required: () => true },
+        features: { devInteractions: { enabled: false } },
+        interactions: { url: (_, interaction) => `/keyboard/${interaction.uid}` },
+        cookies: { keys: ["loopback"] },
+        findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub, ...provider.account }) }),
+        async loadExistingGrant(ctx) {
+          const grant = new ctx.oidc.provider.Grant({
+            clientId: ctx.oidc.client?.clientId ?? "",
+            accountId: ctx.oidc.session?.accountId ?? "",
+          });
+          grant.addOIDCScope("openid email");
+          await grant.save();
+          return grant;
+        },
+        ...more,
+      });
+      const serve = oidc.callback();
+      server.on("request", (request, response) => {
+        const { pathname } = new URL(request.url ?? "", issuer);
+        provider.asked.push(pathname);
+        if (!pathname.startsWith("/keyboard/")) {
+          void serve(request, response);
+          return;
+        }
+        const said =
+          provider.account === null
+            ? { error: "access_denied", error_description: "No." }
+            : { login: { accountId: provider.account.email ?? "somebody" } };
+        void oidc.interactionFinished(request, response, said);
+      });
+    },
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+  return provider;
+}

@@ -1,0 +1,114 @@
+/** §8.2–§8.6 in words: notices at 80, 100 and 200 %, and how far the extra room is from ending. */
+import { describe, expect, test } from "vitest";
+import { changeSaid, streakSaid, usageNotice } from "../../src/pages/usage-copy.ts";
+import type { Usage } from "../../src/quota/protocol.ts";
+
+function usage(more: Partial<Usage> = {}): Usage {
+  return {
+    periodStartMs: Date.UTC(2031, 2, 1),
+    periodEndMs: Date.UTC(2031, 3, 1),
+    signalLimit: 100,
+    paid: true,
+    overages: false,
+    accepted: 0,
+    held: 0,
+    rejected: 0,
+    overage: 0,
+    streak: 0,
+    extraRoomRemoved: false,
+    history: [],
+    ...more,
+  };
+}
+
+describe("notices", () => {
+  test("none below 80 %", () => {
+    expect(usageNotice(usage({ accepted: 79 }))).toBeNull();
+  });
+
+  test("at exactly the limit every signal was processed, and it says so", () => {
+    expect(usageNotice(usage({ accepted: 99 }))?.title).toBe("99 % of the signal limit is used.");
+    expect(usageNotice(usage({ accepted: 80 }))?.text).toContain("Up to and including the limit");
+    expect(usageNotice(usage({ accepted: 100 }))).toMatchObject({
+      tone: "warn",
+      title: "The signal limit is reached.",
+    });
+    expect(usageNotice(usage({ accepted: 100, held: 1 }))?.title).toContain("1 signal was held");
+  });
+
+  test("at twice the limit signals are refused", () => {
+    expect(usageNotice(usage({ accepted: 100, held: 100, rejected: 3 }))).toMatchObject({
+      tone: "bad",
+      title: "Twice the signal limit is reached: signals are refused.",
+      text: expect.stringContaining("(3 signals so far)") as string,
+    });
+  });
+
+  test("without extra room they are refused from the limit on", () => {
+    expect(usageNotice(usage({ accepted: 100, extraRoomRemoved: true }))?.title).toContain("signals are refused");
+    // A workspace that lost a larger plan in mid-period.
+    expect(usageNotice(usage({ accepted: 300, extraRoomRemoved: true }))?.title).toContain("signals are refused");
+  });
+
+  test("with overages on nothing is held or refused", () => {
+    for (const accepted of [80, 100, 150, 200, 900]) {
+      const notice = usageNotice(usage({ accepted, overages: true, overage: Math.max(0, accepted - 100) }));
+      expect(notice?.text).toMatch(/^Overages are on/);
+      expect(notice?.tone).not.toBe("bad");
+    }
+  });
+});
+
+describe("§8.5: the extra room", () => {
+  const titles = (more: Partial<Usage>) => [streakSaid(usage(more)).tone, streakSaid(usage(more)).title];
+
+  test("each situation has words of its own", () => {
+    expect(titles({ streak: 0 })).toEqual(["good", "No period in a row has ended over the limit."]);
+    expect(titles({ streak: 1 })).toEqual(["warn", "The last period ended over the limit."]);
+    expect(titles({ streak: 2 })).toEqual(["warn", "One more period over the limit ends the extra room."]);
+    expect(titles({ streak: 2, accepted: 100, held: 1 })).toEqual(["bad", "The extra room ends with this period."]);
+    expect(titles({ streak: 3, extraRoomRemoved: true })).toEqual(["bad", "The extra room has ended for good."]);
+    expect(titles({ streak: 2, overages: true })).toEqual(["good", "Overages are on: the extra room is safe."]);
+    expect(titles({ paid: false, accepted: 100, held: 50 })).toEqual([
+      "good",
+      "The extra room cannot be lost on this plan.",
+    ]);
+  });
+
+  test("exactly the limit is within it; one more is over, and it says what to do until when", () => {
+    expect(streakSaid(usage({ streak: 2, accepted: 100 })).text).not.toContain("over it already");
+    const { text } = streakSaid(usage({ streak: 2, accepted: 100, held: 5 }));
+    expect(text).toBe(
+      "Each of the last 2 periods ended over the limit. This one is over it already. If this one does too, the extra " +
+        "room ends for good. To prevent that, switch overages on or change to a plan of at least 105 signals before " +
+        "the period ends.",
+    );
+  });
+
+  test("once it has ended it stays so on an unpaid plan and with overages", () => {
+    for (const more of [{ paid: false }, { overages: true }]) {
+      expect(streakSaid(usage({ extraRoomRemoved: true, ...more })).title).toBe("The extra room has ended for good.");
+    }
+  });
+});
+
+describe("what a change will do", () => {
+  const to = { signalLimit: 100, paid: true, overages: false };
+
+  test("says how many more are accepted, and what becomes of those beyond", () => {
+    expect(changeSaid(usage({ accepted: 40 }), to)).toContain(
+      "60 more signals are accepted in this period; then up to",
+    );
+    expect(changeSaid(usage({ accepted: 40, extraRoomRemoved: true }), to)).toContain("refused at once");
+    expect(changeSaid(usage({ accepted: 100 }), to)).toContain("the next signals are held");
+    expect(changeSaid(usage({ accepted: 200 }), to)).toContain("the next signals are refused");
+    expect(changeSaid(usage({ accepted: 100, extraRoomRemoved: true }), to)).toContain("the next signals are refused");
+    expect(changeSaid(usage({ accepted: 900 }), { ...to, overages: true })).toContain("Every signal is accepted");
+  });
+
+  test("says how many held signals would fit", () => {
+    expect(changeSaid(usage({ accepted: 10, held: 10 }), to)).toContain("10 fit then");
+    expect(changeSaid(usage({ accepted: 95, held: 10 }), to)).toContain("5 fit then");
+    expect(changeSaid(usage({ accepted: 100, held: 10 }), to)).not.toContain("fit then");
+  });
+});

@@ -1,0 +1,92 @@
+/** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
+import { runInDurableObject } from "cloudflare:test";
+import { beforeEach, expect, test } from "vitest";
+import backfill from "../../migrations/signal-store/0002_backfill_days.sql";
+import { expectDaysToAddUp } from "./days.ts";
+import { DAY, deliver } from "./deliver.ts";
+import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+let workspace: TestWorkspace;
+const now = Date.now();
+const form = (n: number) => ({ event: "Filled Out Form", source: "web", email: `p${n}@example.com` });
+
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  await workspace.operator("POST", "/rules", { name: "r", event: "Filled*", scoring_signal: "s", points: 1 });
+  await deliver(workspace.id, [
+    { id: "sig_1", ordinal: 1, payload: form(1), at: now - 2 * DAY },
+    { id: "sig_2", ordinal: 2, payload: form(2), at: now - 2 * DAY },
+    { id: "sig_3", ordinal: 3, payload: form(3), at: now },
+    { id: "sig_4", ordinal: 4, payload: form(4), at: now - DAY, verdict: "held", periodEnd: now + 1_000 },
+    { id: "sig_5", ordinal: 5, payload: form(3), at: now },
+    { id: "sig_6", ordinal: 6, payload: { type: "track", event: "Seen", anonymousId: "visitor-1" }, at: now },
+  ]);
+});
+
+test("add up, also after held signals are released, purged, or turn out to be duplicates", async () => {
+  await expectDaysToAddUp(workspace.id);
+  await deliver(workspace.id, [{ id: "sig_7", ordinal: 7, payload: form(4), at: now - DAY }]);
+  await expectDaysToAddUp(workspace.id);
+  const held = { id: "sig_8", ordinal: 8, payload: form(8), at: now - 5 * DAY };
+  await deliver(workspace.id, [{ ...held, verdict: "held", periodEnd: now + DAY }]);
+  await deliver(workspace.id, [held]);
+  await expectDaysToAddUp(workspace.id);
+  await deliver(workspace.id, [{ ...held, id: "sig_9", payload: form(9), verdict: "held", periodEnd: now + 2_000 }]);
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec("UPDATE signals SET period_end = 1 WHERE id = 'sig_9'");
+  });
+  await runInDurableObject(workspace.store, (store) => store.alarm());
+  expect(await workspace.store.signal("sig_9")).toMatchObject({ status: "purged" });
+  await expectDaysToAddUp(workspace.id);
+});
+
+test("of what was stored before they were kept are made by the migration", async () => {
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    sql.exec("UPDATE event_groups SET days = NULL");
+    sql.exec("DELETE FROM rule_days");
+    for (const statement of backfill.split("--> statement-breakpoint")) sql.exec(statement);
+    expect(sql.exec("SELECT count(*) AS rules FROM rule_days").one()).toEqual({ rules: 1 });
+  });
+  await expectDaysToAddUp(workspace.id);
+});
+
+test("cost one row written for each rule that matched and batch, and none for a group", async () => {
+  const written = await runInDurableObject(workspace.store, async (store, { storage: { sql } }) => {
+    const exec = sql.exec.bind(sql);
+    const statements: string[] = [];
+    sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+      statements.push(query);
+      return exec(query, ...bindings);
+    }) as typeof sql.exec;
+    const admission = { keyId: "k", endpoint: "signal_staging", verdict: "accepted", signalLimit: 9 } as const;
+    const evaluation = {
+      rulesTried: 1,
+      matches: [{ ruleId: "rule_x", ruleVersion: 1, scoringSignal: "s", points: 1 }],
+    };
+    store.record(
+      Array.from({ length: 50 }, (_, n) => ({
+        admission: {
+          ...admission,
+          id: `sig_x${n}`,
+          ordinal: n,
+          receivedAtMs: now - (n % 3) * DAY,
+          periodStartMs: 1,
+          periodEndMs: now + DAY,
+        },
+        payload: "{}",
+        work: {
+          kind: "signal",
+          normalised: { kind: "signal", event: "e", source: "s", email: "x@example.com", traits: {}, hasOwnId: false },
+          contentHash: null,
+          duplicateWindowMs: 0,
+          evaluation,
+        },
+      })),
+    );
+    sql.exec = exec;
+    return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
+  });
+  expect(written.filter((query) => query.includes("rule_days"))).toHaveLength(1);
+  expect(written.filter((query) => query.includes("event_groups"))).toHaveLength(1);
+});

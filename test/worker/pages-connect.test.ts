@@ -1,0 +1,172 @@
+/** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { callsOf, newMembers, type Members } from "./page-members.ts";
+import { operator, type TestKey } from "./workspace.ts";
+
+const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
+
+function newKey({ workspace }: Members, body: Record<string, unknown>): Promise<TestKey & { masked_key: string }> {
+  return operator("POST", `/workspaces/${workspace.id}/keys`, body);
+}
+
+/** The page's text as it is read. */
+function plain(html: string): string {
+  return html.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
+}
+
+describe("managers", () => {
+  test("without a key are told to create one first", async () => {
+    const { owner, home } = await newMembers();
+    const html = await owner.see(`${home}/connect`);
+    expect(html).toContain("Create an API key first");
+    expect(html).toContain(`${home}/settings/api-keys/new`);
+  });
+
+  test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
+    const members = await newMembers();
+    const { id, key, masked_key } = await newKey(members, { name: "Campaigns" });
+    const html = plain(await members.admin.see(`${members.home}/connect?key=${id}`));
+    for (const text of [
+      "Request Type",
+      "Request Token Encoding",
+      "Response Type",
+      "https://signals.example/api/signal-staging/webhook/YOUR_API_KEY",
+      '"email": {{lead.Email Address}}',
+      '"event": "Registered - Spring Webinar"',
+      '"company": {{company.Company Name}}',
+      "Content-Type",
+      "curl -X POST 'https://signals.example/api/signal-staging/webhook/YOUR_API_KEY'",
+      "await fetch(",
+      masked_key,
+      "It was shown once, right after it was created.",
+      "None needed: the key has no secret",
+    ]) {
+      expect(html).toContain(text);
+    }
+    expect(html).not.toContain(key);
+    expect(html).not.toContain("X-Api-Secret");
+  });
+
+  test("see the header of a key with a secret", async () => {
+    const members = await newMembers();
+    const { secret = "-" } = await newKey(members, { name: "CRM", secret: true });
+    const html = plain(await members.owner.see(`${members.home}/connect`));
+    expect(html).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
+    expect(html).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
+    expect(html).not.toContain(secret);
+  });
+
+  test("compose the event of a member status and a program name", async () => {
+    const members = await newMembers();
+    await newKey(members, { name: "Campaigns" });
+    const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
+    const html = await members.owner.see(`${members.home}/connect?${query.toString()}`);
+    expect(plain(html)).toContain(String.raw`"event": "Attended - &lt;b&gt;\"Demo\" day"`);
+  });
+
+  test("see a product org key's own example, which is taken as it is", async () => {
+    const members = await newMembers();
+    const template = [
+      { target: "external_id", path: "company.id", type: "string" },
+      { target: "user_count", path: "seats", type: "number", required: true },
+    ];
+    const { key } = await newKey(members, {
+      name: "Accounts",
+      endpoint_type: "product_org",
+      payload_template: template,
+    });
+    const html = plain(await members.owner.see(`${members.home}/connect`));
+    expect(html).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
+    expect(html).toContain("Waiting for the first account update");
+    const body = /<pre id="accounts-body"[^>]*>([^<]*)</.exec(html)?.[1] ?? "";
+    expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
+    const answer = await callsOf(members, key).send(body, { path: "/api/product-orgs/webhook/{key}" });
+    expect(answer.status).toBe(202);
+  });
+
+  test("wait for the first signal, in a line that asks again until one has come", async () => {
+    const members = await newMembers();
+    const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
+    const path = `${members.home}/connect?key=${id}`;
+    await callsOf(members, other.key).send(SIGNAL);
+    const before = await members.owner.see(path);
+    expect(before).toMatch(/id="first-signal" data-refresh="3000"/);
+    expect(before).toContain("Waiting for the first signal");
+    await callsOf(members, key).send(SIGNAL);
+    const after = await members.owner.see(path);
+    expect(after).toMatch(/id="first-signal" class="notice good"/);
+    expect(after).not.toContain("data-refresh");
+  });
+
+  test("see active keys only, and choose among them", async () => {
+    const members = await newMembers();
+    const [ended, , kept] = [
+      await newKey(members, { name: "Ended one" }),
+      await newKey(members, { name: "Kept <b>one</b>" }),
+      await newKey(members, { name: "Newest one" }),
+    ];
+    await operator("POST", `/workspaces/${members.workspace.id}/keys/${ended.id}/deactivate`);
+    const expires_at = new Date(Date.now() + 60_000).toISOString();
+    await newKey(members, { name: "Expired one", expires_at });
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
+    try {
+      const html = await members.owner.see(`${members.home}/connect`);
+      expect(html).toContain("Kept &lt;b&gt;one");
+      expect(html).toMatch(new RegExp(`connect\\?key=${kept.id}" aria-current="true"`));
+      expect(html).not.toContain("Ended one");
+      expect(html).not.toContain("Expired one");
+      const ofEnded = await members.owner.get(`${members.home}/connect?key=${ended.id}`);
+      expect(ofEnded.status).toBe(303);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("find no key of another workspace", async () => {
+    const [members, others] = [await newMembers(), await newMembers()];
+    const { id } = await newKey(others, { name: "theirs" });
+    const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
+    expect(answer.status).toBe(404);
+    expect(await answer.text()).not.toContain("theirs");
+  });
+});
+
+test("members see the steps, whom to ask, and nothing of any key", async () => {
+  const members = await newMembers("Initech");
+  const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
+  const html = plain(await members.member.see(`${members.home}/connect?key=${id}`));
+  for (const text of [
+    "Ask an owner or admin of Initech",
+    "Request Token Encoding",
+    "YOUR_API_KEY",
+    "product-orgs/webhook",
+  ]) {
+    expect(html).toContain(text);
+  }
+  for (const text of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
+    expect(html).not.toContain(text);
+});
+
+test("a stranger finds nothing", async () => {
+  const members = await newMembers();
+  expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
+});
+
+test("the lists' queries read their workspace's keys by an index", async () => {
+  const plan = async (query: string): Promise<string> => {
+    const { results } = await env.DB.prepare(`EXPLAIN QUERY PLAN ${query}`).all<{ detail: string }>();
+    return results.map(({ detail }) => detail).join("; ");
+  };
+  expect(await plan("SELECT * FROM api_keys WHERE workspace_id = '' AND form_token = ''")).toContain("api_keys_form");
+  expect(
+    await plan(
+      "SELECT * FROM api_keys WHERE workspace_id = '' AND successor_of IN (SELECT value FROM json_each('[]'))",
+    ),
+  ).toContain("api_keys_successor");
+  expect(
+    await plan(
+      "SELECT * FROM api_keys WHERE workspace_id = '' AND deactivated_at IS NULL AND id < 'x' ORDER BY id DESC LIMIT 26",
+    ),
+  ).toMatch(/^SEARCH api_keys USING INDEX api_keys_workspace [^;]*$/);
+});

@@ -1,0 +1,282 @@
+/** The Live page: signals and refused calls as they arrive, for members only, and never at the cost of either. */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import type { LiveMessage } from "../../src/domain/live-message.ts";
+import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
+import type { Rejection } from "../../src/quota/protocol.ts";
+import type { LiveSignal } from "../../src/store/protocol.ts";
+import { Browser } from "./pages.ts";
+import { cookieOf, textOf, withMembers, type Members } from "./pages-members.ts";
+import { call, type TestWorkspace } from "./workspace.ts";
+
+const ORIGIN = "https://signals.example";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Opens the WebSocket as the page's script does. */
+async function open(email: string, path: string, headers: Record<string, string> = {}): Promise<Response> {
+  return call(path, {
+    headers: { cookie: await cookieOf(email), upgrade: "websocket", origin: ORIGIN, ...headers },
+    redirect: "manual",
+  });
+}
+
+class Watcher<Row> {
+  readonly messages: LiveMessage<Row>[] = [];
+  readonly others: unknown[] = [];
+  readonly socket: WebSocket;
+  closed: number | null = null;
+
+  constructor(socket: WebSocket) {
+    this.socket = socket;
+    socket.accept();
+    socket.addEventListener("message", ({ data }) => {
+      if (data === "pong") this.others.push(data);
+      else this.messages.push(JSON.parse(String(data)) as LiveMessage<Row>);
+    });
+    socket.addEventListener("close", ({ code }) => {
+      this.closed = code;
+    });
+  }
+
+  get rows(): Row[] {
+    return this.messages.flatMap(({ rows }) => rows);
+  }
+
+  get more(): number {
+    return this.messages.reduce((sum, { more }) => sum + more, 0);
+  }
+}
+
+async function watch<Row>({ emails, path }: Members, what: string): Promise<Watcher<Row>> {
+  const { status, webSocket } = await open(emails.member, `${path}/${what}`);
+  if (webSocket === null) throw new Error(`${what}: ${status}`);
+  return new Watcher<Row>(webSocket);
+}
+
+const watchSignals = (members: Members) => watch<LiveSignal>(members, "signals");
+const watchRejections = (members: Members) => watch<Rejection>(members, "rejections");
+
+const signal = (n: number) => ({ event: "Signed Up", email: `p${n}@example.com`, properties: { n } });
+
+describe("while somebody watches", () => {
+  test("each signal arrives once it is recorded, with its status and why", async () => {
+    const members = await withMembers("live", { signalLimit: 2 });
+    const { workspace } = members;
+    await workspace.operator("POST", "/rules", {
+      name: "up",
+      event: "Signed Up",
+      scoring_signal: "up",
+      points: 7,
+    });
+    const watcher = await watchSignals(members);
+    await workspace.send(signal(1));
+    await workspace.send(signal(1));
+    await workspace.send(signal(3));
+    await vi.waitFor(() => expect(watcher.rows).toHaveLength(3), { timeout: 5_000 });
+    const [first, second, third] = watcher.rows;
+    expect(first).toMatchObject({ status: "processed", event: "Signed Up", email: "p1@example.com", points: 7 });
+    expect(second).toMatchObject({ status: "duplicate", duplicateOf: first?.id });
+    expect(third).toMatchObject({ status: "held", email: "p3@example.com", points: 0 });
+    expect(watcher.more).toBe(0);
+  });
+
+  test("each refused call arrives with its reason", async () => {
+    const members = await withMembers("live");
+    const watcher = await watchRejections(members);
+    const refused = await members.workspace.send({ event: "" });
+    await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
+    expect(watcher.rows[0]).toMatchObject({
+      code: "event_missing",
+      keyId: members.workspace.key.id,
+      requestId: refused.headers.get("x-request-id"),
+    });
+  });
+
+  test("no more than so many rows come in a second; the rest is counted, and nothing is lost of the count", async () => {
+    const members = await withMembers("live");
+    const watcher = await watchSignals(members);
+    const sent = 300;
+    await members.workspace.send(Array.from({ length: sent }, (_, n) => signal(n)));
+    await members.workspace.settled();
+    await vi.waitFor(() => expect(watcher.rows.length + watcher.more).toBe(sent), { timeout: 5_000 });
+    for (const { rows } of watcher.messages) expect(rows.length).toBeLessThanOrEqual(LIVE_ROWS_PER_SECOND);
+    expect(watcher.rows.length).toBeGreaterThan(0);
+  });
+
+  test("a signal that is delivered again is not news", async () => {
+    const members = await withMembers("live");
+    await members.workspace.send(signal(1));
+    await members.workspace.settled();
+    const watcher = await watchSignals(members);
+    await runInDurableObject(members.workspace.store, (store, { storage }) => {
+      const row = storage.sql.exec<{ id: string }>("SELECT id FROM signals").one();
+      const admission = { id: row.id, keyId: "k", endpoint: "signal_staging", verdict: "accepted" } as const;
+      const times = { ordinal: 1, signalLimit: 9, receivedAtMs: 1, periodStartMs: 0, periodEndMs: 9 };
+      store.record([{ admission: { ...admission, ...times }, payload: "{}", work: { kind: "dead", reason: "x" } }]);
+    });
+    await members.workspace.send(signal(2));
+    await vi.waitFor(() => expect(watcher.rows.map(({ email }) => email)).toEqual(["p2@example.com"]), {
+      timeout: 5_000,
+    });
+  });
+
+  test("it goes on after the object has slept", async () => {
+    const members = await withMembers("live");
+    const watcher = await watchRejections(members);
+    await evictDurableObject(members.workspace.counter);
+    await members.workspace.send({ event: "" });
+    await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
+  });
+
+  test("a ping is answered, anything else ends the connection", async () => {
+    const watcher = await watchSignals(await withMembers("live"));
+    watcher.socket.send("ping");
+    await vi.waitFor(() => expect(watcher.others).toEqual(["pong"]));
+    watcher.socket.send("let me in");
+    await vi.waitFor(() => expect(watcher.closed).toBe(1008));
+  });
+});
+
+describe("who may watch", () => {
+  test("a connection ends after its time, before anything more is told, so that membership is asked anew", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1) });
+    const members = await withMembers("live");
+    const { workspace, emails, path } = members;
+    const watcher = await watchRejections(members);
+    await workspace.operator("DELETE", `/members/${emails.member}`);
+    expect((await open(emails.member, `${path}/rejections`)).status).toBe(404);
+    vi.setSystemTime(Date.UTC(2031, 2, 1) + LIVE_SOCKET_MS);
+    await workspace.send({ event: "" });
+    await vi.waitFor(() => expect(watcher.closed).toBe(4000), { timeout: 5_000 });
+    expect(watcher.messages).toEqual([]);
+  });
+
+  test("not another site's page, not a stranger, not another workspace's member, nobody who is not signed in", async () => {
+    const { path, emails } = await withMembers("live");
+    const other = await withMembers("live");
+    for (const what of ["signals", "rejections"]) {
+      const to = `${path}/${what}`;
+      expect((await open(emails.owner, to, { origin: "https://evil.example" })).status).toBe(403);
+      expect((await open(emails.owner, to, { origin: "null" })).status).toBe(403);
+      expect((await open("stranger@example.com", to)).status).toBe(404);
+      expect((await open(other.emails.owner, to)).status).toBe(404);
+      expect(
+        (await call(to, { headers: { upgrade: "websocket", origin: ORIGIN }, redirect: "manual" })).status,
+      ).not.toBe(101);
+      expect((await open(emails.owner, to, { upgrade: "" })).status).toBe(426);
+      expect((await open(emails.owner, to)).status).toBe(101);
+    }
+    const noOrigin = { cookie: await cookieOf(emails.owner), upgrade: "websocket" };
+    expect((await call(`${path}/signals`, { headers: noOrigin })).status).toBe(403);
+  });
+
+  test("nobody hears of another workspace", async () => {
+    const [one, other] = [await withMembers("live"), await withMembers("live")];
+    const [watching, elsewhere] = [await watchRejections(one), await watchRejections(other)];
+    await other.workspace.send({ event: "" });
+    await vi.waitFor(() => expect(elsewhere.rows).toHaveLength(1), { timeout: 5_000 });
+    expect(watching.messages).toEqual([]);
+  });
+
+  test("only so many at a time; one who leaves makes room", async () => {
+    const members = await withMembers("live");
+    const watchers = await Promise.all(Array.from({ length: LIVE_MAX_WATCHERS }, () => watchRejections(members)));
+    expect((await open(members.emails.owner, `${members.path}/rejections`)).status).toBe(503);
+    watchers[0]?.socket.close();
+    await vi.waitFor(async () => {
+      expect((await open(members.emails.owner, `${members.path}/rejections`)).status).toBe(101);
+    });
+  });
+});
+
+describe("what is watched is not disturbed", () => {
+  const spied = async (workspace: TestWorkspace, start: string) => {
+    const queries: string[] = [];
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      const exec = storage.sql.exec.bind(storage.sql);
+      storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+        queries.push(query);
+        if (start !== "" && query.startsWith(start)) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof storage.sql.exec;
+    });
+    return queries;
+  };
+  const LIVE_QUERY = "SELECT signals.id, status, kind";
+
+  test("with nobody watching, and after the last one has left, nothing is read for it", async () => {
+    const members = await withMembers("live");
+    const { workspace } = members;
+    const queries = await spied(workspace, "");
+    const asked = () => queries.filter((query) => query.startsWith(LIVE_QUERY)).length;
+    await workspace.send(signal(1));
+    await workspace.settled();
+    expect(asked()).toBe(0);
+    const watcher = await watchSignals(members);
+    await workspace.send(signal(2));
+    await workspace.settled();
+    expect(asked()).toBe(1);
+    watcher.socket.close();
+    await vi.waitFor(() => expect(watcher.closed).not.toBeNull());
+    await workspace.send(signal(3));
+    await workspace.settled();
+    expect(asked()).toBe(1);
+  });
+
+  test("a live view that fails, and sockets that are gone, keep no signal from being recorded", async () => {
+    const members = await withMembers("live");
+    const { workspace } = members;
+    await watchSignals(members);
+    await spied(workspace, LIVE_QUERY);
+    await workspace.send(signal(1));
+    expect(await workspace.settled()).toMatchObject({ processed: 1, balanced: true });
+  });
+});
+
+describe("the page", () => {
+  test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
+    const { workspace, path, member } = await withMembers("live");
+    await workspace.send({ ...signal(1), source: "web" });
+    await workspace.settled();
+    await workspace.send("{ nonsense");
+    const rows = async (query = "") =>
+      [...(await member.see(path + query)).matchAll(/<tr data-key.*?<\/tr>/gs)].map(([row]) => textOf(row).trim());
+    const all = await rows();
+    expect(all).toHaveLength(2);
+    expect(all[0]).toMatch(/^just now Rejected Not JSON test key Not valid JSON/);
+    expect(all[1]).toMatch(/^just now Processed Signed Up p1@example.com web/);
+    expect(await rows("?status=rejected&text=")).toEqual([all[0]]);
+    expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
+    expect(await rows("?status=held")).toEqual([]);
+    expect(await member.see(path)).toMatch(/<a class="button no-script" href="[^"]*\/live\?[^"]*">\s*Refresh/);
+    expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
+  });
+
+  test("says what to do when nothing has arrived", async () => {
+    const { path, owner } = await withMembers("live");
+    const html = await owner.see(path);
+    expect(textOf(html)).toContain("Nothing has arrived yet");
+    expect(html).toContain("/connect");
+  });
+
+  test("hostile events, emails, sources and key names are text", async () => {
+    const { workspace, path, owner } = await withMembers("live");
+    const evil = `"><script>alert(1)</script>`;
+    const key = await workspace.newKey({ name: evil });
+    await workspace.send({ event: evil, source: evil, properties: { [evil]: evil } });
+    await workspace.send({ event: "", source: evil }, { key: key.key });
+    await workspace.settled();
+    for (const query of ["", `?text=${encodeURIComponent(evil)}`]) {
+      expect(await owner.see(path + query)).not.toContain("<script>alert");
+    }
+    expect(await owner.see(path)).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+  });
+
+  test("a stranger finds nothing", async () => {
+    const { path } = await withMembers("live");
+    expect((await new Browser("stranger@example.com").get(path)).status).toBe(404);
+  });
+});

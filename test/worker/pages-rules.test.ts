@@ -1,0 +1,414 @@
+/** The pages of Mapping Rules (spec §1, design §8.5): list, editor, preview, application to past signals. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { WORKSPACE_MAX_RULES } from "../../src/limits.ts";
+import { DAY, deliver } from "./deliver.ts";
+import { membersOf, type Members } from "./members.ts";
+import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+let workspace: TestWorkspace;
+let members: Members;
+let base: string;
+
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  members = await membersOf(workspace);
+  base = `${members.base}/rules`;
+});
+
+const RULE = {
+  name: "Asked for a demo",
+  event: "Filled Out *",
+  match: "all",
+  scoring_signal: "demo",
+  points: "20",
+  enabled: "on",
+} as const;
+
+type Row = [path: string, operator: string, value: string];
+
+/** As a browser posts it. */
+function fields(rows: Row[] = [], more: Record<string, string> = {}): [string, string][] {
+  const conditions = rows.flatMap(([path, operator, value]): [string, string][] => [
+    ["path", path],
+    ["operator", operator],
+    ["value", value],
+  ]);
+  return [...Object.entries({ ...RULE, ...more }), ...conditions];
+}
+
+interface StoredRule {
+  id: string;
+  name: string;
+  conditions: unknown[];
+  points: number;
+  enabled: boolean;
+  version: number;
+}
+
+const stored = async () => (await workspace.operator<{ items: StoredRule[] }>("GET", "/rules")).items;
+const newRule = (more: object = {}) =>
+  workspace.operator<StoredRule>("POST", "/rules", {
+    name: "Asked for a demo",
+    event: "Filled Out *",
+    scoring_signal: "demo",
+    points: 20,
+    ...more,
+  });
+const form = (n: number) => ({
+  event: "Filled Out Form",
+  source: "web",
+  email: `p${n}@example.com`,
+  properties: { n },
+});
+const people = async () =>
+  (await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people")).items;
+
+async function audit(): Promise<string[]> {
+  const { results } = await env.DB.prepare(
+    "select action || ' ' || actor as entry from audit_log where workspace_id = ? and action like 'rule%' order by id",
+  )
+    .bind(workspace.id)
+    .all<{ entry: string }>();
+  return results.map(({ entry }) => entry.replace(/-w-.*/, ""));
+}
+
+function textOf(html: string): string {
+  return html
+    .replaceAll(/<[^>]+>/g, " ")
+    .replaceAll("&#39;", "'")
+    .replaceAll(/\s+/g, " ");
+}
+
+/** Values of the fields of that name, in order. */
+function typed(html: string, name: string): string[] {
+  const areas = [...html.matchAll(new RegExp(`<textarea[^>]*name="${name}"[^>]*>([^<]*)</textarea>`, "g"))];
+  const inputs = [...html.matchAll(new RegExp(`<input[^>]*name="${name}"[^>]*>`, "g"))];
+  return [...inputs.map(([input]) => /value="([^"]*)"/.exec(input)?.[1] ?? ""), ...areas.map(([, text]) => text ?? "")];
+}
+
+describe("the list", () => {
+  test("says first what to do, and then shows each rule with its matches", async () => {
+    expect(textOf(await members.owner.see(base))).toContain("No mapping rules yet");
+    const rule = await newRule({
+      name: "<script>alert(1)</script>",
+      conditions: [{ path: "email", operator: "exists" }],
+    });
+    await newRule({ name: "Other", event: "Other", points: -5, enabled: false });
+    const now = Date.now();
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: form(1), at: now },
+      { id: "sig_2", ordinal: 2, payload: form(2), at: now - 10 * DAY },
+      { id: "sig_3", ordinal: 3, payload: form(3), at: now - 60 * DAY },
+    ]);
+    const html = await members.member.see(base);
+    const text = textOf(html);
+    // Of the last 7 and 30 days.
+    expect(text).toContain("&lt;script&gt;alert(1)&lt;/script&gt; Filled Out * 1 condition demo +20 1 2 Enabled");
+    expect(text).toContain("Other Other demo -5 0 0 Disabled");
+    expect(html).not.toContain("<script>alert");
+    expect(html).toContain(`${base}/${rule.id}`);
+    expect(html).not.toContain("/disable");
+    expect(html).not.toContain("rules/new");
+    expect(await members.admin.see(base)).toContain(`${base}/${rule.id}/disable`);
+  });
+
+  test("pages by cursor", async () => {
+    for (let n = 0; n < 27; n++) await newRule({ name: `rule ${n}` }); // oxlint-disable-line no-await-in-loop
+    const first = await members.member.see(base);
+    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const names = [first, await members.member.see(next)].flatMap((html) => html.match(/>rule \d+</g) ?? []);
+    expect(new Set(names).size).toBe(27);
+  });
+});
+
+describe("creating", () => {
+  test("saves what was typed, from the next signal on, with an audit entry", async () => {
+    const rows: Row[] = [
+      ["properties.n", "greater_than", "1"],
+      ["properties.plan", "in", "pro\r\nteam, large\r\n"],
+      ["properties.plan", "exists", ""],
+      ["", "equals", " "],
+    ];
+    const answer = await members.admin.post(base, fields(rows, { match: "any", points: "-3" }));
+    const [rule] = await stored();
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/${rule?.id}?done=rule_created`]);
+    expect(rule).toMatchObject({
+      name: "Asked for a demo",
+      event: "Filled Out *",
+      match: "any",
+      scoring_signal: "demo",
+      points: -3,
+      enabled: true,
+      conditions: [
+        { path: "properties.n", operator: "greater_than", value: 1 },
+        { path: "properties.plan", operator: "in", value: ["pro", "team, large"] },
+        { path: "properties.plan", operator: "exists" },
+      ],
+    });
+    expect(textOf(await members.admin.see(`${base}/${rule?.id}?done=rule_created`))).toContain(
+      "from the next signal on",
+    );
+    expect(await audit()).toEqual(["rule.created admin"]);
+  });
+
+  test("what is wrong is said at its field, and what was typed stays", async () => {
+    const rows: Row[] = [
+      ["properties.n", "equals", "1"],
+      ['<script>"n"', "in", ""],
+    ];
+    const answer = await members.owner.post(base, fields(rows, { name: "", points: "many" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(422);
+    expect(textOf(html)).toContain("Nothing was saved.");
+    expect(textOf(html)).toContain("Points: A whole number between");
+    expect(textOf(html)).toContain("Name: This is needed.");
+    expect(textOf(html)).toContain("Condition 2: One of event, source, email, or properties. and a dot path.");
+    expect(textOf(html)).toContain("Condition 2: At least one value.");
+    expect(typed(html, "points")).toEqual(["many"]);
+    expect(typed(html, "path")).toEqual(["properties.n", "&lt;script&gt;&quot;n&quot;"]);
+    expect(typed(html, "value")).toEqual(["1", ""]);
+    expect(html).toContain('aria-describedby="condition-1-error"');
+    expect(await stored()).toEqual([]);
+  });
+
+  test("rows come and go without a script", async () => {
+    const rows: Row[] = [
+      ["properties.a", "equals", "1"],
+      ["properties.b", "contains", "2"],
+    ];
+    const added = await (await members.owner.post(base, fields(rows, { do: "add" }))).text();
+    expect(typed(added, "path")).toEqual(["properties.a", "properties.b", ""]);
+    const removed = await (await members.owner.post(base, fields(rows, { do: "remove-0" }))).text();
+    expect([typed(removed, "path"), typed(removed, "value")]).toEqual([["properties.b"], ["2"]]);
+    expect(await stored()).toEqual([]);
+  });
+
+  test("is pre-filled from a signal's payload, and knows the events that came", async () => {
+    await deliver(workspace.id, [
+      { id: "sig_1", payload: { ...form(1), properties: { form_name: "Demo request", n: 1 } } },
+    ]);
+    const html = await members.owner.see(`${base}/new?from=sig_1`);
+    expect(typed(html, "event")).toEqual(["Filled Out Form"]);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.form_name"], ["Demo request"]]);
+    expect(html).toContain('<option value="Filled Out Form"');
+    expect(typed(await members.owner.see(`${base}/new?from=sig_none`), "event")).toEqual([""]);
+    const other = await membersOf(await newWorkspace());
+    expect(typed(await other.owner.see(`${other.base}/rules/new?from=sig_1`), "event")).toEqual([""]);
+  });
+
+  test("stops at the limit, and what was typed stays", async () => {
+    await env.DB.prepare(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+       INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
+       SELECT 'rule_' || ?1 || i, ?1, 'n', 'e', 'all', '[]', 's', 1, '', '' FROM n`,
+    )
+      .bind(workspace.id, WORKSPACE_MAX_RULES)
+      .run();
+    const answer = await members.owner.post(base, fields());
+    const html = await answer.text();
+    expect(answer.status).toBe(409);
+    expect(textOf(html)).toContain("at most 1000 mapping rules");
+    expect(typed(html, "name")).toEqual(["Asked for a demo"]);
+  });
+});
+
+describe("the preview", () => {
+  beforeEach(() =>
+    deliver(
+      workspace.id,
+      Array.from({ length: 12 }, (_, n) => ({
+        id: `sig_${n}`,
+        ordinal: n + 1,
+        payload: form(n % 4),
+        at: Date.now() - n * 3_600_000,
+      })),
+    ),
+  );
+  const rows: Row[] = [["properties.n", "less_than", "2"]];
+
+  test("says what the rule would have scored, with samples, before it has a name", async () => {
+    const answer = await members.owner.post(`${base}/preview`, fields(rows, { name: "", scoring_signal: "" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(200);
+    expect(html).not.toContain("<html");
+    expect(textOf(html)).toContain("Matches 6 People 2 Points +120");
+    expect(textOf(html)).toContain("6 signals of the last 30 days, at +20 each; 12 looked at.");
+    expect(html.match(/<details/g)).toHaveLength(6);
+    expect(await stored()).toEqual([]);
+  });
+
+  test("is there without a script too, on as many days as were chosen", async () => {
+    await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
+    const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
+    expect(textOf(html)).toContain("Matches 12 People 4 Points +240");
+    expect(html.match(/Payload of sig_/g)).toHaveLength(10);
+    expect(typed(html, "name")).toEqual(["Asked for a demo"]);
+    const month = await (await members.owner.post(base, fields([], { do: "preview", days: "30" }))).text();
+    expect(textOf(month)).toContain("Matches 13");
+  });
+
+  test("of what is not complete yet says so", async () => {
+    const preview = async (more: Record<string, string>, of: Row[] = []) =>
+      textOf(await (await members.owner.post(`${base}/preview`, fields(of, more))).text());
+    expect(await preview({ event: "" })).toContain("Name an event");
+    expect(await preview({}, [["properties.", "equals", "1"]])).toContain("Complete the conditions");
+  });
+});
+
+describe("changing", () => {
+  test("makes a new version; scoring signals stay until it is applied again", async () => {
+    const rule = await newRule();
+    await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "1" }));
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/${rule.id}?done=rule_saved`]);
+    expect(await stored()).toMatchObject([{ version: 2, points: 7 }]);
+    expect(await people()).toMatchObject([{ score: 20 }]);
+    expect(textOf(await members.owner.see(`${base}/${rule.id}?done=rule_saved`))).toContain("stay until you apply it");
+    expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
+  });
+
+  test("is refused when somebody else has changed it meanwhile, and what was typed stays", async () => {
+    const rule = await newRule();
+    const opened = await members.owner.see(`${base}/${rule.id}`);
+    expect(typed(opened, "version")).toEqual(["1"]);
+    await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "1" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(409);
+    expect(textOf(html)).toContain("It is version 2 now, and says:");
+    expect(textOf(html)).toContain("+99");
+    expect(typed(html, "points")).toEqual(["7"]);
+    expect(await stored()).toMatchObject([{ points: 99 }]);
+    // Knowing that, it may be replaced.
+    expect(typed(html, "version")).toEqual(["2"]);
+    expect((await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "2" }))).status).toBe(
+      303,
+    );
+    expect(await stored()).toMatchObject([{ points: 7, version: 3 }]);
+    expect(await audit()).toEqual(["rule.created operator", "rule.updated operator", "rule.updated owner"]);
+  });
+
+  test("a row that is added keeps the version that was opened", async () => {
+    const rule = await newRule();
+    await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
+    const html = await (await members.owner.post(`${base}/${rule.id}`, fields([], { version: "1", do: "add" }))).text();
+    expect(typed(html, "version")).toEqual(["1"]);
+  });
+
+  test("wrong input is a 422 with what was typed", async () => {
+    const rule = await newRule();
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { event: " ", version: "1" }));
+    expect(answer.status).toBe(422);
+    expect(typed(await answer.text(), "name")).toEqual(["Asked for a demo"]);
+    expect(await stored()).toMatchObject([{ version: 1 }]);
+  });
+
+  test("a rule is disabled and enabled", async () => {
+    const rule = await newRule();
+    await members.admin.post(`${base}/${rule.id}/disable`);
+    expect(await stored()).toMatchObject([{ enabled: false }]);
+    expect(textOf(await members.admin.see(`${base}/${rule.id}`))).toContain("all of its scoring signals are removed");
+    const answer = await members.admin.post(`${base}/${rule.id}/enable`);
+    expect(answer.headers.get("location")).toBe(`${base}/${rule.id}?done=rule_enabled`);
+    expect(await stored()).toMatchObject([{ enabled: true, version: 3 }]);
+  });
+});
+
+describe("applying to past signals", () => {
+  test("scores them, and shows how far it is until it is done", async () => {
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: form(1) },
+      { id: "sig_2", ordinal: 2, payload: form(2) },
+    ]);
+    const rule = await newRule();
+    const path = `${base}/${rule.id}`;
+    const answer = await members.admin.post(`${path}/apply`);
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}#job`]);
+    const html = await vi.waitFor(async () => {
+      const now = await members.member.see(path);
+      expect(now).not.toContain("data-refresh");
+      return now;
+    });
+    expect(textOf(html)).toContain("2 signals looked at, 2 matched");
+    expect(textOf(html)).toContain("Added 2 scoring signals");
+    expect(textOf(html)).toContain("Matches in the last 7 days 2");
+    expect((await people()).map(({ score }) => score)).toEqual([20, 20]);
+    expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
+  });
+
+  test("looks again by itself while it is under way", async () => {
+    const rule = await newRule();
+    await runInDurableObject(workspace.store, async (store, { storage }) => {
+      store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
+      await storage.deleteAlarm();
+      const half = JSON.stringify({ ...rule, version: 1, scoringSignal: "demo" });
+      storage.sql.exec("UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?", half);
+    });
+    const html = await members.member.see(`${base}/${rule.id}`);
+    expect(html).toMatch(/id="job" class="stack" data-refresh="\d+"/);
+    expect(html).toMatch(/<progress value="250" max="1000"/);
+    expect(textOf(html)).toContain("250 of about 1,000 signals looked at");
+    expect(textOf(await members.member.see(base))).toContain("Applying");
+  });
+});
+
+describe("deleting", () => {
+  beforeEach(() => deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]));
+
+  async function scored(): Promise<string> {
+    const rule = await newRule();
+    await workspace.operator("POST", `/rules/${rule.id}/apply`);
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 20 }]));
+    return rule.id;
+  }
+
+  test("keeps the scoring signals, which may be removed later", async () => {
+    const id = await scored();
+    const answer = await members.owner.post(`${base}/${id}/delete`);
+    expect(answer.headers.get("location")).toBe(`${base}?done=rule_deleted`);
+    expect([await stored(), await people()]).toMatchObject([[], [{ score: 20 }]]);
+    expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("are there still, with their points");
+    expect(await members.member.see(`${base}/${id}`)).not.toContain("/delete");
+    await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
+  });
+
+  test("removes them too where that was asked for", async () => {
+    const id = await scored();
+    const answer = await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
+    expect(answer.headers.get("location")).toBe(`${base}/${id}`);
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    expect((await audit()).at(-1)).toBe("rule.deleted owner");
+  });
+});
+
+test("plain members read everything and change nothing; strangers and other workspaces see nothing", async () => {
+  const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
+  const path = `${base}/${rule.id}`;
+  const html = await members.member.see(path);
+  expect(textOf(html)).toContain("properties.n is one of 1 , &lt;b&gt;");
+  expect(html).not.toMatch(/<form[^>]*action="\/w\//);
+  expect((await members.member.get(`${base}/new`)).status).toBe(403);
+  const other = await membersOf(await newWorkspace());
+  for (const action of [
+    "",
+    "/preview",
+    `/${rule.id}`,
+    ...["enable", "disable", "apply", "delete"].map((a) => `/${rule.id}/${a}`),
+  ]) {
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await members.member.post(base + action, fields())).status, action).toBe(403);
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await members.stranger.post(base + action, fields())).status, action).toBe(404);
+    if (!action.startsWith("/rule")) continue;
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await other.owner.post(`${other.base}/rules${action}`, fields())).status, action).toBe(404);
+  }
+  expect((await other.owner.get(`${other.base}/rules/${rule.id}`)).status).toBe(404);
+  expect((await members.owner.get(path)).headers.get("cache-control")).toBe("no-store");
+  expect(await stored()).toMatchObject([{ version: 1 }]);
+});

@@ -1,0 +1,165 @@
+/** The Usage page (spec §8, design §6): what it shows, who may change what, and what the changes do. */
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { env } from "cloudflare:workers";
+import { Browser } from "./pages.ts";
+import { textOf, withMembers } from "./pages-members.ts";
+import { newPlan, operator, type TestWorkspace } from "./workspace.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const send = (workspace: TestWorkspace, count: number) =>
+  workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
+
+const auditOf = async (workspace: TestWorkspace) => {
+  const { results } = await env.DB.prepare("SELECT actor, action, detail FROM audit_log WHERE workspace_id = ?")
+    .bind(workspace.id)
+    .all<{ actor: string; action: string; detail: string }>();
+  return results.map(({ actor, action, detail }) => [actor, action, JSON.parse(detail) as unknown]);
+};
+
+describe("the Usage page", () => {
+  test("shows what is used, held and refused, the curve against both limits, and the books in balance", async () => {
+    const { workspace, path, member } = await withMembers("usage", { signalLimit: 10 });
+    await send(workspace, 25);
+    await workspace.settled();
+    const html = await member.see(path);
+    const text = textOf(html);
+    expect(text).toContain("Used 20 200 % of 10");
+    expect(text).toContain("Held 10");
+    expect(text).toContain("Refused 5");
+    expect(html).toContain("Limit 10</text>");
+    expect(html).toContain("Twice the limit 20</text>");
+    expect(text).toContain(
+      "20 accepted = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
+    );
+    expect(text.match(/Balanced/g)).toHaveLength(2);
+    expect(html).toContain('/signals/all?status=held">held</a>');
+    expect(text).toContain("No period has ended yet");
+    expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
+  });
+
+  test("draws the period's days, and forecasts the day on which the limit is reached", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    await send(workspace, 10);
+    vi.setSystemTime(Date.UTC(2031, 2, 3, 6));
+    const text = textOf(await owner.see(path));
+    expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 10 0 0 now 10 0 0");
+    // Ten in two full days: 90 more take eighteen days from now.
+    expect(text).toContain(
+      "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 21, 2031, and twice the limit will not be reached in this period.",
+    );
+  });
+
+  test("shows past periods with the streak, and says how far the extra room is from ending", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    await send(workspace, 3);
+    vi.setSystemTime(Date.UTC(2031, 3, 1, 12));
+    await send(workspace, 3);
+    vi.setSystemTime(Date.UTC(2031, 4, 1, 12));
+    const text = textOf(await owner.see(path));
+    expect(text).toContain("Mar 1, 2031 to Apr 1, 2031 2 2 1 0 off 1");
+    expect(text).toContain("Apr 1, 2031 to May 1, 2031 2 2 1 0 off 2");
+    expect(text).toContain(
+      "Each of the last 2 periods ended over the limit. If this one does too, the extra room ends for good.",
+    );
+  });
+
+  test("a plain member sees no button, and what is posted all the same changes nothing", async () => {
+    const { workspace, path, member } = await withMembers("usage", { signalLimit: 1 });
+    await send(workspace, 2);
+    await workspace.settled();
+    expect(await member.see(path)).not.toContain(`action="${path}`);
+    for (const [form, body] of [
+      ["overages", { overages: "on" }],
+      ["plan", { plan: await newPlan(5) }],
+      ["release", {}],
+    ] as const) {
+      expect((await member.post(`${path}/${form}`, body)).status).toBe(403);
+    }
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false, signal_limit: 1, held: 1 });
+  });
+
+  test("a stranger finds nothing", async () => {
+    const { path } = await withMembers("usage");
+    const stranger = new Browser("stranger@example.com");
+    expect((await stranger.get(path)).status).toBe(404);
+    expect((await stranger.post(`${path}/overages`, { overages: "on" })).status).toBe(404);
+  });
+});
+
+describe("changing plan and overages, releasing held signals", () => {
+  test("overages switched on hold from the next signal on; the log says who did it", async () => {
+    const { workspace, path, admin, emails } = await withMembers("usage", { signalLimit: 1 });
+    await send(workspace, 2);
+    const answer = await admin.post(`${path}/overages`, { overages: "on" });
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}?done=overages_on`]);
+    await send(workspace, 3);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: true, accepted: 4, held: 1 });
+    expect(await auditOf(workspace)).toContainEqual([emails.admin, "workspace.updated", { overages: true }]);
+    expect(textOf(await admin.see(`${path}?done=overages_on`))).toContain("Overages are on.");
+
+    await admin.post(`${path}/overages`, { overages: "off" });
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false });
+  });
+
+  test("a larger plan holds from the next signal on, and says before what it will do", async () => {
+    const { workspace, path, owner, emails } = await withMembers("usage", { signalLimit: 2 });
+    const plan = await newPlan(5);
+    await send(workspace, 3);
+    await workspace.settled();
+    const offer = textOf(await owner.see(path));
+    expect(offer).toContain(
+      "2 more signals are accepted in this period; then up to twice that many are held, and beyond 10 they are refused.",
+    );
+    expect(offer).toContain("Signals already held stay held until you release them: 1 fit then.");
+    expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
+    await send(workspace, 1);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
+    expect(await auditOf(workspace)).toContainEqual([emails.owner, "workspace.updated", { plan }]);
+  });
+
+  test("held signals are released as far as they fit, once; the log says how many", async () => {
+    const { workspace, path, owner, emails } = await withMembers("usage", { signalLimit: 2 });
+    await send(workspace, 4);
+    await workspace.settled();
+    expect(textOf(await owner.see(path))).toContain("2 held signals in this period; none fits");
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
+
+    await owner.post(`${path}/plan`, { plan: await newPlan(3) });
+    expect(textOf(await owner.see(path))).toContain("Release 1 signal");
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=released`);
+    expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
+    const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
+    expect(released).toEqual([[emails.owner, "held.released", { released: 1, still_held: 1 }]]);
+  });
+
+  test("a plan or a word that does not exist is a 422 that says so, and changes nothing", async () => {
+    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 2 });
+    const before = await auditOf(workspace);
+    for (const [form, body, says] of [
+      ["plan", { plan: "<script>alert(1)</script>" }, "There is no such plan."],
+      ["plan", {}, "There is no such plan."],
+      ["overages", { overages: "maybe" }, "Overages are either on or off."],
+    ] as const) {
+      const answer = await owner.post(`${path}/${form}`, body);
+      expect(answer.status).toBe(422);
+      const html = await answer.text();
+      expect(html).toContain(says);
+      expect(html).not.toContain("<script>alert");
+    }
+    expect(await auditOf(workspace)).toEqual(before);
+  });
+
+  test("a plan's name is text, whatever it says", async () => {
+    await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
+    const { path, owner } = await withMembers("usage");
+    const html = await owner.see(path);
+    expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+    expect(html).not.toContain("<script>alert");
+  });
+});

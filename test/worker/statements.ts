@@ -1,0 +1,63 @@
+/**
+ * Every statement that the Durable Objects of this file's workspaces execute, and how SQLite executes each: asked at that
+ * moment, of the very object, with the schema and the indexes as they are in production.
+ */
+import { runInDurableObject } from "cloudflare:test";
+
+export interface Plan {
+  query: string;
+  /** A line of EXPLAIN QUERY PLAN, such as `SEARCH signals USING INDEX signals_id (id=?)`. */
+  detail: string;
+}
+
+export interface Statements {
+  plans(): Plan[];
+  stop(): void;
+}
+
+/**
+ * Records from now on, in all objects, also in those that are started later.
+ *
+ * @param stub of any object: all of them share the class of their `sql`.
+ */
+export async function recordStatements(stub: DurableObjectStub): Promise<Statements> {
+  return runInDurableObject(stub, (_, { storage: { sql } }) => {
+    const prototype = Object.getPrototypeOf(sql) as SqlStorage;
+    const exec = Reflect.get(prototype, "exec") as SqlStorage["exec"];
+    const plans = new Map<string, Plan[]>();
+    Reflect.set(prototype, "exec", function record(this: SqlStorage, query: string, ...bindings: SqlStorageValue[]) {
+      if (!plans.has(query) && /^\s*(with|select|update|delete|insert)\b/i.test(query)) {
+        const rows = Reflect.apply(exec, this, [`EXPLAIN QUERY PLAN ${query}`, ...bindings]) as SqlStorageCursor<{
+          detail: string;
+        }>;
+        plans.set(
+          query,
+          [...rows].map(({ detail }) => ({ query, detail })),
+        );
+      }
+      return Reflect.apply(exec, this, [query, ...bindings]) as unknown;
+    });
+    return { plans: () => [...plans.values()].flat(), stop: () => Reflect.set(prototype, "exec", exec) };
+  });
+}
+
+/** A condition that leaves out a few: people whose deletion is under way. */
+const NOT_BEING_DELETED = 'where "people"."id" NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL) ';
+
+/**
+ * Plans that read a table, or an index, from end to end, or sort what an index could give in order. What `json_each`
+ * makes of a parameter is no table; what has a limit and no condition reads no more than that; sorting what has the same
+ * place in an index is sorting a few.
+ *
+ * @param exceptions tables that may be read whole, and statements that may.
+ */
+export function wholeReads(plans: readonly Plan[], exceptions: readonly string[]): Plan[] {
+  return plans.filter(({ query, detail }) => {
+    if (exceptions.includes(query)) return false;
+    if (detail.startsWith("USE TEMP B-TREE")) return !/ FOR LAST /.test(detail);
+    const table = /^SCAN (\S+)/.exec(detail)?.[1];
+    if (table === undefined || detail.includes("VIRTUAL TABLE") || detail === "SCAN CONSTANT ROW") return false;
+    const isLimited = /\slimit\s+\S+\s*$/i.test(query) && !/\swhere\s/i.test(query.replace(NOT_BEING_DELETED, ""));
+    return !isLimited && !exceptions.includes(table);
+  });
+}
