@@ -1,6 +1,8 @@
 /** Settings › Members: invite by email, change role, remove; never the last owner. */
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { controlDatabase } from "../../src/control/database.ts";
+import { changeRole, removeMember } from "../../src/control/members.ts";
 import { newMembers, type Members } from "./page-members.ts";
 import { operator } from "./workspace.ts";
 
@@ -154,6 +156,18 @@ describe("changing and removing", () => {
     // A member of nothing any more, so also signed out.
     expect((await of.admin.get(path(of))).headers.get("location")).toMatch(/^\/sign-in/);
     expect(await roles(of)).toEqual({ owner: "owner", member: "member" });
+  });
+
+  test("who became an owner just now is not removed by an admin who saw a member", async () => {
+    const of = await newMembers();
+    const by = { actor: email(of, "admin"), nowMs: Date.now() };
+    const db = controlDatabase(env.DB);
+    const target = email(of, "member");
+    await changeRole(db, of.workspace.id, { email: target, role: "owner" }, by);
+    expect(await removeMember(db, of.workspace.id, target, by, "member")).toMatchObject({ ok: false });
+    const change = { email: target, role: "admin", from: "member" } as const;
+    expect(await changeRole(db, of.workspace.id, change, by)).toMatchObject({ ok: false });
+    expect(await roles(of)).toEqual({ ...START, member: "owner" });
   });
 
   test("who is no member any more is said to be none", async () => {
