@@ -23,15 +23,16 @@ export function isLater(one: Receipt, other: Receipt): boolean {
 }
 
 export const TRAITS = ["name", "company", "title"] as const;
+const TRAIT_COLUMNS = TRAITS.flatMap((trait) => [trait, `${trait}_at`, `${trait}_ordinal`]);
 
-const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
-  last_seen = max(last_seen, ifnull(?4, last_seen)),
-  ${TRAITS.map((trait, index) => {
-    const [value, at, ordinal] = [0, 1, 2].map((nth) => `?${5 + 3 * index + nth}`);
-    const later = `(${at}, ${ordinal}) > (${trait}_at, ${trait}_ordinal)`;
-    return `${trait} = iif(${later}, ${value}, ${trait}), ${trait}_at = iif(${later}, ${at}, ${trait}_at),
-      ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`;
-  }).join(", ")} WHERE id = ?1`;
+/** And the columns of the traits. */
+interface StoredPerson {
+  [column: string]: SqlStorageValue;
+  id: number;
+  score: number;
+  first_seen: number;
+  last_seen: number;
+}
 
 const SCORED_COLUMNS = ["signal_id", "rule_id", "rule_version", "person_id", "scoring_signal", "points", "at"] as const;
 /** In one statement, which takes a hundred parameters at most: calling it costs about as much as writing a row. */
@@ -161,21 +162,44 @@ export class People {
     for (let from = 0; from < scored.length; from += SCORED_ROWS)
       this.#writeScored(scored.slice(from, from + SCORED_ROWS));
     this.#ruleDays.write(this.#sql);
-    const personIds = new Set([...this.#seen.keys(), ...this.#points.keys()]);
-    for (const personId of [...personIds].sort((a, b) => a - b)) {
-      const seen = this.#seen.get(personId);
-      const claims = this.#traits.get(personId);
-      this.#sql.exec(
-        WRITE_PERSON,
-        personId,
-        this.#points.get(personId) ?? 0,
-        seen?.first ?? null,
-        seen?.last ?? null,
-        ...TRAITS.flatMap((trait) => {
-          const claim = claims?.[trait];
-          return claim === undefined ? [null, -1, -1] : [claim.value, claim.receivedAtMs, claim.ordinal];
-        }),
-      );
+    this.#writePeople();
+  }
+
+  /**
+   * Of those columns that become something else: where a column has an index, setting it writes rows there too, whether
+   * its value is another one or not.
+   */
+  #writePeople(): void {
+    const ids = new Set([...this.#seen.keys(), ...this.#points.keys()]);
+    const people = this.#sql
+      .exec<StoredPerson>(
+        `SELECT id, score, first_seen, last_seen, ${TRAIT_COLUMNS.join(", ")} FROM people
+         WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id`,
+        JSON.stringify([...ids]),
+      )
+      .toArray();
+    for (const person of people) {
+      const values: SqlStorageValue[] = [person.id];
+      const sets: string[] = [];
+      const set = (column: string, value: SqlStorageValue): void => {
+        if (person[column] !== value) sets.push(`${column} = ?${values.push(value)}`);
+      };
+      const seen = this.#seen.get(person.id);
+      if (seen !== undefined) {
+        set("first_seen", Math.min(person.first_seen, seen.first));
+        set("last_seen", Math.max(person.last_seen, seen.last));
+      }
+      set("score", person.score + (this.#points.get(person.id) ?? 0));
+      const claims = this.#traits.get(person.id);
+      for (const trait of TRAITS) {
+        const claim = claims?.[trait];
+        const stored = { receivedAtMs: Number(person[`${trait}_at`]), ordinal: Number(person[`${trait}_ordinal`]) };
+        if (claim === undefined || !isLater(claim, stored)) continue;
+        set(trait, claim.value);
+        set(`${trait}_at`, claim.receivedAtMs);
+        set(`${trait}_ordinal`, claim.ordinal);
+      }
+      if (sets.length > 0) this.#sql.exec(`UPDATE people SET ${sets.join(", ")} WHERE id = ?1`, ...values);
     }
   }
 

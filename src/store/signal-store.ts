@@ -16,6 +16,7 @@ import { rulesOf } from "../control/rules-cache.ts";
 import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
+import { findAccounts, readAccountPage } from "./account-page.ts";
 import { ColdObjects, placeKey } from "./cold-objects.ts";
 import { nextColdWorkMs } from "./cold-storage.ts";
 import { workOnColdStorage } from "./cold-work.ts";
@@ -40,25 +41,34 @@ import type {
   PreviewRange,
   RuleJob,
   RuleToApply,
-  SignalFilter,
   SignalStatus,
-  SignalSummary,
   SignalToRecord,
   SignalTrace,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "./record-pages.ts";
 import { listDeadLetters } from "./dead-letters.ts";
 import { parsed } from "./page.ts";
 import { listPeople } from "./people-list.ts";
-import { listSignals, traceSignal } from "./signal-list.ts";
+import { findPeople } from "./people-search.ts";
+import { readPersonPage } from "./person-page.ts";
+import { traceSignal } from "./trace.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
-import { findSignals } from "./find-signals.ts";
-import type { FindFilter, FoundSignals } from "./find-signals.ts";
+import { findSignals } from "./signal-list.ts";
+import type { FindFilter, FoundSignals } from "./signal-list.ts";
 import { ruleFacts } from "./rule-facts.ts";
 import type { RuleFacts } from "./rule-facts.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
@@ -147,8 +157,9 @@ export class SignalStore extends WatchedObject<LiveSignal> {
     return groups;
   }
 
-  signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
-    return listSignals(this.#db, filter, page);
+  /** See signal-list.ts. */
+  signals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.#sql, filter, page);
   }
 
   /** See live.ts. */
@@ -168,6 +179,15 @@ export class SignalStore extends WatchedObject<LiveSignal> {
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
     return listPeople(this.#db, filter, page);
+  }
+
+  findPeople(query: PeopleQuery, page: Page): PageOf<PersonSummary> {
+    return findPeople(this.#db, query, page);
+  }
+
+  /** See person-page.ts. */
+  personPage(email: string, timeline: PersonTimeline, page: Page): PersonPage | null {
+    return readPersonPage(this.#db, this.#sql, email, timeline, page);
   }
 
   /**
@@ -191,6 +211,15 @@ export class SignalStore extends WatchedObject<LiveSignal> {
 
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
     return listAccounts(this.#db, filter, page);
+  }
+
+  /** See account-page.ts. */
+  findAccounts(query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+    return findAccounts(this.#db, query, page);
+  }
+
+  accountPage(externalId: string, page: Page): AccountPage | null {
+    return readAccountPage(this.#db, externalId, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {
@@ -218,11 +247,6 @@ export class SignalStore extends WatchedObject<LiveSignal> {
     const group = findGroup(this.#sql, event, source);
     const filter = { event, source, ...(status === undefined ? {} : { status }) };
     return group && { group, signals: findSignals(this.#sql, filter, page) };
-  }
-
-  /** See find-signals.ts. */
-  findSignals(filter: FindFilter, page: Page): FoundSignals {
-    return findSignals(this.#sql, filter, page);
   }
 
   /** Names of events that came lately. */

@@ -2,7 +2,7 @@
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
 import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
-import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { FindFilter, FoundSignals } from "../store/signal-list.ts";
 import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
 import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
@@ -18,12 +18,19 @@ import type {
   PreviewRange,
   RuleJob,
   RuleToApply,
-  SignalFilter,
   SignalStatus,
-  SignalSummary,
   SignalTrace,
   StoreTotals,
 } from "../store/protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "../store/record-pages.ts";
 
 interface QuotaCounterCalls {
   configure(config: QuotaConfig): Promise<void>;
@@ -41,13 +48,17 @@ interface SignalStoreCalls {
   configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
-  signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  signals(filter: FindFilter, page: Page): Promise<FoundSignals>;
   latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  findPeople(query: PeopleQuery, page: Page): Promise<PageOf<PersonSummary>>;
+  personPage(email: string, timeline: PersonTimeline, page: Page): Promise<PersonPage | null>;
   erase(id: string, email: string): Promise<ErasureReceipt>;
   erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
+  findAccounts(query: AccountsQuery, page: Page): Promise<PageOf<AccountSummary>>;
+  accountPage(externalId: string, page: Page): Promise<AccountPage | null>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
   exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;
@@ -62,7 +73,6 @@ interface SignalStoreCalls {
     status: SignalStatus | undefined,
     page: Page,
   ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
-  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
   recentEvents(): Promise<string[]>;
   ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }
