@@ -21,9 +21,14 @@ export function findChromium(): string {
   throw new Error("No Chromium or Chrome was found. Install one, or name its executable in the variable CHROMIUM.");
 }
 
-export function launch(): Promise<Browser> {
-  // As root, which is what containers run as, Chromium does not start with its sandbox. It only sees loopback.
-  return chromium.launch({ executablePath: findChromium(), args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
+/** @param keepPages whether a page that was left is kept for the way back, as people's browsers do. */
+export function launch({ keepPages = false } = {}): Promise<Browser> {
+  return chromium.launch({
+    executablePath: findChromium(),
+    // As root, which is what containers run as, Chromium does not start with its sandbox. It only sees loopback.
+    args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+    ignoreDefaultArgs: keepPages ? ["--disable-back-forward-cache"] : [],
+  });
 }
 
 export const SIZES = { wide: { width: 1280, height: 900 }, narrow: { width: 360, height: 780 } } as const;
