@@ -230,6 +230,25 @@ export const PREVIEW_TYPING_SIGNALS = 3_000;
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
+/** Steps of the curve of a person's score: one for every few pixels. */
+export const SCORE_CURVE_STEPS = 120;
+/** Scoring signals that it is made of, the latest: reading them takes some 20 ms. */
+export const SCORE_CURVE_SIGNALS = 20_000;
+/** Ids shown with a person. */
+export const PERSON_IDENTITIES_SHOWN = 50;
+/** Scoring signals shown with one page of a person's signals: 40 for each. */
+export const TIMELINE_SCORES_SHOWN = 1_000;
+/** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
+export const ACCOUNT_LIST_CHARACTERS = 60;
+export const ACCOUNT_CHANGE_CHARACTERS = 300;
+/** A feature flag that is shown as a badge, name and value together; others are shown as JSON. */
+export const ACCOUNT_FLAG_CHARACTERS = 60;
+/** And on the page of the account. */
+export const ACCOUNT_VALUE_CHARACTERS = 10_000;
+/** Entries of the audit log that one page of it looks at, where no index holds all that is asked for. */
+export const AUDIT_WINDOW_ENTRIES = 1_000;
+/** Members offered as names to filter the audit log by. */
+export const AUDIT_ACTORS_OFFERED = 100;
 
 // --- The live page ---
 

@@ -2,13 +2,15 @@ import journal from './meta/_journal.json';
 import m0000 from './0000_signal_store.sql';
 import m0001 from './0001_data_care_and_pages.sql';
 import m0002 from './0002_backfill_days.sql';
+import m0003 from './0003_orders_of_lists.sql';
 
   export default {
     journal,
     migrations: {
       m0000,
 m0001,
-m0002
+m0002,
+m0003
     }
   }
   

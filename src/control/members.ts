@@ -47,17 +47,19 @@ export async function listMembers(db: ControlDatabase, workspaceId: string, page
   return pageOf(rows, page, (member) => member.email);
 }
 
-async function findMember(db: ControlDatabase, workspaceId: string, email: string): Promise<Member | null> {
+export async function findMember(db: ControlDatabase, workspaceId: string, email: string): Promise<Member | null> {
   return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
 }
 
+/** @param from the role that the change was decided on; undefined: whatever it is. Another one by now: `not_found`. */
 export async function changeRole(
   db: ControlDatabase,
   workspaceId: string,
-  { email, role }: { email: string; role: Role },
+  { email, role, from }: { email: string; role: Role; from?: Role },
   by: Change,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
-  const allowed = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
+  const may = role === "owner" ? isMember(workspaceId, email) : mayLoseOwner(db, workspaceId, email);
+  const allowed = and(may, isStill(from));
   const [, changed] = await db.batch([
     auditEntry(
       db,
@@ -67,16 +69,18 @@ export async function changeRole(
     ),
     db.update(members).set({ role }).where(allowed).returning(COLUMNS),
   ]);
-  return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email)) : ok(changed[0]);
+  return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
 }
 
+/** @param from as with `changeRole`. */
 export async function removeMember(
   db: ControlDatabase,
   workspaceId: string,
   email: string,
   by: Change,
+  from?: Role,
 ): Promise<Result<Member, "not_found" | "last_owner">> {
-  const allowed = mayLoseOwner(db, workspaceId, email);
+  const allowed = and(mayLoseOwner(db, workspaceId, email), isStill(from));
   const [, removed] = await db.batch([
     auditEntry(
       db,
@@ -95,7 +99,7 @@ export async function removeMember(
         ),
       ),
   ]);
-  return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email)) : ok(removed[0]);
+  return removed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(removed[0]);
 }
 
 function isMember(workspaceId: string, email: string): SQL | undefined {
@@ -112,6 +116,16 @@ function mayLoseOwner(db: ControlDatabase, workspaceId: string, email: string): 
   return and(isMember(workspaceId, email), or(ne(members.role, "owner"), exists(otherOwner)));
 }
 
-async function whyNot(db: ControlDatabase, workspaceId: string, email: string): Promise<"not_found" | "last_owner"> {
-  return (await findMember(db, workspaceId, email)) === null ? "not_found" : "last_owner";
+function isStill(from: Role | undefined): SQL | undefined {
+  return from === undefined ? undefined : eq(members.role, from);
+}
+
+async function whyNot(
+  db: ControlDatabase,
+  workspaceId: string,
+  email: string,
+  from: Role | undefined,
+): Promise<"not_found" | "last_owner"> {
+  const found = await findMember(db, workspaceId, email);
+  return found === null || (from !== undefined && found.role !== from) ? "not_found" : "last_owner";
 }

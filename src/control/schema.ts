@@ -156,5 +156,9 @@ export const auditLog = sqliteTable(
     target: text("target").notNull(),
     detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
   },
-  (table) => [index("audit_log_workspace").on(table.workspaceId, table.id)],
+  (table) => [
+    index("audit_log_workspace").on(table.workspaceId, table.id),
+    index("audit_log_action").on(table.workspaceId, table.action, table.id),
+    index("audit_log_actor").on(table.workspaceId, table.actor, table.id),
+  ],
 );

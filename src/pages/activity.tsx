@@ -1,8 +1,24 @@
-/** Activity. */
+/** Settings › Activity: the audit log. Whoever may not see the API keys (spec §1) sees nothing of them here either. */
+import { listAudit } from "../control/audit-list.ts";
+import { keyNames } from "../control/keys.ts";
+import { listMembers } from "../control/members.ts";
+import { canManageKeys } from "../domain/role.ts";
+import { AUDIT_ACTORS_OFFERED, PAGE_ROWS } from "../limits.ts";
+import { readActivityQuery } from "./activity-query.ts";
 import { pages } from "./environment.ts";
-import { page } from "./page.tsx";
-import { Head } from "./views/parts.tsx";
+import { page, workspacePath } from "./page.tsx";
+import { ActivityView } from "./views/activity.tsx";
 
-export const activityPages = pages
-  .createApp()
-  .get("/", (c) => page(c, { title: "Activity", section: "activity" }, <Head title="Activity" />));
+export const activityPages = pages.createApp().get("/", async (c) => {
+  const [db, { id }] = [c.get("db"), c.get("workspace")];
+  const withKeys = canManageKeys(c.get("role"));
+  const asked = readActivityQuery(c.req.query(), withKeys);
+  const [entries, members, keys] = await Promise.all([
+    listAudit(db, id, asked.filter, { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS }),
+    listMembers(db, id, { cursor: null, limit: AUDIT_ACTORS_OFFERED }),
+    withKeys ? keyNames(db, id) : new Map<string, string>(),
+  ]);
+  const actors = ["operator", ...members.items.map(({ email }) => email)];
+  const view = { base: workspacePath(c), asked, entries, actors, keys, withKeys, nowMs: Date.now() };
+  return page(c, { title: "Activity", section: "activity" }, <ActivityView {...view} />);
+});

@@ -58,6 +58,9 @@ export const STATUS_COPY = {
 /** Said at the top of the page that a form leads to; the address carries the name as `?done=`. */
 export const DONE = {
   saved: "Saved.",
+  member_added: "Added. They can sign in from now on.",
+  role_changed: "The role is changed, from their next click on.",
+  member_removed: "Removed. They do not see this workspace any more.",
   key_deactivated: "The key is deactivated. From now on, no call with it is accepted anywhere.",
   plan_changed: "The plan is changed. It holds from the next signal on.",
   overages_on: "Overages are on. Every signal is accepted from now on.",

@@ -10,12 +10,13 @@ type Database = DrizzleSqliteDODatabase;
 /** Scoring signals shown with a person. */
 const SCORING_SIGNALS_SHOWN = 100;
 
+/** Not those that are being deleted. */
+export const isThere = sql`${people.id} NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)`;
+
 /** Newest first, or the one with an email. */
 export function listPeople(db: Database, filter: { email?: string }, page: Page): PageOf<Person> {
-  // Not those that are being deleted.
-  const there = sql`${people.id} NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)`;
   const asked = and(
-    there,
+    isThere,
     filter.email === undefined ? undefined : eq(people.email, filter.email.trim().toLowerCase()),
   );
   return toPage(

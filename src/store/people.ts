@@ -23,15 +23,6 @@ export function isLater(one: Receipt, other: Receipt): boolean {
 
 export const TRAITS = ["name", "company", "title"] as const;
 
-const WRITE_PERSON = `UPDATE people SET score = score + ?2, first_seen = min(first_seen, ifnull(?3, first_seen)),
-  last_seen = max(last_seen, ifnull(?4, last_seen)),
-  ${TRAITS.map((trait, index) => {
-    const [value, at, ordinal] = [0, 1, 2].map((nth) => `?${5 + 3 * index + nth}`);
-    const later = `(${at}, ${ordinal}) > (${trait}_at, ${trait}_ordinal)`;
-    return `${trait} = iif(${later}, ${value}, ${trait}), ${trait}_at = iif(${later}, ${at}, ${trait}_at),
-      ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`;
-  }).join(", ")} WHERE id = ?1`;
-
 /** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
 export class People {
   readonly #sql: SqlStorage;
@@ -153,23 +144,34 @@ export class People {
     }
   }
 
-  /** One write per person of the batch, and one per rule that matched in it. */
+  /**
+   * One write per rule that matched in the batch, and one per person, of those columns that there is something for: where a column has an index, setting
+   * it writes a row there too, whether it becomes another value or not.
+   */
   write(): void {
     this.#ruleDays.write(this.#sql);
     for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
+      const values: (string | number)[] = [personId];
+      const value = (one: string | number) => `?${values.push(one)}`;
+      const sets: string[] = [];
       const seen = this.#seen.get(personId);
+      const points = this.#points.get(personId) ?? 0;
+      if (seen !== undefined) {
+        sets.push(
+          `first_seen = min(first_seen, ${value(seen.first)}), last_seen = max(last_seen, ${value(seen.last)})`,
+        );
+      }
+      if (points !== 0) sets.push(`score = score + ${value(points)}`);
       const claims = this.#traits.get(personId);
-      this.#sql.exec(
-        WRITE_PERSON,
-        personId,
-        this.#points.get(personId) ?? 0,
-        seen?.first ?? null,
-        seen?.last ?? null,
-        ...TRAITS.flatMap((trait) => {
-          const claim = claims?.[trait];
-          return claim === undefined ? [null, -1, -1] : [claim.value, claim.receivedAtMs, claim.ordinal];
-        }),
-      );
+      for (const trait of TRAITS) {
+        const claim = claims?.[trait];
+        if (claim === undefined) continue;
+        const [at, ordinal] = [value(claim.receivedAtMs), value(claim.ordinal)];
+        const later = `(${at}, ${ordinal}) > (${trait}_at, ${trait}_ordinal)`;
+        sets.push(`${trait} = iif(${later}, ${value(claim.value)}, ${trait}), ${trait}_at = iif(${later}, ${at}, ${trait}_at),
+          ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`);
+      }
+      if (sets.length > 0) this.#sql.exec(`UPDATE people SET ${sets.join(", ")} WHERE id = ?1`, ...values);
     }
   }
 

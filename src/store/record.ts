@@ -41,7 +41,7 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   accounts.write();
   groups.write(sql);
   totals.write(sql);
-  for (const signal of twins.unsettled) resettle(sql, signal);
+  resettle(sql, twins.unsettled);
   startLinkJobs(sql, fresh, nowMs);
 }
 

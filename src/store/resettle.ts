@@ -23,9 +23,18 @@ interface Twin extends Receipt {
   periodStartMs: number;
 }
 
-/** @param signal one of them, already recorded as a duplicate. */
-export function resettle(sql: SqlStorage, signal: WorkedSignal): void {
-  const twins = readTwins(sql, signal);
+/** @param signals already recorded as duplicates; maybe several of one content, near each other or far apart. */
+export function resettle(sql: SqlStorage, signals: readonly WorkedSignal[]): void {
+  const settled = new Set<string>();
+  for (const signal of signals) {
+    if (settled.has(signal.admission.id)) continue;
+    const twins = readTwins(sql, signal);
+    for (const twin of twins) settled.add(twin.id);
+    resettleTwins(sql, twins, signal);
+  }
+}
+
+function resettleTwins(sql: SqlStorage, twins: readonly Twin[], signal: WorkedSignal): void {
   const originalOf = settle(twins, signal.work.duplicateWindowMs);
   const lost = twins.filter((twin) => twin.original && originalOf.get(twin) !== twin);
   const gained = twins.filter((twin) => !twin.original && originalOf.get(twin) === twin);

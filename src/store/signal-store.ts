@@ -16,6 +16,7 @@ import { rulesOf } from "../control/rules-cache.ts";
 import { COLD_RETRY_MS } from "../limits.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listAccounts } from "./account-list.ts";
+import { findAccounts, readAccountPage } from "./account-page.ts";
 import { ColdObjects, placeKey } from "./cold-objects.ts";
 import { nextColdWorkMs } from "./cold-storage.ts";
 import { workOnColdStorage } from "./cold-work.ts";
@@ -48,9 +49,20 @@ import type {
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "./record-pages.ts";
 import { listDeadLetters } from "./dead-letters.ts";
 import { parsed } from "./page.ts";
 import { listPeople } from "./people-list.ts";
+import { findPeople } from "./people-search.ts";
+import { readPersonPage } from "./person-page.ts";
 import { listSignals, traceSignal } from "./signal-list.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
@@ -170,6 +182,15 @@ export class SignalStore extends WatchedObject<LiveSignal> {
     return listPeople(this.#db, filter, page);
   }
 
+  findPeople(query: PeopleQuery, page: Page): PageOf<PersonSummary> {
+    return findPeople(this.#db, query, page);
+  }
+
+  /** See person-page.ts. */
+  personPage(email: string, timeline: PersonTimeline, page: Page): PersonPage | null {
+    return readPersonPage(this.#db, this.#sql, email, timeline, page);
+  }
+
   /**
    * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
    * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
@@ -191,6 +212,15 @@ export class SignalStore extends WatchedObject<LiveSignal> {
 
   accounts(filter: AccountFilter, page: Page): PageOf<Account> {
     return listAccounts(this.#db, filter, page);
+  }
+
+  /** See account-page.ts. */
+  findAccounts(query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+    return findAccounts(this.#db, query, page);
+  }
+
+  accountPage(externalId: string, page: Page): AccountPage | null {
+    return readAccountPage(this.#db, externalId, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {

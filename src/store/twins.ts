@@ -19,7 +19,7 @@ interface Originals {
 /** Originals by bare content hash: those stored and those of the batch, which is given in order of receipt. */
 export class Twins {
   readonly #byHash = new Map<string, Originals>();
-  readonly #unsettled = new Map<string, WorkedSignal>();
+  readonly #unsettled = new Map<string, WorkedSignal[]>();
   /** Held signals whose content has now been accepted: they become its duplicates. */
   readonly displaced: { heldId: string; acceptedId: string }[] = [];
 
@@ -39,11 +39,11 @@ export class Twins {
   }
 
   /**
-   * Signals that came after a later twin of theirs: which of them all are originals is to be settled again. One for each
-   * content, recorded as a duplicate until then.
+   * Signals that came after a later twin of theirs, and those of the same content behind them: which of them all are
+   * originals is to be settled again. Recorded as duplicates until then.
    */
-  get unsettled(): Iterable<WorkedSignal> {
-    return this.#unsettled.values();
+  get unsettled(): WorkedSignal[] {
+    return [...this.#unsettled.values()].flat();
   }
 
   /** Id of the signal that this one duplicates; null when it is an original, which it then counts as. */
@@ -71,7 +71,11 @@ export class Twins {
       return false;
     });
     if (twin === undefined) originals.accepted.push(one);
-    else if (earlier === undefined || this.#unsettled.has(content)) this.#unsettled.set(content, signal);
+    else {
+      const unsettled = this.#unsettled.get(content);
+      if (unsettled !== undefined) unsettled.push(signal);
+      else if (earlier === undefined) this.#unsettled.set(content, [signal]);
+    }
     return twin?.id ?? null;
   }
 

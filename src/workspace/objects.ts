@@ -24,6 +24,15 @@ import type {
   SignalTrace,
   StoreTotals,
 } from "../store/protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "../store/record-pages.ts";
 
 interface QuotaCounterCalls {
   configure(config: QuotaConfig): Promise<void>;
@@ -45,9 +54,13 @@ interface SignalStoreCalls {
   latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
+  findPeople(query: PeopleQuery, page: Page): Promise<PageOf<PersonSummary>>;
+  personPage(email: string, timeline: PersonTimeline, page: Page): Promise<PersonPage | null>;
   erase(id: string, email: string): Promise<ErasureReceipt>;
   erasure(email: string): Promise<ErasureReceipt | null>;
   accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>>;
+  findAccounts(query: AccountsQuery, page: Page): Promise<PageOf<AccountSummary>>;
+  accountPage(externalId: string, page: Page): Promise<AccountPage | null>;
   deadLetters(page: Page): Promise<PageOf<DeadLetter>>;
   exportPage(range: ExportRange): Promise<ExportPage>;
   previewEvents(rule: MappingRule, sinceMs: number): Promise<{ events: string[]; complete: boolean }>;

@@ -208,6 +208,17 @@ describe("design §8.2: duplicates, in whatever hour they are stored", () => {
     expect(await originals()).toEqual([9, 27, 45, 63, 81, 99, 117]);
   });
 
+  test("late ones of the same content, far apart but in one batch, are each settled among their own", async () => {
+    await send(at(0), at(300));
+    await send(at(-1), at(299));
+    expect(await statusOf("sig_-1", "sig_0", "sig_299", "sig_300")).toEqual([
+      "processed",
+      "duplicate",
+      "processed",
+      "duplicate",
+    ]);
+  });
+
   test("a CDP's event is its own twin days later, by the time that it tells", async () => {
     const timestamp = new Date(HOUR_START - DAY).toISOString();
     const track = { type: "track", messageId: "m-1", userId: "u-1", event: "Visit", timestamp };

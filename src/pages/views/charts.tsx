@@ -2,8 +2,9 @@
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
-import { compact, day } from "./format.ts";
+import { compact, day, time } from "./format.ts";
 
+const DAY_MS = 24 * 3_600_000;
 const WIDTH = 720;
 const HEIGHT = 240;
 const MARGIN = { top: 12, right: 16, bottom: 26, left: 48 };
@@ -67,7 +68,7 @@ export function TimeChart({
         ))}
         {x.ticks(5).map((tick) => (
           <text x={x(tick)} y={HEIGHT - 6} text-anchor="middle">
-            {day(tick.getTime()).replace(/, \d{4}$/, "")}
+            {toMs - fromMs < 2 * DAY_MS ? time(tick.getTime()) : day(tick.getTime()).replace(/, \d{4}$/, "")}
           </text>
         ))}
         {series.map(({ points, kind }) =>

@@ -11,6 +11,7 @@ const UNITS = [
 const NUMBER = new Intl.NumberFormat("en");
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
+const TIME = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
 const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 
 /** `3 minutes ago`, `in 2 days`, `just now`. */
@@ -30,6 +31,11 @@ export function exactTime(ms: number): string {
 /** `Nov 21, 2026`, in UTC. */
 export function day(ms: number): string {
   return DATE.format(ms);
+}
+
+/** `10:35`, in UTC. */
+export function time(ms: number): string {
+  return TIME.format(ms);
 }
 
 /** `12,345`. */

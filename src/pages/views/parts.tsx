@@ -70,7 +70,7 @@ export function Stats({ children }: PropsWithChildren) {
   return <dl class="stats">{children}</dl>;
 }
 
-export function Stat({ label, value, note }: { label: Child; value: number | string; note?: Child }) {
+export function Stat({ label, value, note }: { label: Child; value: Child; note?: Child }) {
   return (
     <div class="stat">
       <dt>{label}</dt>

@@ -1,0 +1,27 @@
+/** What the address of the activity page asks for. Pure. */
+import type { AuditFilter } from "../control/audit-list.ts";
+import { EMAIL_MAX_LENGTH } from "../limits.ts";
+
+export interface ActivityQuery {
+  actor: string;
+  action: string;
+  filter: AuditFilter;
+  /** The address's query without what is empty. */
+  shown: Record<string, string>;
+}
+
+export function readActivityQuery(asked: Record<string, string>, withKeys: boolean): ActivityQuery {
+  const actor = (asked["actor"] ?? "").trim().toLowerCase().slice(0, EMAIL_MAX_LENGTH);
+  const action = (asked["action"] ?? "").trim();
+  const { cursor } = asked;
+  return {
+    actor,
+    action,
+    filter: { ...(actor === "" ? {} : { actor }), ...(action === "" ? {} : { action }), withKeys },
+    shown: {
+      ...(actor === "" ? {} : { actor }),
+      ...(action === "" ? {} : { action }),
+      ...(cursor === undefined ? {} : { cursor }),
+    },
+  };
+}

@@ -1,0 +1,113 @@
+/** The audit log: who did what, and when. */
+import type { AuditRecord } from "../../control/audit-list.ts";
+import type { PageOf } from "../../store/protocol.ts";
+import type { ActivityQuery } from "../activity-query.ts";
+import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
+import { SelectField, TextField } from "./fields.tsx";
+import { Empty, Head, Json, Pager, Panel, Table, Time } from "./parts.tsx";
+
+interface Props {
+  base: string;
+  asked: ActivityQuery;
+  entries: PageOf<AuditRecord>;
+  /** Names to choose from; others can be typed. */
+  actors: readonly string[];
+  /** Names by id; empty where they are not shown. */
+  keys: ReadonlyMap<string, string>;
+  withKeys: boolean;
+  nowMs: number;
+}
+
+export function ActivityView({ base, asked, entries: { items, next }, actors, keys, withKeys, nowMs }: Props) {
+  const path = `${base}/settings/activity`;
+  const isFiltered = asked.actor !== "" || asked.action !== "";
+  return (
+    <>
+      <Head title="Activity">
+        Everything that was created, changed or ended in this workspace, by whom.
+        {!withKeys && " What concerns API keys is shown to owners and admins only."}
+      </Head>
+      <form method="get" action={path} class="filters">
+        <SelectField name="action" label="What" value={asked.action} options={actionOptions(asked.action, withKeys)} />
+        <TextField name="actor" label="By" value={asked.actor} placeholder="anybody" list="actors" autocomplete="off" />
+        <datalist id="actors">
+          {actors.map((actor) => (
+            <option value={actor} />
+          ))}
+        </datalist>
+        <button>Show</button>
+        {isFiltered && (
+          <a class="button" href={path}>
+            Show all
+          </a>
+        )}
+      </form>
+      <Panel flush>
+        {items.length > 0 ? (
+          <Table caption="Activity" head={["When", "Who", "What", "Details"]}>
+            {items.map((entry) => (
+              <Entry entry={entry} place={{ base, keys }} nowMs={nowMs} />
+            ))}
+          </Table>
+        ) : (
+          <Nothing path={path} isFiltered={isFiltered} hasMore={next !== null} />
+        )}
+        <Pager path={path} query={asked.shown} next={next} />
+      </Panel>
+    </>
+  );
+}
+
+function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowMs: number }) {
+  const { label, sentence } = readingOf(entry.action);
+  return (
+    <tr>
+      <td>
+        <Time ms={Date.parse(entry.at)} nowMs={nowMs} />
+      </td>
+      <td class="what">{entry.actor === "operator" ? <span class="quiet">The operator</span> : entry.actor}</td>
+      <td class="what">{sentence(entry, place)}</td>
+      <td class="what">
+        {Object.keys(entry.detail).length > 0 && (
+          <details>
+            <summary class="small" aria-label={`Details of “${label}”`}>
+              Details
+            </summary>
+            <Json value={entry.detail} label="Details" />
+          </details>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function actionOptions(chosen: string, withKeys: boolean): [string, string][] {
+  const known = Object.entries(AUDIT_COPY)
+    // Plans are no workspace's.
+    .filter(([action]) => !action.startsWith("plan.") && (withKeys || !action.startsWith("key.")))
+    .map(([action, { label }]): [string, string] => [action, label]);
+  const other: [string, string][] =
+    chosen === "" || known.some(([action]) => action === chosen) ? [] : [[chosen, chosen]];
+  return [["", "Everything"], ...known, ...other];
+}
+
+function Nothing({ path, isFiltered, hasMore }: { path: string; isFiltered: boolean; hasMore: boolean }) {
+  if (hasMore) {
+    return (
+      <Empty title="Nothing among these">
+        <p>None of the entries looked at fits; the next page goes on from there.</p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="Nothing to show">
+      {isFiltered ? (
+        <p>
+          <a href={path}>Show everything</a>
+        </p>
+      ) : (
+        <p>What members and the operator do here is written down from the first day on.</p>
+      )}
+    </Empty>
+  );
+}

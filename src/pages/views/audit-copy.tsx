@@ -1,0 +1,164 @@
+/** How each entry of the audit log reads, after who did it. The compiler sees to it that none is missing. */
+import type { Child } from "hono/jsx";
+import type { AuditAction } from "../../control/audit.ts";
+import type { AuditRecord } from "../../control/audit-list.ts";
+import { EXPORTS, FORMATS } from "../export-copy.ts";
+import { ROLE_LABEL } from "../copy.ts";
+
+export interface Place {
+  /** Address of the workspace. */
+  base: string;
+  /** Names of its API keys by id. */
+  keys: ReadonlyMap<string, string>;
+}
+
+interface Reading {
+  /** In the list to filter by. */
+  label: string;
+  sentence: (entry: AuditRecord, place: Place) => Child;
+}
+
+export const AUDIT_COPY = {
+  "plan.created": { label: "Plan created", sentence: ({ target }) => <>created the plan {target}</> },
+  "plan.updated": { label: "Plan changed", sentence: ({ target }) => <>changed the plan {target}</> },
+  "workspace.created": { label: "Workspace created", sentence: () => <>created this workspace</> },
+  "workspace.updated": {
+    label: "Workspace changed",
+    sentence: (_entry, { base }) => (
+      <>
+        changed <a href={`${base}/usage`}>this workspace</a>
+      </>
+    ),
+  },
+  "member.added": {
+    label: "Member added",
+    sentence: ({ target, detail }, { base }) => (
+      <>
+        added <Member base={base} email={target} /> as {roleOf(detail["role"])}
+      </>
+    ),
+  },
+  "member.role_changed": {
+    label: "Role changed",
+    sentence: ({ target, detail }, { base }) => (
+      <>
+        made <Member base={base} email={target} /> {roleOf(detail["role"])}
+      </>
+    ),
+  },
+  "member.removed": { label: "Member removed", sentence: ({ target }) => <>removed {target} from the members</> },
+  "key.created": {
+    label: "API key created",
+    sentence: (entry, place) => (
+      <>
+        created the API key <Key entry={entry} place={place} />
+      </>
+    ),
+  },
+  "key.rotated": {
+    label: "API key rotated",
+    sentence: (entry, place) => (
+      <>
+        rotated the API key <Key entry={entry} place={place} />
+      </>
+    ),
+  },
+  "key.deactivated": {
+    label: "API key deactivated",
+    sentence: (entry, place) => (
+      <>
+        deactivated the API key <Key entry={entry} place={place} />
+      </>
+    ),
+  },
+  "rule.created": {
+    label: "Mapping rule created",
+    sentence: (entry, { base }) => (
+      <>
+        created the mapping rule <Rule entry={entry} base={base} />
+      </>
+    ),
+  },
+  "rule.updated": {
+    label: "Mapping rule changed",
+    sentence: (entry, { base }) => (
+      <>
+        changed the mapping rule <Rule entry={entry} base={base} />
+      </>
+    ),
+  },
+  "rule.deleted": {
+    label: "Mapping rule deleted",
+    sentence: ({ target }) => (
+      <>
+        deleted the mapping rule <code>{target}</code>
+      </>
+    ),
+  },
+  "rule.applied": {
+    label: "Mapping rule applied",
+    sentence: (entry, { base }) => (
+      <>
+        applied the mapping rule <Rule entry={entry} base={base} /> to what is stored
+      </>
+    ),
+  },
+  "held.released": {
+    label: "Held signals released",
+    sentence: (_entry, { base }) => (
+      <>
+        released <a href={`${base}/usage`}>held signals</a>
+      </>
+    ),
+  },
+  "dead_letters.replayed": {
+    label: "Dead letters replayed",
+    sentence: (_entry, { base }) => (
+      <>
+        replayed <a href={`${base}/signals/dead-letters`}>dead letters</a>
+      </>
+    ),
+  },
+  "data.exported": {
+    label: "Data exported",
+    sentence: ({ detail: { records, format } }) => (
+      <>
+        exported {labelOf(EXPORTS, records)?.label.toLowerCase() ?? "data"}{" "}
+        {labelOf(FORMATS, format) === undefined ? "" : `as ${labelOf(FORMATS, format) ?? ""}`}
+      </>
+    ),
+  },
+  "person.deleted": { label: "Person deleted", sentence: () => <>deleted a person</> },
+} as const satisfies Record<AuditAction, Reading>;
+
+/** Of an entry that a newer version has written: its name. */
+export function readingOf(action: string): Reading {
+  const known: Partial<Record<string, Reading>> = AUDIT_COPY;
+  return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
+}
+
+function Member({ base, email }: { base: string; email: string }) {
+  return <a href={`${base}/settings/members`}>{email}</a>;
+}
+
+function Key({ entry: { target, detail }, place: { base, keys } }: { entry: AuditRecord; place: Place }) {
+  return <a href={`${base}/settings/api-keys`}>{keys.get(target) ?? textOf(detail["name"]) ?? target}</a>;
+}
+
+function Rule({ entry: { target, detail }, base }: { entry: AuditRecord; base: string }) {
+  return <a href={`${base}/rules/${encodeURIComponent(target)}`}>{textOf(detail["name"]) ?? target}</a>;
+}
+
+function roleOf(role: unknown): string {
+  const label = labelOf(ROLE_LABEL, role);
+  if (label === undefined) return "a member";
+  return label === "Member" ? "a member" : `an ${label.toLowerCase()}`;
+}
+
+function labelOf<Label>(of: Record<string, Label>, key: unknown): Label | undefined {
+  return typeof key === "string" && Object.hasOwn(of, key) ? of[key] : undefined;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}

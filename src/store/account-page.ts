@@ -1,0 +1,122 @@
+/** Accounts as the pages show them: the list, and one account with where its values come from and how they changed. */
+import { and, desc, eq, sql } from "drizzle-orm";
+import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
+import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
+import { toPage } from "./page.ts";
+import type { Page, PageOf } from "./protocol.ts";
+import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "./record-pages.ts";
+import { productOrgChanges, productOrgs, signals } from "./schema.ts";
+
+type Database = DrizzleSqliteDODatabase;
+
+/** A value may be as large as a signal: of its JSON text, no more than is shown, and one character to tell that it goes on. */
+const beginning = (column: SQLiteColumn, characters: number) =>
+  sql<string | null>`substr(${column}, 1, ${characters + 1})`;
+
+const SUMMARY = {
+  id: productOrgs.id,
+  externalId: productOrgs.externalId,
+  name: beginning(productOrgs.name, ACCOUNT_LIST_CHARACTERS),
+  plan: beginning(productOrgs.plan, ACCOUNT_LIST_CHARACTERS),
+  userCount: beginning(productOrgs.userCount, ACCOUNT_LIST_CHARACTERS),
+  recurringRevenue: beginning(productOrgs.recurringRevenue, ACCOUNT_LIST_CHARACTERS),
+  trialStatus: beginning(productOrgs.trialStatus, ACCOUNT_LIST_CHARACTERS),
+  firstSeenMs: productOrgs.firstSeen,
+  lastSeenMs: productOrgs.lastSeen,
+};
+
+export function findAccounts(db: Database, query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+  const { id, externalId, lastSeen } = productOrgs;
+  const order: Order =
+    "prefix" in query
+      ? { value: externalId, kind: "text", id, direction: "up", prefix: query.prefix }
+      : { value: query.sort === "newest" ? id : lastSeen, kind: "number", id, direction: "down" };
+  const rows = readBehind(order, page, (asked, limit) =>
+    db
+      .select(SUMMARY)
+      .from(productOrgs)
+      .where(asked)
+      .orderBy(...ordered(order))
+      .limit(limit)
+      .all(),
+  );
+  const last = (row: (typeof rows)[number]) => {
+    if ("prefix" in query) return row.externalId;
+    return query.sort === "newest" ? row.id : row.lastSeenMs;
+  };
+  return toPage(
+    rows,
+    page,
+    (row) => cursorOf(row.id, last(row)),
+    ({ id: _id, ...account }) => account,
+  );
+}
+
+/** Null: there is no such account. */
+export function readAccountPage(db: Database, externalId: string, page: Page): AccountPage | null {
+  const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
+  if (row === undefined) return null;
+  const ids = JSON.stringify([...new Set(Object.values(row.claims).map(({ signalId }) => signalId))]);
+  const keys = db
+    .select({ id: signals.id, keyId: signals.keyId })
+    .from(signals)
+    .where(sql`${signals.id} IN (SELECT value FROM json_each(${ids}))`)
+    .all();
+  const keyOf = new Map(keys.map(({ id, keyId }) => [id, keyId] as const));
+  return {
+    externalId,
+    values: {
+      name: row.name,
+      plan: row.plan,
+      user_count: row.userCount,
+      recurring_revenue: row.recurringRevenue,
+      trial_status: row.trialStatus,
+      feature_flags: row.featureFlags,
+    },
+    attributes: row.attributes,
+    origins: Object.fromEntries(
+      Object.entries(row.claims).map(([target, { receivedAtMs: atMs, signalId }]) => [
+        target,
+        { atMs, signalId, keyId: keyOf.get(signalId) ?? null },
+      ]),
+    ),
+    firstSeenMs: row.firstSeen,
+    lastSeenMs: row.lastSeen,
+    changes: listChanges(db, row.id, page),
+  };
+}
+
+/** Newest first; those of one update by field. The cursor is receipt, ordinal and field. */
+function listChanges(db: Database, accountId: number, page: Page): PageOf<ShownChange> {
+  const { field, at, ordinal, signalId, productOrgId } = productOrgChanges;
+  const [, lastAt, lastOrdinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];
+  const rows = db
+    .select({
+      field,
+      before: beginning(productOrgChanges.before, ACCOUNT_CHANGE_CHARACTERS),
+      after: beginning(productOrgChanges.after, ACCOUNT_CHANGE_CHARACTERS),
+      atMs: at,
+      ordinal,
+      signalId,
+    })
+    .from(productOrgChanges)
+    .where(
+      and(
+        eq(productOrgId, accountId),
+        lastAt === undefined
+          ? undefined
+          : sql`(${at}, ${ordinal}, ${field}) < (${Number(lastAt)}, ${Number(lastOrdinal)}, ${lastField})`,
+      ),
+    )
+    .orderBy(desc(at), desc(ordinal), desc(field))
+    .limit(page.limit + 1)
+    .all();
+  return toPage(
+    rows,
+    page,
+    (row) => `${row.atMs}.${row.ordinal}.${row.field}`,
+    ({ ordinal: _ordinal, ...change }) => change,
+  );
+}

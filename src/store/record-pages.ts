@@ -1,0 +1,82 @@
+/** What the pages of people and accounts ask the Signal Store for, and get. Times are milliseconds since 1970. */
+import type { AccountField } from "../domain/payload-template.ts";
+import type { AccountChange, Identity, NamedBy, PageOf, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
+
+/** What the list of people is asked for: an order, or the beginning of an email or a name; those come in their order. */
+export type PeopleQuery = { sort: PeopleSort } | { by: "email" | "name"; prefix: string };
+
+export type PeopleSort = "newest" | "last_seen" | "score" | "email";
+
+export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
+
+/** All of a person's signals, or only what they have scored. */
+export type PersonTimeline = "all" | "scores";
+
+export interface PersonPage {
+  person: PersonSummary;
+  /** At most PERSON_IDENTITIES_SHOWN. */
+  identities: Identity[];
+  moreIdentities: boolean;
+  curve: ScoreCurve;
+  timeline: PageOf<TimelineEntry>;
+  /** Receipt of the latest signal that was deleted for its age; 0: none was. */
+  deletedUntilMs: number;
+}
+
+export interface ScoreCurve {
+  /** Before the first point. */
+  fromScore: number;
+  /** The score from then on, by the times of the signals. */
+  points: { atMs: number; score: number }[];
+  /** Scoring signals in it. */
+  signals: number;
+  /** False: the person may have more, and these are the latest. */
+  complete: boolean;
+}
+
+export interface TimelineEntry {
+  /** Null: not kept any more; what it scored is. */
+  signal: TimelineSignal | null;
+  scores: ScoringSignal[];
+}
+
+export interface TimelineSignal extends Omit<SignalSummary, "email"> {
+  namedBy: NamedBy | null;
+  /** When it became the person's, if it was anonymous before. */
+  linkedAtMs: number | null;
+}
+
+/** As PeopleQuery. */
+export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
+
+export type AccountsSort = "newest" | "last_seen";
+
+/** A value is the beginning of its JSON text, one character longer than ACCOUNT_LIST_CHARACTERS where it goes on. */
+export interface AccountSummary {
+  externalId: string;
+  name: string | null;
+  plan: string | null;
+  userCount: string | null;
+  recurringRevenue: string | null;
+  trialStatus: string | null;
+  firstSeenMs: number;
+  lastSeenMs: number;
+}
+
+export interface AccountPage {
+  externalId: string;
+  /** Null: never sent. */
+  values: Record<AccountField, unknown>;
+  attributes: Record<string, unknown>;
+  /** By target, such as `plan` or `attributes.region`: the update that carried the value; its key while it is kept. */
+  origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  changes: PageOf<ShownChange>;
+}
+
+/** Before and after as in AccountSummary, with ACCOUNT_CHANGE_CHARACTERS. */
+export interface ShownChange extends Omit<AccountChange, "before" | "after"> {
+  before: string | null;
+  after: string | null;
+}
