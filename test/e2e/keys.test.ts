@@ -104,7 +104,7 @@ describe("the full key is shown once", () => {
       await page.getByRole("heading", { name: "API Keys", exact: true }).waitFor();
       // Chromium asks whether the form shall be sent again.
       await expect(page.goBack()).rejects.toThrow("ERR_CACHE_MISS");
-      expect(await shows()).toBe(false);
+      await expect.poll(shows).toBe(false);
 
       await newKey(page, workspace, "Shop");
       const shop = await page.locator("#new-key").innerText();

@@ -64,8 +64,8 @@ test("from the curl line on the page to the score on screen", async () => {
     await reloadUntil(page, "Filled Out Form");
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     await page
-      .getByRole("link", { name: (answer as { id: string }).id })
-      .first()
+      .locator(`a[href$="${(answer as { id: string }).id}"]`)
+      .last()
       .click();
     const trace = page.locator("#trace");
     await trace.getByText("+20").first().waitFor();
@@ -106,7 +106,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     await reloadUntil(page, "Filled Out Form");
     await page.getByRole("link", { name: "Filled Out Form" }).click();
     await page.getByText("joe@example.com").first().waitFor();
-    await page.getByRole("row", { name: "joe@example.com" }).getByRole("link").first().click();
+    await page.getByRole("row", { name: "joe@example.com" }).getByRole("link").last().click();
     await page.getByRole("link", { name: "Create mapping rule" }).click();
 
     const condition = page.locator(".condition");
@@ -127,7 +127,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     await expect.poll(() => workspace.score("joe@example.com")).toBe(15);
     expect(await workspace.score("ann@example.com")).toBe(0);
     // By itself.
-    await page.locator("#job").getByText("Applied").first().waitFor();
+    await page.locator("#job").getByText("2 matched").waitFor();
   });
 });
 
@@ -168,7 +168,7 @@ test("the live page shows what arrives, filters and pauses", async () => {
     expect(await send(key, { email: "jane@example.com" })).toBe(422);
     await rows.filter({ hasText: "Rejected" }).waitFor();
 
-    await page.getByLabel("With the text").fill("filled");
+    await page.getByLabel("With the text").fill("website");
     await expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining("Filled Out Form")]);
     await page.getByRole("button", { name: "Pause" }).click();
     await send(key, { ...FORM, email: "joe@example.com" });
