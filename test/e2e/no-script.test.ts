@@ -27,7 +27,7 @@ test("a key with a payload template is created, used and deactivated", async () 
   await page.getByLabel("Name", { exact: true }).fill("Product database");
   await page.getByLabel("Product Org Updates").check();
   await page.getByLabel("Sample payload").fill('{ "company": { "id": "acct-1", "name": "Initech" } }');
-  await submit(page, "Propose rows from the sample");
+  await submit(page, "Propose mappings");
   await page.getByText("acct-1").last().waitFor();
   await submit(page, "Create API Key");
   const url = await page.locator("#url-product-orgs").innerText();
