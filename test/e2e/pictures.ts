@@ -13,14 +13,12 @@ import { applySql, start } from "../bench/start.ts";
 import { launch } from "./chromium.ts";
 import { setClock, withClock } from "./clock.ts";
 import { settle } from "./demo.ts";
-import { weeks } from "./weeks.ts";
+import { beginOf, weeks } from "./weeks.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const PICTURES = path.join(import.meta.dirname, "pictures");
 const TOKEN = "pictures-operator";
 const WHO = "joanna@example.com";
-/** When only the times matter. */
-const NO_KEYS: DemoKeys = { campaigns: "", crm: { key: "", secret: "" }, accounts: "", retired: "" };
 
 const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-pictures-"));
 const built = withClock(await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker")));
@@ -41,8 +39,7 @@ try {
 
 async function fill(operator: OperatorClient): Promise<{ home: string; keys: DemoKeys }> {
   const nowMs = Date.now();
-  const [{ atMs: beginMs }] = weeks(nowMs, NO_KEYS) as [{ atMs: number }];
-  await setClock(running.origin, beginMs);
+  await setClock(running.origin, beginOf(nowMs));
   const { workspace, keys } = await provision(operator);
   const home = `workspaces/${workspace.id}`;
   await operator.call("PUT", "plans/demo", { name: "Team", signal_limit: 1_500, paid: true });
@@ -94,7 +91,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
 }
 
 async function newPage(colorScheme: "light" | "dark"): Promise<Page> {
-  const viewport = { width: 1280, height: 860 };
+  const viewport = { width: 1280, height: 760 };
   const page = await browser.newPage({ baseURL: running.origin, viewport, colorScheme, reducedMotion: "reduce" });
   await page.goto("/sign-in?to=/w/demo/signals");
   await page.getByRole("button", { name: "owner@example.com" }).click();
@@ -106,13 +103,16 @@ async function take(page: Page, name: string, at?: string): Promise<void> {
   await page.screenshot({ path: path.join(PICTURES, `${name}.png`), animations: "disabled" });
 }
 
-/** A picture of a full key looks like a leak, although its service is gone a second later. */
+/** A picture of a full key looks like a leak, although its service is gone a second later. The address is a deployment's. */
 async function hideKey(page: Page): Promise<void> {
   const key = await page.locator("#new-key").innerText();
   const hidden = key.slice(0, 5) + "•".repeat(key.length - 5);
+  const replaced = [key, hidden, running.origin, "https://signals.example.com"].map((text) => JSON.stringify(text));
   await page.evaluate(
-    `for (const element of document.querySelectorAll("output, pre"))
-      element.textContent = element.textContent.replaceAll(${JSON.stringify(key)}, ${JSON.stringify(hidden)})`,
+    `for (const element of document.querySelectorAll("output, pre")) {
+      const text = element.textContent.replaceAll(${replaced[0]}, ${replaced[1]});
+      element.textContent = text.replaceAll(${replaced[2]}, ${replaced[3]});
+    }`,
   );
 }
 
@@ -122,7 +122,7 @@ async function sendNow({ campaigns, retired }: DemoKeys): Promise<void> {
   const form = { email: WHO, event: "Filled Out Form", source: "marketing-automation" };
   const page = { event: "Page Viewed", source: "website", properties: { url: "https://example.com/pricing" } };
   const signals = [
-    { ...form, properties: { form_name: "Demo request", page_url: "https://example.com/demo" } },
+    { ...form, properties: { form_name: "Demo request" } },
     { ...page, email: WHO },
     { ...page, anonymousId: "visitor-7" },
     { email: "peter@example.com", event: "Feature Used", source: "product", properties: { feature: "export" } },

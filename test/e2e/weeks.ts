@@ -10,7 +10,12 @@ interface Hour {
   calls: { path: string; headers: Record<string, string>; body: string }[];
 }
 
-/** Up to an hour before `untilMs`, each with what comes then; the first is when the workspace begins. */
+/** When the workspace begins. */
+export function beginOf(untilMs: number): number {
+  return untilMs - DAYS * DAY_MS;
+}
+
+/** Up to an hour before `untilMs`, each with what comes then. */
 export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];
@@ -32,7 +37,7 @@ export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
   ] as const;
 
   const hours: Hour[] = [];
-  for (let at = untilMs - DAYS * DAY_MS; at < untilMs - 3_600_000; at += DAY_MS / 4) {
+  for (let at = beginOf(untilMs); at < untilMs - 3_600_000; at += DAY_MS / 4) {
     const day = new Date(at).getUTCDay();
     const many = day === 0 || day === 6 ? 5 : 20;
     const signals = Array.from({ length: Math.round(many * (0.7 + random() * 0.6)) }, () => ({
