@@ -55,7 +55,7 @@ export const signalRoutes = operator
       summary: "Find signals",
       description:
         "A page of several filters, or of `processed`, may have fewer signals than asked for, even none, and still a " +
-        "`next`: it ends after 5,000 signals that were looked at.",
+        "`next`: it ends after 2,000 signals that were looked at.",
       query: signalQuery,
       answers: { 200: { description: "Signals, newest first.", schema: listOf(signalAnswer) } },
     }),

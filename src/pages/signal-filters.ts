@@ -1,5 +1,5 @@
 /** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
-import type { FindFilter } from "../store/find-signals.ts";
+import type { FindFilter } from "../store/signal-list.ts";
 import type { SignalStatus } from "../store/protocol.ts";
 import type { QueueFilter } from "../store/queue-page.ts";
 import { STATUS_COPY } from "./copy.ts";

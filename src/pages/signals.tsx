@@ -47,7 +47,7 @@ export const signalPages = pages
   .get("/all", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
-    const signals = await storeOf(c).findSignals(signalFilter(query), pageOf(c));
+    const signals = await storeOf(c).signals(signalFilter(query), pageOf(c));
     return page(
       c,
       { title: "All signals", section: "signals" },

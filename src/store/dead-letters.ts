@@ -3,7 +3,7 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { newestFirst, parsed, toPage } from "./page.ts";
 import type { DeadLetter, Page, PageOf } from "./protocol.ts";
 import { signals } from "./schema.ts";
-import { hasStatus } from "./signal-list.ts";
+import { hasStatus } from "./trace.ts";
 
 export function listDeadLetters(db: DrizzleSqliteDODatabase, page: Page): PageOf<DeadLetter> {
   return toPage(

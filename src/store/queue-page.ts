@@ -54,7 +54,7 @@ const COLUMNS = "event, source, count, held, anonymous, first_seen, last_seen, s
 
 /** From the latest; `last_seen <= ?1` is what the index is entered with. The rest is read of those that are shown. */
 const SCAN = `SELECT event, source, count, held, anonymous, last_seen FROM event_groups
-  WHERE last_seen <= ?1 AND NOT (last_seen = ?1 AND (event, source) <= (?2, ?3))
+  WHERE count > 0 AND last_seen <= ?1 AND NOT (last_seen = ?1 AND (event, source) <= (?2, ?3))
   ORDER BY last_seen DESC, event, source LIMIT ?4`;
 
 export function queuePage(sql: SqlStorage, filter: QueueFilter, page: Page): QueuePage {
@@ -95,7 +95,7 @@ export function recentNames(sql: SqlStorage): { events: string[]; sources: strin
 }
 
 function isAskedFor(row: Scanned, { search, source, only }: QueueFilter): boolean {
-  if (row.count === 0 || (source !== undefined && row.source !== source)) return false;
+  if (source !== undefined && row.source !== source) return false;
   if (only !== undefined && row[only] === 0) return false;
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());
 }

@@ -41,9 +41,7 @@ import type {
   PreviewRange,
   RuleJob,
   RuleToApply,
-  SignalFilter,
   SignalStatus,
-  SignalSummary,
   SignalToRecord,
   SignalTrace,
   StoreTotals,
@@ -63,14 +61,14 @@ import { parsed } from "./page.ts";
 import { listPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
-import { listSignals, traceSignal } from "./signal-list.ts";
+import { traceSignal } from "./trace.ts";
 import { readTotals } from "./totals.ts";
 import { recordBatch } from "./record.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
-import { findSignals } from "./find-signals.ts";
-import type { FindFilter, FoundSignals } from "./find-signals.ts";
+import { findSignals } from "./signal-list.ts";
+import type { FindFilter, FoundSignals } from "./signal-list.ts";
 import { ruleFacts } from "./rule-facts.ts";
 import type { RuleFacts } from "./rule-facts.ts";
 import { findRuleJob, hasRuleJobs, hasScoringSignals, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
@@ -159,8 +157,9 @@ export class SignalStore extends WatchedObject<LiveSignal> {
     return groups;
   }
 
-  signals(filter: SignalFilter, page: Page): PageOf<SignalSummary> {
-    return listSignals(this.#db, filter, page);
+  /** See signal-list.ts. */
+  signals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.#sql, filter, page);
   }
 
   /** See live.ts. */
@@ -248,11 +247,6 @@ export class SignalStore extends WatchedObject<LiveSignal> {
     const group = findGroup(this.#sql, event, source);
     const filter = { event, source, ...(status === undefined ? {} : { status }) };
     return group && { group, signals: findSignals(this.#sql, filter, page) };
-  }
-
-  /** See find-signals.ts. */
-  findSignals(filter: FindFilter, page: Page): FoundSignals {
-    return findSignals(this.#sql, filter, page);
   }
 
   /** Names of events that came lately. */

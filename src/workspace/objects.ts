@@ -2,7 +2,7 @@
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
 import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
-import type { FindFilter, FoundSignals } from "../store/find-signals.ts";
+import type { FindFilter, FoundSignals } from "../store/signal-list.ts";
 import type { QueueFilter, QueueGroup, QueuePage } from "../store/queue-page.ts";
 import type { RuleFacts } from "../store/rule-facts.ts";
 import type {
@@ -18,9 +18,7 @@ import type {
   PreviewRange,
   RuleJob,
   RuleToApply,
-  SignalFilter,
   SignalStatus,
-  SignalSummary,
   SignalTrace,
   StoreTotals,
 } from "../store/protocol.ts";
@@ -50,7 +48,7 @@ interface SignalStoreCalls {
   configure(config: StoreConfig): Promise<void>;
   totals(periodStartMs?: number): Promise<StoreTotals>;
   events(page: Page): Promise<PageOf<EventGroup>>;
-  signals(filter: SignalFilter, page: Page): Promise<PageOf<SignalSummary>>;
+  signals(filter: FindFilter, page: Page): Promise<FoundSignals>;
   latest(limit: number): Promise<LiveSignal[]>;
   signal(id: string): Promise<SignalTrace | null>;
   people(filter: { email?: string }, page: Page): Promise<PageOf<Person>>;
@@ -75,7 +73,6 @@ interface SignalStoreCalls {
     status: SignalStatus | undefined,
     page: Page,
   ): Promise<{ group: QueueGroup; signals: FoundSignals } | null>;
-  findSignals(filter: FindFilter, page: Page): Promise<FoundSignals>;
   recentEvents(): Promise<string[]>;
   ruleFacts(ruleIds: string[]): Promise<RuleFacts[]>;
 }

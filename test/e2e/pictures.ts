@@ -118,7 +118,7 @@ async function hideKey(page: Page): Promise<void> {
 
 /** What arrives while somebody watches. */
 async function sendNow({ campaigns, retired }: DemoKeys): Promise<void> {
-  const path = `/api/signal-staging/webhook/${campaigns}`;
+  const webhook = `/api/signal-staging/webhook/${campaigns}`;
   const form = { email: WHO, event: "Filled Out Form", source: "marketing-automation" };
   const page = { event: "Page Viewed", source: "website", properties: { url: "https://example.com/pricing" } };
   const signals = [
@@ -129,8 +129,8 @@ async function sendNow({ campaigns, retired }: DemoKeys): Promise<void> {
     { email: "rosa@example.com" },
     { email: "sam@example.com", event: "Registered - Autumn Webinar", source: "marketing-automation" },
   ];
-  await post({ path: path.replace(campaigns, retired), body: JSON.stringify(signals[0]) });
-  for (const signal of signals) await post({ path, body: JSON.stringify(signal) });
+  await post({ path: webhook.replace(campaigns, retired), body: JSON.stringify(signals[0]) });
+  for (const signal of signals) await post({ path: webhook, body: JSON.stringify(signal) });
 }
 
 async function post({ path: at, ...call }: { path: string; body: string | Uint8Array<ArrayBuffer> }): Promise<void> {

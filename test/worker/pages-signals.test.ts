@@ -233,43 +233,6 @@ describe("all signals", () => {
     const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });
-
-  test("no statement of these pages goes through all signals or groups", async () => {
-    await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
-    const plans = await runInDurableObject(workspace.store, (store, { storage: { sql } }) => {
-      const exec = sql.exec.bind(sql);
-      const statements = new Map<string, unknown[]>();
-      sql.exec = ((query: string, ...bindings: unknown[]) => {
-        statements.set(query, bindings);
-        return exec(query, ...bindings);
-      }) as typeof sql.exec;
-      const page = { cursor: null, limit: 5 };
-      store.queuePage({ search: "x" }, page);
-      store.queueGroup("Filled Out Form", "web", "held", page);
-      for (const filter of [
-        {},
-        { email: "a@example.com" },
-        { status: "held" as const },
-        { status: "processed" as const },
-      ]) {
-        store.findSignals(filter, { cursor: "5", limit: 5 });
-      }
-      store.ruleFacts(["rule_1"]);
-      sql.exec = exec;
-      return [...statements].flatMap(([query, bindings]) =>
-        sql
-          .exec<{ detail: string }>(`EXPLAIN QUERY PLAN ${query}`, ...(bindings as SqlStorageValue[]))
-          .toArray()
-          .map(({ detail }) => detail),
-      );
-    });
-    expect(plans.length).toBeGreaterThan(10);
-    // What goes by the latest groups or signals has a LIMIT; `totals` has a row for each billing period.
-    const bounded = /^SCAN (event_groups USING INDEX event_groups_last|json_each|totals)/;
-    expect(plans.filter((plan) => plan.startsWith("SCAN") && !bounded.test(plan))).toEqual([]);
-    expect(plans.filter((plan) => plan.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
-    expect(plans.join()).toContain("USING INDEX event_groups_last (last_seen<?)");
-  });
 });
 
 describe("a signal's page", () => {

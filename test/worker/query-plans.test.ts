@@ -12,7 +12,7 @@ import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
 import { ring } from "./cold.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
-import { recordStatements, wholeReads } from "./statements.ts";
+import { oneLine, recordStatements, wholeReads } from "./statements.ts";
 import type { Plan, Statements } from "./statements.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
@@ -30,6 +30,11 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, count FROM outbox": "once after a start, which sends all of these rows again",
   [SCORE_CURVE]: "of one person, the latest SCORE_CURVE_SIGNALS, found by an index",
+  latest: "SAMPLE_MAX_SIGNALS of one event",
+  "SELECT event, source FROM event_groups WHERE count > 0 ORDER BY last_seen DESC LIMIT ?":
+    "limited, of an index that has only those",
+  "SELECT signals.id, status, kind, event, source, coalesce(people.email, signals.email) AS email, received_at, duplicate_of, dead_reason, (SELECT sum(points) FROM scoring_signals WHERE signal_id = signals.id) AS points FROM signals LEFT JOIN people ON people.id = person_id ORDER BY signals.seq DESC LIMIT ?":
+    "limited",
   "DELETE FROM released": "once in a billing period, when none of them is needed any more",
 };
 
@@ -158,6 +163,24 @@ const CALLS: Record<string, Call> = {
       }
     }
   },
+  "the signal queue, a group, the latest": async ({ workspace: { store } }) => {
+    for (const cursor of [null, JSON.stringify([START, "e", "s"])]) {
+      for (const filter of [{}, { search: "x" }, { only: "held" as const }]) {
+        await store.queuePage(filter, { cursor, limit: 3 });
+      }
+    }
+    await store.queueGroup("Form", "unknown", "held", { cursor: "5", limit: 3 });
+    await store.recentEvents();
+    await store.ruleFacts(["rule_1"]);
+    await store.latest(3);
+  },
+  "usage by day": ({ workspace }) => workspace.counter.usageByDay(),
+  exports: async ({ workspace }) => {
+    for (const records of ["signals", "people", "scoring_signals"] as const) {
+      await workspace.store.exportPage({ records, format: "csv", after: 2, until: null });
+      await workspace.store.exportPage({ records, format: "ndjson", after: 2, until: 5 });
+    }
+  },
   "dead letters": get("/dead-letters"),
   "dead letters, a later page": get("/dead-letters?cursor=5&limit=3"),
   usage: get("/usage"),
@@ -186,6 +209,17 @@ const CALLS: Record<string, Call> = {
 
   "the same asked for after the deletion": (made) =>
     made.workspace.operator("DELETE", `/rules/${made.ruleId}?scoring_signals=remove`).catch(() => null),
+
+  "a person deleted, and what comes of theirs later": async ({ workspace }) => {
+    await workspace.operator("DELETE", "/people/b@example.com");
+    await ring(workspace.id);
+    await workspace.operator("GET", "/people/b@example.com/deletion");
+    await deliver(workspace.id, [{ id: "sig_d", payload: { ...form(5), email: "b@example.com" }, at: START }]);
+  },
+  retention: async ({ workspace }) => {
+    await workspace.store.configure({ retentionDays: 31 });
+    await ring(workspace.id);
+  },
 
   // What comes again, and what ends.
   "dead letters replayed": post("/dead-letters/replay", {}),
@@ -261,5 +295,5 @@ function methodsOf(prototype: object) {
 }
 
 function readable(plans: Plan[]): string[] {
-  return plans.map(({ query, detail }) => `${detail} ← ${query.replaceAll(/\s+/g, " ")}`);
+  return plans.map(({ query, detail }) => `${detail} ← ${oneLine(query)}`);
 }

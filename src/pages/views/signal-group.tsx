@@ -1,7 +1,7 @@
 /** One event of the signal queue: how often it comes, what it looks like, and its signals. */
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { FoundSignals } from "../../store/find-signals.ts";
+import type { FoundSignals } from "../../store/signal-list.ts";
 import type { SignalTrace } from "../../store/protocol.ts";
 import type { QueueGroup } from "../../store/queue-page.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";

@@ -1,7 +1,7 @@
 /** What the pages of signals share. */
 import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
-import type { FoundSignals } from "../../store/find-signals.ts";
+import type { FoundSignals } from "../../store/signal-list.ts";
 import { counted, grouped } from "./format.ts";
 import { Empty, Pager, StatusBadge, Table, Time } from "./parts.tsx";
 
@@ -41,7 +41,7 @@ export function SignalLink({ base, id }: { base: string; id: string }) {
   );
 }
 
-/** A list by `findSignals`, with what to say when there is nothing. */
+/** A list of signals, with what to say when there is nothing. */
 export function SignalTable({
   base,
   path,
