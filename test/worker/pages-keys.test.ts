@@ -135,6 +135,7 @@ describe("§3.1: creating a key", () => {
     const key = copied(html, "new-key");
     expect(key).toMatch(KEY);
     expect(html).toContain("it will not be shown again");
+    expect(html).toContain("It is stored as a hash");
     const origin = "https://signals.example";
     expect(copied(html, "url-universal")).toBe(`${origin}/api/signal-staging/webhook/${key}`);
     expect(copied(html, "url-source")).toBe(`${origin}/api/signal-staging/webhook/website/${key}`);
