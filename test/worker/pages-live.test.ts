@@ -238,12 +238,12 @@ describe("what is watched is not disturbed", () => {
 
 describe("the page", () => {
   test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
-    const { workspace, path, member } = await withMembers("live");
+    const { workspace, path, owner, member } = await withMembers("live");
     await workspace.send({ ...signal(1), source: "web" });
     await workspace.settled();
     await workspace.send("{ nonsense");
     const rows = async (query = "") =>
-      [...(await member.see(path + query)).matchAll(/<tr data-key.*?<\/tr>/gs)].map(([row]) => textOf(row).trim());
+      [...(await owner.see(path + query)).matchAll(/<tr data-key.*?<\/tr>/gs)].map(([row]) => textOf(row).trim());
     const all = await rows();
     expect(all).toHaveLength(2);
     expect(all[0]).toMatch(/^just now Rejected Not JSON test key Not valid JSON/);
@@ -251,6 +251,8 @@ describe("the page", () => {
     expect(await rows("?status=rejected&text=")).toEqual([all[0]]);
     expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
     expect(await rows("?status=held")).toEqual([]);
+    // Spec §1: others see no keys.
+    expect(await member.see(path)).not.toContain("test key");
     expect(await member.see(path)).toMatch(/<a class="button no-script" href="[^"]*\/live\?[^"]*">\s*Refresh/);
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
   });
