@@ -5,7 +5,7 @@ import { addMember, changeRole, findMember, listMembers, removeMember } from "..
 import { canChangeMember } from "../domain/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { byMember, pages, type PagesEnv } from "./environment.ts";
-import { checkMember, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
+import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page, workspacePath } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { MembersView } from "./views/members.tsx";
@@ -22,6 +22,7 @@ interface Shown {
 const REFUSED = {
   last_owner: "This is the last owner. Make another member an owner first: a workspace always keeps one.",
   not_found: "Nobody of this email is a member in that role any more; somebody else may have changed it just now.",
+  no_role: "Choose one of the roles: nothing was changed.",
   not_allowed: "Admins can neither make nor change owners. Ask an owner.",
 } as const;
 
@@ -46,7 +47,10 @@ export const memberPages = pages
     return done(c, `settings/members?${new URLSearchParams({ added: typed.email }).toString()}`, "member_added");
   })
   .post("/role", requireManager, async (c) => {
-    const { email, role } = readMemberForm(await c.req.formData());
+    const form = await c.req.formData();
+    const { email, role } = readMemberForm(form);
+    // Nobody loses a role by a form that names none.
+    if (!namesRole(form)) return membersPage(c, { refused: REFUSED.no_role }, 422);
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const current = await findMember(db, id, email);
     if (current === null) return membersPage(c, { refused: REFUSED.not_found }, 422);
