@@ -250,6 +250,8 @@ describe("§3.1: creating a key", () => {
   test.each([
     ["no token", { form_token: "" }, "The form was not complete."],
     ["a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
+    ["a name that nobody sees", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
+    ["a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "The name holds an API key"],
     ["a day that does not exist", { expires: "2099-02-31T00:00" }, "Give a date and a time"],
     ["a product org key without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
