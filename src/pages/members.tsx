@@ -4,6 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../control/members.ts";
 import { canChangeMember } from "../domain/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
+import { endWatching } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv } from "./environment.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page, workspacePath } from "./page.tsx";
@@ -73,6 +74,7 @@ export const memberPages = pages
     }
     const removed = await removeMember(db, id, email, byMember(c), current.role);
     if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] }, 422);
+    await endWatching(c.env, [id], email);
     // Who has left sees what is left to them.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });

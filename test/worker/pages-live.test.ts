@@ -1,5 +1,6 @@
 /** The Live page: signals and refused calls as they arrive, for members only, and never at the cost of either. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LiveMessage } from "../../src/domain/live-message.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
@@ -141,12 +142,33 @@ describe("while somebody watches", () => {
 });
 
 describe("who may watch", () => {
+  test("who is removed, or signs out, hears nothing more, at once; others go on", async () => {
+    const members = await withMembers("live");
+    const { workspace, emails, path, owner, member } = members;
+    const [signals, rejections] = [await watchSignals(members), await watchRejections(members)];
+    const { webSocket } = await open(emails.owner, `${path}/rejections`);
+    if (webSocket === null) throw new Error("no connection");
+    const other = new Watcher<Rejection>(webSocket);
+
+    await member.post("/sign-out");
+    await vi.waitFor(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
+    const again = await watchSignals(members);
+    const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: emails.member });
+    expect(gone.status).toBe(303);
+    await vi.waitFor(() => expect(again.closed).toBe(4000));
+
+    await workspace.send({ event: "" });
+    await vi.waitFor(() => expect(other.rows).toHaveLength(1), { timeout: 5_000 });
+    expect([other.closed, rejections.rows]).toEqual([null, []]);
+  });
+
   test("a connection ends after its time, before anything more is told, so that membership is asked anew", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1) });
     const members = await withMembers("live");
     const { workspace, emails, path } = members;
     const watcher = await watchRejections(members);
-    await workspace.operator("DELETE", `/members/${emails.member}`);
+    // Behind everybody's back: a removal ends it at once.
+    await env.DB.prepare("delete from members where email = ?").bind(emails.member).run();
     expect((await open(emails.member, `${path}/rejections`)).status).toBe(404);
     vi.setSystemTime(Date.UTC(2031, 2, 1) + LIVE_SOCKET_MS);
     await workspace.send({ event: "" });
