@@ -86,8 +86,19 @@ export async function openSession(
   return opened.length > 0;
 }
 
-export async function closeSession(db: ControlDatabase, tokenHash: string): Promise<void> {
-  await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash));
+/** Whose session it was, and their workspaces; null: there was none. */
+export async function closeSession(
+  db: ControlDatabase,
+  tokenHash: string,
+): Promise<{ email: string; workspaceIds: string[] } | null> {
+  const [closed] = await db.delete(sessions).where(eq(sessions.tokenHash, tokenHash)).returning();
+  if (closed === undefined) return null;
+  const rows = await db
+    .select({ id: members.workspaceId })
+    .from(members)
+    .where(eq(members.email, closed.email))
+    .limit(SWITCHER_WORKSPACES);
+  return { email: closed.email, workspaceIds: rows.map(({ id }) => id) };
 }
 
 /** What the provider's answer is checked against. */

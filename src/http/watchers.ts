@@ -10,6 +10,9 @@ import { errorText, logEvent } from "./log.ts";
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
 export const LIVE_AGAIN = 4000;
 
+/** Of the upgrade: by whom a connection is known, until it is ended. */
+export const WATCHER_HEADER = "x-watcher";
+
 const SECOND_MS = 1_000;
 
 export class Watchers<Row> {
@@ -32,7 +35,7 @@ export class Watchers<Row> {
     this.#endOld(Date.now());
     if (this.#ctx.getWebSockets().length >= LIVE_MAX_WATCHERS) return new Response(null, { status: 503 });
     const { 0: client, 1: server } = new WebSocketPair();
-    this.#ctx.acceptWebSocket(server);
+    this.#ctx.acceptWebSocket(server, [request.headers.get(WATCHER_HEADER) ?? ""]);
     server.serializeAttachment(Date.now() + LIVE_SOCKET_MS);
     // Answered without waking the object: so the page notices a dead connection.
     this.#ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
@@ -55,6 +58,11 @@ export class Watchers<Row> {
     } catch (error) {
       logEvent("live_failed", { error: errorText(error) });
     }
+  }
+
+  /** Of whoever may not watch any more; another session of theirs opens its own anew. */
+  end(watcher: string): void {
+    for (const socket of this.#ctx.getWebSockets(watcher)) quietly(() => socket.close(LIVE_AGAIN, "again"));
   }
 
   /** Somebody has gone. */
@@ -105,6 +113,11 @@ export class WatchedObject<Row> extends DurableObject<Env> {
 
   override fetch(request: Request): Response {
     return this.watchers.accept(request);
+  }
+
+  /** Ends the connections of one person. */
+  endWatching(watcher: string): void {
+    this.watchers.end(watcher);
   }
 
   /** Watchers have nothing to say; the `ping` is answered without the object. */

@@ -1,6 +1,7 @@
 /** Members of a workspace (spec §1: only owners and admins may manage keys). */
 import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember, type Member } from "../control/members.ts";
+import { endWatching } from "../workspace/objects.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { email, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
@@ -70,7 +71,10 @@ export const memberRoutes = operator
     async (c) => {
       const address = c.req.param("email").trim().toLowerCase();
       const removed = await removeMember(c.get("db"), c.get("workspace").id, address, byOperator());
-      if (removed.ok) return c.body(null, 204);
+      if (removed.ok) {
+        await endWatching(c.env, [c.get("workspace").id], address);
+        return c.body(null, 204);
+      }
       return removed.refusal === "not_found" ? notFound(c, "member") : conflict(c, "last_owner", LAST_OWNER);
     },
   );

@@ -5,7 +5,7 @@ import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../domain/payload-template.ts";
 import { readSample } from "../domain/sample-payload.ts";
 import type { EndpointType } from "../domain/signal.ts";
-import { NAME_MAX_CODE_POINTS, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
+import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { payloadTemplate } from "../workspace/key-schemas.ts";
 import { name as keyName } from "../workspace/schemas.ts";
 
@@ -90,7 +90,7 @@ export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | nu
   const errors: KeyFormErrors = { rows: [] };
   const name = keyName.safeParse(typed.name);
   if (typed.name.trim() === "") errors.name = "Give the key a name.";
-  else if (!name.success) errors.name = `At most ${NAME_MAX_CODE_POINTS} characters.`;
+  else if (!name.success) errors.name = sentence(name.error.issues[0]?.message ?? "");
   else if (holdsKey(typed.name)) errors.name = "The name holds an API key, and names are shown. Choose another one.";
   const expiresAt = typed.expires === "" ? null : readUtc(typed.expires);
   if (expiresAt === undefined) errors.expires = "Give a date and a time, or leave it empty.";

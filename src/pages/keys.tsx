@@ -49,7 +49,7 @@ export const keyPages = pages
   })
   .get("/new", (c) => keyForm(c, emptyKey(crypto.randomUUID()), NO_ERRORS, 200))
   .post("/new", async (c) => {
-    const form = await formOf(c);
+    const form = await c.req.formData();
     const typed = readKeyForm(form, crypto.randomUUID());
     const edit = form.get("do");
     if (typeof edit === "string") return keyForm(c, edited(typed, edit), NO_ERRORS, 200);
@@ -62,7 +62,7 @@ export const keyPages = pages
     return result.ok ? createdPage(c, result.value, null) : madeBeforePage(c, result.refusal.key);
   })
   .post("/new/preview", async (c) => {
-    const typed = readKeyForm(await formOf(c), "");
+    const typed = readKeyForm(await c.req.formData(), "");
     return fragment(c, <MappedRecord mapped={mapSample(typed)} />);
   })
   .get("/:key_id/deactivate", async (c) => {
@@ -80,7 +80,7 @@ export const keyPages = pages
     return rotateForm(c, key, crypto.randomUUID(), []);
   })
   .post("/:key_id/rotate", async (c) => {
-    const form = await formOf(c);
+    const form = await c.req.formData();
     const keyId = c.req.param("key_id");
     const overlap = form.get("overlap");
     const formToken = formTokenOf(form);
@@ -95,11 +95,6 @@ export const keyPages = pages
     if (rotated.refusal.reason === "made_before") return madeBeforePage(c, rotated.refusal.key);
     return endedPage(c, rotated.refusal.reason);
   });
-
-/** Empty where what was sent is no form. */
-function formOf(c: Ctx): Promise<FormData> {
-  return c.req.formData().catch(() => new FormData());
-}
 
 function keysPath(c: Ctx): string {
   return `${workspacePath(c)}/settings/api-keys`;

@@ -1,6 +1,7 @@
 /** Live: the latest signals and refused calls, and the connections on which the page's script hears of more. */
 import type { Context } from "hono";
 import { keyNames } from "../control/keys.ts";
+import { canManageKeys } from "../domain/role.ts";
 import { LIVE_FIRST_ROWS } from "../limits.ts";
 import { quotaCounter, signalStore, watchWorkspace } from "../workspace/objects.ts";
 import { pages, type PagesEnv } from "./environment.ts";
@@ -15,7 +16,8 @@ export const livePages = pages
     const [signals, rejections, names] = await Promise.all([
       signalStore(c.env, id).latest(LIVE_FIRST_ROWS),
       quotaCounter(c.env, id).rejections(LIVE_FIRST_ROWS),
-      keyNames(c.get("db"), id),
+      // Spec §1: only owners and admins may see keys; others get their ids, to ask by.
+      canManageKeys(c.get("role")) ? keyNames(c.get("db"), id) : new Map<string, string>(),
     ]);
     const { status = "", text = "" } = c.req.query();
     const filter = { status, text };
@@ -34,7 +36,7 @@ export const livePages = pages
 async function watch(c: Context<PagesEnv>, what: "signals" | "rejections"): Promise<Response> {
   if (c.req.header("upgrade")?.toLowerCase() !== "websocket") return c.text("This is for the live page's script.", 426);
   if (c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Not from this page.", 403);
-  const { status, webSocket } = await watchWorkspace(c.env, c.get("workspace").id, what);
+  const { status, webSocket } = await watchWorkspace(c.env, c.get("workspace").id, what, c.get("user").email);
   if (webSocket === null) return c.text("Too many people are watching.", status === 503 ? 503 : 502);
   return new Response(null, { status: 101, webSocket });
 }

@@ -24,7 +24,11 @@ export function checkMember({ email }: TypedMember): MemberErrors {
   return isPlausibleEmail(email) ? {} : { email: "This is not an email address, such as jane@example.com." };
 }
 
-export function isRole(text: string): text is Role {
+export function namesRole(form: FormData): boolean {
+  return isRole(textOf(form, "role"));
+}
+
+function isRole(text: string): text is Role {
   return Object.hasOwn(ROLE_LABEL, text);
 }
 

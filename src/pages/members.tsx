@@ -4,8 +4,9 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../control/members.ts";
 import { canChangeMember } from "../domain/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
+import { endWatching } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv } from "./environment.ts";
-import { checkMember, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
+import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page, workspacePath } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { MembersView } from "./views/members.tsx";
@@ -22,6 +23,7 @@ interface Shown {
 const REFUSED = {
   last_owner: "This is the last owner. Make another member an owner first: a workspace always keeps one.",
   not_found: "Nobody of this email is a member in that role any more; somebody else may have changed it just now.",
+  no_role: "Choose one of the roles: nothing was changed.",
   not_allowed: "Admins can neither make nor change owners. Ask an owner.",
 } as const;
 
@@ -46,7 +48,10 @@ export const memberPages = pages
     return done(c, `settings/members?${new URLSearchParams({ added: typed.email }).toString()}`, "member_added");
   })
   .post("/role", requireManager, async (c) => {
-    const { email, role } = readMemberForm(await c.req.formData());
+    const form = await c.req.formData();
+    const { email, role } = readMemberForm(form);
+    // Nobody loses a role by a form that names none.
+    if (!namesRole(form)) return membersPage(c, { refused: REFUSED.no_role }, 422);
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const current = await findMember(db, id, email);
     if (current === null) return membersPage(c, { refused: REFUSED.not_found }, 422);
@@ -69,6 +74,7 @@ export const memberPages = pages
     }
     const removed = await removeMember(db, id, email, byMember(c), current.role);
     if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] }, 422);
+    await endWatching(c.env, [id], email);
     // Who has left sees what is left to them.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });

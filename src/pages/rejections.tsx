@@ -1,5 +1,6 @@
 /** Rejections: the latest refused calls, by key and code, with what the sender should change. */
 import { keyNames } from "../control/keys.ts";
+import { canManageKeys } from "../domain/role.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { pages } from "./environment.ts";
@@ -12,7 +13,8 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
   const { id } = c.get("workspace");
   const [kept, names] = await Promise.all([
     quotaCounter(c.env, id).rejections(REJECTIONS_KEPT),
-    keyNames(c.get("db"), id),
+    // Spec §1: only owners and admins may see keys; others get their ids, to ask by.
+    canManageKeys(c.get("role")) ? keyNames(c.get("db"), id) : new Map<string, string>(),
   ]);
   const { code, key, cursor } = c.req.query();
   const filter: RejectionFilter = {

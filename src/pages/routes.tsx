@@ -18,7 +18,7 @@ import { connectPages } from "./connect.tsx";
 import { keyPages } from "./keys.tsx";
 import { memberPages } from "./members.tsx";
 import { activityPages } from "./activity.tsx";
-import { fromThisOrigin } from "./session/guard.ts";
+import { fromThisOrigin, readableForm } from "./session/guard.ts";
 import { sessionRoutes } from "./session/routes.tsx";
 import { requireMember, requireSignIn } from "./session/session.ts";
 
@@ -73,7 +73,7 @@ export const pageRoutes = pages
   .createApp()
   .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
   .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
-  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit)
+  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit, readableForm)
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {

@@ -8,4 +8,10 @@ export const name = z
   .trim()
   .min(1)
   .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
+  .refine(canBeSeen, "a name that can be seen, on one line")
   .meta({ maxLength: NAME_MAX_CODE_POINTS });
+
+/** The pages make links of names: there must be something to click on. */
+function canBeSeen(text: string): boolean {
+  return /[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text);
+}

@@ -1,5 +1,8 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
+import { createHash } from "node:crypto";
 import type { MappingRule } from "../domain/mapping-rule.ts";
+import { errorText, logEvent } from "../http/log.ts";
+import { WATCHER_HEADER } from "../http/watchers.ts";
 import type { CounterBooks, InFlightSignal, QuotaConfig, Rejection, Usage, UsageByDay } from "../quota/protocol.ts";
 import type { ErasureReceipt, ExportPage, ExportRange, StoreConfig } from "../store/data-care.ts";
 import type { FindFilter, FoundSignals } from "../store/signal-list.ts";
@@ -90,9 +93,34 @@ export function signalStore(env: Env, workspaceId: string): SignalStoreCalls {
 /**
  * A WebSocket on which the object tells what happens (see http/watchers.ts): `signals` as they are recorded, or
  * `rejections`. The caller has made sure that whoever asks may watch this workspace.
+ *
+ * @param watcher their email.
  */
-export function watchWorkspace(env: Env, workspaceId: string, what: "signals" | "rejections"): Promise<Response> {
+export function watchWorkspace(
+  env: Env,
+  workspaceId: string,
+  what: "signals" | "rejections",
+  watcher: string,
+): Promise<Response> {
   const object = what === "signals" ? env.SIGNAL_STORE : env.QUOTA_COUNTER;
   // A request of our own: nothing of the caller's goes along.
-  return object.getByName(workspaceId).fetch("https://object/live", { headers: { upgrade: "websocket" } });
+  const headers = { upgrade: "websocket", [WATCHER_HEADER]: watcherOf(watcher) };
+  return object.getByName(workspaceId).fetch("https://object/live", { headers });
+}
+
+/**
+ * Ends what somebody watches who has been removed, or has signed out. Never throws: what cannot be reached ends the
+ * connection by itself, after LIVE_SOCKET_MS.
+ */
+export async function endWatching(env: Env, workspaceIds: readonly string[], watcher: string): Promise<void> {
+  const objects = workspaceIds.flatMap((id) => [env.SIGNAL_STORE.getByName(id), env.QUOTA_COUNTER.getByName(id)]);
+  const ended = await Promise.allSettled(objects.map((object) => object.endWatching(watcherOf(watcher))));
+  for (const one of ended) {
+    if (one.status === "rejected") logEvent("live_failed", { error: errorText(one.reason) });
+  }
+}
+
+/** A connection is found by a short text of plain characters, which an email need not be. */
+function watcherOf(email: string): string {
+  return createHash("sha256").update(email).digest("hex");
 }

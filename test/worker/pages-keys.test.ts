@@ -135,6 +135,7 @@ describe("§3.1: creating a key", () => {
     const key = copied(html, "new-key");
     expect(key).toMatch(KEY);
     expect(html).toContain("it will not be shown again");
+    expect(html).toContain("It is stored as a hash");
     const origin = "https://signals.example";
     expect(copied(html, "url-universal")).toBe(`${origin}/api/signal-staging/webhook/${key}`);
     expect(copied(html, "url-source")).toBe(`${origin}/api/signal-staging/webhook/website/${key}`);
@@ -249,6 +250,8 @@ describe("§3.1: creating a key", () => {
   test.each([
     ["no token", { form_token: "" }, "The form was not complete."],
     ["a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
+    ["a name that nobody sees", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
+    ["a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "The name holds an API key"],
     ["a day that does not exist", { expires: "2099-02-31T00:00" }, "Give a date and a time"],
     ["a product org key without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],

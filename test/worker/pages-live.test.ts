@@ -1,5 +1,6 @@
 /** The Live page: signals and refused calls as they arrive, for members only, and never at the cost of either. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LiveMessage } from "../../src/domain/live-message.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
@@ -141,12 +142,33 @@ describe("while somebody watches", () => {
 });
 
 describe("who may watch", () => {
+  test("who is removed, or signs out, hears nothing more, at once; others go on", async () => {
+    const members = await withMembers("live");
+    const { workspace, emails, path, owner, member } = members;
+    const [signals, rejections] = [await watchSignals(members), await watchRejections(members)];
+    const { webSocket } = await open(emails.owner, `${path}/rejections`);
+    if (webSocket === null) throw new Error("no connection");
+    const other = new Watcher<Rejection>(webSocket);
+
+    await member.post("/sign-out");
+    await vi.waitFor(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
+    const again = await watchSignals(members);
+    const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: emails.member });
+    expect(gone.status).toBe(303);
+    await vi.waitFor(() => expect(again.closed).toBe(4000));
+
+    await workspace.send({ event: "" });
+    await vi.waitFor(() => expect(other.rows).toHaveLength(1), { timeout: 5_000 });
+    expect([other.closed, rejections.rows]).toEqual([null, []]);
+  });
+
   test("a connection ends after its time, before anything more is told, so that membership is asked anew", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1) });
     const members = await withMembers("live");
     const { workspace, emails, path } = members;
     const watcher = await watchRejections(members);
-    await workspace.operator("DELETE", `/members/${emails.member}`);
+    // Behind everybody's back: a removal ends it at once.
+    await env.DB.prepare("delete from members where email = ?").bind(emails.member).run();
     expect((await open(emails.member, `${path}/rejections`)).status).toBe(404);
     vi.setSystemTime(Date.UTC(2031, 2, 1) + LIVE_SOCKET_MS);
     await workspace.send({ event: "" });
@@ -238,12 +260,12 @@ describe("what is watched is not disturbed", () => {
 
 describe("the page", () => {
   test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
-    const { workspace, path, member } = await withMembers("live");
+    const { workspace, path, owner, member } = await withMembers("live");
     await workspace.send({ ...signal(1), source: "web" });
     await workspace.settled();
     await workspace.send("{ nonsense");
     const rows = async (query = "") =>
-      [...(await member.see(path + query)).matchAll(/<tr data-key.*?<\/tr>/gs)].map(([row]) => textOf(row).trim());
+      [...(await owner.see(path + query)).matchAll(/<tr data-key.*?<\/tr>/gs)].map(([row]) => textOf(row).trim());
     const all = await rows();
     expect(all).toHaveLength(2);
     expect(all[0]).toMatch(/^just now Rejected Not JSON test key Not valid JSON/);
@@ -251,6 +273,8 @@ describe("the page", () => {
     expect(await rows("?status=rejected&text=")).toEqual([all[0]]);
     expect(await rows("?status=&text=P1%40EXAMPLE")).toEqual([all[1]]);
     expect(await rows("?status=held")).toEqual([]);
+    // Spec §1: others see no keys.
+    expect(await member.see(path)).not.toContain("test key");
     expect(await member.see(path)).toMatch(/<a class="button no-script" href="[^"]*\/live\?[^"]*">\s*Refresh/);
     expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
   });

@@ -132,6 +132,16 @@ describe("changing and removing", () => {
     expect(await roles(of)).toEqual({ ...START, member: "admin" });
   });
 
+  test("nobody loses a role by a form that names none", async () => {
+    const of = await newMembers();
+    for (const role of [{}, { role: "" }, { role: "superuser" }, { role: "toString" }]) {
+      const refused = await of.owner.post(`${path(of)}/role`, { email: email(of, "admin"), ...role });
+      expect(refused.status).toBe(422);
+      expect(await refused.text()).toContain("Choose one of the roles");
+    }
+    expect([await roles(of), await audited(of)]).toEqual([START, []]);
+  });
+
   test("the last owner stays, and the page says why", async () => {
     const of = await newMembers();
     for (const [where, form] of [

@@ -194,6 +194,12 @@ describe("a group", () => {
 });
 
 describe("all signals", () => {
+  test("where there are none, that is said with what to do; where a filter lets none through, how to be rid of it", async () => {
+    const [none, narrowed] = [textOf(await see("/all")), textOf(await see("/all?event=&status=held"))];
+    expect([none.includes("No signals yet"), none.includes("Connect a sender")]).toEqual([true, true]);
+    expect([none.includes("No signal fits"), narrowed.includes("No signal fits")]).toEqual([false, true]);
+  });
+
   test("are found by event, person and status, and page by cursor", async () => {
     await deliver(
       workspace.id,

@@ -416,6 +416,24 @@ describe("on every page", () => {
     await browsers.owner.see(`/w/${slug}/usage`);
   });
 
+  test("what says that it is a form and is none is the sender's fault; no page knows another method than GET and POST", async () => {
+    const { slug, browsers } = await newTeam();
+    const cookie = await browsers.owner.cookie();
+    const posts = routes(slug).filter(({ method, path }) => method === "POST" && path !== "/sign-out");
+    for (const { path } of posts) {
+      const sent = (type: string, body: string) =>
+        call(path, { ...PAGE, method: "POST", headers: { origin: HERE, cookie, "content-type": type }, body });
+      expect([path, (await sent("multipart/form-data", "x")).status]).toEqual([path, 400]);
+      expect([path, (await sent("multipart/form-data; boundary=x", "--x\r\nx")).status]).toEqual([path, 400]);
+    }
+    for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"]) {
+      for (const path of ["/sign-in", `/w/${slug}/usage`]) {
+        const answer = await call(path, { ...PAGE, method, headers: { ...FORM, origin: HERE, cookie } });
+        expect([method, answer.status, answer.headers.get("allow")]).toEqual([method, 405, "GET, HEAD, POST"]);
+      }
+    }
+  });
+
   test("who is not signed in, who is a stranger, and who may only read get no further", async () => {
     const [team, others] = [await newTeam(), await newTeam()];
     const pagesOf = routes(team.slug).filter(({ path }) => path.startsWith(`/w/${team.slug}`));

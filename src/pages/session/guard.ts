@@ -5,6 +5,8 @@
 import { csrf } from "hono/csrf";
 import { pages } from "../environment.ts";
 
+/** All that a page knows. */
+const METHODS = ["GET", "HEAD", "POST"];
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
 
@@ -20,5 +22,20 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
   // A socket needs no form, and no other site's permission.
   const isSocket = c.req.header("upgrade") !== undefined;
   if (isSocket && c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Forbidden", 403);
+  await next();
+});
+
+/**
+ * Behind the limit of a form's size. A body that says that it is a form and is none is the sender's fault, no failure;
+ * hono keeps what was read here for the handlers.
+ */
+export const readableForm = pages.createMiddleware(async (c, next) => {
+  const { method } = c.req;
+  if (!METHODS.includes(method))
+    return c.text("The pages are read and sent forms.", 405, { allow: METHODS.join(", ") });
+  if (method === "POST") {
+    const form = await c.req.formData().catch(() => null);
+    if (form === null) return c.text("What was sent is no form that can be read. Nothing was saved.", 400);
+  }
   await next();
 });

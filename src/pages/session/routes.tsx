@@ -3,6 +3,7 @@ import { controlDatabase } from "../../control/database.ts";
 import { closeSession, listEmails } from "../../control/sessions.ts";
 import { normaliseEmail } from "../../domain/identity.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
+import { endWatching } from "../../workspace/objects.ts";
 import { pages } from "../environment.ts";
 import { notFoundPage, plainPage } from "../page.tsx";
 import { Chooser, LocalSignIn, NoWorkspace, OidcSignIn, SigningOut } from "../views/sign-in.tsx";
@@ -54,7 +55,8 @@ export const sessionRoutes = pages
   })
   .post("/sign-out", async (c) => {
     const hash = tokenHash(c, "session");
-    if (hash !== null) await closeSession(controlDatabase(c.env.DB), hash);
+    const closed = hash === null ? null : await closeSession(controlDatabase(c.env.DB), hash);
+    if (closed !== null) await endWatching(c.env, closed.workspaceIds, closed.email);
     dropToken(c, "session");
     if (signInDriver(c) !== "access") return c.redirect("/sign-in", 303);
     // Not a redirect: Access leads on to its own host, and the content security policy lets no form end there.

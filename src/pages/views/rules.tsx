@@ -51,8 +51,8 @@ export function Rules({
               "Event",
               "Scoring signal",
               { text: "Points", number: true },
-              { text: "Matches, 7 days", number: true },
-              { text: "30 days", number: true },
+              { text: "Matches, 7 d", number: true },
+              { text: "30 d", number: true },
               "Status",
               ...(manager ? [{ text: "Change", hidden: true }] : []),
             ]}
@@ -84,7 +84,7 @@ function Row({
   const path = `${base}/rules/${rule.id}`;
   return (
     <tr>
-      <th scope="row" class="event">
+      <th scope="row" class="rule">
         <a href={path}>{rule.name}</a>
       </th>
       <td class="event">

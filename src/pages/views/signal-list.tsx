@@ -2,7 +2,7 @@
 import type { FoundSignals } from "../../store/signal-list.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";
 import { SelectField, TextField } from "./fields.tsx";
-import { Head, Panel } from "./parts.tsx";
+import { Empty, Head, Panel } from "./parts.tsx";
 import { NoSuchSignals, SignalTable, SignalTabs } from "./signal-parts.tsx";
 
 export function AllSignals({
@@ -40,9 +40,24 @@ export function AllSignals({
           query={query}
           signals={signals}
           withEvent
-          empty={<NoSuchSignals clear={`${base}/signals/all`} />}
+          empty={isNarrowed(query) ? <NoSuchSignals clear={`${base}/signals/all`} /> : <None base={base} />}
         />
       </Panel>
     </>
+  );
+}
+
+function isNarrowed({ event = "", email = "", status = "", cursor = "" }: Record<string, string>): boolean {
+  return [event, email, status, cursor].some((asked) => asked !== "");
+}
+
+function None({ base }: { base: string }) {
+  return (
+    <Empty title="No signals yet">
+      <p>As soon as a sender posts its first signal, it is listed here.</p>
+      <p>
+        <a href={`${base}/connect`}>Connect a sender</a>
+      </p>
+    </Empty>
   );
 }
