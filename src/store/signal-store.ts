@@ -37,16 +37,13 @@ import type {
   Page,
   PageOf,
   Person,
-  PreviewPage,
-  PreviewRange,
-  RuleJob,
-  RuleToApply,
   SignalStatus,
   SignalToRecord,
   SignalTrace,
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import type { PreviewPage, PreviewRange, RuleJob, RuleToApply } from "./rule-protocol.ts";
 import type {
   AccountPage,
   AccountsQuery,

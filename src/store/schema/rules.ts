@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { DayCounts } from "../../domain/day-counts.ts";
 import type { MappingRule } from "../../domain/mapping-rule.ts";
-import type { RuleJobStatus } from "../protocol.ts";
+import type { RuleJobStatus } from "../rule-protocol.ts";
 
 /** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. */
 export const ruleJobs = sqliteTable(
