@@ -8,11 +8,11 @@ import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limi
 import { errorText, logEvent } from "./log.ts";
 
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
-export const LIVE_AGAIN = 4000;
+const LIVE_AGAIN = 4000;
 
 const SECOND_MS = 1_000;
 
-export class Watchers<Row> {
+class Watchers<Row> {
   readonly #ctx: DurableObjectState;
   #watched: boolean;
   #rows: Row[] = [];

@@ -24,7 +24,7 @@ export function checkMember({ email }: TypedMember): MemberErrors {
   return isPlausibleEmail(email) ? {} : { email: "This is not an email address, such as jane@example.com." };
 }
 
-export function isRole(text: string): text is Role {
+function isRole(text: string): text is Role {
   return Object.hasOwn(ROLE_LABEL, text);
 }
 
