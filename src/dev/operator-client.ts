@@ -8,15 +8,15 @@ export class OperatorClient {
     this.#token = token;
   }
 
-  /** @throws when the answer is not of the 2xx kind. */
-  async call<T>(method: "GET" | "POST" | "PUT" | "PATCH", path: string, body?: object): Promise<T> {
+  /** Null where the answer has no body. @throws when it is not of the 2xx kind. */
+  async call<T>(method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,
       headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
-    return (await response.json()) as T;
+    return (response.status === 204 ? null : await response.json()) as T;
   }
 
   get<T>(path: string): Promise<T> {

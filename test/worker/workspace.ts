@@ -1,5 +1,6 @@
 /** A workspace of its own for each test, provisioned through the operator API, and the calls that tests make on it. */
 import { env, exports } from "cloudflare:workers";
+import type { Books } from "../../src/dev/operator-client.ts";
 
 const HOST = "https://signals.example";
 
@@ -65,17 +66,6 @@ export interface TestKey {
   id: string;
   key: string;
   secret?: string;
-}
-
-export interface Books {
-  accepted: number;
-  processed: number;
-  duplicates: number;
-  held: number;
-  purged: number;
-  dead_lettered: number;
-  in_flight: number;
-  balanced: boolean;
 }
 
 export class TestWorkspace {
