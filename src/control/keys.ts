@@ -82,7 +82,8 @@ export async function rotatedWith(
       .select()
       .from(apiKeys)
       .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.successorOf, oneOf(keys.map(({ id }) => id)))))
-      .orderBy(apiKeys.id),
+      // The plus: found by what they were made from, not by reading all of the workspace's keys in order.
+      .orderBy(sql`+${apiKeys.id}`),
     db
       .select()
       .from(apiKeys)
