@@ -1,7 +1,11 @@
 /** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../src/control/database.ts";
+import { listActiveKeys, listKeys, rotatedWith } from "../../src/control/keys.ts";
+import { rotateKey } from "../../src/control/new-keys.ts";
 import { newMembers, type Members } from "./members.ts";
+import { recordD1 } from "./statements.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
@@ -154,19 +158,21 @@ test("a stranger finds nothing", async () => {
 });
 
 test("the lists' queries read their workspace's keys by an index", async () => {
-  const plan = async (query: string): Promise<string> => {
-    const { results } = await env.DB.prepare(`EXPLAIN QUERY PLAN ${query}`).all<{ detail: string }>();
-    return results.map(({ detail }) => detail).join("; ");
-  };
-  expect(await plan("SELECT * FROM api_keys WHERE workspace_id = '' AND form_token = ''")).toContain("api_keys_form");
-  expect(
-    await plan(
-      "SELECT * FROM api_keys WHERE workspace_id = '' AND successor_of IN (SELECT value FROM json_each('[]'))",
-    ),
-  ).toContain("api_keys_successor");
-  expect(
-    await plan(
-      "SELECT * FROM api_keys WHERE workspace_id = '' AND deactivated_at IS NULL AND id < 'x' ORDER BY id DESC LIMIT 26",
-    ),
-  ).toMatch(/^SEARCH api_keys USING INDEX api_keys_workspace [^;]*$/);
+  const { workspace } = await newMembers();
+  const { d1, plans } = recordD1(env.DB);
+  const db = controlDatabase(d1);
+  const by = { actor: "jane@example.com", nowMs: Date.now() };
+  const { items } = await listKeys(db, workspace.id, { cursor: null, limit: 25 });
+  expect(items).toHaveLength(1);
+  await listActiveKeys(db, workspace.id, by.nowMs, { cursor: "key_x", limit: 25 });
+  await rotatedWith(db, workspace.id, items);
+  await rotateKey(db, workspace.id, { keyId: workspace.key.id, overlapMs: 0, formToken: "form" }, by);
+  const read = (await plans()).filter(({ detail }) => detail.includes("api_keys"));
+  expect(read.filter(({ detail }) => !/^SEARCH api_keys (EXISTS )?USING /.test(detail))).toEqual([]);
+  const used = read.map(({ detail }) => detail).join("; ");
+  for (const index of ["api_keys_form", "api_keys_successor", "api_keys_workspace"]) expect(used).toContain(index);
+  const active = (await plans()).filter(
+    ({ query }) => query.includes('"deactivated_at" is null') && query.includes("limit"),
+  );
+  expect(active.map(({ detail }) => detail)).toEqual([expect.stringContaining("USING INDEX api_keys_workspace")]);
 });

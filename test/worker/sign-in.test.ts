@@ -9,6 +9,7 @@ import { EXPIRED_SESSIONS_CLEARED, PAGE_FORM_MAX_BYTES, SESSION_MS } from "../..
 import { pageRoutes } from "../../src/pages/routes.tsx";
 import { newMembers } from "./members.ts";
 import { Browser } from "./pages.ts";
+import { recordD1 } from "./statements.ts";
 import { call, operator } from "./workspace.ts";
 
 afterEach(() => vi.useRealTimers());
@@ -177,31 +178,11 @@ describe("until when", () => {
     const token = (await owner.cookie()).split("=")[1] ?? "";
     expect(JSON.stringify(await sessionsOf(owner.email))).not.toContain(token);
 
-    const statements: { query: string; params: unknown[] }[] = [];
-    const recorder = new Proxy(env.DB, {
-      get(target, name) {
-        if (name === "batch") return target.batch.bind(target);
-        return (query: string) =>
-          new Proxy(target.prepare(query), {
-            get: (statement, member) =>
-              member === "bind"
-                ? (...params: unknown[]) => {
-                    statements.push({ query, params });
-                    return statement.bind(...params);
-                  }
-                : Reflect.get(statement, member),
-          });
-      },
-    });
-    await findVisitor(controlDatabase(recorder), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
-    expect(statements).toHaveLength(3);
-    for (const { query, params } of statements) {
-      const plan = await env.DB.prepare(`EXPLAIN QUERY PLAN ${query}`)
-        .bind(...params)
-        .all<{ detail: string }>();
-      const scans = plan.results.map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
-      expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);
-    }
+    const { d1, queries, plans } = recordD1(env.DB);
+    await findVisitor(controlDatabase(d1), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
+    expect(queries()).toHaveLength(3);
+    const scans = (await plans()).map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
+    expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);
   });
 });
 
