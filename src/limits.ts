@@ -99,6 +99,8 @@ export const MESSAGE_MAX_ATTEMPTS = 6;
 
 // --- Processing ---
 
+/** Parameters of one SQL statement: the platform's limit. */
+export const SQL_MAX_PARAMETERS = 100;
 /** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */

@@ -7,32 +7,17 @@ import { constants as os, tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { customerDataPlatforms } from "./demo/cdp.ts";
-import type { DemoKeys } from "./demo/delivery.ts";
 import { imports } from "./demo/imports.ts";
 import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "./demo/marketing.ts";
 import { mistakes } from "./demo/mistakes.ts";
+import { provision } from "./demo/provision.ts";
 import { report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
-import { DEMO_RULES } from "./demo-workspace.ts";
-import { OperatorClient, type Books, type CreatedKey, type NewRule, type Workspace } from "./operator-client.ts";
+import { OperatorClient, type Books } from "./operator-client.ts";
 import { applyMigrations, startService, WranglerError, type Service } from "./service.ts";
 import { bold, dim, Progress, red } from "./terminal.ts";
 
 const SETTLE_MS = 60_000;
-
-const RULES: NewRule[] = [
-  ...DEMO_RULES,
-  { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
-];
-
-/** The fields of the account data that imports() sends. */
-const PAYLOAD_TEMPLATE = [
-  { target: "external_id", path: "company.id", type: "string", required: true },
-  { target: "name", path: "company.name", type: "string" },
-  { target: "plan", path: "subscription.plan", type: "string" },
-  { target: "user_count", path: "subscription.seats", type: "number" },
-  { target: "recurring_revenue", path: "subscription.mrr", type: "number" },
-];
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -78,7 +63,8 @@ async function died(running: Service): Promise<never> {
 async function demonstrate(origin: string, token: string): Promise<boolean> {
   const startedMs = Date.now();
   const operator = new OperatorClient(origin, token);
-  const { workspace, keys } = await provision(operator);
+  const { workspace, keys, rules } = await provision(operator);
+  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${rules} mapping rules.`);
   const home = `workspaces/${workspace.id}`;
 
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
@@ -90,31 +76,6 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const sent = await send(origin, [...senders, last]);
   const settled = await settle(operator, home);
   return report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
-}
-
-async function provision(operator: OperatorClient): Promise<{ workspace: Workspace; keys: DemoKeys }> {
-  await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
-  const workspace = await operator.post<Workspace>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
-  const home = `workspaces/${workspace.id}`;
-  await operator.post(`${home}/members`, { email: "owner@example.com", role: "owner" });
-  for (const rule of RULES) await operator.post(`${home}/rules`, rule);
-
-  const create = (fields: object): Promise<CreatedKey> => operator.post<CreatedKey>(`${home}/keys`, fields);
-  const campaigns = await create({ name: "Campaigns and website" });
-  const crm = await create({ name: "CRM workflows", secret: true });
-  const accounts = await create({
-    name: "Product database",
-    endpoint_type: "product_org",
-    payload_template: PAYLOAD_TEMPLATE,
-  });
-  const retired = await create({ name: "Last year's campaign" });
-  await operator.post(`${home}/keys/${retired.id}/deactivate`);
-  console.log(`Workspace ${workspace.id}: 4 keys (one of them deactivated), ${RULES.length} mapping rules.`);
-  const secret = crm.secret ?? "";
-  return {
-    workspace,
-    keys: { campaigns: campaigns.key, crm: { key: crm.key, secret }, accounts: accounts.key, retired: retired.key },
-  };
 }
 
 /** Waits until nothing is in flight any more. Null when that takes too long. */

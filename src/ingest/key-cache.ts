@@ -43,7 +43,7 @@ export function wasKnown(value: string): boolean {
 }
 
 /**
- * A look-up at the nearest replica; what it does not have is asked again at the primary. While the database does not
+ * A look-up at the nearest replica; what it does not have is asked again at the primary, unless that was it. While the database does not
  * answer, a key that was known a short time ago is good enough: what is cached of it never changes.
  */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
@@ -59,9 +59,11 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
 
 async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const hash = await sha256Hex(value);
+  const nearest = await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash);
   const facts =
-    (await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash)) ??
-    (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash));
+    nearest.facts === null && !nearest.byPrimary
+      ? (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash)).facts
+      : nearest.facts;
   if (facts === null) return undefined;
   const { payloadTemplate, ...unchanging } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);

@@ -1,5 +1,6 @@
 /** People, their identities and their scores, as a batch sees and changes them. Plain SQL, see tables.ts. */
 import type { NormalisedSignal, Traits } from "../domain/signal.ts";
+import { SQL_MAX_PARAMETERS } from "../limits.ts";
 import { RuleDayChanges } from "./day-changes.ts";
 import type { NamedBy, RuleMatch } from "./protocol.ts";
 
@@ -22,6 +23,26 @@ export function isLater(one: Receipt, other: Receipt): boolean {
 }
 
 export const TRAITS = ["name", "company", "title"] as const;
+const TRAIT_COLUMNS = TRAITS.flatMap((trait) => [trait, `${trait}_at`, `${trait}_ordinal`]);
+
+/** And the columns of the traits. */
+interface StoredPerson {
+  [column: string]: SqlStorageValue;
+  id: number;
+  score: number;
+  first_seen: number;
+  last_seen: number;
+}
+
+const SCORED_COLUMNS = ["signal_id", "rule_id", "rule_version", "person_id", "scoring_signal", "points", "at"] as const;
+/** In one statement, which takes a hundred parameters at most: calling it costs about as much as writing a row. */
+const SCORED_ROWS = Math.floor(SQL_MAX_PARAMETERS / SCORED_COLUMNS.length);
+
+interface Scored extends RuleMatch {
+  signalId: string;
+  personId: number;
+  atMs: number;
+}
 
 /** Reads what a batch needs at once, and keeps it current while the batch is being recorded. */
 export class People {
@@ -31,6 +52,7 @@ export class People {
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
   readonly #ruleDays = new RuleDayChanges();
+  #scored: Scored[] = [];
   readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
 
   constructor(sql: SqlStorage, signals: Iterable<Visitor>) {
@@ -112,24 +134,9 @@ export class People {
     }
   }
 
-  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
+  /** Written with the rest. */
   score(signalId: string, personId: number, matches: readonly RuleMatch[], atMs: number): void {
-    for (const match of matches) {
-      const { rowsWritten } = this.#sql.exec(
-        `INSERT OR IGNORE INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
-         VALUES (?, ?, ?, ?, ?, ?, ?)`,
-        signalId,
-        match.ruleId,
-        match.ruleVersion,
-        personId,
-        match.scoringSignal,
-        match.points,
-        atMs,
-      );
-      if (rowsWritten === 0) continue;
-      this.#points.set(personId, (this.#points.get(personId) ?? 0) + match.points);
-      this.#ruleDays.add(match.ruleId, atMs, 1);
-    }
+    for (const match of matches) this.#scored.push({ ...match, signalId, personId, atMs });
   }
 
   /** Takes back what a signal scored. */
@@ -145,33 +152,75 @@ export class People {
   }
 
   /**
-   * One write per rule that matched in the batch, and one per person, of those columns that there is something for: where a column has an index, setting
-   * it writes a row there too, whether it becomes another value or not.
+   * Scoring signals, one write per rule that matched, and one per person of the batch. All in the order of the people,
+   * and after the signals rather than between them: what is written in turn to all tables and indexes of a large
+   * workspace does not stay in memory until it is whole.
    */
   write(): void {
+    const scored = this.#scored.sort((a, b) => a.personId - b.personId);
+    this.#scored = [];
+    for (let from = 0; from < scored.length; from += SCORED_ROWS)
+      this.#writeScored(scored.slice(from, from + SCORED_ROWS));
     this.#ruleDays.write(this.#sql);
-    for (const personId of new Set([...this.#seen.keys(), ...this.#points.keys()])) {
-      const values: (string | number)[] = [personId];
-      const value = (one: string | number) => `?${values.push(one)}`;
+    this.#writePeople();
+  }
+
+  /**
+   * Of those columns that become something else: where a column has an index, setting it writes rows there too, whether
+   * its value is another one or not.
+   */
+  #writePeople(): void {
+    const ids = new Set([...this.#seen.keys(), ...this.#points.keys()]);
+    const people = this.#sql
+      .exec<StoredPerson>(
+        `SELECT id, score, first_seen, last_seen, ${TRAIT_COLUMNS.join(", ")} FROM people
+         WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id`,
+        JSON.stringify([...ids]),
+      )
+      .toArray();
+    for (const person of people) {
+      const values: SqlStorageValue[] = [person.id];
       const sets: string[] = [];
-      const seen = this.#seen.get(personId);
-      const points = this.#points.get(personId) ?? 0;
+      const set = (column: string, value: SqlStorageValue): void => {
+        if (person[column] !== value) sets.push(`${column} = ?${values.push(value)}`);
+      };
+      const seen = this.#seen.get(person.id);
       if (seen !== undefined) {
-        sets.push(
-          `first_seen = min(first_seen, ${value(seen.first)}), last_seen = max(last_seen, ${value(seen.last)})`,
-        );
+        set("first_seen", Math.min(person.first_seen, seen.first));
+        set("last_seen", Math.max(person.last_seen, seen.last));
       }
-      if (points !== 0) sets.push(`score = score + ${value(points)}`);
-      const claims = this.#traits.get(personId);
+      set("score", person.score + (this.#points.get(person.id) ?? 0));
+      const claims = this.#traits.get(person.id);
       for (const trait of TRAITS) {
         const claim = claims?.[trait];
-        if (claim === undefined) continue;
-        const [at, ordinal] = [value(claim.receivedAtMs), value(claim.ordinal)];
-        const later = `(${at}, ${ordinal}) > (${trait}_at, ${trait}_ordinal)`;
-        sets.push(`${trait} = iif(${later}, ${value(claim.value)}, ${trait}), ${trait}_at = iif(${later}, ${at}, ${trait}_at),
-          ${trait}_ordinal = iif(${later}, ${ordinal}, ${trait}_ordinal)`);
+        const stored = { receivedAtMs: Number(person[`${trait}_at`]), ordinal: Number(person[`${trait}_ordinal`]) };
+        if (claim === undefined || !isLater(claim, stored)) continue;
+        set(trait, claim.value);
+        set(`${trait}_at`, claim.receivedAtMs);
+        set(`${trait}_ordinal`, claim.ordinal);
       }
       if (sets.length > 0) this.#sql.exec(`UPDATE people SET ${sets.join(", ")} WHERE id = ?1`, ...values);
+    }
+  }
+
+  /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
+  #writeScored(scored: readonly Scored[]): void {
+    const written = this.#sql.exec<{ rule_id: string; person_id: number; points: number; at: number }>(
+      `INSERT OR IGNORE INTO scoring_signals (${SCORED_COLUMNS.join(", ")})
+       VALUES ${scored.map(() => "(?, ?, ?, ?, ?, ?, ?)").join(", ")} RETURNING rule_id, person_id, points, at`,
+      ...scored.flatMap((one) => [
+        one.signalId,
+        one.ruleId,
+        one.ruleVersion,
+        one.personId,
+        one.scoringSignal,
+        one.points,
+        one.atMs,
+      ]),
+    );
+    for (const { rule_id: ruleId, person_id: personId, points, at } of written) {
+      this.#points.set(personId, (this.#points.get(personId) ?? 0) + points);
+      this.#ruleDays.add(ruleId, at, 1);
     }
   }
 

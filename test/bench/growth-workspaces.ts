@@ -9,6 +9,7 @@ import { applySql, start } from "./start.ts";
 export interface FilledWorkspace {
   size: WorkspaceSize;
   id: string;
+  slug: string;
   key: string;
   order: FillOrder;
   /** Signals so far: the number of the next one. */
@@ -16,7 +17,12 @@ export interface FilledWorkspace {
 }
 
 /** The request rate must not end the bench; everything else is as deployed. */
-export const VARS = { REQUEST_RATE_PER_SECOND: "1000000", REQUEST_BURST: "1000000", OPERATOR_TOKEN: "bench" };
+export const VARS = {
+  REQUEST_RATE_PER_SECOND: "1000000",
+  REQUEST_BURST: "1000000",
+  OPERATOR_TOKEN: "bench",
+  SIGN_IN: "local",
+};
 const SIGNAL_LIMIT = 1_000_000_000;
 const DAY_MS = 24 * 3_600_000;
 /** The billing period, and the signals, began so long ago. */
@@ -62,10 +68,11 @@ async function provision(
     const anchor = new Date(startMs).toISOString();
     const workspaces: FilledWorkspace[] = [];
     for (const [index, size] of sizes.entries()) {
-      const made = await api.provision(SIGNAL_LIMIT, rulesOf(size.rules), `growth-${index}`, anchor);
+      const slug = `growth-${index}`;
+      const made = await api.provision(SIGNAL_LIMIT, rulesOf(size.rules), slug, anchor);
       const { workspaceId, keyId, key } = made;
       const order = { workspaceId, keyId, size, from: 0, to: size.signals, startMs, endMs };
-      workspaces.push({ size, id: workspaceId, key, order, sent: size.signals });
+      workspaces.push({ size, id: workspaceId, slug, key, order, sent: size.signals });
     }
     return workspaces;
   } finally {

@@ -6,6 +6,8 @@ import { readFileSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "./build.ts";
+import { measurePages } from "./growth-pages.ts";
+import type { PageTime } from "./growth-pages.ts";
 import { PROCESSED_SIGNALS, READS, ingestCalls, processingCalls } from "./growth-costs.ts";
 import type { WorkspaceSize } from "./growth-traffic.ts";
 import { VARS, fillWorkspaces } from "./growth-workspaces.ts";
@@ -48,7 +50,7 @@ export async function measureGrowth(
   { rounds, signals }: GrowthOptions,
   scratch: string,
   failures: string[],
-): Promise<Growth[]> {
+): Promise<{ growth: Growth[]; pages: PageTime[] }> {
   const bench = import.meta.dirname;
   const service = await build(path.join(bench, "../../wrangler.toml"), path.join(scratch, "build/service"));
   const filler = await build(path.join(bench, "workers/fill.toml"), path.join(scratch, "build/fill"));
@@ -68,6 +70,7 @@ export async function measureGrowth(
   const generator = new LoadGenerator();
   const bencher = new Bencher(running, generator, failures);
   const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
+  let pages: PageTime[] = [];
   try {
     for (let round = 0; round <= rounds; round++) {
       console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
@@ -79,16 +82,21 @@ export async function measureGrowth(
         measured.set(name, all);
       }
     }
+    console.error("… pages");
+    for (const workspace of workspaces.slice(-1)) {
+      pages = await measurePages(workspace, running.origin, VARS.OPERATOR_TOKEN, (calls) => bencher.load(calls));
+    }
     for (const workspace of workspaces) failures.push(...(await bencher.audit(workspace)));
   } finally {
     generator.stop();
     await running.stop();
   }
-  return [...measured].map(([name, all]) => ({
+  const growth = [...measured].map(([name, all]) => ({
     name,
     unit: all.unit,
     costs: sizes.map((_, index) => median(all.rounds.map((costs) => costs[index] ?? Number.NaN))),
   }));
+  return { growth, pages };
 }
 
 /** What costs more than it may. */

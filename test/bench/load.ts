@@ -10,6 +10,8 @@ export interface LoadCall {
   path: string;
   /** The operator's, where the call needs one. */
   token?: string;
+  /** A session's, where it is a page. */
+  cookie?: string;
   body?: string;
 }
 

@@ -2,6 +2,7 @@
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";
+import type { PageTime } from "./growth-pages.ts";
 import type { Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./growth-traffic.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
@@ -77,6 +78,13 @@ export function reportGrowth(growth: Growth[], sizes: WorkspaceSize[], maxRatio:
     `${maxRatio}×`,
   ]);
   return table(head, rows);
+}
+
+export function reportPages(pages: readonly PageTime[], maxMs: number): string {
+  return table(
+    ["Page", "p50 ms", "At most"],
+    pages.map(({ name, p50Ms }) => [name, p50Ms.toFixed(1), String(maxMs)]),
+  );
 }
 
 function whole(count: number): string {

@@ -12,9 +12,10 @@ import type { BuiltWorker } from "./build.ts";
 import { measureBulkMemory } from "./bulk-memory.ts";
 import { startBare, startService, startStraightforward } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
+import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
 import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
-import { reportBulkMemory, reportFigures, reportGrowth, reportHead, reportLatencies } from "./report.ts";
+import { reportBulkMemory, reportFigures, reportGrowth, reportHead, reportLatencies, reportPages } from "./report.ts";
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
 
@@ -53,8 +54,9 @@ process.exit(failures.length === 0 ? 0 : 1);
 async function growth(): Promise<void> {
   const signals = Number(flags.signals);
   const measured = await measureGrowth({ rounds: effort.rounds, signals }, scratch, failures);
-  console.log(reportGrowth(measured, sizesOf(signals), MAX_RATIO));
-  failures.push(...tooDear(measured));
+  console.log(reportGrowth(measured.growth, sizesOf(signals), MAX_RATIO));
+  console.log(reportPages(measured.pages, MAX_PAGE_MS));
+  failures.push(...tooDear(measured.growth), ...tooSlow(measured.pages));
 }
 
 async function all(): Promise<void> {

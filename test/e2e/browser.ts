@@ -1,30 +1,8 @@
-/** A Chromium that is on this machine, driven by Playwright; and what the tests do in it again and again. */
-import { existsSync } from "node:fs";
-import path from "node:path";
-import { chromium } from "playwright-core";
+/** What the browser tests do again and again. */
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
 import { inject } from "vitest";
 
-const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"];
-const APPLICATIONS = ["Google Chrome", "Chromium", "Microsoft Edge"].map(
-  (name) => `/Applications/${name}.app/Contents/MacOS/${name}`,
-);
-
-/** `CHROMIUM` names it; otherwise the first on the path. */
-export function findChromium(): string {
-  const named = process.env["CHROMIUM"];
-  if (named !== undefined && named !== "") return named;
-  const folders = (process.env["PATH"] ?? "").split(path.delimiter);
-  const candidates = [...NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name))), ...APPLICATIONS];
-  const found = candidates.find((file) => existsSync(file));
-  if (found !== undefined) return found;
-  throw new Error("No Chromium or Chrome was found. Install one, or name its executable in the variable CHROMIUM.");
-}
-
-export function launch(): Promise<Browser> {
-  // As root, which is what containers run as, Chromium does not start with its sandbox. It only sees loopback.
-  return chromium.launch({ executablePath: findChromium(), args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
-}
+export { launch } from "./chromium.ts";
 
 export const SIZES = { wide: { width: 1280, height: 900 }, narrow: { width: 360, height: 780 } } as const;
 

@@ -5,6 +5,8 @@ import path from "node:path";
 import type { TestProject } from "vitest/node";
 import { build } from "../bench/build.ts";
 import { applySql, start } from "../bench/start.ts";
+import { fillDemo } from "./demo.ts";
+import type { Demo } from "./demo.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const TOKEN = "e2e-operator";
@@ -14,6 +16,8 @@ declare module "vitest" {
     /** Such as `http://127.0.0.1:40123`. */
     origin: string;
     operatorToken: string;
+    /** A workspace with some of everything, for tests that only look. */
+    demo: Demo;
   }
 }
 
@@ -22,11 +26,18 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
   const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
   const running = await start(built, { stateDir: path.join(scratch, "state"), vars });
-  await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
-  project.provide("origin", running.origin);
-  project.provide("operatorToken", TOKEN);
-  return async () => {
+  const tearDown = async (): Promise<void> => {
     await running.stop();
     await rm(scratch, { recursive: true, force: true });
   };
+  try {
+    await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
+    project.provide("origin", running.origin);
+    project.provide("operatorToken", TOKEN);
+    project.provide("demo", await fillDemo(running, TOKEN));
+  } catch (error) {
+    await tearDown();
+    throw error;
+  }
+  return tearDown;
 }

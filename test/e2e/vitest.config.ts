@@ -9,6 +9,8 @@ export default defineConfig({
     include: ["test/e2e/**/*.test.ts"],
     globalSetup: ["test/e2e/setup.ts"],
     environment: "node",
+    // The longest file is half of it all.
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },

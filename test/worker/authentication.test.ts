@@ -2,6 +2,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/api-key.ts";
+import { lookUpKey } from "../../src/ingest/key-cache.ts";
 import { KEY_CACHE_MS, KEY_STALE_MS } from "../../src/limits.ts";
 import { call, concurrently, newWorkspace } from "./workspace.ts";
 import type { Problem, TestKey, TestWorkspace } from "./workspace.ts";
@@ -115,7 +116,40 @@ describe("§5.3, §5.4, §7: 401", () => {
     await setHash(await sha256Hex(key.key));
     expect((await workspace.send(SIGNAL, { key: key.key })).status).toBe(202);
   });
+
+  test("what a replica does not know is asked at the primary; what the primary does not know is asked once", async () => {
+    const workspace = await newWorkspace();
+    const { key } = await workspace.newKey();
+    const behind = replicated({ nearest: "replica" });
+    expect(await lookUpKey(behind.database, key, Date.now())).toMatchObject({ workspaceId: workspace.id });
+    expect(behind.asked).toEqual(["first-unconstrained", "first-primary"]);
+
+    const alone = replicated({ nearest: "primary" });
+    expect(await lookUpKey(alone.database, unknownKey(), Date.now())).toBeUndefined();
+    expect(alone.asked).toEqual(["first-unconstrained"]);
+    expect(await lookUpKey(alone.database, key, Date.now())).toMatchObject({ workspaceId: workspace.id });
+  });
 });
+
+/** The database behind a replica that lags, and so knows none of its keys, or with the primary nearest. */
+function replicated({ nearest }: { nearest: "replica" | "primary" }): { database: D1Database; asked: string[] } {
+  const asked: string[] = [];
+  const withSession = (constraint: string) => {
+    asked.push(constraint);
+    const byPrimary = constraint === "first-primary" || nearest === "primary";
+    const bind = (query: string, values: unknown[]) => ({
+      async run() {
+        const answer = await env.DB.prepare(query)
+          .bind(...values)
+          .run();
+        const results = byPrimary ? answer.results : [];
+        return { ...answer, results, meta: { ...answer.meta, served_by_primary: byPrimary } };
+      },
+    });
+    return { prepare: (query: string) => ({ bind: (...values: unknown[]) => bind(query, values) }) };
+  };
+  return { database: { withSession } as unknown as D1Database, asked };
+}
 
 describe("§5.2, §7: 403", () => {
   test("a key is refused on the other family's endpoints", async () => {

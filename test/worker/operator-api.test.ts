@@ -429,7 +429,7 @@ describe("§2.1 API keys", () => {
     const workspace = await newWorkspace();
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const { body } = await post(`${workspace}/keys`, { name: "K", secret: true, expires_at: expiresAt });
-    const facts = await findKeyFacts(db, await sha256Hex(String(body["key"])));
+    const { facts } = await findKeyFacts(db, await sha256Hex(String(body["key"])));
     const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(String(body["secret"])));
     expect(facts).toEqual({
       keyId: body["id"],
@@ -439,7 +439,7 @@ describe("§2.1 API keys", () => {
       expiresAtMs: Date.parse(expiresAt),
       payloadTemplate: null,
     });
-    expect(await findKeyFacts(db, await sha256Hex("sk_unknown"))).toBeNull();
+    expect((await findKeyFacts(db, await sha256Hex("sk_unknown"))).facts).toBeNull();
   });
 
   test("an expired key is Inactive in the list", async () => {

@@ -9,6 +9,7 @@ import type { LiveSignal } from "../../store/protocol.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live-item.ts";
 import { liveRow, moreRow } from "./live-row.ts";
 import { Stream } from "./stream.ts";
+import { leaveIfSignedOut } from "./swap.ts";
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");
@@ -104,6 +105,8 @@ class Live {
     const states = this.#streams.map(({ state }) => state);
     const state = states.includes("lost") ? "lost" : states.includes("connecting") ? "connecting" : "live";
     this.#everLost ||= state === "lost";
+    // A socket that is refused does not learn why.
+    if (state === "lost") void leaveIfSignedOut();
     const text =
       state === "lost"
         ? "Reconnecting. What arrives meanwhile is not shown here."

@@ -28,6 +28,12 @@ export async function swap(url: string, target: string, body: FormData | null, s
   fresh.dispatchEvent(new CustomEvent("swapped", { bubbles: true }));
 }
 
+/** The page is loaded again where it is not to be had any more: the server says why. */
+export async function leaveIfSignedOut(): Promise<void> {
+  const { status } = await fetch(location.href, { method: "HEAD" }).catch(() => ({ status: 0 }));
+  if (status === 401 || status === 404) location.reload();
+}
+
 /** Again and again while the page is seen, until the element comes without `data-refresh`. */
 export function refresh(element: HTMLElement): void {
   const { id } = element;

@@ -22,19 +22,27 @@ export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Respo
   );
 }
 
-/** A form came too late: it is still in the browser, one step back. */
-export function sessionEndedPage(c: Context<PagesEnv>): Response | Promise<Response> {
+/** A form came too late: what was typed waits here, to be sent again. It is the visitor's own, from a page of this origin. */
+export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
+  const form = await c.req.formData().catch(() => new FormData());
+  const { pathname, search } = new URL(c.req.url);
   return plainPage(
     c,
     { title: "You are not signed in", status: 401 },
     <>
       <h1>You are not signed in any more</h1>
-      <p>Nothing was saved. Sign in in a new tab, then come back here, go one page back, and send the form again.</p>
       <p>
+        Nothing was saved, and nothing of what you typed is lost. Sign in in a new tab, then send it from here again.
+      </p>
+      <form method="post" action={pathname + search} class="row">
+        {[...form].map(
+          ([name, value]) => typeof value === "string" && <input type="hidden" name={name} value={value} />,
+        )}
         <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
           Sign in
         </a>
-      </p>
+        <button>Send it again</button>
+      </form>
     </>,
   );
 }

@@ -42,9 +42,10 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
       </Head>
       <Notice tone="warn" title="Copy it now: it will not be shown again.">
         <p>
-          {secret === null ? "The full key stands" : "The full key and the secret stand"} on this page only. They are
-          stored as hashes; reloading or coming back does not show them. If the key is lost, create a new one and
-          deactivate this one.
+          {secret === null
+            ? "The full key stands on this page only. It is stored as a hash; reloading or coming back does not show it."
+            : "The full key and the secret stand on this page only. They are stored as hashes; reloading or coming back does not show them."}{" "}
+          If the key is lost, create a new one and deactivate this one.
         </p>
       </Notice>
       {replaced !== null && <Replaced replaced={replaced} nowMs={nowMs} />}

@@ -1,0 +1,212 @@
+/** Spec §2.1, §3.1: the life of a key in the browser. */
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { launch, newContext, signIn } from "./browser.ts";
+import { FORM, newWorkspace, send } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterAll(() => browser?.close());
+
+const create = (page: Page) => page.getByRole("button", { name: "Create API Key" });
+
+async function formOf(page: Page, { home }: TestWorkspace, name: string): Promise<void> {
+  await page.goto(`${home}/settings/api-keys/new`);
+  await page.getByLabel("Name", { exact: true }).fill(name);
+}
+
+/** The full key, from the only page that shows it. */
+async function newKey(page: Page, workspace: TestWorkspace, name: string): Promise<string> {
+  await formOf(page, workspace, name);
+  await create(page).click();
+  return page.locator("#new-key").innerText();
+}
+
+const rowOf = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
+
+async function names(page: Page, { home }: TestWorkspace): Promise<string[]> {
+  await page.goto(`${home}/settings/api-keys`);
+  return page.locator("tbody th").allInnerTexts();
+}
+
+async function withPage<T>(
+  of: TestWorkspace,
+  email: string,
+  use: (page: Page, context: BrowserContext) => Promise<T>,
+  options: Parameters<typeof newContext>[1] = {},
+): Promise<T> {
+  const context = await newContext(browser, options);
+  try {
+    return await use(await signIn(context, email, `${of.home}/settings/api-keys`), context);
+  } finally {
+    await context.close();
+  }
+}
+
+test("created by an admin, used, rotated, deactivated by an owner; a member sees none of it", async () => {
+  const workspace = await newWorkspace("life");
+  const [first, second] = await withPage(workspace, workspace.admin, async (page) => {
+    await page.getByText("No API key yet").waitFor();
+    const value = await newKey(page, workspace, "Website");
+    expect(value).toMatch(/^sk_[0-9A-Za-z]{40}$/);
+    expect(await send(value, FORM)).toBe(202);
+
+    await page.getByRole("link", { name: "To the list" }).click();
+    const row = rowOf(page, "Website");
+    expect(await row.innerText()).toContain("Active");
+    expect(await row.locator("code").innerText()).toBe(`${value.slice(0, 8)}…${value.slice(-4)}`);
+    expect(await row.locator("td").nth(5).innerText()).not.toBe("Never");
+    expect(await page.content()).not.toContain(value);
+
+    await row.getByRole("link", { name: "Rotate" }).click();
+    await page.getByLabel("24 hours").check();
+    await page.getByRole("button", { name: "Rotate" }).click();
+    const successor = await page.locator("#new-key").innerText();
+    expect([await send(value, FORM), await send(successor, FORM)]).toEqual([202, 202]);
+    return [value, successor] as const;
+  });
+  await withPage(workspace, workspace.owner, async (page) => {
+    await rowOf(page, "Replaced by").getByRole("link", { name: "Deactivate" }).click();
+    await page.getByText("cannot be undone").waitFor();
+    // Only asked so far.
+    expect(await send(first, FORM)).toBe(202);
+    await page.getByRole("button", { name: "Deactivate" }).click();
+    await page.getByText("The key is deactivated.").waitFor();
+    expect([await send(first, FORM), await send(second, FORM)]).toEqual([401, 202]);
+    expect(await rowOf(page, "Replaced by").innerText()).toContain("Inactive");
+    expect(await page.getByRole("row").filter({ hasText: "Inactive" }).getByRole("link").count()).toBe(0);
+  });
+  await withPage(workspace, workspace.member, async (page) => {
+    await page.getByText("Only owners and admins can see or manage API keys.").waitFor();
+    expect(await page.content()).not.toContain("sk_");
+    expect(await page.getByRole("navigation", { name: "Workspace" }).innerText()).not.toContain("API Keys");
+  });
+});
+
+describe("the full key is shown once", () => {
+  test("neither a reload nor the way back and forth shows it again, nor makes another", async () => {
+    const workspace = await newWorkspace("once");
+    // As browsers are: they keep a page that was left, and show it again when one goes back.
+    const keeping = await launch({ keepPages: true });
+    const context = await newContext(keeping);
+    try {
+      const page = await signIn(context, workspace.owner, `${workspace.home}/settings/api-keys`);
+      const value = await newKey(page, workspace, "Website");
+      const shows = async () => (await page.content()).includes(value);
+      expect(await shows()).toBe(true);
+
+      await page.getByRole("link", { name: "To the list" }).click();
+      await page.getByRole("heading", { name: "API Keys", exact: true }).waitFor();
+      // Chromium asks whether the form shall be sent again.
+      await expect(page.goBack()).rejects.toThrow("ERR_CACHE_MISS");
+      await expect.poll(shows).toBe(false);
+
+      await newKey(page, workspace, "Shop");
+      const shop = await page.locator("#new-key").innerText();
+      await page.reload();
+      await page.getByRole("heading", { name: "This key was created already" }).waitFor();
+      expect(await page.content()).not.toContain(shop);
+      expect(await names(page, workspace)).toHaveLength(2);
+    } finally {
+      await context.close();
+      await keeping.close();
+    }
+  });
+
+  test("its copy button copies it", async () => {
+    const workspace = await newWorkspace("copy");
+    await withPage(workspace, workspace.owner, async (page, context) => {
+      await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+      const value = await newKey(page, workspace, "Website");
+      await page.getByRole("button", { name: "Copy API key" }).click();
+      await expect.poll(() => page.evaluate("navigator.clipboard.readText()")).toBe(value);
+    });
+  });
+});
+
+/** On a line so slow that the first call has reached the service, and no answer the browser, before the second click. */
+async function doubleClick(page: Page, context: BrowserContext): Promise<void> {
+  const session = await context.newCDPSession(page);
+  const slow = { offline: false, latency: 1_000, downloadThroughput: -1, uploadThroughput: -1 };
+  await session.send("Network.enable");
+  await session.send("Network.emulateNetworkConditions", slow);
+  const { x, y } = (await create(page).boundingBox()) ?? { x: 0, y: 0 };
+  const sent = page.waitForRequest((request) => request.method() === "POST");
+  await page.mouse.click(x + 5, y + 5);
+  await sent;
+  await page.mouse.click(x + 5, y + 5);
+  await page.waitForLoadState();
+}
+
+test("a double click on Create makes one key, and shows it", async () => {
+  const workspace = await newWorkspace("double");
+  await withPage(workspace, workspace.owner, async (page, context) => {
+    await formOf(page, workspace, "Website");
+    await doubleClick(page, context);
+    const value = await page.locator("#new-key").innerText();
+    expect(await send(value, FORM)).toBe(202);
+    expect(await names(page, workspace)).toEqual(["Website"]);
+  });
+});
+
+test("a double click without a script makes one key too, and the second answer says so", async () => {
+  const workspace = await newWorkspace("double-plain");
+  const plain = { javaScriptEnabled: false };
+  await withPage(
+    workspace,
+    workspace.owner,
+    async (page, context) => {
+      await formOf(page, workspace, "Website");
+      await doubleClick(page, context);
+      await page.getByRole("heading", { name: "This key was created already" }).waitFor();
+      expect(await names(page, workspace)).toEqual(["Website"]);
+    },
+    plain,
+  );
+});
+
+test("made with the keyboard alone, and one sees where one is", async () => {
+  const workspace = await newWorkspace("keyboard");
+  await withPage(workspace, workspace.owner, async (page) => {
+    const focused = () => page.evaluate<string>(FOCUSED);
+    const tabTo = async (what: string) => {
+      for (let presses = 0; presses < 60; presses++) {
+        await page.keyboard.press("Tab");
+        const at = await focused();
+        expect(at).toContain("outlined");
+        if (at.startsWith(what)) return;
+      }
+      throw new Error(`Tab does not reach ${what}.`);
+    };
+    await page.keyboard.press("Tab");
+    expect(await focused()).toContain("To the content");
+    await page.keyboard.press("Enter");
+    await tabTo("Create API Key");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Create API Key" }).waitFor();
+    await tabTo("name");
+    await page.keyboard.type("By keyboard");
+    await tabTo("endpoint_type");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    await tabTo("secret");
+    await page.keyboard.press("Space");
+    await tabTo("Create API Key");
+    await page.keyboard.press("Enter");
+    await page.locator("#new-secret").waitFor();
+    expect(await names(page, workspace)).toEqual(["By keyboard Secret"]);
+  });
+});
+
+/** Name or text of what has the focus, and whether it is seen to have it. */
+const FOCUSED = `(() => {
+  const { activeElement } = document;
+  const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);
+  const seen = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
+  return (activeElement.name || activeElement.textContent.trim()) + (seen ? " outlined" : "");
+})()`;

@@ -1,0 +1,88 @@
+/** The main flows with scripts switched off. */
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { launch, newContext, signIn } from "./browser.ts";
+import { FORM, newWorkspace, send } from "./workspace.ts";
+
+let browser: Browser;
+let context: BrowserContext;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterEach(() => context?.close());
+afterAll(() => browser?.close());
+
+async function signInPlain(email: string, to: string): Promise<Page> {
+  context = await newContext(browser, { javaScriptEnabled: false });
+  return signIn(context, email, to);
+}
+
+const submit = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
+
+test("a key with a payload template is created, used and deactivated", async () => {
+  const { id, home, owner, operator } = await newWorkspace("plain-key");
+  const page = await signInPlain(owner, `${home}/settings/api-keys/new`);
+  await page.getByLabel("Name", { exact: true }).fill("Product database");
+  await page.getByLabel("Product Org Updates").check();
+  await page.getByLabel("Sample payload").fill('{ "company": { "id": "acct-1", "name": "Initech" } }');
+  await submit(page, "Propose mappings");
+  await page.getByText("acct-1").last().waitFor();
+  await submit(page, "Create API Key");
+  const url = await page.locator("#url-product-orgs").innerText();
+  const account = JSON.stringify({ company: { id: "acct-1", name: "Initech" } });
+  expect((await fetch(url, { method: "POST", body: account })).status).toBe(202);
+  await expect
+    .poll(() => operator.get(`workspaces/${id}/accounts?external_id=acct-1`))
+    .toMatchObject({ items: [{ name: "Initech" }] });
+
+  await page.getByRole("link", { name: "To the list" }).click();
+  await page.getByRole("link", { name: "Deactivate Product database" }).click();
+  await submit(page, "Deactivate");
+  await page.getByText("The key is deactivated.").waitFor();
+  expect((await fetch(url, { method: "POST", body: account })).status).toBe(401);
+});
+
+test("a rule gets one condition more, is previewed, and keeps what was typed when it is wrong", async () => {
+  const workspace = await newWorkspace("plain-rule");
+  const key = await workspace.newKey();
+  await send(key, FORM);
+  await send(key, { ...FORM, source: "event-app" });
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
+  const page = await signInPlain(workspace.owner, `${workspace.home}/rules/new`);
+  await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");
+  await page.getByLabel("Condition 1: what it looks at").fill("properties.form_name");
+  await page.getByLabel("Condition 1: value").fill("demo request");
+  await submit(page, "Add condition");
+  await page.getByLabel("Condition 2: what it looks at").fill("source");
+  await page.getByLabel("Condition 2: value").fill("website");
+  await page.getByLabel("Points").fill("7");
+  await submit(page, "Preview");
+  await page.locator("#preview").getByText("+7", { exact: true }).first().waitFor();
+  await submit(page, "Create rule");
+  // Neither a name nor a scoring signal yet.
+  await page.getByRole("alert").waitFor();
+  expect(await page.getByLabel("Condition 2: value").inputValue()).toBe("website");
+  await page.getByLabel("Scoring signal").fill("demo_requested");
+  await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
+  await submit(page, "Create rule");
+  await page.getByText("Created. It applies from the next signal on").waitFor();
+
+  await page.getByText("Apply to past signals").click();
+  await submit(page, "Apply");
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(7);
+});
+
+test("the live page has a link that looks again", async () => {
+  const workspace = await newWorkspace("plain-live");
+  const key = await workspace.newKey();
+  const page = await signInPlain(workspace.member, `${workspace.home}/live?text=jane`);
+  await page.getByText("Nothing like that yet").waitFor();
+  await send(key, FORM);
+  await send(key, { ...FORM, email: "joe@example.com" });
+  await expect.poll(() => workspace.score("joe@example.com")).toBe(0);
+  await page.getByRole("link", { name: "Refresh" }).click();
+  await page.getByRole("cell", { name: "jane@example.com" }).waitFor();
+  expect(await page.getByRole("cell", { name: "joe@example.com" }).count()).toBe(0);
+});

@@ -1,0 +1,153 @@
+/**
+ * What holds on every page: accessible, no wider than the screen, nothing that the content security policy stops, light
+ * over the wire.
+ */
+import { gzipSync } from "node:zlib";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Browser, BrowserContext, Page, Response } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
+import { launch, newContext, signIn, SIZES } from "./browser.ts";
+
+const FIRST_VIEW_MAX_BYTES = 60 * 1024;
+const { slug, keyId, ruleId, scored } = inject("demo");
+const HOME = `/w/${slug}`;
+
+/** With the demo's data, and with a search that finds nothing where that is another page. */
+const PATHS = [
+  "/signals",
+  "/signals?q=nothing",
+  "/signals/group?event=Filled+Out+Form&source=marketing-automation",
+  "/signals/all",
+  "/signals/all?status=duplicate",
+  "/signals/all?status=held",
+  "/signals/dead-letters",
+  `/signals/${scored}`,
+  "/live",
+  "/rejections",
+  "/rules",
+  "/rules/new",
+  `/rules/new?from=${scored}`,
+  `/rules/${ruleId}`,
+  "/people",
+  "/people?q=nobody",
+  "/people/peter@example.com",
+  "/people/peter@example.com/delete",
+  "/accounts",
+  "/accounts/one?external_id=acct-2",
+  "/connect",
+  "/usage",
+  "/settings/api-keys",
+  "/settings/api-keys/new",
+  `/settings/api-keys/${keyId}/rotate`,
+  `/settings/api-keys/${keyId}/deactivate`,
+  "/settings/members",
+  "/settings/activity",
+  "/nowhere",
+];
+
+let browser: Browser;
+let context: BrowserContext;
+let page: Page;
+/** What the page's console complained about: also what the content security policy has stopped. */
+const said: string[] = [];
+
+beforeAll(async () => {
+  browser = await launch();
+  context = await newContext(browser, { reducedMotion: "reduce" });
+  page = await signIn(context, "owner@example.com", `${HOME}/signals`);
+  context.on("console", (message) => {
+    const expected = message.location().url.endsWith("/nowhere") && message.text().includes("404");
+    if (["error", "warning"].includes(message.type()) && !expected) said.push(message.text());
+  });
+  context.on("weberror", (error) => said.push(String(error.error())));
+});
+
+beforeEach(() => void said.splice(0));
+afterAll(() => browser?.close());
+
+const LOOKS = (["light", "dark"] as const).flatMap((colorScheme) =>
+  (["wide", "narrow"] as const).map((size) => ({ colorScheme, size })),
+);
+
+/** What is wrong with the page as it is shown, in each look. */
+async function wrong(): Promise<string[]> {
+  const found: string[] = [];
+  for (const { colorScheme, size } of LOOKS) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize(SIZES[size]);
+    const problems = [...(await violations()), ...(await overflow())];
+    found.push(...problems.map((problem) => `${colorScheme}, ${size}: ${problem}`));
+  }
+  return found;
+}
+
+/** Of those that matter, what and where. The pages have no frames, so the quick way of asking is as good. */
+async function violations(): Promise<string[]> {
+  const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
+  const { violations: found } = await axe.analyze();
+  return found
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .flatMap(({ id, nodes }) => nodes.map(({ html, any }) => `${id}: ${html} ${any[0]?.message ?? ""}`));
+}
+
+async function overflow(): Promise<string[]> {
+  const { scrollWidth, clientWidth } = await page.evaluate<{ scrollWidth: number; clientWidth: number }>(
+    "({ scrollWidth: document.documentElement.scrollWidth, clientWidth: document.documentElement.clientWidth })",
+  );
+  return scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : [];
+}
+
+describe("accessible and within the screen in light and dark, wide and narrow, and without complaints", () => {
+  test.each([...PATHS.map((path) => HOME + path), "/sign-in", "/w/"])("%s", async (path) => {
+    await page.goto(path);
+    expect(await wrong()).toEqual([]);
+    expect(said).toEqual([]);
+  });
+
+  test("a created key", async () => {
+    await page.goto(`${HOME}/settings/api-keys/new`);
+    await page.getByLabel("Name", { exact: true }).fill("Looked at");
+    await page.getByLabel("Secret").check();
+    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.locator("#new-key").waitFor();
+    expect(await wrong()).toEqual([]);
+    expect(said).toEqual([]);
+  });
+
+  test.each([
+    ["settings/api-keys/new", "Create API Key"],
+    ["rules/new", "Create rule"],
+    ["settings/members", "Add member"],
+  ])("%s, sent empty", async (path, button) => {
+    await page.goto(`${HOME}/${path}`);
+    // The browser's own check is not what is looked at here.
+    await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");
+    await page.getByRole("button", { name: button }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await wrong()).toEqual([]);
+  });
+});
+
+test.each([...PATHS.map((path) => HOME + path), "/sign-in"])("a first view weighs at most 60 KB: %s", async (path) => {
+  const session = await context.newCDPSession(page);
+  await session.send("Network.setCacheDisabled", { cacheDisabled: true });
+  const responses: Response[] = [];
+  const add = (response: Response) => void responses.push(response);
+  page.on("response", add);
+  await page.goto(path);
+  const weights = await Promise.all(responses.map(weight));
+  page.off("response", add);
+  await session.detach();
+  // The page, its style and its script.
+  expect(weights.length).toBeGreaterThanOrEqual(3);
+  expect(weights.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThanOrEqual(FIRST_VIEW_MAX_BYTES);
+});
+
+/**
+ * Bytes of headers and body. The local runtime does not compress; Cloudflare compresses HTML, CSS and JavaScript on the
+ * way to a browser, so the body counts as gzip makes it, which is the least of what is used there.
+ */
+async function weight(response: Response): Promise<number> {
+  const { responseHeadersSize } = await response.request().sizes();
+  return responseHeadersSize + gzipSync(await response.body()).byteLength;
+}

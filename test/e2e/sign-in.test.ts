@@ -1,0 +1,147 @@
+/** Design §10: sign-in by each driver in a real browser, and a session that ends in the middle. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startProvider } from "../sign-in/provider.ts";
+import { removeScratch, startService } from "../sign-in/service.ts";
+import { launch, newContext, signIn } from "./browser.ts";
+import { FORM, newWorkspace, send } from "./workspace.ts";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterAll(async () => {
+  await browser?.close();
+  removeScratch();
+});
+
+const account = (page: Page) => page.locator(".account");
+
+describe("to the page that was asked for, and out again", () => {
+  test("from the list of members", async () => {
+    const { home, admin } = await newWorkspace("local");
+    const context = await newContext(browser);
+    const page = await context.newPage();
+    await page.goto(`${home}/usage`);
+    await page.getByRole("button", { name: admin }).click();
+    await page.getByRole("heading", { name: "Usage" }).waitFor();
+    expect(await account(page).innerText()).toContain(admin);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.goto(`${home}/usage`);
+    expect(new URL(page.url()).pathname).toBe("/sign-in");
+    await context.close();
+  });
+
+  test("by an OpenID provider", async () => {
+    const provider = await startProvider();
+    const service = await startService({
+      vars: { SIGN_IN: "oidc", OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: "signal-ingestion" },
+    });
+    provider.serve({
+      client_id: "signal-ingestion",
+      token_endpoint_auth_method: "none",
+      redirect_uris: [`${service.origin}/sign-in/oidc/callback`],
+    });
+    provider.account = { email: "owner@acme.example" };
+    const context = await newContext(browser, { baseURL: service.origin });
+    try {
+      const page = await context.newPage();
+      await page.goto("/w/acme/usage");
+      await page.getByRole("link", { name: "Sign in" }).click();
+      await page.getByRole("heading", { name: "Usage" }).waitFor();
+      expect(await account(page).innerText()).toContain("owner@acme.example");
+      expect(provider.asked).toContain("/token");
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByRole("link", { name: "Sign in" }).waitFor();
+
+      provider.account = { email: "stranger@elsewhere.example" };
+      await context.clearCookies();
+      await page.getByRole("link", { name: "Sign in" }).click();
+      await page.getByRole("heading", { name: "You are a member of no workspace" }).waitFor();
+    } finally {
+      await context.close();
+      await service.stop();
+      provider.close();
+    }
+  });
+
+  test("by Cloudflare Access, which has asked already", async () => {
+    const service = await startService({
+      access: { aud: "an application", identity: { email: "owner@acme.example" } },
+    });
+    const { origin } = await service.miniflare.ready;
+    const context = await newContext(browser, { baseURL: origin });
+    try {
+      const page = await context.newPage();
+      await page.goto("/w/acme/usage");
+      await page.getByRole("heading", { name: "Usage" }).waitFor();
+      expect(await account(page).innerText()).toContain("owner@acme.example");
+      const ended = page.waitForURL("**/cdn-cgi/access/logout");
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await ended;
+    } finally {
+      await context.close();
+      await service.stop();
+    }
+  });
+});
+
+describe("a session that ends in the middle", () => {
+  test("a form says so, and what was typed is sent again after signing in", async () => {
+    const { home, owner } = await newWorkspace("ended");
+    const context = await newContext(browser);
+    const page = await signIn(context, owner, `${home}/settings/api-keys/new`);
+    const other = await context.newPage();
+    await other.goto(`${home}/usage`);
+    await other.getByRole("button", { name: "Sign out" }).click();
+    await other.getByRole("heading", { name: "Sign in" }).waitFor();
+
+    await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
+    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    // Not yet.
+    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+
+    const opened = context.waitForEvent("page");
+    await page.getByRole("link", { name: "Sign in" }).click();
+    await (await opened).getByRole("button", { name: owner }).click();
+    await (await opened).getByRole("heading", { name: "Signal Queue" }).waitFor();
+    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByRole("heading", { name: "API key created" }).waitFor();
+    await page.getByRole("link", { name: "To the list" }).click();
+    expect(await page.locator("tbody th").allInnerTexts()).toEqual(['"Website" <1>']);
+    await context.close();
+  });
+
+  test("a member who was removed changes nothing, and is told so", async () => {
+    const { id, home, admin, operator } = await newWorkspace("removed");
+    const context = await newContext(browser);
+    const page = await signIn(context, admin, `${home}/settings/api-keys/new`);
+    await operator.call("DELETE", `workspaces/${id}/members/${admin}`);
+    await page.getByLabel("Name", { exact: true }).fill("Website");
+    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    expect(await operator.list(`workspaces/${id}/keys`)).toEqual([]);
+    await context.close();
+  });
+
+  test("the live page stops when its connection is to be renewed", async () => {
+    const workspace = await newWorkspace("ended-live");
+    const key = await workspace.newKey();
+    const context = await newContext(browser);
+    await context.clock.install();
+    const page = await signIn(context, workspace.member, `${workspace.home}/live`);
+    await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();
+    await send(key, FORM);
+    await page.getByRole("cell", { name: "jane@example.com" }).waitFor();
+    await workspace.operator.call("DELETE", `workspaces/${workspace.id}/members/${workspace.member}`);
+    await context.clock.fastForward("05:00");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await page.content()).not.toContain("jane@example.com");
+    await context.close();
+  });
+});

@@ -1,0 +1,182 @@
+/** What senders send, as it is seen and dealt with on the pages (spec §6.3, §8; design §1.3). */
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { launch, newContext, signIn } from "./browser.ts";
+import { FORM, newWorkspace, send } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterAll(() => browser?.close());
+
+async function withPage(of: TestWorkspace, path: string, use: (page: Page) => Promise<void>): Promise<void> {
+  const context = await newContext(browser);
+  try {
+    await use(await signIn(context, of.owner, of.home + path));
+  } finally {
+    await context.close();
+  }
+}
+
+/** In a POSIX shell, as it would be pasted. */
+async function inShell(line: string): Promise<unknown> {
+  const { stdout } = await promisify(execFile)("sh", ["-c", line]);
+  return JSON.parse(stdout);
+}
+
+/** Loads the page again until it says so. */
+async function reloadUntil(page: Page, text: string): Promise<void> {
+  await expect
+    .poll(async () => {
+      await page.reload();
+      return page.locator("main").innerText();
+    })
+    .toContain(text);
+}
+
+test("from the curl line on the page to the score on screen", async () => {
+  const workspace = await newWorkspace("curl");
+  await withPage(workspace, "/rules/new", async (page) => {
+    await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");
+    await page.getByLabel("Condition 1: what it looks at").fill("properties.form_name");
+    await page.getByLabel("Condition 1: comparison").selectOption("contains");
+    await page.getByLabel("Condition 1: value").fill("demo");
+    await page.getByLabel("Scoring signal").fill("demo_requested");
+    await page.getByLabel("Points").fill("20");
+    await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
+    await page.getByRole("button", { name: "Create rule" }).click();
+    await page.getByText("Created. It applies from the next signal on").waitFor();
+
+    await page.goto(`${workspace.home}/settings/api-keys/new`);
+    await page.getByLabel("Name", { exact: true }).fill("Website");
+    await page.getByLabel("Secret").check();
+    await page.getByRole("button", { name: "Create API Key" }).click();
+    const answer = await inShell(await page.locator("#curl-universal").innerText());
+    expect(answer).toEqual({ status: "accepted", id: expect.stringMatching(/^sig_/) });
+
+    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await reloadUntil(page, "Filled Out Form");
+    await page.getByRole("link", { name: "Filled Out Form" }).click();
+    await page
+      .locator(`a[href$="${(answer as { id: string }).id}"]`)
+      .last()
+      .click();
+    const trace = page.locator("#trace");
+    await trace.getByText("+20").first().waitFor();
+    expect(await trace.innerText()).toContain("Asked for a demo");
+    await trace.getByRole("link", { name: "jane@example.com" }).click();
+    await page.getByRole("heading", { name: "jane@example.com" }).waitFor();
+    expect(await page.locator(".stat").first().innerText()).toMatch(/Score\s+20/);
+  });
+});
+
+test("each curl line of the page works, and none of a deactivated key", async () => {
+  const workspace = await newWorkspace("curls");
+  await withPage(workspace, "/settings/api-keys/new", async (page) => {
+    await page.getByLabel("Name", { exact: true }).fill("O'Neill's key");
+    await page.getByRole("button", { name: "Create API Key" }).click();
+    await page.locator("#curl-universal").waitFor();
+    const lines = await page.locator('pre[id^="curl-"]').allTextContents();
+    expect(lines).toHaveLength(4);
+    for (const line of lines) expect(await inShell(line)).toMatchObject({ status: "accepted" });
+
+    // A sender sees the deactivation with its next call.
+    await page.getByRole("link", { name: "To the list" }).click();
+    await page.getByRole("link", { name: "Deactivate O'Neill's key" }).click();
+    await page.getByRole("button", { name: "Deactivate" }).click();
+    await page.getByText("The key is deactivated.").waitFor();
+    for (const line of lines) expect(await inShell(line)).toMatchObject({ status: 401, code: "unauthorized" });
+    await page.getByRole("link", { name: "Rejections" }).click();
+    await reloadUntil(page, "O'Neill's key");
+  });
+});
+
+test("a rule is pre-filled from a signal, previewed, and applied to what is stored", async () => {
+  const workspace = await newWorkspace("prefilled");
+  const key = await workspace.newKey();
+  for (const email of ["jane@example.com", "joe@example.com"]) await send(key, { ...FORM, email });
+  await send(key, { ...FORM, email: "ann@example.com", properties: { form_name: "Newsletter" } });
+  await withPage(workspace, "/signals", async (page) => {
+    await reloadUntil(page, "Filled Out Form");
+    await page.getByRole("link", { name: "Filled Out Form" }).click();
+    await page.getByText("joe@example.com").first().waitFor();
+    await page.getByRole("row", { name: "joe@example.com" }).getByRole("link").last().click();
+    await page.getByRole("link", { name: "Create mapping rule" }).click();
+
+    const condition = page.locator(".condition");
+    const typed = async (field: string) =>
+      (await condition.locator(`[name=${field}]`).all()).map((one) => one.inputValue());
+    const paths = await Promise.all(await typed("path"));
+    expect(paths).toContain("properties.form_name");
+    expect((await Promise.all(await typed("value")))[paths.indexOf("properties.form_name")]).toBe("Demo request");
+    await page.getByLabel("Scoring signal").fill("demo_requested");
+    await page.getByLabel("Points").fill("15");
+    // The preview follows what is typed.
+    await page.locator("#preview").getByText("+30").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
+    await page.getByRole("button", { name: "Create rule" }).click();
+
+    await page.getByText("Apply to past signals").click();
+    await page.getByRole("button", { name: "Apply", exact: true }).click();
+    await expect.poll(() => workspace.score("joe@example.com")).toBe(15);
+    expect(await workspace.score("ann@example.com")).toBe(0);
+    // By itself.
+    await page.locator("#job").getByText("2 matched").waitFor();
+  });
+});
+
+test("beyond the limit signals are held; with overages on they are released, and score", async () => {
+  const workspace = await newWorkspace("held", 2);
+  const key = await workspace.newKey();
+  const rule = { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 10 };
+  await workspace.operator.post(`workspaces/${workspace.id}/rules`, rule);
+  for (const at of [1, 2, 3, 4]) await send(key, { ...FORM, properties: { at } });
+  expect(await send(key, { ...FORM, properties: { at: 5 } })).toBe(429);
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(20);
+  await withPage(workspace, "/signals", async (page) => {
+    await page.getByText("2 signals are held").waitFor();
+    await page.getByRole("link", { name: "What is held, and why" }).first().click();
+    await page.getByText("Switch overages on", { exact: true }).first().click();
+    await page.getByRole("button", { name: "Switch overages on" }).click();
+    await page.getByText("Overages are on. Every signal is accepted from now on.").waitFor();
+    expect(await workspace.score("jane@example.com")).toBe(20);
+
+    await page.getByText("Release held signals", { exact: true }).click();
+    await page.getByRole("button", { name: "Release 2 signals" }).click();
+    await page.getByText("Held signals are released.").waitFor();
+    await expect.poll(() => workspace.score("jane@example.com")).toBe(40);
+    expect(await send(key, { ...FORM, properties: { at: 6 } })).toBe(202);
+  });
+});
+
+test("the live page shows what arrives, filters and pauses", async () => {
+  const workspace = await newWorkspace("live");
+  const key = await workspace.newKey();
+  await withPage(workspace, "/live", async (page) => {
+    await page.getByText("Live", { exact: true }).locator("visible=true").last().waitFor();
+    const rows = page.locator("tbody tr:visible");
+    await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();
+    expect(await rows.count()).toBe(0);
+    await send(key, FORM);
+    await rows.filter({ hasText: "jane@example.com" }).waitFor();
+    expect(await send(key, { email: "jane@example.com" })).toBe(422);
+    await rows.filter({ hasText: "Rejected" }).waitFor();
+
+    await page.getByLabel("With the text").fill("website");
+    await expect.poll(() => rows.allInnerTexts()).toEqual([expect.stringContaining("Filled Out Form")]);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await send(key, { ...FORM, email: "joe@example.com" });
+    await page.getByRole("button", { name: "Resume (1 new)" }).click();
+    await expect
+      .poll(() => rows.allInnerTexts())
+      .toEqual([expect.stringContaining("joe@"), expect.stringContaining("jane@")]);
+    await rows.first().getByRole("link").click();
+    await page.locator("#trace").getByText("joe@example.com").first().waitFor();
+  });
+});
