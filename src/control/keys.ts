@@ -2,7 +2,7 @@
  * API keys (spec §2.1, §3.1; design §5) as they are found, listed and ended; new-keys.ts makes them. What is stored are
  * SHA-256 hashes and what the list shows.
  */
-import { maskEnds } from "../domain/api-key.ts";
+import { maskedKey } from "../domain/api-key.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
@@ -88,7 +88,8 @@ export async function rotatedWith(
       .select()
       .from(apiKeys)
       .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.successorOf, oneOf(keys.map(({ id }) => id)))))
-      .orderBy(apiKeys.id),
+      // The plus: found by what they were made from, not by reading all of the workspace's keys in order.
+      .orderBy(sql`+${apiKeys.id}`),
     db
       .select()
       .from(apiKeys)
@@ -218,7 +219,7 @@ export function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
     id: row.id,
     name: row.name,
     endpointType: row.endpointType,
-    maskedKey: maskEnds(row.keyFirst8, row.keyLast4),
+    maskedKey: maskedKey({ first8: row.keyFirst8, last4: row.keyLast4 }),
     createdAt: row.createdAt,
     expiresAt: row.expiresAt,
     deactivatedAt: row.deactivatedAt,

@@ -1,9 +1,10 @@
 /** Members of a workspace and their roles (spec §1, §5.6). A workspace that has owners always keeps one. */
+import type { Role } from "../domain/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { members, sessions, type Role } from "./schema.ts";
+import { members, sessions } from "./schema.ts";
 import { and, asc, eq, exists, gt, ne, notExists, or, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 

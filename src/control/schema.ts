@@ -36,8 +36,6 @@ export const workspaces = sqliteTable(
   (table) => [index("workspaces_plan").on(table.planId)],
 );
 
-export type { Role };
-
 export const members = sqliteTable(
   "members",
   {

@@ -2,10 +2,11 @@
  * Sessions of the workspace pages, and what a request needs to know of the one who makes it. Only a token's SHA-256 is
  * kept. Everything is read anew with each request, from the primary: sign-out, a removal and a change of role hold at once.
  */
+import type { Role } from "../domain/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { EXPIRED_SESSIONS_CLEARED, SESSION_MS, SIGN_IN_ATTEMPT_MS, SWITCHER_WORKSPACES } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";
-import { members, plans, sessions, signInAttempts, workspaces, type Role, type SignInDriver } from "./schema.ts";
+import { members, plans, sessions, signInAttempts, workspaces, type SignInDriver } from "./schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** By what a request says who makes it: a session's token (its SHA-256), or an email that something else vouches for. */

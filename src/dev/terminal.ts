@@ -3,7 +3,7 @@ import { styleText } from "node:util";
 
 export const bold = (text: string): string => styleText("bold", text);
 export const dim = (text: string): string => styleText("dim", text);
-export const green = (text: string): string => styleText("green", text);
+const green = (text: string): string => styleText("green", text);
 export const red = (text: string): string => styleText("red", text);
 
 export function mark(good: boolean): string {

@@ -91,17 +91,17 @@ function base62(value: number): string {
 }
 
 /** The parts of a key that are stored and shown (spec §2.1). */
-export function keyEnds(key: string): { first8: string; last4: string } {
+export interface KeyEnds {
+  first8: string;
+  last4: string;
+}
+
+export function keyEnds(key: string): KeyEnds {
   return { first8: key.slice(0, 8), last4: key.slice(-4) };
 }
 
 /** First 8 characters, an ellipsis, last 4 (spec §8.10). */
-export function maskKey(key: string): string {
-  const { first8, last4 } = keyEnds(key);
-  return maskEnds(first8, last4);
-}
-
-export function maskEnds(first8: string, last4: string): string {
+export function maskedKey({ first8, last4 }: KeyEnds): string {
   return `${first8}…${last4}`;
 }
 

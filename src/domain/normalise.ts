@@ -9,7 +9,7 @@ import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject, NormalisedSignal, Traits } from "./signal.ts";
 
 /** Event name of a `page` call. */
-export const PAGE_VIEW_EVENT = "Page Viewed";
+const PAGE_VIEW_EVENT = "Page Viewed";
 
 /** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
 const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];

@@ -8,14 +8,14 @@ import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limi
 import { errorText, logEvent } from "./log.ts";
 
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
-export const LIVE_AGAIN = 4000;
+const LIVE_AGAIN = 4000;
 
 /** Of the upgrade: by whom a connection is known, until it is ended. */
 export const WATCHER_HEADER = "x-watcher";
 
 const SECOND_MS = 1_000;
 
-export class Watchers<Row> {
+class Watchers<Row> {
   readonly #ctx: DurableObjectState;
   #watched: boolean;
   #rows: Row[] = [];

@@ -32,7 +32,7 @@ export const REFUSAL_CODES = {
 } as const satisfies Record<RefusalCode, string>;
 
 /** What all addresses, or the operator API, refuse besides. */
-export const OTHER_CODES: Record<string, { status: number; when: string }> = {
+const OTHER_CODES: Record<string, { status: number; when: string }> = {
   not_found: { status: 404, when: "There is nothing at this address, or no record with this id in this workspace." },
   method_not_allowed: { status: 405, when: "The address is known, the method is not; see `Allow`." },
   operator_unauthorized: { status: 401, when: "The operator token is missing or wrong." },

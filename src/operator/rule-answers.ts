@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES } from "../limits.ts";
-import type { PreviewSample, RuleJob } from "../store/protocol.ts";
+import type { PreviewSample, RuleJob } from "../store/rule-protocol.ts";
 import { newRule } from "../workspace/rule-schemas.ts";
 import { count, idOf, instant, isoOrNull } from "./schemas.ts";
 

@@ -1,5 +1,5 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
-import type { Role } from "../control/schema.ts";
+import type { Role } from "../domain/role.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import type { MappingOperator } from "../domain/mapping-rule.ts";
 import type { NamedBy, SignalStatus } from "../store/protocol.ts";

@@ -30,7 +30,7 @@ export interface RuleForm {
 /** By field: `name`, `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
 
-export const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
+const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
 
 export const BLANK_FORM: RuleForm = {
   name: "",

@@ -7,7 +7,7 @@ import { STATUS_COPY } from "./copy.ts";
 type Query = Record<string, string | undefined>;
 
 /** In the order of a signal's life. */
-export const LISTED_STATUSES = [
+const LISTED_STATUSES = [
   "processed",
   "anonymous",
   "held",

@@ -99,21 +99,13 @@ export interface ClosedPeriod {
   rejected: number;
   /** Accepted beyond the limit with overages on. */
   overage: number;
-  /** Consecutive periods over the allowance, after this one closed. */
+  /** Consecutive periods over the allowance: with this one, or before it while it is the current one. */
   streak: number;
 }
 
-export interface Usage {
-  periodStartMs: number;
-  periodEndMs: number;
-  signalLimit: number;
+/** The current period. */
+export interface Usage extends ClosedPeriod {
   paid: boolean;
-  overages: boolean;
-  accepted: number;
-  held: number;
-  rejected: number;
-  overage: number;
-  streak: number;
   extraRoomRemoved: boolean;
   /** Newest first. */
   history: ClosedPeriod[];

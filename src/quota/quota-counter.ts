@@ -182,6 +182,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     return usage && readUsageByDay(this.#sql, usage);
   }
 
+  /** Key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return this.#notes.lastUsed();
   }

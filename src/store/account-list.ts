@@ -1,6 +1,7 @@
 /** Accounts with their history, as the store answers them. */
 import { and, desc, eq, lt } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import type { AccountField } from "../domain/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../limits.ts";
 import type { Account, AccountChange, AccountFilter, Page, PageOf } from "./protocol.ts";
 import { productOrgChanges, productOrgs } from "./schema.ts";
@@ -53,15 +54,22 @@ function readHistory(db: Database, accountId: number): AccountChange[] {
 function toAccount(row: Row, history: AccountChange[]): Account {
   return {
     externalId: row.externalId,
+    ...valuesOf(row),
+    attributes: row.attributes,
+    firstSeenMs: row.firstSeen,
+    lastSeenMs: row.lastSeen,
+    history,
+  };
+}
+
+/** By field; null: never sent. */
+export function valuesOf(row: Row): Record<AccountField, unknown> {
+  return {
     name: row.name,
     plan: row.plan,
     user_count: row.userCount,
     recurring_revenue: row.recurringRevenue,
     trial_status: row.trialStatus,
     feature_flags: row.featureFlags,
-    attributes: row.attributes,
-    firstSeenMs: row.firstSeen,
-    lastSeenMs: row.lastSeen,
-    history,
   };
 }

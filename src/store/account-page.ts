@@ -3,6 +3,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
+import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
 import { toPage } from "./page.ts";
 import type { Page, PageOf } from "./protocol.ts";
@@ -67,14 +68,7 @@ export function readAccountPage(db: Database, externalId: string, page: Page): A
   const keyOf = new Map(keys.map(({ id, keyId }) => [id, keyId] as const));
   return {
     externalId,
-    values: {
-      name: row.name,
-      plan: row.plan,
-      user_count: row.userCount,
-      recurring_revenue: row.recurringRevenue,
-      trial_status: row.trialStatus,
-      feature_flags: row.featureFlags,
-    },
+    values: valuesOf(row),
     attributes: row.attributes,
     origins: Object.fromEntries(
       Object.entries(row.claims).map(([target, { receivedAtMs: atMs, signalId }]) => [

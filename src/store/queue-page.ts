@@ -7,7 +7,7 @@ import type { DayCounts } from "../domain/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../limits.ts";
 import { readDays } from "./day-changes.ts";
 import { parsed } from "./page.ts";
-import type { Page, PageOf } from "./protocol.ts";
+import type { EventGroup, Page, PageOf } from "./protocol.ts";
 
 export interface QueueFilter {
   /** Part of the event name, in any letter case. */
@@ -17,14 +17,7 @@ export interface QueueFilter {
   only?: "held" | "anonymous";
 }
 
-export interface QueueGroup {
-  event: string;
-  source: string;
-  count: number;
-  held: number;
-  anonymous: number;
-  firstSeenMs: number;
-  lastSeenMs: number;
+export interface QueueGroup extends Omit<EventGroup, "sample"> {
   /** The latest signal of the group that was no duplicate. */
   sampleId: string;
   days: DayCounts;

@@ -1,7 +1,7 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
 import type { DayCounts } from "../domain/day-counts.ts";
 import { readDays } from "./day-changes.ts";
-import type { RuleJob } from "./protocol.ts";
+import type { RuleJob } from "./rule-protocol.ts";
 import { findRuleJob, hasScoringSignals } from "./rule-jobs.ts";
 
 export interface RuleFacts {

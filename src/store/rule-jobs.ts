@@ -8,7 +8,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import { RULE_ESTIMATE_GROUPS, RULE_STEP_SIGNALS } from "../limits.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply } from "./protocol.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply } from "./rule-protocol.ts";
 import { reconcileEvents, reconcileOne, removeOthers } from "./rule-reconcile.ts";
 
 /** A job as it is stored; see schema.ts. */

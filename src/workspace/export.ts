@@ -6,7 +6,7 @@ import type { ExportedRecords, ExportFormat } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
 /** With the header's presence, RFC 4180; NDJSON has no registered type. */
-export const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
+const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
   ndjson: "application/x-ndjson",
   csv: "text/csv; charset=utf-8; header=present",
 };

@@ -8,7 +8,7 @@ import { normalise } from "../domain/normalise.ts";
 import { proposeRule } from "../domain/propose-conditions.ts";
 import type { ProposedRule } from "../domain/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
-import type { PreviewSample, RuleJob } from "../store/protocol.ts";
+import type { PreviewSample, RuleJob } from "../store/rule-protocol.ts";
 import { signalStore } from "./objects.ts";
 
 const DAY_MS = 24 * 3_600_000;

@@ -1,5 +1,6 @@
 /** The few calls of this service's operator API that the bench and the tests of the built Worker need (design §9). */
 import * as z from "zod";
+import { OperatorClient } from "../../src/dev/operator-client.ts";
 import type { BenchRule } from "./rules.ts";
 
 const CreatedWorkspace = z.object({ id: z.string() });
@@ -13,15 +14,7 @@ const BooksAnswer = z.object({
 
 export type Books = z.infer<typeof BooksAnswer>;
 
-export class OperatorApi {
-  readonly #origin: string;
-  readonly #token: string;
-
-  constructor(origin: string, token: string) {
-    this.#origin = origin;
-    this.#token = token;
-  }
-
+export class OperatorApi extends OperatorClient {
   /** A workspace with one key and these mapping rules, on a plan of its own. */
   async provision(
     signalLimit: number,
@@ -42,15 +35,5 @@ export class OperatorApi {
 
   async books(workspaceId: string): Promise<Books> {
     return BooksAnswer.parse(await this.call("GET", `workspaces/${workspaceId}/books`));
-  }
-
-  async call(method: string, path: string, body?: object): Promise<unknown> {
-    const response = await fetch(`${this.#origin}/operator/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${this.#token}`, "content-type": "application/json" },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    if (!response.ok) throw new Error(`${method} /operator/${path}: ${response.status} ${await response.text()}`);
-    return response.status === 204 ? null : response.json();
   }
 }

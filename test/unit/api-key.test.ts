@@ -8,7 +8,7 @@ import {
   isWellFormedKey,
   keyEnds,
   keyStatus,
-  maskKey,
+  maskedKey,
   holdsKey,
 } from "../../src/domain/api-key.ts";
 
@@ -88,7 +88,7 @@ describe("§5 the shape of a key is checked before any look-up", () => {
     ["characters that are not base62", `sk_${"-".repeat(40)}`],
     ["characters beyond ASCII", `sk_${"é".repeat(40)}`],
     ["characters beyond 16 bits", `sk_${"😀".repeat(20)}`],
-    ["a masked key", maskKey(key)],
+    ["a masked key", maskedKey(keyEnds(key))],
   ])("%s fails", (_, text) => {
     expect(isWellFormedKey(text)).toBe(false);
   });
@@ -97,7 +97,7 @@ describe("§5 the shape of a key is checked before any look-up", () => {
 describe("§2.1, §8.10 what is shown of a key", () => {
   test("first 8 characters, an ellipsis, last 4", () => {
     const key = "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz";
-    expect(maskKey(key)).toBe("sk_abcde…wxyz");
+    expect(maskedKey(keyEnds(key))).toBe("sk_abcde…wxyz");
     expect(keyEnds(key)).toEqual({ first8: "sk_abcde", last4: "wxyz" });
   });
 });

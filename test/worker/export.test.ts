@@ -7,6 +7,7 @@ import { findWorkspace } from "../../src/control/workspaces.ts";
 import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
 import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
 import { exportFile } from "../../src/workspace/export.ts";
+import { signalStore } from "../../src/workspace/objects.ts";
 import { deliver } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
@@ -44,8 +45,8 @@ function send(count: number, payload: (index: number) => unknown = (index) => ({
 
 /** The export as the pages and the operator API start it, with each page of the store passing through `page`. */
 async function start(page: (range: ExportRange, read: () => Promise<ExportPage>) => Promise<ExportPage>) {
-  const stub = workspace.store as unknown as { exportPage(range: ExportRange): Promise<ExportPage> };
-  const exportPage = (range: ExportRange) => page(range, () => stub.exportPage(range));
+  const store = signalStore(env, workspace.id);
+  const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
   const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
   const found = await findWorkspace(db, workspace.id);
   if (found === null) throw new Error("no workspace");

@@ -1,6 +1,6 @@
 /** Accounts (spec §1, design §8.7): the list, and one account with where its values come from and how they changed. */
 import { beforeAll, describe, expect, test } from "vitest";
-import { callsOf, newMembers, type Members } from "./page-members.ts";
+import { newMembers, type Members } from "./members.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
 const TEMPLATE = [
@@ -28,15 +28,14 @@ async function newKey(of: Members, name = "CRM <key>"): Promise<TestKey> {
 
 /** One call for each, so that they come in this order. */
 async function update(of: Members, key: TestKey, payloads: object[]): Promise<string[]> {
-  const calls = callsOf(of, key.key);
   const ids: string[] = [];
   for (const payload of payloads) {
     // oxlint-disable-next-line no-await-in-loop -- in this order
-    const answer = await calls.send(payload, { path: "/api/product-orgs/webhook/{key}" });
+    const answer = await of.workspace.send(payload, { key: key.key, path: "/api/product-orgs/webhook/{key}" });
     // oxlint-disable-next-line no-await-in-loop -- in this order
     ids.push((await answer.json<{ id: string }>()).id);
   }
-  await calls.settled();
+  await of.workspace.settled();
   return ids;
 }
 

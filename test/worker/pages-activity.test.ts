@@ -4,7 +4,8 @@ import { describe, expect, test } from "vitest";
 import { listAudit, type AuditFilter } from "../../src/control/audit-list.ts";
 import { controlDatabase } from "../../src/control/database.ts";
 import { AUDIT_COPY } from "../../src/pages/views/audit-copy.tsx";
-import { newMembers, type Members } from "./page-members.ts";
+import { newMembers, type Members } from "./members.ts";
+import { recordD1 } from "./statements.ts";
 import { operator } from "./workspace.ts";
 
 const path = (of: Members): string => `${of.home}/settings/activity`;
@@ -40,7 +41,7 @@ async function written(
 
 describe("the page", () => {
   test("says what was done as sentences, newest first, with links", async () => {
-    const of = await newMembers();
+    const of = await newMembers({ key: null });
     await of.owner.post(`${of.home}/settings/members`, { email: "new@example.com", role: "admin" });
     const rule = await operator<{ id: string }>("POST", `/workspaces/${of.workspace.id}/rules`, {
       name: "<script>alert(1)</script>",
@@ -57,7 +58,7 @@ describe("the page", () => {
       "The operator deactivated the API key CRM &lt;b&gt;key&lt;/b&gt;",
       "The operator created the API key CRM &lt;b&gt;key&lt;/b&gt;",
       "The operator created the mapping rule &lt;script&gt;alert(1)&lt;/script&gt;",
-      `${of.ownerEmail} added new@example.com as an admin`,
+      `${of.owner.email} added new@example.com as an admin`,
     ]);
     expect(rows(html).at(-1)).toBe("The operator created this workspace");
     expect(html).toContain(`href="${of.home}/rules/${rule.id}"`);
@@ -65,7 +66,7 @@ describe("the page", () => {
   });
 
   test("shows members nothing of the API keys, by whatever filter", async () => {
-    const of = await newMembers();
+    const of = await newMembers({ key: null });
     const { id } = await newKey(of, "Hidden key");
     for (const query of ["", "?action=key.created", "?actor=operator&action=key.created"]) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
@@ -80,7 +81,7 @@ describe("the page", () => {
   });
 
   test("is filtered by what was done and by whom, and keeps both over its pages", async () => {
-    const of = await newMembers();
+    const of = await newMembers({ key: null });
     await written(of.workspace.id, 60, (index) => ({
       actor: index % 2 === 0 ? "ann@example.com" : "bob@example.com",
       action: "rule.updated",
@@ -97,13 +98,13 @@ describe("the page", () => {
   });
 
   test("is the workspace's own, and kept by no cache", async () => {
-    const of = await newMembers();
+    const of = await newMembers({ key: null });
     expect((await of.stranger.get(path(of))).status).toBe(404);
     expect((await of.member.get(path(of))).headers.get("cache-control")).toBe("no-store");
   });
 
   test("has a sentence for what this version does not know", async () => {
-    const of = await newMembers();
+    const of = await newMembers({ key: null });
     await written(of.workspace.id, 2, (index) => ({
       actor: "x@example.com",
       action: ["later.thing", "constructor"][index] ?? "",
@@ -151,27 +152,15 @@ describe("the query", () => {
   });
 
   test("goes by an index, whatever is asked for", async () => {
-    const asked: string[] = [];
-    const spy = new Proxy(env.DB, {
-      get: (db, name: keyof D1Database) =>
-        name === "prepare"
-          ? (text: string) => (asked.push(text), db.prepare(text))
-          : (db[name] as () => unknown).bind(db),
-    });
+    const { d1, queries, plans } = recordD1(env.DB);
     for (const filter of [{}, { actor: "a" }, { action: "b" }, { actor: "a", action: "b" }]) {
       for (const withKeys of [true, false]) {
         // oxlint-disable-next-line no-await-in-loop -- one after the other
-        await listAudit(controlDatabase(spy), "ws", { ...filter, withKeys }, { cursor: "c", limit: 1 });
+        await listAudit(controlDatabase(d1), "ws", { ...filter, withKeys }, { cursor: "c", limit: 1 });
       }
     }
-    expect(asked).toHaveLength(16);
-    for (const text of asked) {
-      // oxlint-disable-next-line no-await-in-loop -- one after the other
-      const { results } = await env.DB.prepare(`EXPLAIN QUERY PLAN ${text}`)
-        .bind(...Array.from({ length: text.split("?").length - 1 }, () => 1))
-        .all<{ detail: string }>();
-      for (const { detail } of results) expect(detail).not.toMatch(/^SCAN|TEMP B-TREE/);
-    }
+    expect(queries()).toHaveLength(16);
+    expect((await plans()).filter(({ detail }) => /^SCAN|TEMP B-TREE/.test(detail))).toEqual([]);
   });
 });
 

@@ -1,7 +1,11 @@
 /** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { callsOf, newMembers, type Members } from "./page-members.ts";
+import { controlDatabase } from "../../src/control/database.ts";
+import { listActiveKeys, listKeys, rotatedWith } from "../../src/control/keys.ts";
+import { rotateKey } from "../../src/control/new-keys.ts";
+import { newMembers, type Members } from "./members.ts";
+import { recordD1 } from "./statements.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
@@ -17,14 +21,14 @@ function plain(html: string): string {
 
 describe("managers", () => {
   test("without a key are told to create one first", async () => {
-    const { owner, home } = await newMembers();
+    const { owner, home } = await newMembers({ key: null });
     const html = await owner.see(`${home}/connect`);
     expect(html).toContain("Create an API key first");
     expect(html).toContain(`${home}/settings/api-keys/new`);
   });
 
   test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     const { id, key, masked_key } = await newKey(members, { name: "Campaigns" });
     const html = plain(await members.admin.see(`${members.home}/connect?key=${id}`));
     for (const text of [
@@ -49,7 +53,7 @@ describe("managers", () => {
   });
 
   test("see the header of a key with a secret", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     const { secret = "-" } = await newKey(members, { name: "CRM", secret: true });
     const html = plain(await members.owner.see(`${members.home}/connect`));
     expect(html).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
@@ -58,7 +62,7 @@ describe("managers", () => {
   });
 
   test("compose the event of a member status and a program name", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     await newKey(members, { name: "Campaigns" });
     const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
     const html = await members.owner.see(`${members.home}/connect?${query.toString()}`);
@@ -66,7 +70,7 @@ describe("managers", () => {
   });
 
   test("see a product org key's own example, which is taken as it is", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     const template = [
       { target: "external_id", path: "company.id", type: "string" },
       { target: "user_count", path: "seats", type: "number", required: true },
@@ -81,26 +85,26 @@ describe("managers", () => {
     expect(html).toContain("Waiting for the first account update");
     const body = /<pre id="accounts-body"[^>]*>([^<]*)</.exec(html)?.[1] ?? "";
     expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
-    const answer = await callsOf(members, key).send(body, { path: "/api/product-orgs/webhook/{key}" });
+    const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
     expect(answer.status).toBe(202);
   });
 
   test("wait for the first signal, in a line that asks again until one has come", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
     const path = `${members.home}/connect?key=${id}`;
-    await callsOf(members, other.key).send(SIGNAL);
+    await members.workspace.send(SIGNAL, { key: other.key });
     const before = await members.owner.see(path);
     expect(before).toMatch(/id="first-signal" data-refresh="3000"/);
     expect(before).toContain("Waiting for the first signal");
-    await callsOf(members, key).send(SIGNAL);
+    await members.workspace.send(SIGNAL, { key });
     const after = await members.owner.see(path);
     expect(after).toMatch(/id="first-signal" class="notice good"/);
     expect(after).not.toContain("data-refresh");
   });
 
   test("see active keys only, and choose among them", async () => {
-    const members = await newMembers();
+    const members = await newMembers({ key: null });
     const [ended, , kept] = [
       await newKey(members, { name: "Ended one" }),
       await newKey(members, { name: "Kept <b>one</b>" }),
@@ -124,7 +128,7 @@ describe("managers", () => {
   });
 
   test("find no key of another workspace", async () => {
-    const [members, others] = [await newMembers(), await newMembers()];
+    const [members, others] = [await newMembers({ key: null }), await newMembers({ key: null })];
     const { id } = await newKey(others, { name: "theirs" });
     const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
     expect(answer.status).toBe(404);
@@ -133,7 +137,7 @@ describe("managers", () => {
 });
 
 test("members see the steps, whom to ask, and nothing of any key", async () => {
-  const members = await newMembers("Initech");
+  const members = await newMembers({ name: "Initech", key: null });
   const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
   const html = plain(await members.member.see(`${members.home}/connect?key=${id}`));
   for (const text of [
@@ -149,24 +153,26 @@ test("members see the steps, whom to ask, and nothing of any key", async () => {
 });
 
 test("a stranger finds nothing", async () => {
-  const members = await newMembers();
+  const members = await newMembers({ key: null });
   expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
 });
 
 test("the lists' queries read their workspace's keys by an index", async () => {
-  const plan = async (query: string): Promise<string> => {
-    const { results } = await env.DB.prepare(`EXPLAIN QUERY PLAN ${query}`).all<{ detail: string }>();
-    return results.map(({ detail }) => detail).join("; ");
-  };
-  expect(await plan("SELECT * FROM api_keys WHERE workspace_id = '' AND form_token = ''")).toContain("api_keys_form");
-  expect(
-    await plan(
-      "SELECT * FROM api_keys WHERE workspace_id = '' AND successor_of IN (SELECT value FROM json_each('[]'))",
-    ),
-  ).toContain("api_keys_successor");
-  expect(
-    await plan(
-      "SELECT * FROM api_keys WHERE workspace_id = '' AND deactivated_at IS NULL AND id < 'x' ORDER BY id DESC LIMIT 26",
-    ),
-  ).toMatch(/^SEARCH api_keys USING INDEX api_keys_workspace [^;]*$/);
+  const { workspace } = await newMembers();
+  const { d1, plans } = recordD1(env.DB);
+  const db = controlDatabase(d1);
+  const by = { actor: "jane@example.com", nowMs: Date.now() };
+  const { items } = await listKeys(db, workspace.id, { cursor: null, limit: 25 });
+  expect(items).toHaveLength(1);
+  await listActiveKeys(db, workspace.id, by.nowMs, { cursor: "key_x", limit: 25 });
+  await rotatedWith(db, workspace.id, items);
+  await rotateKey(db, workspace.id, { keyId: workspace.key.id, overlapMs: 0, formToken: "form" }, by);
+  const read = (await plans()).filter(({ detail }) => detail.includes("api_keys"));
+  expect(read.filter(({ detail }) => !/^SEARCH api_keys (EXISTS )?USING /.test(detail))).toEqual([]);
+  const used = read.map(({ detail }) => detail).join("; ");
+  for (const index of ["api_keys_form", "api_keys_successor", "api_keys_workspace"]) expect(used).toContain(index);
+  const active = (await plans()).filter(
+    ({ query }) => query.includes('"deactivated_at" is null') && query.includes("limit"),
+  );
+  expect(active.map(({ detail }) => detail)).toEqual([expect.stringContaining("USING INDEX api_keys_workspace")]);
 });

@@ -3,8 +3,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
-import { withMembers } from "./pages-members.ts";
-import { sessionCookie } from "./pages.ts";
+import { newMembers } from "./members.ts";
+import type { Browser } from "./pages.ts";
 
 const HERE = "https://signals.example";
 const SECRET = "secret-of-the-platform";
@@ -27,9 +27,9 @@ const FAULTS: [string, Record<string, unknown>, string[]][] = [
   ["the Quota Counter", { QUOTA_COUNTER: brokenObjects }, ["usage", "rejections", "live", "settings/api-keys"]],
 ];
 
-async function ask(slug: string, email: string, path: string, bindings: object, form?: string): Promise<Response> {
+async function ask(slug: string, browser: Browser, path: string, bindings: object, form?: string): Promise<Response> {
   const headers = {
-    cookie: await sessionCookie(email),
+    cookie: await browser.cookie(),
     origin: HERE,
     "content-type": "application/x-www-form-urlencoded",
   };
@@ -50,12 +50,11 @@ async function expectFaultPage(answer: Response): Promise<void> {
 
 describe("where the platform fails", () => {
   test.each(FAULTS)("%s: the page says so", async (_, bindings, paths) => {
-    const { path, emails } = await withMembers("");
-    const slug = path.split("/")[2] ?? "";
+    const { slug, owner } = await newMembers();
     vi.spyOn(console, "log").mockImplementation(() => {});
     const statuses: number[] = [];
     for (const page of paths) {
-      const answer = await ask(slug, emails.owner, page, bindings);
+      const answer = await ask(slug, owner, page, bindings);
       statuses.push(answer.status);
       await expectFaultPage(answer);
     }
@@ -68,10 +67,9 @@ describe("where the platform fails", () => {
     ["usage/overages", { QUOTA_COUNTER: brokenObjects }, "overages=on"],
     ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, "email=a@b.example"],
   ])("a form to %s as well; nothing of it is in the log", async (page, bindings, form) => {
-    const { path, emails } = await withMembers("");
-    const slug = path.split("/")[2] ?? "";
+    const { slug, owner } = await newMembers();
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
-    const answer = await ask(slug, emails.owner, page, bindings, form);
+    const answer = await ask(slug, owner, page, bindings, form);
     expect(answer.status).toBe(503);
     await expectFaultPage(answer);
     expect(log.mock.calls.flat().join("\n")).not.toContain("@");

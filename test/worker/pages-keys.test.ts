@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import type { Browser } from "./pages.ts";
-import { callsOf, newMembers, type Members } from "./page-members.ts";
+import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
@@ -24,7 +24,7 @@ let members: Members;
 let keysPath: string;
 
 beforeAll(async () => {
-  members = await newMembers();
+  members = await newMembers({ key: null });
   keysPath = `${members.home}/settings/api-keys`;
 });
 
@@ -114,7 +114,7 @@ describe("§5.6: who may see and manage keys", () => {
 
   test("a stranger finds nothing, and another workspace's key is not found", async () => {
     expect((await members.stranger.get(keysPath)).status).toBe(404);
-    const other = await newMembers();
+    const other = await newMembers({ key: null });
     await operator("POST", `/workspaces/${other.workspace.id}/keys`, { name: "theirs" });
     const { id } = await newest(other);
     for (const what of ["rotate", "deactivate"]) {
@@ -145,7 +145,7 @@ describe("§3.1: creating a key", () => {
     expect(html).not.toContain("X-Api-Secret");
     const made = await newest();
     expect(html).toContain(`${members.home}/connect?key=${made.id}`);
-    expect((await callsOf(members, key).send(SIGNAL)).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
 
     // Nor does any other page.
     for (const path of [keysPath, `${keysPath}/new`, `${members.home}/connect`, `${keysPath}/${made.id}/rotate`]) {
@@ -157,9 +157,8 @@ describe("§3.1: creating a key", () => {
     const html = await create(members.owner, { secret: "on" });
     const [key, secret] = [copied(html, "new-key"), copied(html, "new-secret")];
     expect(copied(html, "curl-universal")).toContain(`-H 'X-Api-Secret: ${secret}'`);
-    const calls = callsOf(members, key);
-    expect((await calls.send(SIGNAL)).status).toBe(401);
-    expect((await calls.send(SIGNAL, { headers: { "x-api-secret": secret } })).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(401);
+    expect((await members.workspace.send(SIGNAL, { key, headers: { "x-api-secret": secret } })).status).toBe(202);
   });
 
   test("leaves neither the key, the secret nor the form's token in the database (invariant 6)", async () => {
@@ -197,7 +196,7 @@ describe("§3.1: creating a key", () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409, 409, 409]);
     const made = (await listed()).filter(({ name }) => name === "Double click");
     expect(made).toHaveLength(1);
-    expect(await auditActions(made[0]?.id ?? "")).toEqual([{ action: "key.created", actor: members.ownerEmail }]);
+    expect(await auditActions(made[0]?.id ?? "")).toEqual([{ action: "key.created", actor: members.owner.email }]);
     const entries = env.DB.prepare("SELECT 1 FROM audit_log WHERE workspace_id = ? AND detail LIKE '%Double click%'");
     expect((await entries.bind(members.workspace.id).all()).results).toHaveLength(1);
   });
@@ -205,7 +204,7 @@ describe("§3.1: creating a key", () => {
   test("the same token in another workspace makes a key there: tokens tell nothing across workspaces", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
-    const other = await newMembers();
+    const other = await newMembers({ key: null });
     expect((await other.owner.post(`${other.home}/settings/api-keys/new`, form)).status).toBe(200);
   });
 
@@ -272,7 +271,7 @@ describe("§2.1: the payload template", () => {
     ]);
     expect(copied(html, "url-product-orgs")).toBe(`https://signals.example/api/product-orgs/webhook/${key}`);
     const body = /-d '(.*)'$/.exec(copied(html, "curl-product-orgs"))?.[1] ?? "";
-    const answer = await callsOf(members, key).send(body, { path: "/api/product-orgs/webhook/{key}" });
+    const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
     expect(answer.status).toBe(202);
   });
 
@@ -316,7 +315,7 @@ describe("§2.1: the payload template", () => {
 
 describe("§2.1: the list", () => {
   test("is empty at first, and says what to do", async () => {
-    const fresh = await newMembers();
+    const fresh = await newMembers({ key: null });
     expect(await fresh.owner.see(`${fresh.home}/settings/api-keys`)).toContain("No API key yet");
   });
 
@@ -332,7 +331,7 @@ describe("§2.1: the list", () => {
   });
 
   test("has deactivated and expired keys too, as Inactive, with when", async () => {
-    const fresh = await newMembers();
+    const fresh = await newMembers({ key: null });
     const path = `${fresh.home}/settings/api-keys`;
     await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: "ends" });
     const { id } = await newest(fresh);
@@ -352,14 +351,14 @@ describe("§2.1: the list", () => {
 
   test("says when a key was last used", async () => {
     const html = await create(members.owner, { name: "Used" });
-    await callsOf(members, copied(html, "new-key")).send(SIGNAL);
+    await members.workspace.send(SIGNAL, { key: copied(html, "new-key") });
     const { id } = await newest();
     const row = new RegExp(`<tr id="${id}">[\\s\\S]*?</tr>`).exec(await members.owner.see(keysPath))?.[0];
     expect(row).toContain("just now");
   });
 
   test("goes on from page to page", async () => {
-    const fresh = await newMembers();
+    const fresh = await newMembers({ key: null });
     const path = `${fresh.home}/settings/api-keys`;
     for (let at = 0; at < 26; at++) {
       await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: `key no. ${at}.` });
@@ -378,18 +377,18 @@ describe("§3.1: deactivating", () => {
   test("asks first and says what will happen; then no call is accepted, and the activity log has it", async () => {
     const key = copied(await create(members.owner, { name: "To end" }), "new-key");
     const { id } = await newest();
-    expect((await callsOf(members, key).send(SIGNAL)).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
     const question = await members.owner.see(`${keysPath}/${id}/deactivate`);
     expect(question).toContain("Every webhook request with this key is rejected with 401 from then on.");
-    expect((await callsOf(members, key).send(SIGNAL)).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
 
     const answer = await members.owner.post(`${keysPath}/${id}/deactivate`);
     expect(answer.status).toBe(303);
-    expect((await callsOf(members, key).send(SIGNAL)).status).toBe(401);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(401);
     expect(await members.owner.see(answer.headers.get("location") ?? "")).toContain("The key is deactivated.");
     expect(await auditActions(id)).toEqual([
-      { action: "key.created", actor: members.ownerEmail },
-      { action: "key.deactivated", actor: members.ownerEmail },
+      { action: "key.created", actor: members.owner.email },
+      { action: "key.deactivated", actor: members.owner.email },
     ]);
     // Once more changes nothing.
     expect((await members.owner.post(`${keysPath}/${id}/deactivate`)).status).toBe(303);
@@ -419,19 +418,19 @@ describe("design §5: rotating", () => {
     const made = await newest();
     expect(made.successor_of).toBe(id);
     expect(await members.owner.see(keysPath)).toContain("not used since");
-    expect((await callsOf(members, old).send(SIGNAL)).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
     const list = await members.owner.see(keysPath);
     expect(list).toContain("still in use");
     expect(list).toContain("not in use yet");
-    expect((await callsOf(members, successor).send(SIGNAL)).status).toBe(202);
-    expect(await auditActions(id)).toContainEqual({ action: "key.rotated", actor: members.ownerEmail });
+    expect((await members.workspace.send(SIGNAL, { key: successor })).status).toBe(202);
+    expect(await auditActions(id)).toContainEqual({ action: "key.rotated", actor: members.owner.email });
   });
 
   test("without an overlap the old key has ended before the new one is shown; sent again, nothing more happens", async () => {
     const { id, old, form } = await rotation("none");
     const html = await (await members.owner.post(`${keysPath}/${id}/rotate`, form)).text();
     expect(html).toContain("The old key has ended");
-    expect((await callsOf(members, old).send(SIGNAL)).status).toBe(401);
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(401);
     const count = (await listed()).length;
     const again = await members.owner.post(`${keysPath}/${id}/rotate`, form);
     expect(again.status).toBe(409);
@@ -469,7 +468,7 @@ describe("design §5: rotating", () => {
     const token = form["form_token"] ?? "";
     const answer = await members.owner.post(`${keysPath}/${id}/rotate`, { form_token: token, overlap: "none" });
     expect(answer.status).toBe(409);
-    expect((await callsOf(members, old).send(SIGNAL)).status).toBe(202);
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
   });
 
   test("wants to know when the old key ends", async () => {

@@ -6,9 +6,9 @@ import type { LiveMessage } from "../../src/domain/live-message.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
 import type { Rejection } from "../../src/quota/protocol.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
-import { Browser } from "./pages.ts";
-import { cookieOf, textOf, withMembers, type Members } from "./pages-members.ts";
-import { call, type TestWorkspace } from "./workspace.ts";
+import { newMembers, type Members } from "./members.ts";
+import { textOf, type Browser } from "./pages.ts";
+import { call, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 const ORIGIN = "https://signals.example";
 
@@ -16,10 +16,16 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+/** The people of a new workspace, and the path of its Live page. */
+async function atLive(options: NewWorkspace = {}) {
+  const members = await newMembers(options);
+  return { ...members, path: `${members.home}/live` };
+}
+
 /** Opens the WebSocket as the page's script does. */
-async function open(email: string, path: string, headers: Record<string, string> = {}): Promise<Response> {
+async function open(browser: Browser, path: string, headers: Record<string, string> = {}): Promise<Response> {
   return call(path, {
-    headers: { cookie: await cookieOf(email), upgrade: "websocket", origin: ORIGIN, ...headers },
+    headers: { cookie: await browser.cookie(), upgrade: "websocket", origin: ORIGIN, ...headers },
     redirect: "manual",
   });
 }
@@ -51,8 +57,8 @@ class Watcher<Row> {
   }
 }
 
-async function watch<Row>({ emails, path }: Members, what: string): Promise<Watcher<Row>> {
-  const { status, webSocket } = await open(emails.member, `${path}/${what}`);
+async function watch<Row>({ member, home }: Members, what: string): Promise<Watcher<Row>> {
+  const { status, webSocket } = await open(member, `${home}/live/${what}`);
   if (webSocket === null) throw new Error(`${what}: ${status}`);
   return new Watcher<Row>(webSocket);
 }
@@ -64,7 +70,7 @@ const signal = (n: number) => ({ event: "Signed Up", email: `p${n}@example.com`,
 
 describe("while somebody watches", () => {
   test("each signal arrives once it is recorded, with its status and why", async () => {
-    const members = await withMembers("live", { signalLimit: 2 });
+    const members = await atLive({ signalLimit: 2 });
     const { workspace } = members;
     await workspace.operator("POST", "/rules", {
       name: "up",
@@ -85,7 +91,7 @@ describe("while somebody watches", () => {
   });
 
   test("each refused call arrives with its reason", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const watcher = await watchRejections(members);
     const refused = await members.workspace.send({ event: "" });
     await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
@@ -97,7 +103,7 @@ describe("while somebody watches", () => {
   });
 
   test("no more than so many rows come in a second; the rest is counted, and nothing is lost of the count", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const watcher = await watchSignals(members);
     const sent = 300;
     await members.workspace.send(Array.from({ length: sent }, (_, n) => signal(n)));
@@ -108,7 +114,7 @@ describe("while somebody watches", () => {
   });
 
   test("a signal that is delivered again is not news", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     await members.workspace.send(signal(1));
     await members.workspace.settled();
     const watcher = await watchSignals(members);
@@ -125,7 +131,7 @@ describe("while somebody watches", () => {
   });
 
   test("it goes on after the object has slept", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const watcher = await watchRejections(members);
     await evictDurableObject(members.workspace.counter);
     await members.workspace.send({ event: "" });
@@ -133,7 +139,7 @@ describe("while somebody watches", () => {
   });
 
   test("a ping is answered, anything else ends the connection", async () => {
-    const watcher = await watchSignals(await withMembers("live"));
+    const watcher = await watchSignals(await atLive());
     watcher.socket.send("ping");
     await vi.waitFor(() => expect(watcher.others).toEqual(["pong"]));
     watcher.socket.send("let me in");
@@ -143,17 +149,17 @@ describe("while somebody watches", () => {
 
 describe("who may watch", () => {
   test("who is removed, or signs out, hears nothing more, at once; others go on", async () => {
-    const members = await withMembers("live");
-    const { workspace, emails, path, owner, member } = members;
+    const members = await atLive();
+    const { workspace, path, owner, member } = members;
     const [signals, rejections] = [await watchSignals(members), await watchRejections(members)];
-    const { webSocket } = await open(emails.owner, `${path}/rejections`);
+    const { webSocket } = await open(owner, `${path}/rejections`);
     if (webSocket === null) throw new Error("no connection");
     const other = new Watcher<Rejection>(webSocket);
 
     await member.post("/sign-out");
     await vi.waitFor(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
     const again = await watchSignals(members);
-    const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: emails.member });
+    const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: member.email });
     expect(gone.status).toBe(303);
     await vi.waitFor(() => expect(again.closed).toBe(4000));
 
@@ -164,12 +170,12 @@ describe("who may watch", () => {
 
   test("a connection ends after its time, before anything more is told, so that membership is asked anew", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1) });
-    const members = await withMembers("live");
-    const { workspace, emails, path } = members;
+    const members = await atLive();
+    const { workspace, path, member } = members;
     const watcher = await watchRejections(members);
     // Behind everybody's back: a removal ends it at once.
-    await env.DB.prepare("delete from members where email = ?").bind(emails.member).run();
-    expect((await open(emails.member, `${path}/rejections`)).status).toBe(404);
+    await env.DB.prepare("delete from members where email = ?").bind(member.email).run();
+    expect((await open(member, `${path}/rejections`)).status).toBe(404);
     vi.setSystemTime(Date.UTC(2031, 2, 1) + LIVE_SOCKET_MS);
     await workspace.send({ event: "" });
     await vi.waitFor(() => expect(watcher.closed).toBe(4000), { timeout: 5_000 });
@@ -177,26 +183,26 @@ describe("who may watch", () => {
   });
 
   test("not another site's page, not a stranger, not another workspace's member, nobody who is not signed in", async () => {
-    const { path, emails } = await withMembers("live");
-    const other = await withMembers("live");
+    const { path, owner, stranger } = await atLive();
+    const other = await atLive();
     for (const what of ["signals", "rejections"]) {
       const to = `${path}/${what}`;
-      expect((await open(emails.owner, to, { origin: "https://evil.example" })).status).toBe(403);
-      expect((await open(emails.owner, to, { origin: "null" })).status).toBe(403);
-      expect((await open("stranger@example.com", to)).status).toBe(404);
-      expect((await open(other.emails.owner, to)).status).toBe(404);
+      expect((await open(owner, to, { origin: "https://evil.example" })).status).toBe(403);
+      expect((await open(owner, to, { origin: "null" })).status).toBe(403);
+      expect((await open(stranger, to)).status).toBe(404);
+      expect((await open(other.owner, to)).status).toBe(404);
       expect(
         (await call(to, { headers: { upgrade: "websocket", origin: ORIGIN }, redirect: "manual" })).status,
       ).not.toBe(101);
-      expect((await open(emails.owner, to, { upgrade: "" })).status).toBe(426);
-      expect((await open(emails.owner, to)).status).toBe(101);
+      expect((await open(owner, to, { upgrade: "" })).status).toBe(426);
+      expect((await open(owner, to)).status).toBe(101);
     }
-    const noOrigin = { cookie: await cookieOf(emails.owner), upgrade: "websocket" };
+    const noOrigin = { cookie: await owner.cookie(), upgrade: "websocket" };
     expect((await call(`${path}/signals`, { headers: noOrigin })).status).toBe(403);
   });
 
   test("nobody hears of another workspace", async () => {
-    const [one, other] = [await withMembers("live"), await withMembers("live")];
+    const [one, other] = [await atLive(), await atLive()];
     const [watching, elsewhere] = [await watchRejections(one), await watchRejections(other)];
     await other.workspace.send({ event: "" });
     await vi.waitFor(() => expect(elsewhere.rows).toHaveLength(1), { timeout: 5_000 });
@@ -204,12 +210,12 @@ describe("who may watch", () => {
   });
 
   test("only so many at a time; one who leaves makes room", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const watchers = await Promise.all(Array.from({ length: LIVE_MAX_WATCHERS }, () => watchRejections(members)));
-    expect((await open(members.emails.owner, `${members.path}/rejections`)).status).toBe(503);
+    expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(503);
     watchers[0]?.socket.close();
     await vi.waitFor(async () => {
-      expect((await open(members.emails.owner, `${members.path}/rejections`)).status).toBe(101);
+      expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(101);
     });
   });
 });
@@ -230,7 +236,7 @@ describe("what is watched is not disturbed", () => {
   const LIVE_QUERY = "SELECT signals.id, status, kind";
 
   test("with nobody watching, and after the last one has left, nothing is read for it", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const { workspace } = members;
     const queries = await spied(workspace, "");
     const asked = () => queries.filter((query) => query.startsWith(LIVE_QUERY)).length;
@@ -249,7 +255,7 @@ describe("what is watched is not disturbed", () => {
   });
 
   test("a live view that fails, and sockets that are gone, keep no signal from being recorded", async () => {
-    const members = await withMembers("live");
+    const members = await atLive();
     const { workspace } = members;
     await watchSignals(members);
     await spied(workspace, LIVE_QUERY);
@@ -260,7 +266,7 @@ describe("what is watched is not disturbed", () => {
 
 describe("the page", () => {
   test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
-    const { workspace, path, owner, member } = await withMembers("live");
+    const { workspace, path, owner, member } = await atLive();
     await workspace.send({ ...signal(1), source: "web" });
     await workspace.settled();
     await workspace.send("{ nonsense");
@@ -280,14 +286,14 @@ describe("the page", () => {
   });
 
   test("says what to do when nothing has arrived", async () => {
-    const { path, owner } = await withMembers("live");
+    const { path, owner } = await atLive();
     const html = await owner.see(path);
     expect(textOf(html)).toContain("Nothing has arrived yet");
     expect(html).toContain("/connect");
   });
 
-  test("hostile events, emails, sources and key names are text", async () => {
-    const { workspace, path, owner } = await withMembers("live");
+  test("hostile events, sources and key names are text", async () => {
+    const { workspace, path, owner } = await atLive();
     const evil = `"><script>alert(1)</script>`;
     const key = await workspace.newKey({ name: evil });
     await workspace.send({ event: evil, source: evil, properties: { [evil]: evil } });
@@ -300,7 +306,7 @@ describe("the page", () => {
   });
 
   test("a stranger finds nothing", async () => {
-    const { path } = await withMembers("live");
-    expect((await new Browser("stranger@example.com").get(path)).status).toBe(404);
+    const { path, stranger } = await atLive();
+    expect((await stranger.get(path)).status).toBe(404);
   });
 });

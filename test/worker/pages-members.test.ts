@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { changeRole, removeMember } from "../../src/control/members.ts";
-import { newMembers, type Members } from "./page-members.ts";
+import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
 async function roles(of: Members): Promise<Record<string, string>> {
@@ -11,9 +11,7 @@ async function roles(of: Members): Promise<Record<string, string>> {
     "GET",
     `/workspaces/${of.workspace.id}/members?limit=200`,
   );
-  return Object.fromEntries(
-    items.map(({ email, role }) => [email.replace(`-${of.workspace.slug}@example.com`, ""), role]),
-  );
+  return Object.fromEntries(items.map(({ email, role }) => [email.replace(`-${of.slug}@example.com`, ""), role]));
 }
 
 async function audited(of: Members): Promise<{ action: string; actor: string; target: string }[]> {
@@ -26,7 +24,7 @@ async function audited(of: Members): Promise<{ action: string; actor: string; ta
 }
 
 const path = (of: Members): string => `${of.home}/settings/members`;
-const email = (of: Members, who: string): string => `${who}-${of.workspace.slug}@example.com`;
+const email = (of: Members, who: string): string => `${who}-${of.slug}@example.com`;
 const START = { owner: "owner", admin: "admin", member: "member" };
 
 describe("the page", () => {
@@ -56,8 +54,8 @@ describe("the page", () => {
 
 describe("adding", () => {
   test("makes a member, gives a text to send, and leaves an entry", async () => {
-    const of = await newMembers("A <b>bold</b> name");
-    const added = await of.admin.post(path(of), { email: ` New-${of.workspace.slug}@Example.com`, role: "admin" });
+    const of = await newMembers({ name: "A <b>bold</b> name" });
+    const added = await of.admin.post(path(of), { email: ` New-${of.slug}@Example.com`, role: "admin" });
     expect(added.status).toBe(303);
     const html = await of.admin.see(added.headers.get("location") ?? "");
     expect(html).toContain("They can sign in from now on.");

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { SCORE_CURVE_SIGNALS, SCORE_CURVE_STEPS } from "../../src/limits.ts";
 import { deliver, type Delivered } from "./deliver.ts";
-import { newMembers, type Members } from "./page-members.ts";
+import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
 const NOW = Date.now();

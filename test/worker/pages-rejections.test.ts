@@ -1,17 +1,24 @@
 /** The Rejections page (spec §7): what was refused and why, by key and code, with what the sender should change. */
 import { describe, expect, test } from "vitest";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../src/limits.ts";
-import { Browser } from "./pages.ts";
-import { textOf, withMembers } from "./pages-members.ts";
+import { newMembers } from "./members.ts";
+import { textOf } from "./pages.ts";
+import type { NewWorkspace } from "./workspace.ts";
+
+/** The people of a new workspace, and the path of its Rejections page. */
+async function atRejections(options: NewWorkspace = {}) {
+  const members = await newMembers(options);
+  return { ...members, path: `${members.home}/rejections` };
+}
 
 describe("the Rejections page", () => {
   test("is glad when nothing was refused", async () => {
-    const { path, member } = await withMembers("rejections");
+    const { path, member } = await atRejections();
     expect(textOf(await member.see(path))).toContain("Nothing was refused");
   });
 
   test("sums up by key and code with advice, and lists each call with detail and request id", async () => {
-    const { workspace, path, owner } = await withMembers("rejections");
+    const { workspace, path, owner } = await atRejections();
     const other = await workspace.newKey({ name: "Old campaign" });
     await workspace.send({ event: "" });
     await workspace.send({ email: "a@example.com" });
@@ -30,7 +37,7 @@ describe("the Rejections page", () => {
   });
 
   test("is narrowed down by key and by code", async () => {
-    const { workspace, path, owner } = await withMembers("rejections");
+    const { workspace, path, owner } = await atRejections();
     const other = await workspace.newKey({ name: "Old campaign" });
     const requestId = async (answer: Promise<Response>) => (await answer).headers.get("x-request-id") ?? "none";
     const first = await requestId(workspace.send({ email: "a@example.com" }));
@@ -49,7 +56,7 @@ describe("the Rejections page", () => {
   });
 
   test("pages by cursor: each call once, newest first; a cursor that is gone begins anew", async () => {
-    const { workspace, path, owner } = await withMembers("rejections");
+    const { workspace, path, owner } = await atRejections();
     const ids: string[] = [];
     for (let n = 0; n < PAGE_ROWS + 5; n++) {
       ids.push((await workspace.send({ event: "" })).headers.get("x-request-id") ?? "none");
@@ -70,7 +77,7 @@ describe("the Rejections page", () => {
   });
 
   test("says so when more was refused than is kept", async () => {
-    const { workspace, path, owner } = await withMembers("rejections");
+    const { workspace, path, owner } = await atRejections();
     const rejection = { keyId: workspace.key.id, code: "event_missing", detail: null, signals: 1, authenticated: true };
     for (let n = 0; n <= REJECTIONS_KEPT; n++) {
       await workspace.counter.refused({ ...rejection, code: "event_missing", requestId: `req_${n}` });
@@ -80,7 +87,7 @@ describe("the Rejections page", () => {
   });
 
   test("members see it without the keys, of which they get the ids alone; hostile names and details are text", async () => {
-    const { workspace, path, owner, member } = await withMembers("rejections");
+    const { workspace, path, owner, member } = await atRejections();
     const key = await workspace.newKey({ name: "<script>alert(1)</script>" });
     await workspace.send({ event: "ok", email: "<script>alert(2)</script>" }, { key: key.key });
     for (const browser of [owner, member]) {
@@ -95,10 +102,10 @@ describe("the Rejections page", () => {
   });
 
   test("another workspace's refusals, and a stranger's look, show nothing", async () => {
-    const { workspace } = await withMembers("rejections");
+    const { workspace } = await atRejections();
     await workspace.send({ event: "" });
-    const { path, owner } = await withMembers("rejections");
+    const { path, owner, stranger } = await atRejections();
     expect(textOf(await owner.see(`${path}?key=${workspace.key.id}`))).toContain("Nothing was refused");
-    expect((await new Browser("stranger@example.com").get(path)).status).toBe(404);
+    expect((await stranger.get(path)).status).toBe(404);
   });
 });

@@ -4,8 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../src/limits.ts";
 import { DAY, deliver } from "./deliver.ts";
-import { membersOf, type Members } from "./members.ts";
-import { newWorkspace } from "./workspace.ts";
+import { newMembers, type Members } from "./members.ts";
+import { textOf } from "./pages.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 let workspace: TestWorkspace;
@@ -13,9 +13,9 @@ let members: Members;
 let base: string;
 
 beforeEach(async () => {
-  workspace = await newWorkspace();
-  members = await membersOf(workspace);
-  base = `${members.base}/rules`;
+  members = await newMembers();
+  ({ workspace } = members);
+  base = `${members.home}/rules`;
 });
 
 const RULE = {
@@ -73,13 +73,6 @@ async function audit(): Promise<string[]> {
     .bind(workspace.id)
     .all<{ entry: string }>();
   return results.map(({ entry }) => entry.replace(/-w-.*/, ""));
-}
-
-function textOf(html: string): string {
-  return html
-    .replaceAll(/<[^>]+>/g, " ")
-    .replaceAll("&#39;", "'")
-    .replaceAll(/\s+/g, " ");
 }
 
 /** Values of the fields of that name, in order. */
@@ -195,8 +188,8 @@ describe("creating", () => {
     expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.form_name"], ["Demo request"]]);
     expect(html).toContain('<option value="Filled Out Form"');
     expect(typed(await members.owner.see(`${base}/new?from=sig_none`), "event")).toEqual([""]);
-    const other = await membersOf(await newWorkspace());
-    expect(typed(await other.owner.see(`${other.base}/rules/new?from=sig_1`), "event")).toEqual([""]);
+    const other = await newMembers();
+    expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
   });
 
   test("stops at the limit, and what was typed stays", async () => {
@@ -390,10 +383,10 @@ test("plain members read everything and change nothing; strangers and other work
   const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
   const path = `${base}/${rule.id}`;
   const html = await members.member.see(path);
-  expect(textOf(html)).toContain("properties.n is one of 1 , &lt;b&gt;");
+  expect(textOf(html)).toContain("properties.n is one of 1, &lt;b&gt;");
   expect(html).not.toMatch(/<form[^>]*action="\/w\//);
   expect((await members.member.get(`${base}/new`)).status).toBe(403);
-  const other = await membersOf(await newWorkspace());
+  const other = await newMembers();
   for (const action of [
     "",
     "/preview",
@@ -406,9 +399,9 @@ test("plain members read everything and change nothing; strangers and other work
     expect((await members.stranger.post(base + action, fields())).status, action).toBe(404);
     if (!action.startsWith("/rule")) continue;
     // oxlint-disable-next-line no-await-in-loop
-    expect((await other.owner.post(`${other.base}/rules${action}`, fields())).status, action).toBe(404);
+    expect((await other.owner.post(`${other.home}/rules${action}`, fields())).status, action).toBe(404);
   }
-  expect((await other.owner.get(`${other.base}/rules/${rule.id}`)).status).toBe(404);
+  expect((await other.owner.get(`${other.home}/rules/${rule.id}`)).status).toBe(404);
   expect((await members.owner.get(path)).headers.get("cache-control")).toBe("no-store");
   expect(await stored()).toMatchObject([{ version: 1 }]);
 });

@@ -4,8 +4,8 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../src/limits.ts";
 import { DAY, deliver } from "./deliver.ts";
-import { membersOf, type Members } from "./members.ts";
-import { newWorkspace } from "./workspace.ts";
+import { newMembers, type Members } from "./members.ts";
+import { textOf } from "./pages.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 let workspace: TestWorkspace;
@@ -13,19 +13,9 @@ let members: Members;
 let base: string;
 
 beforeEach(async () => {
-  workspace = await newWorkspace();
-  members = await membersOf(workspace);
-  ({ base } = members);
+  members = await newMembers();
+  ({ workspace, home: base } = members);
 });
-
-/** What is to be read, without tags. */
-function textOf(html: string): string {
-  return html
-    .replaceAll(/<(script|style)[^>]*>.*?<\/\1>/gs, " ")
-    .replaceAll(/<[^>]+>/g, " ")
-    .replaceAll("&#39;", "'")
-    .replaceAll(/\s+/g, " ");
-}
 
 const see = async (path: string) => members.member.see(`${base}/signals${path}`);
 const groupPath = (event: string, source = "web") => `/group?${new URLSearchParams({ event, source }).toString()}`;
@@ -265,10 +255,10 @@ describe("a signal's page", () => {
     expect(html).not.toContain("data-refresh");
     for (const said of [
       "Processed It took its effect.",
-      "On the Signal Staging endpoint, with the key test key .",
+      "On the Signal Staging endpoint, with the key test key.",
       "Accepted: signal 1 of 1,000,000",
       "Recorded",
-      "p1@example.com , named by its email.",
+      "p1@example.com, named by its email.",
       "2 rules tried, 1 matched",
       "+20 demo, by Asked &lt;b&gt;for&lt;/b&gt; a demo version 1 (now version 2)",
       "+20 points",
@@ -312,7 +302,7 @@ describe("a signal's page", () => {
       { id: "sig_8", ordinal: 8, payload: { type: "identify", anonymousId: "visitor-2", traits: {} }, at },
     ]);
     const said = {
-      sig_2: ["Duplicate The same content came before, as sig_1 .", "A duplicate's payload is not kept"],
+      sig_2: ["Duplicate The same content came before, as sig_1.", "A duplicate's payload is not kept"],
       sig_3: ["Held: signal 1,042 of 1,000", "Waiting Held until its billing period ends", "Email p3@example.com"],
       sig_4: ["Purged", "its billing period has ended"],
       sig_5: ["Could not be processed", "SyntaxError", "no json"],
@@ -333,14 +323,14 @@ describe("a signal's page", () => {
       },
     ]);
     const linked = textOf(await see("/sig_6"));
-    expect(linked).toContain("z@example.com , named by its user id; linked later");
+    expect(linked).toContain("z@example.com, named by its user id; linked later");
     expect(linked).toContain("0 rules tried, 0 matched");
   });
 
   test("of another workspace, or of nobody, is not found", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
-    const other = await membersOf(await newWorkspace());
-    expect((await other.owner.get(`${other.base}/signals/sig_1`)).status).toBe(404);
+    const other = await newMembers();
+    expect((await other.owner.get(`${other.home}/signals/sig_1`)).status).toBe(404);
     expect((await other.owner.get(`${base}/signals/sig_1`)).status).toBe(404);
     expect((await members.stranger.get(`${base}/signals`)).status).toBe(404);
     expect((await members.owner.get(`${base}/signals/sig_none`)).status).toBe(404);

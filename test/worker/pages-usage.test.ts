@@ -1,9 +1,9 @@
 /** The Usage page (spec §8, design §6): what it shows, who may change what, and what the changes do. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
-import { Browser } from "./pages.ts";
-import { textOf, withMembers } from "./pages-members.ts";
-import { newPlan, operator, type TestWorkspace } from "./workspace.ts";
+import { newMembers } from "./members.ts";
+import { textOf } from "./pages.ts";
+import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -19,9 +19,15 @@ const auditOf = async (workspace: TestWorkspace) => {
   return results.map(({ actor, action, detail }) => [actor, action, JSON.parse(detail) as unknown]);
 };
 
+/** The people of a new workspace, and the path of its Usage page. */
+async function atUsage(options: NewWorkspace = {}) {
+  const members = await newMembers(options);
+  return { ...members, path: `${members.home}/usage` };
+}
+
 describe("the Usage page", () => {
   test("shows what is used, held and refused, the curve against both limits, and the books in balance", async () => {
-    const { workspace, path, member } = await withMembers("usage", { signalLimit: 10 });
+    const { workspace, path, member } = await atUsage({ signalLimit: 10 });
     await send(workspace, 25);
     await workspace.settled();
     const html = await member.see(path);
@@ -42,7 +48,7 @@ describe("the Usage page", () => {
 
   test("draws the period's days, and forecasts the day on which the limit is reached", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
-    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 10);
     vi.setSystemTime(Date.UTC(2031, 2, 3, 6));
     const text = textOf(await owner.see(path));
@@ -55,7 +61,7 @@ describe("the Usage page", () => {
 
   test("shows past periods with the streak, and says how far the extra room is from ending", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
-    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
     await send(workspace, 3);
     vi.setSystemTime(Date.UTC(2031, 3, 1, 12));
     await send(workspace, 3);
@@ -69,7 +75,7 @@ describe("the Usage page", () => {
   });
 
   test("a plain member sees no button, and what is posted all the same changes nothing", async () => {
-    const { workspace, path, member } = await withMembers("usage", { signalLimit: 1 });
+    const { workspace, path, member } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     await workspace.settled();
     expect(await member.see(path)).not.toContain(`action="${path}`);
@@ -84,8 +90,7 @@ describe("the Usage page", () => {
   });
 
   test("a stranger finds nothing", async () => {
-    const { path } = await withMembers("usage");
-    const stranger = new Browser("stranger@example.com");
+    const { path, stranger } = await atUsage();
     expect((await stranger.get(path)).status).toBe(404);
     expect((await stranger.post(`${path}/overages`, { overages: "on" })).status).toBe(404);
   });
@@ -93,13 +98,13 @@ describe("the Usage page", () => {
 
 describe("changing plan and overages, releasing held signals", () => {
   test("overages switched on hold from the next signal on; the log says who did it", async () => {
-    const { workspace, path, admin, emails } = await withMembers("usage", { signalLimit: 1 });
+    const { workspace, path, admin } = await atUsage({ signalLimit: 1 });
     await send(workspace, 2);
     const answer = await admin.post(`${path}/overages`, { overages: "on" });
     expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}?done=overages_on`]);
     await send(workspace, 3);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: true, accepted: 4, held: 1 });
-    expect(await auditOf(workspace)).toContainEqual([emails.admin, "workspace.updated", { overages: true }]);
+    expect(await auditOf(workspace)).toContainEqual([admin.email, "workspace.updated", { overages: true }]);
     expect(textOf(await admin.see(`${path}?done=overages_on`))).toContain("Overages are on.");
 
     await admin.post(`${path}/overages`, { overages: "off" });
@@ -107,7 +112,7 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("a larger plan holds from the next signal on, and says before what it will do", async () => {
-    const { workspace, path, owner, emails } = await withMembers("usage", { signalLimit: 2 });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     const plan = await newPlan(5);
     await send(workspace, 3);
     await workspace.settled();
@@ -119,11 +124,11 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
     await send(workspace, 1);
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
-    expect(await auditOf(workspace)).toContainEqual([emails.owner, "workspace.updated", { plan }]);
+    expect(await auditOf(workspace)).toContainEqual([owner.email, "workspace.updated", { plan }]);
   });
 
   test("held signals are released as far as they fit, once; the log says how many", async () => {
-    const { workspace, path, owner, emails } = await withMembers("usage", { signalLimit: 2 });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     await send(workspace, 4);
     await workspace.settled();
     expect(textOf(await owner.see(path))).toContain("2 held signals in this period; none fits");
@@ -135,11 +140,11 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
     expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
-    expect(released).toEqual([[emails.owner, "held.released", { released: 1, still_held: 1 }]]);
+    expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
   });
 
   test("a plan or a word that does not exist is a 422 that says so, and changes nothing", async () => {
-    const { workspace, path, owner } = await withMembers("usage", { signalLimit: 2 });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
     const before = await auditOf(workspace);
     for (const [form, body, says] of [
       ["plan", { plan: "<script>alert(1)</script>" }, "There is no such plan."],
@@ -157,7 +162,7 @@ describe("changing plan and overages, releasing held signals", () => {
 
   test("a plan's name is text, whatever it says", async () => {
     await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
-    const { path, owner } = await withMembers("usage");
+    const { path, owner } = await atUsage();
     const html = await owner.see(path);
     expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
     expect(html).not.toContain("<script>alert");

@@ -7,7 +7,7 @@ import { SESSION_MS } from "../../src/limits.ts";
 import { call } from "./workspace.ts";
 
 /** Signs anybody in, also who is a member of nothing, with the driver that test/vitest.config.ts sets. */
-export async function sessionCookie(email: string): Promise<string> {
+async function sessionCookie(email: string): Promise<string> {
   const token = crypto.randomUUID();
   const nowMs = Date.now();
   await controlDatabase(env.DB)
@@ -24,15 +24,15 @@ export async function sessionCookie(email: string): Promise<string> {
 
 /** A browser of one person: signed in, sends forms as a browser would, follows no redirect by itself. */
 export class Browser {
-  readonly #email: string;
+  readonly email: string;
   #cookie: Promise<string> | undefined;
 
   constructor(email: string) {
-    this.#email = email;
+    this.email = email;
   }
 
   cookie(): Promise<string> {
-    return (this.#cookie ??= sessionCookie(this.#email));
+    return (this.#cookie ??= sessionCookie(this.email));
   }
 
   async get(path: string): Promise<Response> {
@@ -58,4 +58,14 @@ export class Browser {
       redirect: "manual",
     });
   }
+}
+
+/** What is to be read on a page: without tags, scripts and styles. */
+export function textOf(html: string): string {
+  return html
+    .replaceAll(/<(script|style)[^>]*>.*?<\/\1>/gs, " ")
+    .replaceAll(/<[^>]+>/g, " ")
+    .replaceAll("&#39;", "'")
+    .replaceAll(/\s+/g, " ")
+    .replaceAll(/ ([.;,])/g, "$1");
 }

@@ -8,6 +8,7 @@ import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { applyRuleJobsTo } from "../../src/store/rule-jobs.ts";
 import { SCORE_CURVE } from "../../src/store/score-curve.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
+import { StoreReads } from "../../src/store/store-reads.ts";
 import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
 import { ring } from "./cold.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
@@ -269,7 +270,7 @@ afterEach(() => {
 test("no statement, reading or writing, goes through a table that grows with traffic", async () => {
   const made = { workspace: await newWorkspace(), ruleId: "", accountKeyId: "" };
   statements = await recordStatements(made.workspace.store);
-  const called = [SignalStore, QuotaCounter].flatMap((one) => methodsOf(one.prototype));
+  const called = [StoreReads, SignalStore, QuotaCounter].flatMap((one) => methodsOf(one.prototype));
   for (const [name, call] of Object.entries(CALLS)) {
     await call(made).catch((error: unknown) => {
       throw new Error(`${name}: ${String(error)}`, { cause: error });

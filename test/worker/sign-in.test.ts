@@ -4,37 +4,19 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { findVisitor, openSession } from "../../src/control/sessions.ts";
-import type { Role } from "../../src/control/schema.ts";
 import worker from "../../src/index.ts";
 import { EXPIRED_SESSIONS_CLEARED, PAGE_FORM_MAX_BYTES, SESSION_MS } from "../../src/limits.ts";
 import { pageRoutes } from "../../src/pages/routes.tsx";
+import { newMembers } from "./members.ts";
 import { Browser } from "./pages.ts";
-import { call, newWorkspace, operator } from "./workspace.ts";
+import { recordD1 } from "./statements.ts";
+import { call, operator } from "./workspace.ts";
 
 afterEach(() => vi.useRealTimers());
 
 const HERE = "https://signals.example";
 const FORM = { "content-type": "application/x-www-form-urlencoded" };
 const PAGE = { redirect: "manual" } as const;
-
-interface Team {
-  id: string;
-  slug: string;
-  browsers: Record<Role, Browser>;
-}
-
-const emailOf = (role: string, slug: string) => `${role}@${slug}.example`;
-
-async function newTeam(): Promise<Team> {
-  const { id } = await newWorkspace();
-  const { slug } = await operator<{ slug: string }>("GET", `/workspaces/${id}`);
-  const browsers = {} as Record<Role, Browser>;
-  for (const role of ["owner", "admin", "member"] as const) {
-    await operator("POST", `/workspaces/${id}/members`, { email: emailOf(role, slug), role });
-    browsers[role] = new Browser(emailOf(role, slug));
-  }
-  return { id, slug, browsers };
-}
 
 /** As the Worker would answer under another configuration, at any address. */
 function ask(signIn: string, url: string, init: RequestInit = {}, issuer = ""): Promise<Response> {
@@ -57,7 +39,7 @@ function sessionsOf(email: string) {
 
 describe("who gets in", () => {
   test("every page asks for sign-in first, and leads back to itself", async () => {
-    const { slug } = await newTeam();
+    const { slug } = await newMembers();
     const answer = await call(`/w/${slug}/usage?period=1&x=a%26b`, PAGE);
     expect(answer.status).toBe(303);
     const to = new URL(answer.headers.get("location") ?? "", HERE).searchParams.get("to");
@@ -73,32 +55,32 @@ describe("who gets in", () => {
   });
 
   test("a workspace of others and one that is nowhere look the same to who is no member", async () => {
-    const [team, others] = [await newTeam(), await newTeam()];
-    for (const slug of [others.slug, "nowhere", others.id, team.slug.toUpperCase()]) {
-      const answer = await team.browsers.owner.get(`/w/${slug}/usage`);
+    const [team, others] = [await newMembers(), await newMembers()];
+    for (const slug of [others.slug, "nowhere", others.workspace.id, team.slug.toUpperCase()]) {
+      const answer = await team.owner.get(`/w/${slug}/usage`);
       expect(answer.status).toBe(404);
       expect(await answer.text()).toContain("There is no such page");
     }
     expect((await new Browser("nobody@nowhere.example").get(`/w/${team.slug}/usage`)).status).toBe(404);
-    const post = await team.browsers.owner.post(`/w/${others.slug}/settings/members`, { email: "x@y.example" });
+    const post = await team.owner.post(`/w/${others.slug}/settings/members`, { email: "x@y.example" });
     expect(post.status).toBe(404);
   });
 
   test("§1 the sidebar names the API keys only to owners and admins", async () => {
-    const { slug, browsers } = await newTeam();
-    const seen = async (role: Role) => (await browsers[role].see(`/w/${slug}/usage`)).includes("settings/api-keys");
-    expect([await seen("owner"), await seen("admin"), await seen("member")]).toEqual([true, true, false]);
+    const { home, owner, admin, member } = await newMembers();
+    const seen = async (browser: Browser) => (await browser.see(`${home}/usage`)).includes("settings/api-keys");
+    expect([await seen(owner), await seen(admin), await seen(member)]).toEqual([true, true, false]);
   });
 
   test("the first page is the only workspace, or a list to choose from, or says who can help", async () => {
-    const [one, two] = [await newTeam(), await newTeam()];
+    const [one, two] = [await newMembers(), await newMembers()];
     expect((await call("/", PAGE)).headers.get("location")).toBe("/w/");
-    expect((await one.browsers.admin.get("/w/")).headers.get("location")).toBe(`/w/${one.slug}`);
+    expect((await one.admin.get("/w/")).headers.get("location")).toBe(`/w/${one.slug}`);
 
-    await operator("POST", `/workspaces/${two.id}/members`, { email: emailOf("admin", one.slug), role: "member" });
-    const list = await one.browsers.admin.see("/w/");
+    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email: one.admin.email, role: "member" });
+    const list = await one.admin.see("/w/");
     for (const { slug } of [one, two]) expect(list).toContain(`href="/w/${slug}"`);
-    expect(await one.browsers.admin.see(`/w/${two.slug}/usage`)).toContain(`href="/w/${one.slug}"`);
+    expect(await one.admin.see(`/w/${two.slug}/usage`)).toContain(`href="/w/${one.slug}"`);
 
     const nobody = await new Browser("nobody@nowhere.example").get("/w/");
     expect(nobody.status).toBe(403);
@@ -108,62 +90,62 @@ describe("who gets in", () => {
 
 describe("until when", () => {
   test("a role and a membership are those of this moment", async () => {
-    const { id, slug, browsers } = await newTeam();
-    const sees = async () => (await browsers.admin.see(`/w/${slug}/usage`)).includes("settings/api-keys");
+    const { workspace, slug, admin } = await newMembers();
+    const sees = async () => (await admin.see(`/w/${slug}/usage`)).includes("settings/api-keys");
     expect(await sees()).toBe(true);
-    await operator("PATCH", `/workspaces/${id}/members/${emailOf("admin", slug)}`, { role: "member" });
+    await operator("PATCH", `/workspaces/${workspace.id}/members/${admin.email}`, { role: "member" });
     expect(await sees()).toBe(false);
-    await operator("DELETE", `/workspaces/${id}/members/${emailOf("admin", slug)}`);
-    expect((await browsers.admin.get(`/w/${slug}/usage`)).status).not.toBe(200);
+    await operator("DELETE", `/workspaces/${workspace.id}/members/${admin.email}`);
+    expect((await admin.get(`/w/${slug}/usage`)).status).not.toBe(200);
   });
 
   test("who is removed from the last workspace is signed out; from another one, not", async () => {
-    const [one, two] = [await newTeam(), await newTeam()];
-    const email = emailOf("member", one.slug);
-    await operator("POST", `/workspaces/${two.id}/members`, { email, role: "member" });
-    await one.browsers.member.see(`/w/${one.slug}/usage`);
+    const [one, two] = [await newMembers(), await newMembers()];
+    const email = one.member.email;
+    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email, role: "member" });
+    await one.member.see(`/w/${one.slug}/usage`);
 
-    await operator("DELETE", `/workspaces/${one.id}/members/${email}`);
-    expect((await one.browsers.member.get(`/w/${one.slug}/usage`)).status).toBe(404);
-    await one.browsers.member.see(`/w/${two.slug}/usage`);
+    await operator("DELETE", `/workspaces/${one.workspace.id}/members/${email}`);
+    expect((await one.member.get(`/w/${one.slug}/usage`)).status).toBe(404);
+    await one.member.see(`/w/${two.slug}/usage`);
 
-    await operator("DELETE", `/workspaces/${two.id}/members/${email}`);
+    await operator("DELETE", `/workspaces/${two.workspace.id}/members/${email}`);
     expect(await sessionsOf(email)).toEqual([]);
-    expect((await one.browsers.member.get(`/w/${two.slug}/usage`)).status).toBe(303);
+    expect((await one.member.get(`/w/${two.slug}/usage`)).status).toBe(303);
   });
 
   test("the last owner, who cannot be removed, stays signed in", async () => {
-    const { id, slug, browsers } = await newTeam();
-    await browsers.owner.see(`/w/${slug}/usage`);
-    await expect(operator("DELETE", `/workspaces/${id}/members/${emailOf("owner", slug)}`)).rejects.toThrow("409");
-    await browsers.owner.see(`/w/${slug}/usage`);
+    const { workspace, slug, owner } = await newMembers();
+    await owner.see(`/w/${slug}/usage`);
+    await expect(operator("DELETE", `/workspaces/${workspace.id}/members/${owner.email}`)).rejects.toThrow("409");
+    await owner.see(`/w/${slug}/usage`);
   });
 
   test("sign-out ends the session itself, not only the cookie; other sessions stay", async () => {
-    const { slug, browsers } = await newTeam();
-    const elsewhere = new Browser(emailOf("owner", slug));
+    const { slug, owner } = await newMembers();
+    const elsewhere = new Browser(owner.email);
     await elsewhere.see(`/w/${slug}/usage`);
-    const out = await browsers.owner.post("/sign-out");
+    const out = await owner.post("/sign-out");
     expect([out.status, out.headers.get("location")]).toEqual([303, "/sign-in"]);
     expect(out.headers.getSetCookie()[0]).toMatch(/^__Host-session=; Max-Age=0; Path=\/;.* Secure/);
-    expect((await browsers.owner.get(`/w/${slug}/usage`)).status).toBe(303);
+    expect((await owner.get(`/w/${slug}/usage`)).status).toBe(303);
     await elsewhere.see(`/w/${slug}/usage`);
   });
 
   test("a session lasts 12 hours, to the millisecond, whatever is done in it", async () => {
-    const { slug, browsers } = await newTeam();
+    const { slug, owner } = await newMembers();
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
     const startedMs = Date.now();
-    await browsers.owner.cookie();
+    await owner.cookie();
     vi.setSystemTime(startedMs + SESSION_MS - 1);
-    await browsers.owner.see(`/w/${slug}/usage`);
+    await owner.see(`/w/${slug}/usage`);
     vi.setSystemTime(startedMs + SESSION_MS);
-    expect((await browsers.owner.get(`/w/${slug}/usage`)).status).toBe(303);
+    expect((await owner.get(`/w/${slug}/usage`)).status).toBe(303);
   });
 
   test("a session of one way to sign in is none where another one is on", async () => {
-    const { slug, browsers } = await newTeam();
-    const cookie = await browsers.owner.cookie();
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
     for (const [signIn, status] of [
       ["oidc", 200],
       ["access", 401],
@@ -179,10 +161,10 @@ describe("until when", () => {
   });
 
   test("expired sessions are cleared away by the next sign-in, a bounded number at a time", async () => {
-    const { slug } = await newTeam();
+    const { slug, owner } = await newMembers();
     const db = controlDatabase(env.DB);
     const longAgoMs = Date.UTC(2026, 0, 1);
-    const email = emailOf("owner", slug);
+    const email = owner.email;
     for (let n = 0; n <= EXPIRED_SESSIONS_CLEARED; n++) {
       await openSession(db, { tokenHash: `${slug}-${n}`, email, driver: "oidc" }, longAgoMs);
     }
@@ -192,35 +174,15 @@ describe("until when", () => {
   });
 
   test("the database holds no token, and no statement of a request scans a table", async () => {
-    const { slug, browsers } = await newTeam();
-    const token = (await browsers.owner.cookie()).split("=")[1] ?? "";
-    expect(JSON.stringify(await sessionsOf(emailOf("owner", slug)))).not.toContain(token);
+    const { slug, owner } = await newMembers();
+    const token = (await owner.cookie()).split("=")[1] ?? "";
+    expect(JSON.stringify(await sessionsOf(owner.email))).not.toContain(token);
 
-    const statements: { query: string; params: unknown[] }[] = [];
-    const recorder = new Proxy(env.DB, {
-      get(target, name) {
-        if (name === "batch") return target.batch.bind(target);
-        return (query: string) =>
-          new Proxy(target.prepare(query), {
-            get: (statement, member) =>
-              member === "bind"
-                ? (...params: unknown[]) => {
-                    statements.push({ query, params });
-                    return statement.bind(...params);
-                  }
-                : Reflect.get(statement, member),
-          });
-      },
-    });
-    await findVisitor(controlDatabase(recorder), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
-    expect(statements).toHaveLength(3);
-    for (const { query, params } of statements) {
-      const plan = await env.DB.prepare(`EXPLAIN QUERY PLAN ${query}`)
-        .bind(...params)
-        .all<{ detail: string }>();
-      const scans = plan.results.map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
-      expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);
-    }
+    const { d1, queries, plans } = recordD1(env.DB);
+    await findVisitor(controlDatabase(d1), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
+    expect(queries()).toHaveLength(3);
+    const scans = (await plans()).map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
+    expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);
   });
 });
 
@@ -235,8 +197,8 @@ describe("local sign-in", () => {
   test.each(["http://localhost", "http://localhost:8787", "http://127.0.0.1:8787", "http://[::1]:8787"])(
     "at %s the members are listed, and one click signs in as any of them",
     async (origin) => {
-      const { slug } = await newTeam();
-      const email = emailOf("member", slug);
+      const { slug, member } = await newMembers();
+      const email = member.email;
       const list = await ask("local", `${origin}/sign-in?to=/w/${slug}/usage`);
       expect(list.status).toBe(200);
       expect(await list.text()).toContain(email);
@@ -261,8 +223,8 @@ describe("local sign-in", () => {
     "http://[::ffff:127.0.0.1]:8787",
     "http://[::]:8787",
   ])("at %s it does not exist: no list, no sign-in, no page, not even with a session", async (origin) => {
-    const { slug } = await newTeam();
-    const local = await signIn("http://localhost", { email: emailOf("owner", slug) });
+    const { slug, owner } = await newMembers();
+    const local = await signIn("http://localhost", { email: owner.email });
     const [name = "", token = ""] = cookieOf(local).split("=");
     const cookie = `${name}=${token}; __Host-${name}=${token}`;
     expect((await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie } })).status).toBe(200);
@@ -272,9 +234,9 @@ describe("local sign-in", () => {
       expect([path, answer.status]).toEqual([path, 404]);
       expect(await answer.text()).not.toContain(slug);
     }
-    const posted = await signIn(new URL(origin).origin, { email: emailOf("owner", slug) });
+    const posted = await signIn(new URL(origin).origin, { email: owner.email });
     expect([posted.status, posted.headers.getSetCookie()]).toEqual([404, []]);
-    expect(await sessionsOf(emailOf("owner", slug))).toHaveLength(1);
+    expect(await sessionsOf(owner.email)).toHaveLength(1);
   });
 
   test("nor where the address and the Host header do not say the same", async () => {
@@ -288,17 +250,17 @@ describe("local sign-in", () => {
   test.each(["access", "oidc", "", "LOCAL", "local "])(
     "with SIGN_IN %j it does not exist, on this machine neither",
     async (on) => {
-      const { slug } = await newTeam();
+      const { slug, owner } = await newMembers();
       const origin = "http://localhost";
       const list = await ask(on, `${origin}/sign-in`);
       expect(await list.text()).not.toContain(slug);
       const posted = await ask(on, `${origin}/sign-in/local`, {
         method: "POST",
         headers: { ...FORM, origin },
-        body: `email=${emailOf("owner", slug)}`,
+        body: `email=${owner.email}`,
       });
       expect(posted.status).toBe(404);
-      expect(await sessionsOf(emailOf("owner", slug))).toEqual([]);
+      expect(await sessionsOf(owner.email)).toEqual([]);
     },
   );
 
@@ -309,8 +271,8 @@ describe("local sign-in", () => {
   });
 
   test("every sign-in has a new session and ends the browser's last one; a token set by others is never taken over", async () => {
-    const { slug } = await newTeam();
-    const email = emailOf("owner", slug);
+    const { slug, owner } = await newMembers();
+    const email = owner.email;
     const planted = "session=planted-by-somebody";
     const first = cookieOf(await signIn("http://localhost", { email }, planted));
     expect(first).toMatch(/^session=[\w-]{43}$/);
@@ -324,8 +286,8 @@ describe("local sign-in", () => {
   test.each(["https://evil.example/", "//evil.example", "/\\evil.example", "/operator/plans"])(
     "it leads to no other place: %s",
     async (to) => {
-      const { slug } = await newTeam();
-      const answer = await signIn("http://localhost", { email: emailOf("owner", slug), to });
+      const { owner } = await newMembers();
+      const answer = await signIn("http://localhost", { email: owner.email, to });
       expect(answer.headers.get("location")).toBe("/w/");
       expect(await (await ask("local", `http://localhost/sign-in?to=${encodeURIComponent(to)}`)).text()).not.toContain(
         to,
@@ -336,8 +298,8 @@ describe("local sign-in", () => {
 
 describe("cookies", () => {
   const local = async (origin: string) => {
-    const { slug } = await newTeam();
-    const init = { method: "POST", headers: { ...FORM, origin }, body: `email=${emailOf("owner", slug)}` };
+    const { owner } = await newMembers();
+    const init = { method: "POST", headers: { ...FORM, origin }, body: `email=${owner.email}` };
     return (await ask("local", `${origin}/sign-in/local`, init)).headers.getSetCookie();
   };
 
@@ -354,8 +316,8 @@ describe("cookies", () => {
   });
 
   test("over HTTPS the cookie without the prefix, which a neighbouring host could set, counts for nothing", async () => {
-    const { slug, browsers } = await newTeam();
-    const cookie = (await browsers.owner.cookie()).replace("__Host-", "");
+    const { slug, owner } = await newMembers();
+    const cookie = (await owner.cookie()).replace("__Host-", "");
     expect((await call(`/w/${slug}/usage`, { ...PAGE, headers: { cookie } })).status).toBe(303);
   });
 });
@@ -387,8 +349,8 @@ function routes(slug: string): { method: string; path: string }[] {
 
 describe("on every page", () => {
   test("what other sites send is refused, whatever it is: a form, a script's JSON, without an origin", async () => {
-    const { slug, browsers } = await newTeam();
-    const cookie = await browsers.owner.cookie();
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
     const posts = routes(slug).filter(({ method }) => method !== "GET");
     expect(posts.map(({ path }) => path)).toEqual(expect.arrayContaining(["/sign-in/local", "/sign-out"]));
     posts.push({ method: "POST", path: `/w/${slug}/anything` }, { method: "DELETE", path: `/w/${slug}/usage` });
@@ -413,12 +375,12 @@ describe("on every page", () => {
       }
     }
     // Still signed in.
-    await browsers.owner.see(`/w/${slug}/usage`);
+    await owner.see(`/w/${slug}/usage`);
   });
 
   test("what says that it is a form and is none is the sender's fault; no page knows another method than GET and POST", async () => {
-    const { slug, browsers } = await newTeam();
-    const cookie = await browsers.owner.cookie();
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
     const posts = routes(slug).filter(({ method, path }) => method === "POST" && path !== "/sign-out");
     for (const { path } of posts) {
       const sent = (type: string, body: string) =>
@@ -435,7 +397,7 @@ describe("on every page", () => {
   });
 
   test("who is not signed in, who is a stranger, and who may only read get no further", async () => {
-    const [team, others] = [await newTeam(), await newTeam()];
+    const team = await newMembers();
     const pagesOf = routes(team.slug).filter(({ path }) => path.startsWith(`/w/${team.slug}`));
     expect(pagesOf.length).toBeGreaterThan(10);
     for (const { method, path } of pagesOf) {
@@ -443,16 +405,15 @@ describe("on every page", () => {
       const headers = { ...FORM, origin: HERE };
       const nobody = await call(path, { ...PAGE, method, ...(isPost && { headers, body: "" }) });
       expect([method, path, nobody.status]).toEqual([method, path, isPost ? 401 : 303]);
-      const stranger = others.browsers.owner;
-      const refused = await (isPost ? stranger.post(path) : stranger.get(path));
+      const refused = await (isPost ? team.stranger.post(path) : team.stranger.get(path));
       expect([method, path, refused.status]).toEqual([method, path, 404]);
-      if (isPost) expect([path, (await team.browsers.member.post(path)).status]).toEqual([path, 403]);
+      if (isPost) expect([path, (await team.member.post(path)).status]).toEqual([path, 403]);
     }
   });
 
   test("a socket from another site is refused", async () => {
-    const { slug, browsers } = await newTeam();
-    const cookie = await browsers.owner.cookie();
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
     for (const origin of ["https://evil.example", undefined]) {
       const headers = { cookie, upgrade: "websocket", ...(origin === undefined ? {} : { origin }) };
       expect((await call(`/w/${slug}/live`, { headers })).status).toBe(403);
@@ -460,11 +421,11 @@ describe("on every page", () => {
   });
 
   test("nothing personal is kept by anybody in between, and no other site may frame it", async () => {
-    const { slug, browsers } = await newTeam();
+    const { slug, owner } = await newMembers();
     const gets = routes(slug).filter(({ method }) => method === "GET");
     expect(gets.length).toBeGreaterThan(10);
     for (const { path } of [...gets, { path: "/w/nowhere/usage" }, { path: `/w/${slug}/nowhere` }]) {
-      const answer = await browsers.owner.get(path);
+      const answer = await owner.get(path);
       const { headers } = answer;
       expect([path, headers.get("cache-control"), headers.get("x-frame-options")]).toEqual([path, "no-store", "DENY"]);
       expect(headers.get("content-security-policy")).toContain("frame-ancestors 'none'");
@@ -473,8 +434,8 @@ describe("on every page", () => {
   });
 
   test("a form larger than any of ours is not read", async () => {
-    const { slug, browsers } = await newTeam();
-    const post = browsers.owner.post(`/w/${slug}/settings/members`, { email: "x".repeat(PAGE_FORM_MAX_BYTES) });
+    const { slug, owner } = await newMembers();
+    const post = owner.post(`/w/${slug}/settings/members`, { email: "x".repeat(PAGE_FORM_MAX_BYTES) });
     expect((await post).status).toBe(413);
   });
 });
@@ -493,12 +454,12 @@ describe("attempts", () => {
   });
 
   test("the log names the route and the reason, never where to, an email or a token", async () => {
-    const { slug } = await newTeam();
+    const { slug, owner } = await newMembers();
     // A second in which strangers have not used up their lines yet.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const origin = "http://localhost";
-    const email = emailOf("owner", slug);
+    const email = owner.email;
     const post = (who: string) =>
       ask("local", `${origin}/sign-in/local`, { method: "POST", headers: { ...FORM, origin }, body: `email=${who}` });
     const cookie = cookieOf(await post(email));

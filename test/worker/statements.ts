@@ -1,6 +1,6 @@
 /**
- * Every statement that the Durable Objects of this file's workspaces execute, and how SQLite executes each: asked at that
- * moment, of the very object, with the schema and the indexes as they are in production.
+ * Every statement that the Durable Objects of this file's workspaces execute, or that goes to the control plane's
+ * database, and how SQLite executes each: with the schema and the indexes as they are in production.
  */
 import { runInDurableObject } from "cloudflare:test";
 
@@ -16,7 +16,8 @@ export interface Statements {
 }
 
 /**
- * Records from now on, in all objects, also in those that are started later.
+ * Records from now on, in all objects, also in those that are started later; each plan is asked for at that moment, of
+ * the very object.
  *
  * @param stub of any object: all of them share the class of their `sql`.
  */
@@ -39,6 +40,47 @@ export async function recordStatements(stub: DurableObjectStub): Promise<Stateme
     });
     return { plans: () => [...plans.values()].flat(), stop: () => Reflect.set(prototype, "exec", exec) };
   });
+}
+
+/**
+ * The control plane's database, with a note of each statement that goes through it.
+ *
+ * `plans` says how SQLite executes them, with what was bound to them.
+ */
+export function recordD1(d1: D1Database): { d1: D1Database; queries: () => string[]; plans: () => Promise<Plan[]> } {
+  const statements: { query: string; bindings: unknown[] }[] = [];
+  const prepare = (query: string) => {
+    const statement = { query, bindings: [] as unknown[] };
+    statements.push(statement);
+    return new Proxy(d1.prepare(query), {
+      get(target, name) {
+        if (name === "bind") {
+          return (...bindings: unknown[]) => {
+            statement.bindings = bindings;
+            return target.bind(...bindings);
+          };
+        }
+        const member: unknown = Reflect.get(target, name);
+        return typeof member === "function" ? (member.bind(target) as unknown) : member;
+      },
+    });
+  };
+  const recorder = new Proxy(d1, {
+    get: (target, name) =>
+      name === "prepare" ? prepare : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
+  });
+  const planOf = async ({ query, bindings }: (typeof statements)[number]): Promise<Plan[]> => {
+    const { results } = await d1
+      .prepare(`EXPLAIN QUERY PLAN ${query}`)
+      .bind(...bindings)
+      .all<{ detail: string }>();
+    return results.map(({ detail }) => ({ query, detail }));
+  };
+  return {
+    d1: recorder,
+    queries: () => statements.map(({ query }) => query),
+    plans: async () => (await Promise.all(statements.map(planOf))).flat(),
+  };
 }
 
 /** A condition that leaves out a few: people whose deletion is under way. */

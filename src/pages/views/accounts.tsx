@@ -8,7 +8,7 @@ import { SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
 
 /** External ids are the sender's own: `.` and `..` would be a step in the path, so that they are in the query. */
-export function accountPath(base: string, externalId: string): string {
+function accountPath(base: string, externalId: string): string {
   return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 }
 

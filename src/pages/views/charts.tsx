@@ -1,5 +1,5 @@
 /** Charts, drawn on the server: scales and shapes by d3, a text alternative with each. No styles inline (the CSP). */
-import { scaleLinear, scaleUtc } from "d3-scale";
+import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { compact, day, time } from "./format.ts";
@@ -58,19 +58,7 @@ export function TimeChart({
   return (
     <figure>
       <svg class="chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
-        {y.ticks(4).map((tick) => (
-          <g>
-            <line class="grid" x1={MARGIN.left} x2={WIDTH - MARGIN.right} y1={y(tick)} y2={y(tick)} />
-            <text x={MARGIN.left - 8} y={y(tick) + 4} text-anchor="end">
-              {compact(tick)}
-            </text>
-          </g>
-        ))}
-        {x.ticks(5).map((tick) => (
-          <text x={x(tick)} y={HEIGHT - 6} text-anchor="middle">
-            {toMs - fromMs < 2 * DAY_MS ? time(tick.getTime()) : day(tick.getTime()).replace(/, \d{4}$/, "")}
-          </text>
-        ))}
+        <Axes x={x} y={y} height={HEIGHT} time={toMs - fromMs < 2 * DAY_MS ? time : dayOfYear} />
         {series.map(({ points, kind }) =>
           kind === "area" ? (
             <>
@@ -114,4 +102,40 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
       })}
     </svg>
   );
+}
+
+/** Lines across at round values, and times below. */
+export function Axes({
+  x,
+  y,
+  height,
+  time: text = dayOfYear,
+}: {
+  x: ScaleTime<number, number>;
+  y: ScaleLinear<number, number>;
+  height: number;
+  time?: (ms: number) => string;
+}) {
+  const [left = 0, right = 0] = x.range();
+  return (
+    <>
+      {y.ticks(4).map((tick) => (
+        <g>
+          <line class="grid" x1={left} x2={right} y1={y(tick)} y2={y(tick)} />
+          <text x={left - 8} y={y(tick) + 4} text-anchor="end">
+            {compact(tick)}
+          </text>
+        </g>
+      ))}
+      {x.ticks(5).map((tick) => (
+        <text x={x(tick)} y={height - 6} text-anchor="middle">
+          {text(tick.getTime())}
+        </text>
+      ))}
+    </>
+  );
+}
+
+function dayOfYear(ms: number): string {
+  return day(ms).replace(/, \d{4}$/, "");
 }

@@ -108,13 +108,7 @@ function DataPlatform({
   return (
     <Panel title="Customer data platform" id="cdp">
       <p class="quiet">Add a webhook destination with these settings.</p>
-      <Facts>
-        <Fact name="Method">POST</Fact>
-        <Fact name="Content-Type">
-          <code>application/json</code>
-        </Fact>
-        <SecretFact name="Header" hasSecret={hasSecret} />
-      </Facts>
+      <PostFacts hasSecret={hasSecret} />
       <h3>URL</h3>
       <Copy id="cdp-url" label="destination URL" text={webhook.url} />
       <p class="quiet small">
@@ -132,16 +126,22 @@ function DataPlatform({
   );
 }
 
+function PostFacts({ hasSecret }: { hasSecret: boolean | null }) {
+  return (
+    <Facts>
+      <Fact name="Method">POST</Fact>
+      <Fact name="Content-Type">
+        <code>application/json</code>
+      </Fact>
+      <SecretFact name="Header" hasSecret={hasSecret} />
+    </Facts>
+  );
+}
+
 function AccountData({ webhook, hasSecret }: { webhook: Webhook; hasSecret: boolean | null }) {
   return (
     <Panel title="Account data" id="accounts">
-      <Facts>
-        <Fact name="Method">POST</Fact>
-        <Fact name="Content-Type">
-          <code>application/json</code>
-        </Fact>
-        <SecretFact name="Header" hasSecret={hasSecret} />
-      </Facts>
+      <PostFacts hasSecret={hasSecret} />
       <h3>URL</h3>
       <Copy id="accounts-url" label="webhook URL" text={webhook.url} />
       <h3>Example body</h3>

@@ -1,6 +1,6 @@
 /** What stands around every page: sidebar, workspace switcher, who is signed in. */
 import type { Child } from "hono/jsx";
-import type { Role } from "../../control/schema.ts";
+import type { Role } from "../../domain/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import { canManageKeys } from "../../domain/role.ts";

@@ -59,7 +59,7 @@ function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: stri
   const atMs = signal?.receivedAtMs ?? first?.atMs;
   return (
     <li>
-      <div class="when quiet small">{atMs !== undefined && <Time ms={atMs} nowMs={nowMs} />}</div>
+      <div class="quiet small">{atMs !== undefined && <Time ms={atMs} nowMs={nowMs} />}</div>
       <div class="what">
         {signal === null ? (
           <span class="quiet">A signal that is not kept any more</span>
@@ -82,7 +82,7 @@ function Entry({ entry, base, rules, nowMs }: { entry: TimelineEntry; base: stri
 function Score({ score, base, rules }: { score: ScoringSignal; base: string; rules: RuleNames }) {
   const rule = rules.get(score.ruleId);
   return (
-    <p class="score">
+    <p>
       <strong class={score.points < 0 ? "points down" : "points"}>{signed(score.points)}</strong>{" "}
       <span>{score.scoringSignal}</span>{" "}
       <span class="quiet small">

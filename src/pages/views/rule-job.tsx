@@ -1,6 +1,6 @@
 /** A rule being applied to what is stored: how far it is, and what it has done. */
 import type { PropsWithChildren } from "hono/jsx";
-import type { RuleJob } from "../../store/protocol.ts";
+import type { RuleJob } from "../../store/rule-protocol.ts";
 import { counted, grouped } from "./format.ts";
 import { Fact, Facts, Panel, Time } from "./parts.tsx";
 

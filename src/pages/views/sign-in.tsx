@@ -1,7 +1,7 @@
 /** The pages around sign-in. */
 import { SIGN_IN_COPY } from "../session/copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import type { Role } from "../../control/schema.ts";
+import type { Role } from "../../domain/role.ts";
 
 export function LocalSignIn({ members, to }: { members: readonly { email: string; roles: string }[]; to: string }) {
   return (

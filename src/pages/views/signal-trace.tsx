@@ -43,7 +43,7 @@ export function Trace({
       <div class="signal-id">
         <Copy id="signal-id" label="signal id" text={signal.id} />
       </div>
-      <div class="columns trace" id="trace" {...(recorded === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
+      <div class="columns" id="trace" {...(recorded === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
         <Panel title="What became of it">
           <p>
             <StatusBadge status={status} /> {STATUS_COPY[status].meaning}

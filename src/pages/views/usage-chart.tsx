@@ -2,7 +2,8 @@
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { CurvePoint } from "../../domain/usage-day.ts";
-import { compact, day, grouped } from "./format.ts";
+import { Axes } from "./charts.tsx";
+import { day, grouped } from "./format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 260;
@@ -61,19 +62,7 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
       <clipPath id="beyond-limit">
         <rect x={MARGIN.left} y={0} width={INNER_WIDTH} height={limitY} />
       </clipPath>
-      {y.ticks(4).map((tick) => (
-        <g>
-          <line class="grid" {...across} y1={y(tick)} y2={y(tick)} />
-          <text x={MARGIN.left - 8} y={y(tick) + 4} text-anchor="end">
-            {compact(tick)}
-          </text>
-        </g>
-      ))}
-      {x.ticks(5).map((tick) => (
-        <text x={x(tick)} y={HEIGHT - 6} text-anchor="middle">
-          {day(tick.getTime()).replace(/, \d{4}$/, "")}
-        </text>
-      ))}
+      <Axes x={x} y={y} height={HEIGHT} />
       <path class="accepted" d={accepted} clip-path="url(#within-limit)" />
       <path class="overage" d={accepted} clip-path="url(#beyond-limit)" />
       <path class="held" d={held} />

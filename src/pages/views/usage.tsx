@@ -1,30 +1,14 @@
 /** The Usage page: the period's curve and forecast, the extra room, plan and overages, the books, past periods. */
-import type { Plan } from "../../control/plans.ts";
-import type { Workspace } from "../../control/workspaces.ts";
-import type { Books } from "../../domain/books.ts";
-import { reaches, type Pace } from "../../domain/forecast.ts";
-import { quotaCeiling, roomToRelease } from "../../domain/quota.ts";
-import type { CurvePoint } from "../../domain/usage-day.ts";
+import { quotaCeiling } from "../../domain/quota.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
-import { changeSaid, streakSaid, usageNotice } from "../usage-copy.ts";
+import { streakSaid, usageNotice } from "../usage-copy.ts";
 import { BooksPanel } from "./books.tsx";
 import { counted, day, grouped } from "./format.ts";
-import { Badge, Confirm, Empty, Head, Notice, Panel, Stat, Stats, Table } from "./parts.tsx";
-import { UsageChart } from "./usage-chart.tsx";
+import { Badge, Empty, Head, Notice, Panel, Stat, Stats, Table } from "./parts.tsx";
+import { Overages, Plans, type ChangesData } from "./usage-changes.tsx";
+import { Curve, type CurveData } from "./usage-curve.tsx";
 
-export interface UsageData {
-  /** `/w/{slug}`. */
-  path: string;
-  workspace: Workspace;
-  plans: readonly Plan[];
-  usage: Usage;
-  curve: readonly CurvePoint[];
-  pace: Pace | null;
-  /** Since the workspace began, and of the current period. */
-  books: { all: Books; period: Books };
-  nowMs: number;
-  /** Owners and admins: they see what can be changed. */
-  manager: boolean;
+export interface UsageData extends CurveData, ChangesData {
   /** What was wrong with a form. */
   error?: string;
 }
@@ -97,89 +81,6 @@ function percent(used: number, signalLimit: number): string {
   return `${value > 0 && value < 10 ? value.toFixed(1) : grouped(Math.floor(value))} %`;
 }
 
-function Curve({ data: { usage, curve, pace, nowMs } }: { data: UsageData }) {
-  const used = usage.accepted + usage.held;
-  const ceiling = quotaCeiling(usage);
-  const said = forecastSaid(usage, pace, nowMs);
-  const label = `${counted(used, "signal")} since ${day(usage.periodStartMs)}, against a limit of ${grouped(usage.signalLimit)}. ${said}`;
-  return (
-    <Panel title="This period">
-      <div class="chart-scroll" role="region" aria-label="The period's curve" tabindex={0}>
-        <UsageChart
-          label={label}
-          curve={curve}
-          periodStartMs={usage.periodStartMs}
-          periodEndMs={usage.periodEndMs}
-          signalLimit={usage.signalLimit}
-          ceiling={ceiling}
-          perDay={pace?.perDay ?? null}
-        />
-      </div>
-      <ul class="chart-keys">
-        <Key name="accepted">Accepted</Key>
-        {usage.accepted > usage.signalLimit && <Key name="overage">Accepted beyond the limit (overages)</Key>}
-        {usage.held > 0 && <Key name="held">Held</Key>}
-        {usage.rejected > 0 && <Key name="refused">Refused that day</Key>}
-        {pace !== null && <Key name="forecast">Forecast</Key>}
-      </ul>
-      <p>{said}</p>
-      <details>
-        <summary class="small">The numbers, day by day</summary>
-        <Table
-          caption="Usage by day"
-          head={[
-            "Until the end of",
-            { text: "Accepted", number: true },
-            { text: "Held", number: true },
-            { text: "Refused", number: true },
-          ]}
-        >
-          {curve.slice(1).map(({ atMs, accepted, held, rejected }, index, points) => (
-            <tr>
-              <th scope="row" class="nowrap">
-                {index === points.length - 1 ? "now" : day(atMs - 1)}
-              </th>
-              <td class="number">{grouped(accepted)}</td>
-              <td class="number">{grouped(held)}</td>
-              <td class="number">{grouped(rejected)}</td>
-            </tr>
-          ))}
-        </Table>
-      </details>
-    </Panel>
-  );
-}
-
-function Key({ name, children }: { name: string; children: string }) {
-  return (
-    <li>
-      <span class={`key ${name}`} aria-hidden="true" />
-      {children}
-    </li>
-  );
-}
-
-/** When the limit and twice the limit are reached, and what that is reckoned from. */
-function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
-  if (pace === null) return "There is no forecast yet: it needs at least an hour of signals.";
-  const now = { nowMs, periodEndMs: usage.periodEndMs, used: usage.accepted + usage.held };
-  const from =
-    pace.fullDays === 0
-      ? "as today alone says, roughly"
-      : `the mean of the last ${pace.fullDays === 1 ? "full day" : `${pace.fullDays} full days`}`;
-  const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${from})`;
-  const when = (target: number, name: string) => {
-    const at = reaches(target, pace.perDay, now);
-    if (at === "reached") return `${name} is reached`;
-    return at === null ? `${name} will not be reached in this period` : `${name} will be reached on ${day(at)}`;
-  };
-  const limit = when(usage.signalLimit, "the limit");
-  // Beyond the limit nothing more happens with overages, and everything without extra room.
-  const twice = usage.overages || usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
-  if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
-  return `${perDay}, ${limit}, and ${twice}.`;
-}
-
 function ExtraRoom({ data: { usage } }: { data: UsageData }) {
   const { tone, title, text } = streakSaid(usage);
   return (
@@ -195,98 +96,6 @@ function ExtraRoom({ data: { usage } }: { data: UsageData }) {
           and held.
         </p>
       )}
-    </Panel>
-  );
-}
-
-function Overages({ data: { path, usage, books, manager } }: { data: UsageData }) {
-  const to = usage.overages ? "off" : "on";
-  // What is stored as held: a duplicate among those counted as held is held no longer.
-  const held = Math.max(0, books.period.held);
-  const fit = Math.min(held, roomToRelease(usage));
-  return (
-    <Panel title="Overages and held signals">
-      <p>
-        <Badge tone={usage.overages ? "good" : "quiet"}>{usage.overages ? "Overages on" : "Overages off"}</Badge>{" "}
-        {usage.overages
-          ? "Every signal is accepted; beyond the limit they are metered."
-          : "Pay-as-you-go would accept every signal beyond the limit, and meter it."}
-      </p>
-      {manager && (
-        <Confirm
-          label={`Switch overages ${to}`}
-          action={`${path}/usage/overages`}
-          submit={`Switch overages ${to}`}
-          tone={usage.overages ? "danger" : "primary"}
-        >
-          <input type="hidden" name="overages" value={to} />
-          <p>{changeSaid(usage, { ...usage, overages: !usage.overages })}</p>
-        </Confirm>
-      )}
-      <p>
-        <strong>{counted(held, "held signal")}</strong> in this period
-        {held > 0 &&
-          (fit > 0
-            ? `; ${grouped(fit)} of them fit now.`
-            : "; none fits: it takes a larger plan or overages to release them.")}
-      </p>
-      {manager && fit > 0 && (
-        <Confirm
-          label="Release held signals"
-          action={`${path}/usage/release`}
-          submit={`Release ${counted(fit, "signal")}`}
-          tone="primary"
-        >
-          <p>
-            The oldest {counted(fit, "held signal")} will be accepted and processed as if they had never been held:
-            rules run, scores change. That cannot be taken back.
-          </p>
-        </Confirm>
-      )}
-    </Panel>
-  );
-}
-
-function Plans({ data: { path, usage, workspace, plans, manager } }: { data: UsageData }) {
-  return (
-    <Panel title="Plan" flush>
-      <Table
-        caption="Plans"
-        head={[
-          "Plan",
-          { text: "Signals per period", number: true },
-          "Paid",
-          ...(manager ? [{ text: "Change", hidden: true }] : []),
-        ]}
-      >
-        {plans.map((plan) => (
-          <tr>
-            <th scope="row">
-              {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
-            </th>
-            <td class="number">{grouped(plan.signalLimit)}</td>
-            <td>{plan.paid ? "paid" : "unpaid"}</td>
-            {manager && (
-              <td>
-                {plan.id !== workspace.plan && (
-                  <Confirm
-                    label="Change"
-                    action={`${path}/usage/plan`}
-                    submit={`Change to ${plan.name}`}
-                    tone="primary"
-                  >
-                    <input type="hidden" name="plan" value={plan.id} />
-                    <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
-                    {plan.paid && !usage.paid && (
-                      <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
-                    )}
-                  </Confirm>
-                )}
-              </td>
-            )}
-          </tr>
-        ))}
-      </Table>
     </Panel>
   );
 }

@@ -1,0 +1,113 @@
+/** What owners and admins can change on the Usage page: overages, held signals, the plan. */
+import type { Plan } from "../../control/plans.ts";
+import type { Workspace } from "../../control/workspaces.ts";
+import type { Books } from "../../domain/books.ts";
+import { roomToRelease } from "../../domain/quota.ts";
+import type { Usage } from "../../quota/protocol.ts";
+import { changeSaid } from "../usage-copy.ts";
+import { counted, grouped } from "./format.ts";
+import { Badge, Confirm, Panel, Table } from "./parts.tsx";
+
+export interface ChangesData {
+  /** `/w/{slug}`. */
+  path: string;
+  workspace: Workspace;
+  plans: readonly Plan[];
+  usage: Usage;
+  /** Since the workspace began, and of the current period. */
+  books: { all: Books; period: Books };
+  /** Owners and admins: they see what can be changed. */
+  manager: boolean;
+}
+
+export function Overages({ data: { path, usage, books, manager } }: { data: ChangesData }) {
+  const to = usage.overages ? "off" : "on";
+  // What is stored as held: a duplicate among those counted as held is held no longer.
+  const held = Math.max(0, books.period.held);
+  const fit = Math.min(held, roomToRelease(usage));
+  return (
+    <Panel title="Overages and held signals">
+      <p>
+        <Badge tone={usage.overages ? "good" : "quiet"}>{usage.overages ? "Overages on" : "Overages off"}</Badge>{" "}
+        {usage.overages
+          ? "Every signal is accepted; beyond the limit they are metered."
+          : "Pay-as-you-go would accept every signal beyond the limit, and meter it."}
+      </p>
+      {manager && (
+        <Confirm
+          label={`Switch overages ${to}`}
+          action={`${path}/usage/overages`}
+          submit={`Switch overages ${to}`}
+          tone={usage.overages ? "danger" : "primary"}
+        >
+          <input type="hidden" name="overages" value={to} />
+          <p>{changeSaid(usage, { ...usage, overages: !usage.overages })}</p>
+        </Confirm>
+      )}
+      <p>
+        <strong>{counted(held, "held signal")}</strong> in this period
+        {held > 0 &&
+          (fit > 0
+            ? `; ${grouped(fit)} of them fit now.`
+            : "; none fits: it takes a larger plan or overages to release them.")}
+      </p>
+      {manager && fit > 0 && (
+        <Confirm
+          label="Release held signals"
+          action={`${path}/usage/release`}
+          submit={`Release ${counted(fit, "signal")}`}
+          tone="primary"
+        >
+          <p>
+            The oldest {counted(fit, "held signal")} will be accepted and processed as if they had never been held:
+            rules run, scores change. That cannot be taken back.
+          </p>
+        </Confirm>
+      )}
+    </Panel>
+  );
+}
+
+export function Plans({ data: { path, usage, workspace, plans, manager } }: { data: ChangesData }) {
+  return (
+    <Panel title="Plan" flush>
+      <Table
+        caption="Plans"
+        head={[
+          "Plan",
+          { text: "Signals per period", number: true },
+          "Paid",
+          ...(manager ? [{ text: "Change", hidden: true }] : []),
+        ]}
+      >
+        {plans.map((plan) => (
+          <tr>
+            <th scope="row">
+              {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
+            </th>
+            <td class="number">{grouped(plan.signalLimit)}</td>
+            <td>{plan.paid ? "paid" : "unpaid"}</td>
+            {manager && (
+              <td>
+                {plan.id !== workspace.plan && (
+                  <Confirm
+                    label="Change"
+                    action={`${path}/usage/plan`}
+                    submit={`Change to ${plan.name}`}
+                    tone="primary"
+                  >
+                    <input type="hidden" name="plan" value={plan.id} />
+                    <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
+                    {plan.paid && !usage.paid && (
+                      <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
+                    )}
+                  </Confirm>
+                )}
+              </td>
+            )}
+          </tr>
+        ))}
+      </Table>
+    </Panel>
+  );
+}

@@ -1,0 +1,98 @@
+/** The Usage page's curve of the period: the chart, what it means in words, and its numbers. */
+import { reaches, type Pace } from "../../domain/forecast.ts";
+import { quotaCeiling } from "../../domain/quota.ts";
+import type { CurvePoint } from "../../domain/usage-day.ts";
+import type { Usage } from "../../quota/protocol.ts";
+import { counted, day, grouped } from "./format.ts";
+import { Panel, Table } from "./parts.tsx";
+import { UsageChart } from "./usage-chart.tsx";
+
+export interface CurveData {
+  usage: Usage;
+  curve: readonly CurvePoint[];
+  pace: Pace | null;
+  nowMs: number;
+}
+
+export function Curve({ data: { usage, curve, pace, nowMs } }: { data: CurveData }) {
+  const used = usage.accepted + usage.held;
+  const ceiling = quotaCeiling(usage);
+  const said = forecastSaid(usage, pace, nowMs);
+  const label = `${counted(used, "signal")} since ${day(usage.periodStartMs)}, against a limit of ${grouped(usage.signalLimit)}. ${said}`;
+  return (
+    <Panel title="This period">
+      <div class="chart-scroll" role="region" aria-label="The period's curve" tabindex={0}>
+        <UsageChart
+          label={label}
+          curve={curve}
+          periodStartMs={usage.periodStartMs}
+          periodEndMs={usage.periodEndMs}
+          signalLimit={usage.signalLimit}
+          ceiling={ceiling}
+          perDay={pace?.perDay ?? null}
+        />
+      </div>
+      <ul class="chart-keys">
+        <Key name="accepted">Accepted</Key>
+        {usage.accepted > usage.signalLimit && <Key name="overage">Accepted beyond the limit (overages)</Key>}
+        {usage.held > 0 && <Key name="held">Held</Key>}
+        {usage.rejected > 0 && <Key name="refused">Refused that day</Key>}
+        {pace !== null && <Key name="forecast">Forecast</Key>}
+      </ul>
+      <p>{said}</p>
+      <details>
+        <summary class="small">The numbers, day by day</summary>
+        <Table
+          caption="Usage by day"
+          head={[
+            "Until the end of",
+            { text: "Accepted", number: true },
+            { text: "Held", number: true },
+            { text: "Refused", number: true },
+          ]}
+        >
+          {curve.slice(1).map(({ atMs, accepted, held, rejected }, index, points) => (
+            <tr>
+              <th scope="row" class="nowrap">
+                {index === points.length - 1 ? "now" : day(atMs - 1)}
+              </th>
+              <td class="number">{grouped(accepted)}</td>
+              <td class="number">{grouped(held)}</td>
+              <td class="number">{grouped(rejected)}</td>
+            </tr>
+          ))}
+        </Table>
+      </details>
+    </Panel>
+  );
+}
+
+function Key({ name, children }: { name: string; children: string }) {
+  return (
+    <li>
+      <span class={`key ${name}`} aria-hidden="true" />
+      {children}
+    </li>
+  );
+}
+
+/** When the limit and twice the limit are reached, and what that is reckoned from. */
+function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
+  if (pace === null) return "There is no forecast yet: it needs at least an hour of signals.";
+  const now = { nowMs, periodEndMs: usage.periodEndMs, used: usage.accepted + usage.held };
+  const from =
+    pace.fullDays === 0
+      ? "as today alone says, roughly"
+      : `the mean of the last ${pace.fullDays === 1 ? "full day" : `${pace.fullDays} full days`}`;
+  const perDay = `At ${counted(Math.round(pace.perDay), "signal")} a day (${from})`;
+  const when = (target: number, name: string) => {
+    const at = reaches(target, pace.perDay, now);
+    if (at === "reached") return `${name} is reached`;
+    return at === null ? `${name} will not be reached in this period` : `${name} will be reached on ${day(at)}`;
+  };
+  const limit = when(usage.signalLimit, "the limit");
+  // Beyond the limit nothing more happens with overages, and everything without extra room.
+  const twice = usage.overages || usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
+  if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
+  return `${perDay}, ${limit}, and ${twice}.`;
+}

@@ -1,0 +1,48 @@
+/** Accounts, and how they came to be what they are. */
+import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import type { AccountField } from "../../domain/payload-template.ts";
+import type { Claims } from "../accounts.ts";
+
+/** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
+export const productOrgs = sqliteTable(
+  "product_orgs",
+  {
+    id: integer("id").primaryKey(),
+    externalId: text("external_id").notNull().unique(),
+    name: text("name", { mode: "json" }).$type<unknown>(),
+    plan: text("plan", { mode: "json" }).$type<unknown>(),
+    userCount: text("user_count", { mode: "json" }).$type<unknown>(),
+    recurringRevenue: text("recurring_revenue", { mode: "json" }).$type<unknown>(),
+    trialStatus: text("trial_status", { mode: "json" }).$type<unknown>(),
+    featureFlags: text("feature_flags", { mode: "json" }).$type<unknown>(),
+    attributes: text("attributes", { mode: "json" }).$type<Record<string, unknown>>().notNull(),
+    /** By target, the latest update that carried it: the latest by receipt wins, field by field. */
+    claims: text("claims", { mode: "json" }).$type<Claims>().notNull(),
+    firstSeen: integer("first_seen").notNull(),
+    lastSeen: integer("last_seen").notNull(),
+  },
+  (table) => [index("product_orgs_last_seen").on(table.lastSeen)],
+);
+
+/** Each time that a field of an account became another value, in order of receipt. See account-history.ts. */
+export const productOrgChanges = sqliteTable(
+  "product_org_changes",
+  {
+    productOrgId: integer("product_org_id").notNull(),
+    field: text("field").$type<AccountField>().notNull(),
+    /** Receipt of the update that carried the value after; its ordinal and its signal are beside it. */
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+    signalId: text("signal_id").notNull(),
+    before: text("before", { mode: "json" }).$type<unknown>(),
+    after: text("after", { mode: "json" }).$type<unknown>().notNull(),
+    /** The latest update that carried the value before. */
+    beforeAt: integer("before_at"),
+    beforeOrdinal: integer("before_ordinal"),
+    beforeSignalId: text("before_signal_id"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.productOrgId, table.field, table.at, table.ordinal] }),
+    index("product_org_changes_latest").on(table.productOrgId, table.at, table.ordinal),
+  ],
+);
