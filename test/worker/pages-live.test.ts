@@ -7,7 +7,7 @@ import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../s
 import type { Rejection } from "../../src/quota/protocol.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
 import { newMembers, type Members } from "./members.ts";
-import { textOf, type Browser } from "./pages.ts";
+import { Browser, textOf } from "./pages.ts";
 import { call, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 const ORIGIN = "https://signals.example";
@@ -158,7 +158,7 @@ describe("who may watch", () => {
 
     await member.post("/sign-out");
     await vi.waitFor(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
-    const again = await watchSignals(members);
+    const again = await watchSignals({ ...members, member: new Browser(member.email) });
     const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: member.email });
     expect(gone.status).toBe(303);
     await vi.waitFor(() => expect(again.closed).toBe(4000));
