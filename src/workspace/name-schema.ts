@@ -11,7 +11,7 @@ export const name = z
   .refine(canBeSeen, "a name that can be seen, on one line")
   .meta({ maxLength: NAME_MAX_CODE_POINTS });
 
-/** The pages make links of names: there must be something to click on. */
+/** The pages make links of names: there must be something to click on. An empty one is refused as such already. */
 function canBeSeen(text: string): boolean {
-  return /[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text);
+  return text === "" || (/[^\p{Cc}\p{Cf}\p{M}\p{Z}]/u.test(text) && !/\p{Cc}/u.test(text));
 }
