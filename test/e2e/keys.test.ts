@@ -129,16 +129,15 @@ describe("the full key is shown once", () => {
   });
 });
 
-/** On a line so slow that the first call has reached the service, and no answer the browser, before the second click. */
-async function doubleClick(page: Page, context: BrowserContext): Promise<void> {
+/** On a line so slow that the service has made the key, and no answer has reached the browser, before the second click. */
+async function doubleClick(page: Page, context: BrowserContext, { operator, id }: TestWorkspace): Promise<void> {
   const session = await context.newCDPSession(page);
-  const slow = { offline: false, latency: 1_000, downloadThroughput: -1, uploadThroughput: -1 };
+  const slow = { offline: false, latency: 4_000, downloadThroughput: -1, uploadThroughput: -1 };
   await session.send("Network.enable");
   await session.send("Network.emulateNetworkConditions", slow);
   const { x, y } = (await create(page).boundingBox()) ?? { x: 0, y: 0 };
-  const sent = page.waitForRequest((request) => request.method() === "POST");
   await page.mouse.click(x + 5, y + 5);
-  await sent;
+  await expect.poll(() => operator.list(`workspaces/${id}/keys`), { interval: 20, timeout: 3_500 }).toHaveLength(1);
   await page.mouse.click(x + 5, y + 5);
   await page.waitForLoadState();
 }
@@ -147,7 +146,7 @@ test("a double click on Create makes one key, and shows it", async () => {
   const workspace = await newWorkspace("double");
   await withPage(workspace, workspace.owner, async (page, context) => {
     await formOf(page, workspace, "Website");
-    await doubleClick(page, context);
+    await doubleClick(page, context, workspace);
     const value = await page.locator("#new-key").innerText();
     expect(await send(value, FORM)).toBe(202);
     expect(await names(page, workspace)).toEqual(["Website"]);
@@ -162,7 +161,7 @@ test("a double click without a script makes one key too, and the second answer s
     workspace.owner,
     async (page, context) => {
       await formOf(page, workspace, "Website");
-      await doubleClick(page, context);
+      await doubleClick(page, context, workspace);
       await page.getByRole("heading", { name: "This key was created already" }).waitFor();
       expect(await names(page, workspace)).toEqual(["Website"]);
     },
