@@ -36,6 +36,8 @@ export const MAX_RATIO = 1.3;
 const READ_CALLS = 60;
 const POLL_MS = 50;
 const SETTLE_TIMEOUT_MS = 60_000;
+/** Of POLL_MS: five minutes. */
+const PACKED_POLLS = 6_000;
 
 /** Small, small with as many rules as the large one (which tells what those cost), large. */
 export function sizesOf(signals: number): WorkspaceSize[] {
@@ -72,6 +74,8 @@ export async function measureGrowth(
   const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
   let pages: PageTime[] = [];
   try {
+    console.error("… until what nobody is known for has moved to cold storage");
+    for (const { id } of workspaces) await untilPacked(running.origin, id);
     for (let round = 0; round <= rounds; round++) {
       console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
       for (const { name, unit, measure } of measuresOf(bencher, round)) {
@@ -97,6 +101,21 @@ export async function measureGrowth(
     costs: sizes.map((_, index) => median(all.rounds.map((costs) => costs[index] ?? Number.NaN))),
   }));
   return { growth, pages };
+}
+
+/** Moving what was filled in would count as processing; in a workspace that has grown over time it has long been done. */
+async function untilPacked(origin: string, workspaceId: string): Promise<void> {
+  const operator = new OperatorApi(origin, VARS.OPERATOR_TOKEN);
+  const home = `workspaces/${workspaceId}`;
+  const { items } = await operator.get<{ items: { id: string }[] }>(`${home}/signals?status=anonymous&limit=1`);
+  for (const { id } of items) {
+    const isPacked = async () =>
+      (await operator.get<{ in_cold_storage: boolean }>(`${home}/signals/${id}`)).in_cold_storage;
+    for (let polls = 0; !(await isPacked()); polls++) {
+      if (polls > PACKED_POLLS) throw new Error("what nobody is known for does not move to cold storage");
+      await sleep(POLL_MS);
+    }
+  }
 }
 
 /** What costs more than it may. */
