@@ -1,10 +1,9 @@
 /** How often something happened on each of the latest days: small enough to be kept in the row that it is about. */
 import { DAYS_COUNTED } from "../limits.ts";
+import { DAY_MS } from "./duration.ts";
 
 /** Day (see `dayOf`) → count, days without any left out. */
 export type DayCounts = Record<string, number>;
-
-const DAY_MS = 24 * 3_600_000;
 
 /** Days since 1970, in UTC. */
 export function dayOf(ms: number): number {

@@ -3,7 +3,7 @@
  * entry; it ends as the one before it did.
  */
 
-export const DAY_MS = 24 * 3_600_000;
+import { DAY_MS } from "./duration.ts";
 
 /** Of one billing period so far. */
 export interface UsageCounts {

@@ -3,6 +3,7 @@
  * takes away person and identities, so that what comes from then on is somebody new's, and up to ERASURE_ROWS of the
  * rest; the store's alarm does what is left, and ends the job when cold storage holds no copy any more.
  */
+import { DAY_MS } from "../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../limits.ts";
 import { scrubPending } from "./cold-storage.ts";
 import { hashOf, rememberNames } from "./erased-names.ts";
@@ -33,7 +34,7 @@ export interface ErasureRow {
   cold_objects: number;
 }
 
-const REMEMBERED_MS = ERASURE_REMEMBERED_DAYS * 24 * 3_600_000;
+const REMEMBERED_MS = ERASURE_REMEMBERED_DAYS * DAY_MS;
 
 /** Where each status is counted. */
 const COUNTED_AS = {

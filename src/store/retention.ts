@@ -5,13 +5,12 @@
  *
  * No index on the receipt is needed: signal ids begin with the time at which the edge gave them, just before.
  */
+import { DAY_MS } from "../domain/duration.ts";
 import { uuidv7, UUIDV7_RANDOM_BYTES } from "../domain/uuidv7.ts";
 import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../limits.ts";
 import { scrub } from "./cold-storage.ts";
 import type { StoreConfig } from "./data-care.ts";
 import { EventGroupChanges } from "./tables.ts";
-
-const DAY_MS = 24 * 3_600_000;
 
 /** Repeating it changes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {

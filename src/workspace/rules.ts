@@ -3,6 +3,7 @@ import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deleteRule, findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/rules.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
+import { DAY_MS } from "../domain/duration.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import { normalise } from "../domain/normalise.ts";
 import { proposeRule } from "../domain/propose-conditions.ts";
@@ -10,8 +11,6 @@ import type { ProposedRule } from "../domain/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewSample, RuleJob } from "../store/rule-protocol.ts";
 import { signalStore } from "./objects.ts";
-
-const DAY_MS = 24 * 3_600_000;
 
 export interface RulePreview {
   /** Stored signals that match, the different people whose they are, and the points that they would add. */

@@ -2,7 +2,8 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { paceOf, reaches } from "../../src/domain/forecast.ts";
-import { DAY_MS, type UsageDay } from "../../src/domain/usage-day.ts";
+import { DAY_MS } from "../../src/domain/duration.ts";
+import type { UsageDay } from "../../src/domain/usage-day.ts";
 import { usageLevel } from "../../src/domain/usage-level.ts";
 
 const day = (number: number) => Date.UTC(2031, 2, number);

@@ -1,8 +1,8 @@
 /** Usage by day: what is written when a day ends, and the curve and the daily counts that are made of it. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/domain/duration.ts";
 import {
-  DAY_MS,
   countingDay,
   endedDays,
   lastDay,

@@ -2,9 +2,9 @@
 import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
+import { DAY_MS } from "../../domain/duration.ts";
 import { compact, day, time } from "./format.ts";
 
-const DAY_MS = 24 * 3_600_000;
 const WIDTH = 720;
 const HEIGHT = 240;
 const MARGIN = { top: 12, right: 16, bottom: 26, left: 48 };

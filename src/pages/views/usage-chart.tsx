@@ -1,4 +1,5 @@
 /** The curve of a billing period against the limit and twice the limit: accepted, held on top, and the forecast. */
+import { DAY_MS } from "../../domain/duration.ts";
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
 import type { CurvePoint } from "../../domain/usage-day.ts";
@@ -87,12 +88,11 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
 
 /** From now to the period's end at this pace; flat from where signals would be refused. */
 function forecastLine(now: CurvePoint, perDay: number, periodEndMs: number, ceiling: number | null): CurvePoint[] {
-  const dayMs = 24 * 3_600_000;
   const used = now.accepted + now.held;
-  const until = used + (perDay * Math.max(0, periodEndMs - now.atMs)) / dayMs;
+  const until = used + (perDay * Math.max(0, periodEndMs - now.atMs)) / DAY_MS;
   const at = (atMs: number, count: number): CurvePoint => ({ atMs, accepted: count, held: 0, rejected: 0 });
   if (ceiling === null || until <= ceiling) return [at(now.atMs, used), at(periodEndMs, until)];
-  const reached = perDay === 0 ? now.atMs : now.atMs + (Math.max(0, ceiling - used) / perDay) * dayMs;
+  const reached = perDay === 0 ? now.atMs : now.atMs + (Math.max(0, ceiling - used) / perDay) * DAY_MS;
   const most = Math.max(used, ceiling);
   return [at(now.atMs, used), at(reached, most), at(periodEndMs, most)];
 }

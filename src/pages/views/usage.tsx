@@ -1,4 +1,5 @@
 /** The Usage page: the period's curve and forecast, the extra room, plan and overages, the books, past periods. */
+import { DAY_MS } from "../../domain/duration.ts";
 import { quotaCeiling } from "../../domain/quota.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import { streakSaid, usageNotice } from "../usage-copy.ts";
@@ -49,7 +50,7 @@ export function UsagePage(data: UsageData) {
 function Now({ usage, nowMs }: { usage: Usage; nowMs: number }) {
   const used = usage.accepted + usage.held;
   const ceiling = quotaCeiling(usage);
-  const days = Math.ceil((usage.periodEndMs - nowMs) / 86_400_000);
+  const days = Math.ceil((usage.periodEndMs - nowMs) / DAY_MS);
   return (
     <Stats>
       <Stat
