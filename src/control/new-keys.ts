@@ -147,7 +147,7 @@ async function composeRow(
   { formToken = null, successorOf = null }: { formToken?: string | null; successorOf?: string | null } = {},
 ): Promise<Draft> {
   const value = composeKey(randomBytes);
-  const secret = key.secret ? base64url(randomBytes(SECRET_BYTES)) : null;
+  const secret = key.secret ? Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url") : null;
   const { first8, last4 } = keyEnds(value);
   const row: Draft["row"] = {
     id: newId("key", by.nowMs),
@@ -170,11 +170,4 @@ async function composeRow(
 
 function randomBytes(n: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(n));
-}
-
-function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replace(/=+$/, "");
 }
