@@ -370,6 +370,19 @@ describe("an outage of R2 delays, and loses nothing", () => {
   });
 });
 
+/** Deletes the signal that came first, and has its copy in cold storage removed. */
+async function eraseFirst(): Promise<void> {
+  await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    const rows = sql.exec<{ cold_object: string | null }>(
+      "DELETE FROM signals WHERE seq = (SELECT min(seq) FROM signals) RETURNING cold_object",
+    );
+    scrub(
+      sql,
+      [...rows].map((row) => row.cold_object),
+    );
+  });
+}
+
 describe("objects", () => {
   test("killed when R2 has taken an object and before the store knows: all is packed again, nothing stays behind", async () => {
     let taken = false;
@@ -496,16 +509,6 @@ describe("objects", () => {
   test("a rewriting that R2 takes late does not bring back what a later one removed", async () => {
     await send(...visits(9, 3));
     await ring(workspace.id);
-    const ask = () =>
-      runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-        const rows = sql.exec<{ cold_object: string | null }>(
-          "DELETE FROM signals WHERE seq = (SELECT min(seq) FROM signals) RETURNING cold_object",
-        );
-        scrub(
-          sql,
-          [...rows].map((row) => row.cold_object),
-        );
-      });
     let late: (() => Promise<unknown>) | null = null;
     const slow = new Proxy(env.COLD, {
       get: (bucket, property) =>
@@ -516,11 +519,11 @@ describe("objects", () => {
             }
           : (Reflect.get(bucket, property) as (...given: unknown[]) => unknown).bind(bucket),
     });
-    await ask();
+    await eraseFirst();
     await withBindings(workspace.id, { COLD: slow });
     await ring(workspace.id);
     await evictDurableObject(workspace.store);
-    await ask();
+    await eraseFirst();
     await ring(workspace.id);
     const [key = ""] = (await cold()).keys;
     const lines = await linesOf(key);
@@ -532,19 +535,9 @@ describe("objects", () => {
   test("what is deleted while an object is being rewritten is removed with the next time", async () => {
     await send(...visits(9, 3));
     await ring(workspace.id);
-    const erase = () =>
-      runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-        const rows = sql.exec<{ cold_object: string | null }>(
-          "DELETE FROM signals WHERE seq = (SELECT min(seq) FROM signals) RETURNING cold_object",
-        );
-        scrub(
-          sql,
-          [...rows].map((row) => row.cold_object),
-        );
-      });
     const pending = () => runInDurableObject(workspace.store, (_, { storage }) => scrubPending(storage.sql));
-    await erase();
-    const during = bucketWith({ before: (call) => (call === "put" ? erase() : undefined) });
+    await eraseFirst();
+    const during = bucketWith({ before: (call) => (call === "put" ? eraseFirst() : undefined) });
     await withBindings(workspace.id, { COLD: during });
     await ring(workspace.id);
     const [key = ""] = (await cold()).keys;
