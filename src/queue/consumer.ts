@@ -30,7 +30,8 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
       const fields = { queue: batch.queue, workspace: workspaceId, messages: messages.length };
       try {
         const signals = contents.flatMap((content) => content.signals);
-        await handle(env, workspaceId, signals);
+        const again = messages.some(({ queued }) => queued.attempts > 1);
+        await handle(env, workspaceId, signals, again);
         await env.QUOTA_COUNTER.getByName(workspaceId).settle(contents.flatMap((content) => content.rows));
         for (const { queued } of messages) queued.ack();
         logEvent("batch", { ...fields, signals: signals.length, ms: Date.now() - startedMs });
@@ -66,7 +67,8 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
   return workspaces;
 }
 
-async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSignal[]): Promise<void> {
+/** @param again it has failed before, maybe because of one of the signals: then the store is to leave that one out. */
+async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSignal[], again: boolean): Promise<void> {
   const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
   const [current, templates] = await Promise.all([
     rulesOf(env.DB, workspaceId),
@@ -74,7 +76,7 @@ async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSig
   ]);
   const batch = signals.map((signal) => processSignal(signal, { rules: current.rules, templates }));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
-  const linksWait = await store.record(batch, current.version);
+  const linksWait = await store.record(batch, current.version, again);
   if (linksWait) await link(store, workspaceId);
 }
 

@@ -11,5 +11,6 @@ const REASON = "Could not be processed in all attempts: each ended the processin
 
 export async function bury(env: Env, workspaceId: string, signals: ReceivedSignal[]): Promise<void> {
   const batch = signals.map((signal) => buriedSignal(signal, REASON));
-  await env.SIGNAL_STORE.getByName(workspaceId).record(batch);
+  // Carefully: that they are here says that they have failed before.
+  await env.SIGNAL_STORE.getByName(workspaceId).record(batch, undefined, true);
 }

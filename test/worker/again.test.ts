@@ -3,6 +3,8 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../src/queue/again.ts";
+import { TestCounter } from "./counter.ts";
+import { consumeMessages } from "./deliver.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -149,9 +151,15 @@ describe("design §6: release of held signals", () => {
 });
 
 describe("design §8: replay of dead letters", () => {
-  /** Makes the store refuse signals of an event, as a bug would. */
-  function refuseInserts(workspace: TestWorkspace): Promise<void> {
-    return runInDurableObject(workspace.store, (_, { storage }) => {
+  /** Makes the store refuse signals, as a bug would; each message comes to the consumer as one that has failed before. */
+  async function refuseInserts(workspace: TestWorkspace): Promise<void> {
+    await new TestCounter(workspace.id).sendTo((messages) =>
+      consumeMessages(
+        messages.map(({ body }) => body),
+        { attempts: 2 },
+      ),
+    );
+    await runInDurableObject(workspace.store, (_, { storage }) => {
       storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON signals WHEN NEW.kind = 'signal'
         BEGIN SELECT raise(ABORT, 'broken'); END`);
     });

@@ -4,17 +4,20 @@ import { env } from "cloudflare:workers";
 import { LINK_ALARM_MS, MESSAGE_MAX_ATTEMPTS } from "../../src/limits.ts";
 import { describe, expect, test, vi } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { admitCall, newCounter } from "./counter.ts";
-import type { TestCounter } from "./counter.ts";
+import { TestCounter, admitCall, newCounter } from "./counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
 
 const PAGE = { cursor: null, limit: 50 };
 const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
 
 /** Signals with these payloads, admitted and on their way: the messages that the queue would deliver. */
-async function onTheWay(payloads: string[]): Promise<{ counter: TestCounter; ids: string[]; bodies: string[] }> {
-  const counter = await newCounter();
+async function onTheWay(
+  payloads: string[],
+  counterOf: () => Promise<TestCounter> = newCounter,
+): Promise<{ counter: TestCounter; ids: string[]; bodies: string[] }> {
+  const counter = await counterOf();
   const bodies: string[] = [];
   await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
   const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
@@ -31,6 +34,22 @@ const good = (name: string) => JSON.stringify({ email: `${name}@example.com`, ev
 async function statuses(workspaceId: string, ids: string[]) {
   const store = signalStore(env, workspaceId);
   return Promise.all(ids.map(async (id) => (await store.signal(id))?.status));
+}
+
+/** Makes the store refuse what is inserted there, also after a restart. */
+function refuse(workspaceId: string, inserts: string): Promise<void> {
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) => {
+    storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON ${inserts}
+      BEGIN SELECT raise(ABORT, 'cannot be written'); END`);
+  });
+}
+
+/** Every row of the store. */
+function contents({ store }: TestWorkspace): Promise<unknown[]> {
+  return runInDurableObject(store, (_, { storage: { sql } }) => {
+    const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_cf*'";
+    return [...sql.exec<{ name: string }>(tables)].map(({ name }) => [name, [...sql.exec(`SELECT * FROM ${name}`)]]);
+  });
 }
 
 /** The real bindings, but for one object of one workspace, which answers these calls so. */
@@ -88,24 +107,37 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
   });
 
-  test("one that the store cannot write: likewise", async () => {
-    const { counter, ids, bodies } = await onTheWay([good("a"), good("poison"), good("b")]);
-    await runInDurableObject(env.SIGNAL_STORE.getByName(counter.id), (_, { storage }) => {
-      const exec = storage.sql.exec.bind(storage.sql);
-      storage.sql.exec = ((query: string, ...bindings: unknown[]) => {
-        if (bindings[0] === ids[1] && bindings[1] === "processed") throw new Error("cannot be written");
-        return exec(query, ...bindings);
-      }) as typeof storage.sql.exec;
-    });
-    await consumeMessages(bodies);
-    expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
-    const store = signalStore(env, counter.id);
-    expect(await store.signal(ids[1] ?? "")).toMatchObject({
-      deadReason: expect.stringContaining("cannot be written"),
-    });
-    expect((await store.people({}, PAGE)).items.map(({ email }) => email)).toEqual(["b@example.com", "a@example.com"]);
-    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0 });
-    expect(await store.totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
+  test.each([
+    { when: "in the middle of its batch", refused: "signals WHEN NEW.kind = 'identify'" },
+    { when: "when all else of its batch is written", refused: "link_jobs" },
+  ])("one that the store cannot write, $when: nothing is recorded, and then all but it", async ({ refused }) => {
+    const workspace = await newWorkspace();
+    const rule = { name: "r", event: "*", match: "all", conditions: [], scoring_signal: "s", points: 3 };
+    await workspace.operator("POST", "/rules", rule);
+    await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
+    await workspace.settled();
+    await refuse(workspace.id, refused);
+    const before = await contents(workspace);
+    const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
+    const payloads = [good("a"), JSON.stringify(poison), good("b")];
+    const { ids, bodies } = await onTheWay(payloads, async () => new TestCounter(workspace.id));
+
+    const first = await consumeMessages(bodies);
+    expect(first).toMatchObject({ explicitAcks: [], retryMessages: bodies.map(() => ({ delaySeconds: 5 })) });
+    expect(await contents(workspace)).toEqual(before);
+    expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 1, in_flight: 3, balanced: true });
+
+    expect((await consumeMessages(bodies, { attempts: 2 })).retryMessages).toEqual([]);
+    expect(await statuses(workspace.id, ids)).toEqual(["processed", "dead", "processed"]);
+    const store = signalStore(env, workspace.id);
+    expect((await store.signal(ids[1] ?? ""))?.deadReason).toContain("cannot be written");
+    const people = (await store.people({}, PAGE)).items.map(({ email, score }) => [email, score]);
+    expect(people).toEqual([
+      ["b@example.com", 3],
+      ["a@example.com", 3],
+    ]);
+    const books = { accepted: 4, processed: 3, dead_lettered: 1, in_flight: 0, balanced: true };
+    expect(await workspace.books()).toMatchObject(books);
   });
 
   test.each(["nonsense", "", 'ws_x\u001d{"v":2,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
@@ -157,6 +189,14 @@ describe("the dead-letter queue", () => {
     for (const queue of queues) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+  });
+
+  test("one that cannot be recorded even so does not take along what came before it", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("poison")]);
+    await refuse(counter.id, `signals WHEN NEW.id = '${ids[1]}'`);
+    expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
+    expect(await statuses(counter.id, ids)).toEqual(["dead", undefined]);
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2 });
   });
 
   test("retries what it cannot record either", async () => {

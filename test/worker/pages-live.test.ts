@@ -6,6 +6,7 @@ import type { LiveMessage } from "../../src/domain/live-message.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
 import type { Rejection } from "../../src/quota/protocol.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
+import { consumeMessages, messageOf } from "./deliver.ts";
 import { newMembers, type Members } from "./members.ts";
 import { Browser, textOf } from "./pages.ts";
 import { call, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
@@ -136,6 +137,23 @@ describe("while somebody watches", () => {
     await evictDurableObject(members.workspace.counter);
     await members.workspace.send({ event: "" });
     await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
+  });
+
+  test("who watches a store that ends as a signal cannot be recorded is told so, and may watch again", async () => {
+    const members = await atLive();
+    const { workspace } = members;
+    const watcher = await watchSignals(members);
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON signals WHEN NEW.kind = 'signal'
+        BEGIN SELECT raise(ABORT, 'broken'); END`);
+    });
+    const bodies = [messageOf(workspace.id, [{ id: "sig_1", payload: signal(1) }])];
+    await consumeMessages(bodies);
+    await vi.waitFor(() => expect(watcher.closed).toBe(1006));
+    const again = await watchSignals(members);
+    await consumeMessages(bodies, { attempts: 2 });
+    await vi.waitFor(() => expect(again.rows).toMatchObject([{ id: "sig_1", status: "dead" }]));
+    expect(watcher.messages).toEqual([]);
   });
 
   test("a ping is answered, anything else ends the connection", async () => {

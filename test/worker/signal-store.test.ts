@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { LINK_PAGE_SIGNALS, LIST_SCAN_SIGNALS, PURGE_ROWS } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
-import { DAY, MINUTE, deliver } from "./deliver.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
@@ -544,7 +544,8 @@ describe("design §8.6: scores", () => {
         return exec(query, ...bindings);
       }) as typeof sql.exec;
     });
-    await send({ id: "sig_1", payload: { email: "a@example.com", event: "Visit" } });
+    const message = messageOf(workspace.id, [{ id: "sig_1", payload: { email: "a@example.com", event: "Visit" } }]);
+    await consumeMessages([message], { attempts: 2 });
     expect(await statusOf("sig_1")).toEqual(["dead"]);
     expect((await store().people({}, PAGE)).items).toEqual([]);
   });
