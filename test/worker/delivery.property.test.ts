@@ -2,7 +2,7 @@
  * Invariants 1 and 5: whatever the order, repetition and split of the delivery, whoever crashes where, and whenever
  * signals are moved to cold storage, the store says the same.
  */
-import { evictDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
@@ -115,6 +115,8 @@ const wave = fc.record({
   sizes: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 3 }),
   faults: fc.array(fc.constantFrom<Fault[]>("none", "none", "none", "none", "before", "after"), { maxLength: 12 }),
   meanwhile: fc.constantFrom("nothing", "alarm", "restart"),
+  /** At which of its writes the store's recording breaks down. */
+  brokenAt: fc.option(fc.nat(15), { freq: 2 }),
 });
 /**
  * Where in the sequence a signal is delivered, and maybe buried as a dead letter; and how all is delivered. What is too
@@ -339,6 +341,25 @@ function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; bur
   return [...normal, ...(one.released ? held : []), ...buried];
 }
 
+const RECORDED = /^INSERT INTO (signals|event_groups|totals)\b/;
+
+/** A write of a recording fails, once: the object ends there, and with it what makes it fail. */
+async function breakRecording(workspaceId: string, at: number): Promise<void> {
+  await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
+    const exec = sql.exec.bind(sql);
+    let writes = 0;
+    sql.exec = ((query: string, ...bindings: unknown[]) => {
+      if (RECORDED.test(query) && writes++ === at) throw new Error("broken");
+      return exec(query, ...bindings);
+    }) as typeof sql.exec;
+  });
+}
+
+/** Rings the alarm, in the middle of which the object may end. */
+async function ringUnlessBroken(workspaceId: string): Promise<void> {
+  await ring(workspaceId).catch((error: unknown) => expect(String(error)).toContain("could not be recorded"));
+}
+
 /** Delivered again and again until it is acknowledged. */
 async function consumeUntilDone(workspaceId: string, deliveries: readonly Delivery[], faults: Faults): Promise<void> {
   for (const queue of ["signals", "signals-dlq"] as const) {
@@ -360,14 +381,15 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
         .sort((a, b) => a.at - b.at);
       const workspaceId = await workspaceWithRules(withEmailRule);
       for (let number = 0; deliveries.length > 0; number++) {
-        const { sizes, faults: made, meanwhile } = nth(waves, number);
+        const { sizes, faults: made, meanwhile, brokenAt } = nth(waves, number);
         const faults = new Faults(made);
         await withBindings(workspaceId);
         if (meanwhile === "restart") await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
         await withBindings(workspaceId, faults.forStore());
+        if (brokenAt !== null) await breakRecording(workspaceId, brokenAt);
         await Promise.all([
           ...sizes.map((size) => consumeUntilDone(workspaceId, deliveries.splice(0, size), faults)),
-          meanwhile === "alarm" ? ring(workspaceId) : null,
+          meanwhile === "alarm" ? ringUnlessBroken(workspaceId) : null,
         ]);
       }
       fromCold += (await coldState(workspaceId)).cold.length;
