@@ -400,7 +400,7 @@ const received: fc.Arbitrary<Received> = fc.record({
   fields: fc.record({
     plan: fc.option(fc.constantFrom("free", "team", "pro"), { freq: 3 }),
     user_count: fc.option(fc.nat(20), { freq: 3 }),
-    feature_flags: fc.option(fc.constantFrom({ a: 1, b: [2] }, { b: [2], a: 1 }, { a: 2 }), { freq: 1 }),
+    feature_flags: fc.option(fc.constantFrom({ a: 1, b: [2] }, { b: [2], a: 1 }, { a: 2 }), { freq: 2 }),
   }),
   region: fc.option(fc.constantFrom("emea", "apac")),
 });

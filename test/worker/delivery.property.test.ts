@@ -48,7 +48,7 @@ const common = {
 const signal: fc.Arbitrary<Content> = fc.record({
   ...common,
   kind: fc.constant("signal"),
-  person: fc.option(fc.nat(PEOPLE - 1), { freq: 1 }),
+  person: fc.option(fc.nat(PEOPLE - 1), { freq: 2 }),
   userId: id,
   anonymousId: id,
   event: fc.constantFrom("opened", "clicked"),
@@ -124,7 +124,7 @@ const wave = fc.record({
  */
 const plan = fc.record({
   places: fc.array(
-    fc.record({ at: fc.array(PLACES, { minLength: 1, maxLength: 2 }), buriedAt: fc.option(PLACES, { freq: 1 }) }),
+    fc.record({ at: fc.array(PLACES, { minLength: 1, maxLength: 2 }), buriedAt: fc.option(PLACES, { freq: 2 }) }),
     { minLength: 1, maxLength: 27 },
   ),
   waves: fc.array(wave, { minLength: 1, maxLength: 9 }),
