@@ -127,7 +127,7 @@ export const RULE_STEP_SIGNALS = 1_000;
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
-/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 350 bytes. */
+/** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 100 bytes. */
 export const DAYS_COUNTED = 30;
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;

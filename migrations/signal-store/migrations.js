@@ -3,6 +3,7 @@ import m0000 from './0000_signal_store.sql';
 import m0001 from './0001_data_care_and_pages.sql';
 import m0002 from './0002_backfill_days.sql';
 import m0003 from './0003_orders_of_lists.sql';
+import m0004 from './0004_compact_days.sql';
 
   export default {
     journal,
@@ -10,7 +11,8 @@ import m0003 from './0003_orders_of_lists.sql';
       m0000,
 m0001,
 m0002,
-m0003
+m0003,
+m0004
     }
   }
   

@@ -2,8 +2,11 @@
 import { DAYS_COUNTED } from "../limits.ts";
 import { DAY_MS } from "./duration.ts";
 
-/** Day (see `dayOf`) → count, days without any left out. */
-export type DayCounts = Record<string, number>;
+/**
+ * The latest day that has any (see `dayOf`), its count, and the counts of the days before it, back to the first that
+ * has any: `20767,4,0,12`. Empty: none.
+ */
+export type DayCounts = string;
 
 /** Days since 1970, in UTC. */
 export function dayOf(ms: number): number {
@@ -12,14 +15,23 @@ export function dayOf(ms: number): number {
 
 /** Counts with `changes` added, of DAYS_COUNTED days up to the latest that has any. None falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
-  const sums = new Map(Object.entries(days).map(([day, count]) => [Number(day), count] as const));
-  for (const [day, by] of changes) sums.set(day, (sums.get(day) ?? 0) + by);
-  const counted = [...sums].filter(([, count]) => count > 0);
-  const latest = Math.max(...counted.map(([day]) => day));
-  return Object.fromEntries(counted.filter(([day]) => day > latest - DAYS_COUNTED));
+  const [storedLatest, stored] = parse(days);
+  const sum = (day: number) => (stored[storedLatest - day] ?? 0) + (changes.get(day) ?? 0);
+  const all = [...stored.map((_, ago) => storedLatest - ago), ...changes.keys()];
+  const latest = Math.max(...all.filter((day) => sum(day) > 0));
+  if (latest === -Infinity) return "";
+  const counts = Array.from({ length: DAYS_COUNTED }, (_, ago) => Math.max(0, sum(latest - ago)));
+  return `${latest},${counts.join(",")}`.replace(/(,0)+$/, "");
 }
 
 /** The counts of `length` days up to `today`, the oldest first. */
 export function latestDays(days: DayCounts, today: number, length: number): number[] {
-  return Array.from({ length }, (_, index) => days[today - length + 1 + index] ?? 0);
+  const [latest, counts] = parse(days);
+  return Array.from({ length }, (_, index) => counts[latest - (today - length + 1 + index)] ?? 0);
+}
+
+/** The latest day, and the counts of it and of the days before it. */
+function parse(days: DayCounts): [latest: number, counts: number[]] {
+  const [latest = 0, ...counts] = days.split(",").map(Number);
+  return [latest, counts];
 }

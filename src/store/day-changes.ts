@@ -15,14 +15,10 @@ export class DayChanges {
     return [...this.#changes.values()].every((by) => by === 0);
   }
 
-  /** @param stored JSON text of DayCounts; null or undefined: none yet. */
-  applyTo(stored: string | null | undefined): string {
-    return JSON.stringify(addToDays(readDays(stored), this.#changes));
+  /** @param stored null or undefined: none yet. */
+  applyTo(stored: DayCounts | null | undefined): DayCounts {
+    return addToDays(stored ?? "", this.#changes);
   }
-}
-
-export function readDays(stored: string | null | undefined): DayCounts {
-  return typeof stored === "string" ? (JSON.parse(stored) as DayCounts) : {};
 }
 
 /** The scoring signals that mapping rules have made, by day of receipt: one row read and written per rule and batch. */
@@ -38,9 +34,9 @@ export class RuleDayChanges {
   write(sql: SqlStorage): void {
     for (const [ruleId, changes] of this.#rules) {
       if (changes.isNothing) continue;
-      const [row] = sql.exec<{ days: string }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
+      const [row] = sql.exec<{ days: DayCounts }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
       const days = changes.applyTo(row?.days);
-      if (days === "{}") sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+      if (days === "") sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
       else {
         sql.exec(
           `INSERT INTO rule_days (rule_id, days) VALUES (?, ?) ON CONFLICT (rule_id) DO UPDATE SET days = excluded.days`,

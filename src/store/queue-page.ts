@@ -5,7 +5,6 @@
  */
 import type { DayCounts } from "../domain/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../limits.ts";
-import { readDays } from "./day-changes.ts";
 import { parsed } from "./page.ts";
 import type { EventGroup, Page, PageOf } from "./protocol.ts";
 
@@ -40,7 +39,7 @@ type Scanned = {
 type Row = Scanned & {
   first_seen: number;
   sample_id: string;
-  days: string | null;
+  days: DayCounts | null;
 };
 
 const COLUMNS = "event, source, count, held, anonymous, first_seen, last_seen, sample_id, days";
@@ -94,7 +93,7 @@ function isAskedFor(row: Scanned, { search, source, only }: QueueFilter): boolea
 }
 
 function toGroup({ first_seen, last_seen, sample_id, days, ...group }: Row): QueueGroup {
-  return { ...group, sampleId: sample_id, firstSeenMs: first_seen, lastSeenMs: last_seen, days: readDays(days) };
+  return { ...group, sampleId: sample_id, firstSeenMs: first_seen, lastSeenMs: last_seen, days: days ?? "" };
 }
 
 /** Null for one that this list did not give out. */

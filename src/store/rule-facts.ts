@@ -1,6 +1,5 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
 import type { DayCounts } from "../domain/day-counts.ts";
-import { readDays } from "./day-changes.ts";
 import type { RuleJob } from "./rule-protocol.ts";
 import { findRuleJob, hasScoringSignals } from "./rule-jobs.ts";
 
@@ -15,9 +14,9 @@ export interface RuleFacts {
 /** In the order of the ids, by primary key. */
 export function ruleFacts(sql: SqlStorage, ruleIds: readonly string[]): RuleFacts[] {
   return ruleIds.map((ruleId) => {
-    const [row] = sql.exec<{ days: string }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
+    const [row] = sql.exec<{ days: DayCounts }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
     return {
-      days: readDays(row?.days),
+      days: row?.days ?? "",
       job: findRuleJob(sql, ruleId),
       hasScoringSignals: hasScoringSignals(sql, ruleId),
     };

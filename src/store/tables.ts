@@ -2,6 +2,7 @@
  * The writing statements of the store, one function each. Plain SQL rather than the query builder: these run for every
  * signal, and building a query costs more than executing it.
  */
+import type { DayCounts } from "../domain/day-counts.ts";
 import type { Owner, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalKind } from "./schema.ts";
@@ -131,8 +132,8 @@ export class EventGroupChanges {
   }
 }
 
-function storedDays(sql: SqlStorage, event: string, source: string): string | null | undefined {
-  const [row] = sql.exec<{ days: string | null }>(
+function storedDays(sql: SqlStorage, event: string, source: string): DayCounts | null | undefined {
+  const [row] = sql.exec<{ days: DayCounts | null }>(
     "SELECT days FROM event_groups WHERE event = ? AND source = ?",
     event,
     source,

@@ -2,6 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
 import backfill from "../../migrations/signal-store/0002_backfill_days.sql";
+import compact from "../../migrations/signal-store/0004_compact_days.sql";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -41,14 +42,43 @@ test("add up, also after held signals are released, purged, or turn out to be du
   await expectDaysToAddUp(workspace.id);
 });
 
-test("of what was stored before they were kept are made by the migration", async () => {
+function migrate(sql: SqlStorage, migration: string): void {
+  for (const statement of migration.split("--> statement-breakpoint")) sql.exec(statement);
+}
+
+test("of what was stored before they were kept are made by the migrations", async () => {
   await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
     sql.exec("UPDATE event_groups SET days = NULL");
     sql.exec("DELETE FROM rule_days");
-    for (const statement of backfill.split("--> statement-breakpoint")) sql.exec(statement);
+    migrate(sql, backfill);
+    migrate(sql, compact);
     expect(sql.exec("SELECT count(*) AS rules FROM rule_days").one()).toEqual({ rules: 1 });
   });
   await expectDaysToAddUp(workspace.id);
+});
+
+test.each([
+  ["none", "{}", ""],
+  ["one day", '{"20764":12}', "20764,12"],
+  ["days side by side", '{"20764":120,"20765":3,"20766":45}', "20766,45,3,120"],
+  ["days with gaps between", '{"20764":12,"20766":4,"20769":1,"20770":100}', "20770,100,1,0,0,4,0,12"],
+  ["days in disorder", '{"20766":1,"20763":12,"20764":4}', "20766,1,0,4,12"],
+  ["thirty days", '{"20701":2,"20730":1}', `20730,1${",0".repeat(28)},2`],
+  ["more than thirty days", '{"20700":3,"20702":2,"20730":1}', `20730,1${",0".repeat(27)},2`],
+])("that are JSON, %s, are made compact by the migration", async (_, json, days) => {
+  const migrated = await runInDurableObject(workspace.store, (__, { storage: { sql } }) => {
+    sql.exec("UPDATE event_groups SET days = iif(event = 'Seen', NULL, ?)", json);
+    sql.exec("UPDATE rule_days SET days = ?", json);
+    migrate(sql, compact);
+    return sql
+      .exec("SELECT event AS name, days FROM event_groups UNION ALL SELECT 'rule', days FROM rule_days ORDER BY name")
+      .toArray();
+  });
+  expect(migrated).toEqual([
+    { name: "Filled Out Form", days },
+    { name: "Seen", days: null },
+    { name: "rule", days },
+  ]);
 });
 
 test("cost one row written for each rule that matched and batch, and none for a group", async () => {

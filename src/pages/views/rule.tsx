@@ -140,7 +140,7 @@ function Actions({ path, rule }: { path: string; rule: StoredRule }) {
 
 function Done({ facts, nowMs }: { facts: RuleFacts | undefined; nowMs: number }) {
   const today = dayOf(nowMs);
-  const days = latestDays(facts?.days ?? {}, today, DAYS_COUNTED);
+  const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
   return (
     <Stats>
       <Stat label="Matches in the last 7 days" value={matches(facts, today, 7)} />

@@ -118,5 +118,5 @@ export function Enabled({ enabled }: { enabled: boolean }) {
 
 /** Signals received in the last `days` days, today included, of which the rule has made a scoring signal. */
 export function matches(facts: RuleFacts | undefined, today: number, days: number): number {
-  return latestDays(facts?.days ?? {}, today, days).reduce((sum, count) => sum + count, 0);
+  return latestDays(facts?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
 }

@@ -41,5 +41,5 @@ export const ruleJobs = sqliteTable(
 /** The scoring signals of each mapping rule by day of receipt, for as long as it has any. */
 export const ruleDays = sqliteTable("rule_days", {
   ruleId: text("rule_id").primaryKey(),
-  days: text("days", { mode: "json" }).$type<DayCounts>().notNull(),
+  days: text("days").$type<DayCounts>().notNull(),
 });

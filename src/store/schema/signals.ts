@@ -105,7 +105,7 @@ export const eventGroups = sqliteTable(
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
     /** Of what `count` counts, by day of receipt; null: none yet. In the row, so that it costs no rows of its own. */
-    days: text("days", { mode: "json" }).$type<DayCounts>(),
+    days: text("days").$type<DayCounts>(),
   },
   (table) => [
     primaryKey({ columns: [table.event, table.source] }),
