@@ -15,6 +15,22 @@ export function dayOf(ms: number): number {
 
 /** Counts with `changes` added, of DAYS_COUNTED days up to the latest that has any. None falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
+  return addToLatest(days, changes) ?? addToAny(days, changes);
+}
+
+/** What nearly every batch does: a change of the latest day alone, without reading those before it. Null: it is another. */
+function addToLatest(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts | null {
+  const [change] = changes;
+  if (change === undefined || changes.size > 1) return null;
+  const latest = `${change[0]},`;
+  if (!days.startsWith(latest)) return null;
+  const before = days.indexOf(",", latest.length);
+  const end = before === -1 ? days.length : before;
+  const count = Number(days.slice(latest.length, end)) + change[1];
+  return count > 0 ? `${latest}${count}${days.slice(end)}` : null;
+}
+
+function addToAny(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
   const [storedLatest, stored] = parse(days);
   const sum = (day: number) => (stored[storedLatest - day] ?? 0) + (changes.get(day) ?? 0);
   const all = [...stored.map((_, ago) => storedLatest - ago), ...changes.keys()];
