@@ -7,6 +7,8 @@ import type { JsonObject } from "./signal.ts";
 
 /** Longer than the window of a payload without an id, so that its twins are in at most two hours. */
 const HOUR_MS = 3_600_000;
+/** In four characters: some 190 years. */
+const HOURS_TOLD_APART = 36 ** 4;
 /** Not of base64url, and behind all that is: see UNTIMED_BELOW. */
 const MARK = "~";
 /** Hashes that were stored without an hour, by an earlier version, are those below. */
@@ -45,8 +47,10 @@ export function contentTimeMs({ originalTimestamp, timestamp }: JsonObject): num
   return Number.isNaN(ms) ? null : ms;
 }
 
+/** Told times may be of any year: also then an hour takes four characters, so that the index has as much of the hash. */
 function ofHour(hash: string, hour: number): string {
-  return `${MARK}${hour.toString(36)}${MARK}${hash}`;
+  const inRange = ((hour % HOURS_TOLD_APART) + HOURS_TOLD_APART) % HOURS_TOLD_APART;
+  return `${MARK}${inRange.toString(36)}${MARK}${hash}`;
 }
 
 function hourOf(ms: number): number {

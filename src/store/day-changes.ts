@@ -1,6 +1,7 @@
 /** Adds up what a batch changes in counts per day, so that each row is written once. */
 import { addToDays, dayOf } from "../domain/day-counts.ts";
 import type { DayCounts } from "../domain/day-counts.ts";
+import { rowsByBlock, SCORES_BY_RULE } from "./blocks.ts";
 
 export class DayChanges {
   readonly #changes = new Map<number, number>();
@@ -36,7 +37,7 @@ export class RuleDayChanges {
       if (changes.isNothing) continue;
       const [row] = sql.exec<{ days: DayCounts }>("SELECT days FROM rule_days WHERE rule_id = ?", ruleId);
       const days = changes.applyTo(row?.days);
-      if (days === "") sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+      if (days === "" && !isInScoringSignals(sql, ruleId)) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
       else {
         sql.exec(
           `INSERT INTO rule_days (rule_id, days) VALUES (?, ?) ON CONFLICT (rule_id) DO UPDATE SET days = excluded.days`,
@@ -46,4 +47,14 @@ export class RuleDayChanges {
       }
     }
   }
+}
+
+/** Whether a rule has scoring signals, of whatever day. */
+export function hasScoringSignals(sql: SqlStorage, ruleId: string): boolean {
+  return sql.exec("SELECT 1 FROM rule_days WHERE rule_id = ?", ruleId).toArray().length > 0;
+}
+
+function isInScoringSignals(sql: SqlStorage, ruleId: string): boolean {
+  const sought = { value: ruleId, from: 0, to: "later" } as const;
+  return rowsByBlock(sql, SCORES_BY_RULE, sought).next().done !== true;
 }

@@ -6,6 +6,7 @@
 import { DAY_MS } from "../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../limits.ts";
 import { scrubPending } from "./cold-storage.ts";
+import { RuleDayChanges } from "./day-changes.ts";
 import { hashOf, rememberNames } from "./erased-names.ts";
 import { findSignals } from "./erasure-signals.ts";
 import type { VisitorId } from "./link.ts";
@@ -145,15 +146,18 @@ function eraseRows(sql: SqlStorage, row: ErasureRow, email: string, nowMs: numbe
   row.cold_objects += new Set(erased.flatMap((signal) => signal.cold_object ?? [])).size;
   if (!all) return;
   const unscored = sql
-    .exec(
+    .exec<{ rule_id: string; at: number }>(
       `DELETE FROM scoring_signals WHERE id IN (SELECT id FROM scoring_signals WHERE person_id = ? LIMIT ?)
-       RETURNING id`,
+       RETURNING rule_id, at`,
       row.person_id,
       ERASURE_ROWS,
     )
-    .toArray().length;
-  row.scoring_signals += unscored;
-  if (unscored === ERASURE_ROWS) return;
+    .toArray();
+  const days = new RuleDayChanges();
+  for (const { rule_id: ruleId, at } of unscored) days.add(ruleId, at, -1);
+  days.write(sql);
+  row.scoring_signals += unscored.length;
+  if (unscored.length === ERASURE_ROWS) return;
   sql.exec("DELETE FROM people WHERE id = ?", row.person_id);
   Object.assign(row, { email: null, visitors: null, person_id: null });
 }

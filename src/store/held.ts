@@ -1,5 +1,6 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
 import { PURGE_ROWS } from "../limits.ts";
+import { replaceSamples } from "./samples.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 
 /**
@@ -26,13 +27,9 @@ export function purgeHeld(sql: SqlStorage, nowMs: number): void {
   }
   groups.write(sql);
   totals.write(sql);
-  // A sample that is gone gives way to what arrived last in its group.
-  sql.exec(
-    `UPDATE event_groups SET sample_id = (SELECT id FROM signals WHERE event = event_groups.event
-       AND source = event_groups.source AND status IN ('processed', 'anonymous', 'held') ORDER BY seq DESC LIMIT 1)
-     WHERE count > 0 AND (event, source) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))
-       AND sample_id IN (SELECT value ->> 2 FROM json_each(?1))`,
-    JSON.stringify(purged.filter((row) => row.kind === "signal").map((row) => [row.event, row.source, row.id])),
+  replaceSamples(
+    sql,
+    purged.filter(({ kind }) => kind === "signal"),
   );
 }
 

@@ -14,6 +14,7 @@ import { recount } from "./recount.ts";
 import { applyRuleJobsTo } from "./rule-jobs.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 import type { SignalRow } from "./tables.ts";
+import { LIKELY_HASH } from "./twins.ts";
 
 interface Twin extends Receipt {
   id: string;
@@ -100,7 +101,7 @@ function twinsOf(sql: SqlStorage, hashes: readonly string[]): Twin[] {
     ["status <> 'duplicate'", "status = 'duplicate'"]
       .map(
         (status) => `SELECT ${columns} FROM signals WHERE content_hash IS NOT NULL AND ${status}
-          AND content_hash IN (SELECT value FROM json_each(?1)) AND verdict = 'accepted'`,
+          AND ${LIKELY_HASH} AND content_hash IN (SELECT value FROM json_each(?1)) AND verdict = 'accepted'`,
       )
       .join(" UNION ALL "),
     JSON.stringify(hashes),

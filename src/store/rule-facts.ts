@@ -1,7 +1,7 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
 import type { DayCounts } from "../domain/day-counts.ts";
 import type { RuleJob } from "./rule-protocol.ts";
-import { findRuleJob, hasScoringSignals } from "./rule-jobs.ts";
+import { findRuleJob } from "./rule-jobs.ts";
 
 export interface RuleFacts {
   /** Scoring signals that the rule has made, by day of receipt. */
@@ -18,7 +18,7 @@ export function ruleFacts(sql: SqlStorage, ruleIds: readonly string[]): RuleFact
     return {
       days: row?.days ?? "",
       job: findRuleJob(sql, ruleId),
-      hasScoringSignals: hasScoringSignals(sql, ruleId),
+      hasScoringSignals: row !== undefined,
     };
   });
 }

@@ -104,10 +104,6 @@ export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
   return sql.exec("SELECT 1 FROM rule_jobs WHERE rules_version > ? LIMIT 1", rulesVersion).toArray().length > 0;
 }
 
-export function hasScoringSignals(sql: SqlStorage, ruleId: string): boolean {
-  return sql.exec("SELECT 1 FROM scoring_signals WHERE rule_id = ? LIMIT 1", ruleId).toArray().length > 0;
-}
-
 /** As the signal queue counts them. Of very many event names not all are looked at. */
 function estimate(sql: SqlStorage, rule: MappingRule): number {
   const { prefix, exact } = eventRange(rule.event);

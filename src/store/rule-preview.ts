@@ -2,6 +2,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import { PREVIEW_MAX_EVENTS, PREVIEW_MAX_GROUPS, PREVIEW_SAMPLES } from "../limits.ts";
+import { rowsByBlock, SIGNALS_BY_EVENT } from "./blocks.ts";
 import { parsed } from "./page.ts";
 import type { PreviewPage, PreviewRange } from "./rule-protocol.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
@@ -35,19 +36,13 @@ export function previewEvents(
 /** The next `limit` signals of these events. Each event is followed on its own, so that no other signal is read. */
 export function previewPage(sql: SqlStorage, rule: MappingRule, range: PreviewRange): PreviewPage {
   const compiled = compileRules([rule]);
-  const before = (event: string, seq: number) =>
-    sql.exec<{ seq: number }>(
-      "SELECT seq FROM signals WHERE event = ? AND seq < ? ORDER BY seq DESC LIMIT 1",
-      event,
-      seq,
-    );
-  const heads = range.events.flatMap((event) =>
-    before(event, range.beforeSeq)
-      .toArray()
-      .map(({ seq }) => ({ event, seq })),
-  );
+  const heads = range.events.flatMap(({ event, beforeSeq }) => {
+    const seqs = seqsOf(sql, event, beforeSeq);
+    const { value: seq } = seqs.next();
+    return seq === undefined ? [] : [{ event, seqs, seq }];
+  });
   const people = new Set<number>();
-  const page: PreviewPage = { scanned: 0, matches: 0, people: [], samples: [], next: null };
+  const page: PreviewPage = { scanned: 0, matches: 0, people: [], samples: [], next: [] };
   for (;;) {
     const head = heads.reduce<(typeof heads)[number] | undefined>(
       (latest, one) => (latest === undefined || one.seq > latest.seq ? one : latest),
@@ -55,7 +50,7 @@ export function previewPage(sql: SqlStorage, rule: MappingRule, range: PreviewRa
     );
     if (head === undefined) break;
     if (page.scanned === range.limit) {
-      page.next = head.seq + 1;
+      page.next = heads.map(({ event, seq }) => ({ event, beforeSeq: seq + 1 }));
       break;
     }
     const signal = sql
@@ -73,11 +68,17 @@ export function previewPage(sql: SqlStorage, rule: MappingRule, range: PreviewRa
       people.add(signal.person_id ?? 0);
       if (page.samples.length < PREVIEW_SAMPLES) page.samples.push(toSample(head.event, signal));
     }
-    const [following] = before(head.event, head.seq).toArray();
+    const { value: following } = head.seqs.next();
     if (following === undefined) heads.splice(heads.indexOf(head), 1);
-    else head.seq = following.seq;
+    else head.seq = following;
   }
   return { ...page, people: [...people] };
+}
+
+/** Of an event's signals before one, the latest first. */
+function* seqsOf(sql: SqlStorage, event: string, before: number): Generator<number, undefined> {
+  const sought = { value: event, from: before, to: "earlier" } as const;
+  for (const { row } of rowsByBlock(sql, SIGNALS_BY_EVENT, sought)) yield row;
 }
 
 function toSample(event: string, { id, source, email, received_at, payload }: StoredSignal) {

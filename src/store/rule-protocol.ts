@@ -30,10 +30,15 @@ export interface RuleToApply {
   rulesVersion: number;
 }
 
-/** Which stored signals a preview reads: those of these events, recorded before `beforeSeq`, received since. */
-export interface PreviewRange {
-  events: string[];
+/** An event whose stored signals are looked through, and how far they have been. */
+export interface PreviewedEvent {
+  event: string;
   beforeSeq: number;
+}
+
+/** Which stored signals a page of a preview reads: the latest `limit` of these events, received since. */
+export interface PreviewRange {
+  events: PreviewedEvent[];
   sinceMs: number;
   limit: number;
 }
@@ -45,8 +50,8 @@ export interface PreviewPage {
   people: number[];
   /** The latest that match. */
   samples: PreviewSample[];
-  /** `beforeSeq` of the next page; null when there is none. */
-  next: number | null;
+  /** The events of the next page: those that have more signals. */
+  next: PreviewedEvent[];
 }
 
 export interface PreviewSample {

@@ -2,6 +2,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
 import { RULE_STEP_MAX_CHARACTERS } from "../limits.ts";
+import { BLOCK_ROWS, rowsByBlock, SCORES_BY_RULE, SIGNALS_BY_EVENT } from "./blocks.ts";
 import { RuleDayChanges } from "./day-changes.ts";
 import type { JobRow } from "./rule-jobs.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
@@ -21,10 +22,32 @@ const JUDGED_SIGNAL = `SELECT ${STORED_SIGNAL}, signals.linked_at, scored.id AS 
   FROM signals LEFT JOIN people ON people.id = signals.person_id
   LEFT JOIN scoring_signals AS scored ON scored.signal_id = signals.id AND scored.rule_id = ?1`;
 
+interface Scored {
+  [column: string]: SqlStorageValue;
+  person_id: number;
+  points: number;
+  rule_version: number;
+  at: number;
+  /** Null: its signal is not stored any more. */
+  event: string | null;
+}
+
+const SCORED = [
+  "person_id",
+  "points",
+  "rule_version",
+  "at",
+  "(SELECT event FROM signals WHERE signals.id = scoring_signals.signal_id) AS event",
+];
+
+/** Looking for an event takes as long as a signal for so many blocks that it goes past. */
+const BLOCKS_AS_LONG_AS_A_SIGNAL = 20;
+
 /** The next signals of the events that the rule is about, in the order of events and then as they were recorded. */
 export function reconcileEvents(sql: SqlStorage, job: JobRow, rule: MappingRule, limit: number): void {
   const compiled = compileRules([rule]);
   const scores = new Scores(sql);
+  const lookUp = 1 + Math.floor(job.last_seq / BLOCK_ROWS / BLOCKS_AS_LONG_AS_A_SIGNAL);
   let budget = limit;
   while (budget > 0 && job.event !== null) {
     if (!isAboutEvent(compiled, job.event)) {
@@ -38,9 +61,8 @@ export function reconcileEvents(sql: SqlStorage, job: JobRow, rule: MappingRule,
       job.scanned += signal.counted;
       reconcile(sql, job, rule.version, compiled, signal, scores);
     }
-    budget -= signals.length;
+    budget -= signals.length + lookUp;
     if (!all) break;
-    budget--;
     nextEvent(sql, job, rule);
   }
   scores.write();
@@ -62,17 +84,11 @@ export function reconcileOne(sql: SqlStorage, job: JobRow, rule: MappingRule, si
 export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | null, limit: number): boolean {
   const compiled = rule === null ? null : compileRules([rule]);
   const scores = new Scores(sql);
-  const scored = sql
-    .exec<{ id: number; person_id: number; points: number; rule_version: number; at: number; event: string | null }>(
-      `SELECT scored.id, scored.person_id, scored.points, scored.rule_version, scored.at, signals.event
-       FROM scoring_signals AS scored LEFT JOIN signals ON signals.id = scored.signal_id
-       WHERE scored.rule_id = ? AND scored.id > ? ORDER BY scored.id LIMIT ?`,
-      job.rule_id,
-      job.position,
-      limit,
-    )
-    .toArray();
-  for (const { id, person_id, points, rule_version, at, event } of scored) {
+  const sought = { value: job.rule_id, from: job.position, to: "later", limit } as const;
+  let read = 0;
+  for (const scored of rowsByBlock<Scored>(sql, SCORES_BY_RULE, sought, SCORED)) {
+    read++;
+    const { row: id, person_id, points, rule_version, at, event } = scored;
     job.position = id;
     const stays = compiled !== null && (event === null || isAboutEvent(compiled, event));
     if (stays || (rule !== null && rule_version > rule.version)) continue;
@@ -82,29 +98,22 @@ export function removeOthers(sql: SqlStorage, job: JobRow, rule: MappingRule | n
     job.removed++;
   }
   scores.write();
-  return scored.length < limit;
+  return read < limit;
 }
 
 /** Those after the job's position in its event; `all: false` when the step has no room for more. */
 function readSignals(sql: SqlStorage, job: JobRow, limit: number): { signals: JudgedSignal[]; all: boolean } {
-  const rows = sql.exec<JudgedSignal>(
-    `${JUDGED_SIGNAL}
-     WHERE signals.event = ?2 AND signals.seq > ?3 AND signals.seq <= ?4
-     ORDER BY signals.seq LIMIT ?5`,
-    job.rule_id,
-    job.event,
-    job.position,
-    job.last_seq,
-    limit,
-  );
+  const sought = { value: job.event ?? "", from: job.position, to: "later", until: job.last_seq } as const;
   const signals: JudgedSignal[] = [];
   let characters = 0;
-  for (const row of rows) {
+  for (const { row: seq } of rowsByBlock(sql, SIGNALS_BY_EVENT, sought)) {
+    if (signals.length === limit) return { signals, all: false };
+    const row = sql.exec<JudgedSignal>(`${JUDGED_SIGNAL} WHERE signals.seq = ?2`, job.rule_id, seq).one();
     signals.push(row);
     characters += row.payload?.length ?? 0;
     if (characters >= RULE_STEP_MAX_CHARACTERS) return { signals, all: false };
   }
-  return { signals, all: signals.length < limit };
+  return { signals, all: true };
 }
 
 /** Null when there are no more: then come the scoring signals of other events. */

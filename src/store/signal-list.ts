@@ -1,8 +1,9 @@
 /**
  * Signals by what is asked for, the latest first. One index leads; what it leads to is looked through, at most
- * LIST_SCAN_SIGNALS a page, so that a rare combination among very many signals takes more pages, and never a long one.
+ * LIST_SCAN_SIGNALS a page, so that a rare combination among very many signals takes more pages, and none takes long.
  */
 import { LIST_SCAN_SIGNALS } from "../limits.ts";
+import { rowsByBlock, SIGNALS_BY_EVENT } from "./blocks.ts";
 import type { Page, PageOf, SignalFilter, SignalStatus, SignalSummary } from "./protocol.ts";
 
 export interface FindFilter extends SignalFilter {
@@ -26,18 +27,10 @@ type Row = Omit<SignalSummary, "email" | "receivedAtMs"> & {
 export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): FoundSignals {
   const before = page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
   if (!Number.isSafeInteger(before)) return { items: [], next: null, complete: true };
-  const [where, ...bindings] = lead(filter);
-  const rows = sql.exec<Scanned>(
-    `SELECT seq, status, event, source FROM signals
-     WHERE ${where} AND seq < ? ORDER BY seq DESC LIMIT ?`,
-    ...bindings,
-    before,
-    LIST_SCAN_SIGNALS + 1,
-  );
   const found: number[] = [];
   let scanned = 0;
   let last = before;
-  for (const row of rows) {
+  for (const row of candidates(sql, filter, before)) {
     const full = found.length === page.limit;
     if (full || scanned === LIST_SCAN_SIGNALS) {
       return { items: summaries(sql, found), next: String(last), complete: full };
@@ -49,12 +42,27 @@ export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): Fo
   return { items: summaries(sql, found), next: null, complete: true };
 }
 
-/** The most telling of what is asked for; each of these has an index in the order of `seq`. */
-function lead({ email, event, status }: FindFilter): [where: string, ...bindings: string[]] {
+/** By the most telling of what is asked for: each of these has an index. */
+function candidates(sql: SqlStorage, filter: FindFilter, before: number): Iterable<Scanned> {
+  const { email, event } = filter;
+  const columns = ["seq", "status", "event", "source"];
+  if (email === undefined && event !== undefined) {
+    return rowsByBlock<Scanned>(sql, SIGNALS_BY_EVENT, { value: event, from: before, to: "earlier" }, columns);
+  }
+  const [where, ...bindings] = lead(filter);
+  return sql.exec<Scanned>(
+    `SELECT ${columns.join(", ")} FROM signals WHERE ${where} AND seq < ? ORDER BY seq DESC LIMIT ?`,
+    ...bindings,
+    before,
+    LIST_SCAN_SIGNALS + 1,
+  );
+}
+
+/** An index in the order of `seq`. */
+function lead({ email, status }: FindFilter): [where: string, ...bindings: string[]] {
   if (email !== undefined) {
     return ["person_id = (SELECT id FROM people WHERE people.email = ?)", email.trim().toLowerCase()];
   }
-  if (event !== undefined) return ["event = ?", event];
   // Said twice: only then is the index of all that is not processed used.
   if (status !== undefined && status !== "processed") return ["status = ? AND status <> 'processed'", status];
   return ["TRUE"];

@@ -36,6 +36,7 @@ import type {
   StoreTotals,
   StoredSignal,
 } from "./protocol.ts";
+import { hasScoringSignals } from "./day-changes.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
 import type {
@@ -49,7 +50,7 @@ import type {
 } from "./record-pages.ts";
 import { ruleFacts } from "./rule-facts.ts";
 import type { RuleFacts } from "./rule-facts.ts";
-import { findRuleJob, hasScoringSignals } from "./rule-jobs.ts";
+import { findRuleJob } from "./rule-jobs.ts";
 import { previewEvents, previewPage } from "./rule-preview.ts";
 import type { PreviewPage, PreviewRange, RuleJob } from "./rule-protocol.ts";
 import { findSignals } from "./signal-list.ts";

@@ -5,6 +5,7 @@
 import { SAMPLE_MAX_SIGNALS } from "../limits.ts";
 import { scrub } from "./cold-storage.ts";
 import type { SignalStatus } from "./protocol.ts";
+import { replaceSamples } from "./samples.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 
 export interface ErasedSignal {
@@ -27,16 +28,6 @@ const ERASE = `UPDATE signals SET erased_at = ?2,
     linked_at = NULL, dead_reason = NULL, path_source = NULL, idempotency_key = NULL, payload = NULL,
     cold_object = NULL, cold_line = NULL
   WHERE seq IN (SELECT value FROM json_each(?1))`;
-
-/** Where the sample of a group was one of them, the latest of the group that is left, if one of the last ones is. */
-const REPLACE_SAMPLES = `UPDATE event_groups SET sample_id = ifnull(
-    (SELECT id FROM
-      (SELECT id, source, status, payload, cold_object FROM signals WHERE event = event_groups.event
-       ORDER BY seq DESC LIMIT ?2) AS latest
-     WHERE latest.source = event_groups.source AND latest.status IN ('processed', 'anonymous', 'held')
-       AND ifnull(latest.payload, latest.cold_object) IS NOT NULL LIMIT 1), sample_id)
-  WHERE (event, source) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))
-    AND sample_id IN (SELECT value ->> 2 FROM json_each(?1))`;
 
 /** Returns them as they were. Copies in cold storage are removed by the alarm. */
 export function eraseSignals(sql: SqlStorage, seqs: readonly number[], nowMs: number): ErasedSignal[] {
@@ -63,8 +54,11 @@ export function eraseSignals(sql: SqlStorage, seqs: readonly number[], nowMs: nu
   }
   groups.write(sql);
   totals.write(sql);
-  const shown = erased.filter(({ kind }) => kind === "signal").map(({ event, source, id }) => [event, source, id]);
-  sql.exec(REPLACE_SAMPLES, JSON.stringify(shown), SAMPLE_MAX_SIGNALS);
+  replaceSamples(
+    sql,
+    erased.filter(({ kind }) => kind === "signal"),
+    SAMPLE_MAX_SIGNALS,
+  );
   scrub(
     sql,
     erased.map((signal) => signal.cold_object),

@@ -9,7 +9,7 @@ import { normalise } from "../domain/normalise.ts";
 import { proposeRule } from "../domain/propose-conditions.ts";
 import type { ProposedRule } from "../domain/propose-conditions.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
-import type { PreviewSample, RuleJob } from "../store/rule-protocol.ts";
+import type { PreviewSample, PreviewedEvent, RuleJob } from "../store/rule-protocol.ts";
 import { signalStore } from "./objects.ts";
 
 export interface RulePreview {
@@ -40,12 +40,12 @@ export async function previewRule(
   const people = new Set<number>();
   const samples: PreviewSample[] = [];
   let [scanned, matches] = [0, 0];
-  let next: number | null = Number.MAX_SAFE_INTEGER;
+  let next: PreviewedEvent[] = events.map((event) => ({ event, beforeSeq: Number.MAX_SAFE_INTEGER }));
   // A page at a time, so that the store answers others in between.
-  while (next !== null && scanned < maxSignals) {
+  while (next.length > 0 && scanned < maxSignals) {
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
-    const page = await store.previewPage(rule, { events, beforeSeq: next, sinceMs, limit });
+    const page = await store.previewPage(rule, { events: next, sinceMs, limit });
     for (const person of page.people) people.add(person);
     samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
     scanned += page.scanned;
@@ -53,7 +53,7 @@ export async function previewRule(
     next = page.next;
   }
   const points = matches * rule.points;
-  return { matches, people: people.size, points, samples, scanned, complete: complete && next === null };
+  return { matches, people: people.size, points, samples, scanned, complete: complete && next.length === 0 };
 }
 
 /** Null: no signal of the signal queue whose payload is stored. */

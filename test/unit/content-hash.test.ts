@@ -22,6 +22,13 @@ describe("design §8.2: a content hash is stored behind its hour", () => {
     expect(hashesInReach(stored(NOON, WEEK, NOON), NOON + WEEK, WEEK)).toEqual([stored(NOON, WEEK, NOON)]);
   });
 
+  test.each(["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])(
+    "which leaves the hash enough room in the index, whatever time the content tells (%s)",
+    (time) => {
+      expect(stored(NOON, WEEK, Date.parse(time))).toMatch(/^~[0-9a-z]{1,4}~h-_Z9$/);
+    },
+  );
+
   test("of which there is none for a long window when the content tells none", () => {
     expect(stored(NOON, WEEK)).toBe(stored(NOON + WEEK, WEEK));
     expect(bareHash(stored(NOON, WEEK))).toBe("h-_Z9");

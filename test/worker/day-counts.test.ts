@@ -3,6 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
 import backfill from "../../migrations/signal-store/0002_backfill_days.sql";
 import compact from "../../migrations/signal-store/0004_compact_days.sql";
+import byBlock from "../../migrations/signal-store/0005_indexes_by_block.sql";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -79,6 +80,25 @@ test.each([
     { name: "Seen", days: null },
     { name: "rule", days },
   ]);
+});
+
+test("of a rule are there for as long as it has scored anything, of whatever day: the migration sees to it", async () => {
+  const { rules, again } = await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+    const [row] = sql.exec("SELECT rule_id, days FROM rule_days").toArray();
+    sql.exec(
+      "INSERT INTO scoring_signals SELECT NULL, signal_id, 'rule_old', 1, person_id, 's', 1, 0 FROM scoring_signals",
+    );
+    sql.exec("INSERT INTO rule_days VALUES ('rule_gone', '20764,1')");
+    const stored = () => sql.exec("SELECT rule_id, days FROM rule_days ORDER BY rule_id").toArray();
+    migrate(sql, byBlock);
+    const migrated = stored();
+    expect(migrated).toEqual(expect.arrayContaining([row, { rule_id: "rule_old", days: "" }]));
+    migrate(sql, byBlock);
+    return { rules: migrated, again: stored() };
+  });
+  expect(rules).toHaveLength(2);
+  expect(again).toEqual(rules);
+  expect(await workspace.store.hasScoringSignals("rule_old")).toBe(true);
 });
 
 test("cost one row written for each rule that matched and batch, and none for a group", async () => {

@@ -4,6 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../src/limits.ts";
 import { coldState, linesOf, ring } from "./cold.ts";
+import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -368,5 +369,26 @@ describe("a deletion", () => {
     expect(await workspace.books()).toEqual(before);
     expect(before.balanced).toBe(true);
     expect((await everything()).includes("jane")).toBe(false);
+  });
+
+  test("is no longer counted by the rules that scored them", async () => {
+    const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
+    const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
+    await erased(JANE);
+    await expectDaysToAddUp(workspace.id);
+    expect(await isCounted()).toBe(true);
+    await erased(BOB);
+    await expectDaysToAddUp(workspace.id);
+    expect(await isCounted()).toBe(false);
+  });
+
+  test("leaves to a rule what it has scored of others, however long ago", async () => {
+    const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB }, at: NOW - 100 * DAY });
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
+    await erased(JANE);
+    expect(await workspace.store.hasScoringSignals(items[0]?.id ?? "")).toBe(true);
   });
 });

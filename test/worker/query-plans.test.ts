@@ -1,11 +1,13 @@
 /**
  * Design §3: no statement of the Durable Objects reads a table from end to end, or sorts what it reads, where that grows
- * with traffic: what a call costs does not depend on what has been stored. To cover a new call, add it to CALLS.
+ * with traffic: what a call costs does not depend on what has been stored, but for the blocks that a look-up by event or
+ * rule goes past (src/store/blocks.ts). To cover a new call, add it to CALLS.
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { applyRuleJobsTo } from "../../src/store/rule-jobs.ts";
+
 import { SCORE_CURVE } from "../../src/store/score-curve.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { StoreReads } from "../../src/store/store-reads.ts";
@@ -31,7 +33,7 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, count FROM outbox": "once after a start, which sends all of these rows again",
   [SCORE_CURVE]: "of one person, the latest SCORE_CURVE_SIGNALS, found by an index",
-  latest: "SAMPLE_MAX_SIGNALS of one event",
+  blocks: "a number for each BLOCK_ROWS rows, looked up in an index",
   "SELECT event, source FROM event_groups WHERE count > 0 ORDER BY last_seen DESC LIMIT ?":
     "limited, of an index that has only those",
   "SELECT signals.id, status, kind, event, source, coalesce(people.email, signals.email) AS email, received_at, duplicate_of, dead_reason, (SELECT sum(points) FROM scoring_signals WHERE signal_id = signals.id) AS points FROM signals LEFT JOIN people ON people.id = person_id ORDER BY signals.seq DESC LIMIT ?":

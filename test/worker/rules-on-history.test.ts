@@ -349,6 +349,26 @@ describe("applying a rule", () => {
     expect(people).toContainEqual({ email: "bob@example.com", score: 3 * (total - 1) });
   });
 
+  test("looks for few events with each alarm where each is rare among very many signals", async () => {
+    const signals = Array.from({ length: 20 }, (_, n) => ({
+      id: `sig_${n}`,
+      payload: { event: `Rare ${n}`, email: "ann@example.com" },
+      at: START,
+    }));
+    await deliver(workspace.id, signals);
+    await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+      sql.exec("UPDATE signals SET seq = 8000000 WHERE id = 'sig_19'"),
+    );
+    const { id } = await create(aRule({ event: "Rare*" }));
+    await silenceAlarms();
+    await apply(id);
+    await runInDurableObject(stub(), (instance) => instance.alarm());
+    const { scanned } = await workspace.operator<Job>("GET", `/rules/${id}/apply`);
+    expect([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).toContain(scanned);
+    await finish(workspace);
+    expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ scanned: 20, added: 20 });
+  });
+
   test("goes on by itself after a crash, also when held signals have set a later alarm since", async () => {
     await deliver(workspace.id, [form("sig_1", "ann@example.com")]);
     const { id } = await create(aRule());

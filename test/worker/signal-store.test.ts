@@ -2,7 +2,7 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { LINK_PAGE_SIGNALS, LIST_SCAN_SIGNALS, PURGE_ROWS } from "../../src/limits.ts";
+import { LINK_PAGE_SIGNALS, LIST_SCAN_SIGNALS, PURGE_ROWS, SAMPLE_MAX_SIGNALS } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
@@ -239,6 +239,18 @@ describe("design §8.2: duplicates, in whatever hour they are stored", () => {
     await send(at(-2));
     expect(await statusOf("sig_-2", "sig_0", "sig_5")).toEqual(["processed", "duplicate", "duplicate"]);
   });
+
+  test("what only begins with the same hash is none of theirs", async () => {
+    await send(at(-1, "sig_b", { n: 2 }), at(0));
+    await runInDurableObject(stub(), (_, { storage: { sql } }) =>
+      sql.exec(`UPDATE signals SET content_hash = (SELECT substr(content_hash, 1, 30) FROM signals WHERE id = 'sig_0') || '!'
+        WHERE id = 'sig_b'`),
+    );
+    await send(at(2));
+    expect((await store().signal("sig_2"))?.duplicateOf).toBe("sig_0");
+    await send(at(-2));
+    expect(await statusOf("sig_-2", "sig_0", "sig_b")).toEqual(["processed", "duplicate", "processed"]);
+  });
 });
 
 describe("§8.3, invariant 7: held signals", () => {
@@ -268,6 +280,16 @@ describe("§8.3, invariant 7: held signals", () => {
         .map((row) => JSON.stringify(row)),
     );
     expect(left.join()).not.toMatch(/jane|held@|a-1|"content_hash":"/);
+  });
+
+  test("leave the sample of their group to the latest that is left, however many of them there were", async () => {
+    const many = Array.from({ length: SAMPLE_MAX_SIGNALS + 100 }, (_, n) =>
+      held(`sig_h${n}`, form({ n }), START + DAY),
+    );
+    await send({ id: "sig_ok", payload: form({ n: -1 }), at: START - 1 }, ...many);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 1, held: 0, sample: { id: "sig_ok" } }]);
   });
 
   test("that arrive after the end of their period are dropped at once, and leave no content", async () => {

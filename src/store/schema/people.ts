@@ -1,6 +1,7 @@
 /** People, by what they are known, and what they have scored. */
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { BLOCK_ROWS } from "../blocks.ts";
 
 /** A person (spec §2.3): created for an email, enriched from traits. */
 export const people = sqliteTable(
@@ -62,7 +63,7 @@ export const scoringSignals = sqliteTable(
   (table) => [
     uniqueIndex("scoring_signals_once").on(table.signalId, table.ruleId),
     index("scoring_signals_person").on(table.personId, table.id),
-    index("scoring_signals_rule").on(table.ruleId, table.id),
+    index("scoring_signals_rule").on(sql`id / ${sql.raw(String(BLOCK_ROWS))}`, table.ruleId),
   ],
 );
 

@@ -3,6 +3,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { DayCounts } from "../../domain/day-counts.ts";
 import type { EndpointType, Verdict } from "../../domain/signal.ts";
+import { BLOCK_ROWS } from "../blocks.ts";
 import type { NamedBy, SignalStatus } from "../protocol.ts";
 
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
@@ -52,13 +53,14 @@ export const signals = sqliteTable(
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
+    // See twins.ts.
     index("signals_originals")
-      .on(table.contentHash)
+      .on(sql`substr(content_hash, 1, 10)`)
       .where(sql`content_hash IS NOT NULL AND status <> 'duplicate'`),
     index("signals_duplicates")
-      .on(table.contentHash)
+      .on(sql`substr(content_hash, 1, 10)`)
       .where(sql`content_hash IS NOT NULL AND status = 'duplicate'`),
-    index("signals_event").on(table.event, table.seq),
+    index("signals_event").on(sql`seq / ${sql.raw(String(BLOCK_ROWS))}`, table.event),
     index("signals_person")
       .on(table.personId, table.seq)
       .where(sql`person_id IS NOT NULL`),
