@@ -2,6 +2,7 @@
  * `npm run bench -- growth`: what a workspace with a million stored signals costs next to ones with a thousand, all of
  * them filled beforehand and measured in turn. Fails where the large one costs more than MAX_RATIO times a small one.
  */
+import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -76,6 +77,8 @@ export async function measureGrowth(
   try {
     console.error("… until what nobody is known for has moved to cold storage");
     for (const { id } of workspaces) await untilPacked(running.origin, id);
+    // Or the system would go on writing a gigabyte while what comes next is measured.
+    execFileSync("sync");
     for (let round = 0; round <= rounds; round++) {
       console.error(round === 0 ? "… warming up" : `… round ${round} of ${rounds}`);
       for (const { name, unit, measure } of measuresOf(bencher, round)) {
