@@ -41,7 +41,7 @@ export function* rowsByBlock<Row extends Record<string, SqlStorageValue>>(
   index: BlockIndex,
   sought: Sought,
   columns: string[] = [],
-): Generator<Row & { row: number }> {
+): Generator<Row & { row: number }, undefined> {
   const { table, row, value } = index;
   const { until = Number.MAX_SAFE_INTEGER, where = "TRUE" } = sought;
   const [side, order] = sought.to === "later" ? [`> ?3 AND ${row} <= ?4`, "ASC"] : ["< ?3", "DESC"];

@@ -12,6 +12,7 @@ import { People, isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 import { recount } from "./recount.ts";
 import { applyRuleJobsTo } from "./rule-jobs.ts";
+import { setSample } from "./samples.ts";
 import { EventGroupChanges, TotalChanges } from "./tables.ts";
 import type { SignalRow } from "./tables.ts";
 import { LIKELY_HASH } from "./twins.ts";
@@ -210,7 +211,7 @@ function settleSample(sql: SqlStorage, { work }: WorkedSignal, originalOf: Reado
   for (const [twin, original] of originalOf) {
     const isLatest = !isLater(twin, latest) && !isLater(latest, twin);
     if (!isLatest && twin.id !== group.sample_id) continue;
-    sql.exec("UPDATE event_groups SET sample_id = ?3 WHERE event = ?1 AND source = ?2", event, source, original.id);
+    setSample(sql, event, source, original.id);
     if (isLatest) return;
   }
 }

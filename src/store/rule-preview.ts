@@ -37,9 +37,9 @@ export function previewEvents(
 export function previewPage(sql: SqlStorage, rule: MappingRule, range: PreviewRange): PreviewPage {
   const compiled = compileRules([rule]);
   const heads = range.events.flatMap(({ event, beforeSeq }) => {
-    const seqs = seqsOf(sql, event, beforeSeq);
-    const { value: seq } = seqs.next();
-    return seq === undefined ? [] : [{ event, seqs, seq }];
+    const rows = rowsByBlock(sql, SIGNALS_BY_EVENT, { value: event, from: beforeSeq, to: "earlier" });
+    const seq = rows.next().value?.row;
+    return seq === undefined ? [] : [{ event, rows, seq }];
   });
   const people = new Set<number>();
   const page: PreviewPage = { scanned: 0, matches: 0, people: [], samples: [], next: [] };
@@ -68,17 +68,11 @@ export function previewPage(sql: SqlStorage, rule: MappingRule, range: PreviewRa
       people.add(signal.person_id ?? 0);
       if (page.samples.length < PREVIEW_SAMPLES) page.samples.push(toSample(head.event, signal));
     }
-    const { value: following } = head.seqs.next();
+    const following = head.rows.next().value?.row;
     if (following === undefined) heads.splice(heads.indexOf(head), 1);
     else head.seq = following;
   }
   return { ...page, people: [...people] };
-}
-
-/** Of an event's signals before one, the latest first. */
-function* seqsOf(sql: SqlStorage, event: string, before: number): Generator<number, undefined> {
-  const sought = { value: event, from: before, to: "earlier" } as const;
-  for (const { row } of rowsByBlock(sql, SIGNALS_BY_EVENT, sought)) yield row;
 }
 
 function toSample(event: string, { id, source, email, received_at, payload }: StoredSignal) {

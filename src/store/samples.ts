@@ -22,9 +22,12 @@ export function replaceSamples(sql: SqlStorage, gone: readonly (Group & { id: st
     .toArray();
   for (const { event, source } of groups) {
     const sample = latestOf(sql, event, source, limit);
-    if (sample === undefined) continue;
-    sql.exec("UPDATE event_groups SET sample_id = ?3 WHERE event = ?1 AND source = ?2", event, source, sample);
+    if (sample !== undefined) setSample(sql, event, source, sample);
   }
+}
+
+export function setSample(sql: SqlStorage, event: string, source: string, id: string): void {
+  sql.exec("UPDATE event_groups SET sample_id = ?3 WHERE event = ?1 AND source = ?2", event, source, id);
 }
 
 function latestOf(sql: SqlStorage, event: string, source: string, limit?: number): string | undefined {
