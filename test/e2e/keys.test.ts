@@ -182,6 +182,7 @@ test("made with the keyboard alone, and one sees where one is", async () => {
       }
       throw new Error(`Tab does not reach ${what}.`);
     };
+    await page.getByText("No API key yet").waitFor();
     await page.keyboard.press("Tab");
     expect(await focused()).toContain("To the content");
     await page.keyboard.press("Enter");
