@@ -105,6 +105,8 @@ export const SQL_MAX_PARAMETERS = 100;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
+/** In a person's row, of the numbers of signals that became theirs last, and of scoring signals: 30 or so in a large store. */
+export const RECENT_CHARACTERS = 256;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
 /** Visitors whose signals are looked for together: one step of the store's link jobs. */

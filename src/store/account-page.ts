@@ -5,7 +5,7 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
 import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
-import { toPage } from "./page.ts";
+import { isAmong, toPage } from "./page.ts";
 import type { Page, PageOf } from "./protocol.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "./record-pages.ts";
 import { productOrgChanges, productOrgs, signals } from "./schema.ts";
@@ -59,11 +59,11 @@ export function findAccounts(db: Database, query: AccountsQuery, page: Page): Pa
 export function readAccountPage(db: Database, externalId: string, page: Page): AccountPage | null {
   const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
   if (row === undefined) return null;
-  const ids = JSON.stringify([...new Set(Object.values(row.claims).map(({ signalId }) => signalId))]);
+  const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));
   const keys = db
     .select({ id: signals.id, keyId: signals.keyId })
     .from(signals)
-    .where(sql`${signals.id} IN (SELECT value FROM json_each(${ids}))`)
+    .where(isAmong(signals.id, [...ids]))
     .all();
   const keyOf = new Map(keys.map(({ id, keyId }) => [id, keyId] as const));
   return {

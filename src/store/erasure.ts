@@ -11,6 +11,7 @@ import { hashOf, rememberNames } from "./erased-names.ts";
 import { findSignals } from "./erasure-signals.ts";
 import type { VisitorId } from "./link.ts";
 import type { ErasureReceipt } from "./data-care.ts";
+import { allOf, SCORES } from "./timelines.ts";
 import { eraseSignals } from "./tombstones.ts";
 
 /** A job as it is stored; see schema.ts. */
@@ -147,7 +148,7 @@ function eraseRows(sql: SqlStorage, row: ErasureRow, email: string, nowMs: numbe
   if (!all) return;
   const unscored = sql
     .exec<{ rule_id: string; at: number }>(
-      `DELETE FROM scoring_signals WHERE id IN (SELECT id FROM scoring_signals WHERE person_id = ? LIMIT ?)
+      `DELETE FROM scoring_signals WHERE id IN (${allOf(SCORES, "?1")} LIMIT ?2)
        RETURNING rule_id, at`,
       row.person_id,
       ERASURE_ROWS,

@@ -112,6 +112,7 @@ function valuesOf(visitors: readonly VisitorId[], kind: VisitorId["kind"]): stri
 export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], nowMs: number): number {
   const rows = sql
     .exec<{
+      seq: number;
       id: string;
       event: string;
       source: string;
@@ -123,7 +124,7 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
       payload: string | null;
       cold_object: string | null;
     }>(
-      `SELECT id, event, source, person_id, user_id, anonymous_id, received_at, ordinal, payload, cold_object
+      `SELECT seq, id, event, source, person_id, user_id, anonymous_id, received_at, ordinal, payload, cold_object
        FROM signals
        WHERE (status = 'anonymous' OR named_by = 'anonymous_id') AND id IN (SELECT value FROM json_each(?))`,
       JSON.stringify(linked.map((signal) => signal.id)),
@@ -170,6 +171,7 @@ export function linkSignals(sql: SqlStorage, linked: readonly LinkedSignal[], no
     }
     people.enrich(owner.personId, evaluation.traits, { receivedAtMs: row.received_at, ordinal: row.ordinal });
     people.seen(owner.personId, row.received_at);
+    people.own(owner.personId, row.seq);
     people.score(row.id, owner.personId, evaluation.matches, row.received_at);
   });
   people.write();

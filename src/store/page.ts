@@ -1,5 +1,5 @@
 /** What all lists of the store share. */
-import { and, desc, lt } from "drizzle-orm";
+import { and, desc, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Page, PageOf } from "./protocol.ts";
@@ -15,6 +15,11 @@ export function newestFirst<Query extends SQLiteSelect>(
     .where(and(asked, page.cursor === null ? undefined : lt(key, Number(page.cursor))))
     .orderBy(desc(key))
     .limit(page.limit + 1);
+}
+
+/** A condition: of as many values as there are, where a statement takes few parameters. */
+export function isAmong(column: SQLiteColumn, values: readonly (string | number)[]): SQL {
+  return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
 }
 
 /** Turns up to `page.limit + 1` rows into a page of items. */

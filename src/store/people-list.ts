@@ -1,20 +1,34 @@
 /** People with their identities and scores, as the store answers them. */
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { newestFirst, toPage } from "./page.ts";
 import type { Page, PageOf, Person } from "./protocol.ts";
-import { identities, people, scoringSignals } from "./schema.ts";
+import { identities, people } from "./schema.ts";
+import { latestOf, SCORES } from "./timelines.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
 /** Scoring signals shown with a person. */
 const SCORING_SIGNALS_SHOWN = 100;
 
+type Scored = {
+  scoring_signal: string;
+  points: number;
+  rule_id: string;
+  rule_version: number;
+  signal_id: string;
+  at: number;
+};
+
+/** Plain SQL: a page of people runs it for each of them. */
+const SCORED = `SELECT scoring_signal, points, rule_id, rule_version, signal_id, "at" FROM scoring_signals
+  WHERE id IN (${latestOf(SCORES, "?1", "?2")}) ORDER BY id DESC LIMIT ?2`;
+
 /** Not those that are being deleted. */
 export const isThere = sql`${people.id} NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)`;
 
 /** Newest first, or the one with an email. */
-export function listPeople(db: Database, filter: { email?: string }, page: Page): PageOf<Person> {
+export function listPeople(db: Database, storage: SqlStorage, filter: { email?: string }, page: Page): PageOf<Person> {
   const asked = and(
     isThere,
     filter.email === undefined ? undefined : eq(people.email, filter.email.trim().toLowerCase()),
@@ -23,19 +37,13 @@ export function listPeople(db: Database, filter: { email?: string }, page: Page)
     newestFirst(db.select().from(people).$dynamic(), people.id, page, asked).all(),
     page,
     (row) => row.id,
-    (row) => toPerson(db, row),
+    (row) => toPerson(db, storage, row),
   );
 }
 
-function toPerson(db: Database, row: typeof people.$inferSelect): Person {
+function toPerson(db: Database, storage: SqlStorage, row: typeof people.$inferSelect): Person {
   const linked = db.select().from(identities).where(eq(identities.personId, row.id)).all();
-  const scored = db
-    .select()
-    .from(scoringSignals)
-    .where(eq(scoringSignals.personId, row.id))
-    .orderBy(desc(scoringSignals.id))
-    .limit(SCORING_SIGNALS_SHOWN)
-    .all();
+  const scored = storage.exec<Scored>(SCORED, row.id, SCORING_SIGNALS_SHOWN);
   return {
     email: row.email,
     name: row.name,
@@ -45,12 +53,12 @@ function toPerson(db: Database, row: typeof people.$inferSelect): Person {
     firstSeenMs: row.firstSeen,
     lastSeenMs: row.lastSeen,
     identities: linked.map(({ kind, value, linkedAt }) => ({ kind, value, linkedAtMs: linkedAt })),
-    scoringSignals: scored.map(({ scoringSignal, points, ruleId, ruleVersion, signalId, at }) => ({
-      scoringSignal,
+    scoringSignals: scored.toArray().map(({ scoring_signal, points, rule_id, rule_version, signal_id, at }) => ({
+      scoringSignal: scoring_signal,
       points,
-      ruleId,
-      ruleVersion,
-      signalId,
+      ruleId: rule_id,
+      ruleVersion: rule_version,
+      signalId: signal_id,
       atMs: at,
     })),
   };

@@ -3,6 +3,7 @@ import type { NormalisedSignal, Traits } from "../domain/signal.ts";
 import { SQL_MAX_PARAMETERS } from "../limits.ts";
 import { RuleDayChanges } from "./day-changes.ts";
 import type { NamedBy, RuleMatch } from "./protocol.ts";
+import { SCORES, SIGNALS, TimelineChanges } from "./timelines.ts";
 
 /** What a signal says about who sent it. */
 export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
@@ -32,6 +33,8 @@ interface StoredPerson {
   score: number;
   first_seen: number;
   last_seen: number;
+  recent_signals: string;
+  recent_scoring_signals: string;
 }
 
 const SCORED_COLUMNS = ["signal_id", "rule_id", "rule_version", "person_id", "scoring_signal", "points", "at"] as const;
@@ -51,6 +54,8 @@ export class People {
   readonly #byIdentity = new Map<string, number>();
   readonly #seen = new Map<number, { first: number; last: number }>();
   readonly #points = new Map<number, number>();
+  readonly #signals = new TimelineChanges(SIGNALS);
+  readonly #scores = new TimelineChanges(SCORES);
   readonly #ruleDays = new RuleDayChanges();
   #scored: Scored[] = [];
   readonly #traits = new Map<number, { [Trait in keyof Traits]: { value: string } & Receipt }>();
@@ -134,6 +139,11 @@ export class People {
     }
   }
 
+  /** To be said of each stored signal that becomes a person's: only so it is found among theirs. */
+  own(personId: number, seq: number): void {
+    this.#signals.add(personId, seq);
+  }
+
   /** Written with the rest. */
   score(signalId: string, personId: number, matches: readonly RuleMatch[], atMs: number): void {
     for (const match of matches) this.#scored.push({ ...match, signalId, personId, atMs });
@@ -170,11 +180,11 @@ export class People {
    * its value is another one or not.
    */
   #writePeople(): void {
-    const ids = new Set([...this.#seen.keys(), ...this.#points.keys()]);
+    const ids = new Set([...this.#seen.keys(), ...this.#points.keys(), ...this.#signals.people()]);
     const people = this.#sql
       .exec<StoredPerson>(
-        `SELECT id, score, first_seen, last_seen, ${TRAIT_COLUMNS.join(", ")} FROM people
-         WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id`,
+        `SELECT id, score, first_seen, last_seen, recent_signals, recent_scoring_signals, ${TRAIT_COLUMNS.join(", ")}
+         FROM people WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id`,
         JSON.stringify([...ids]),
       )
       .toArray();
@@ -190,6 +200,8 @@ export class People {
         set("last_seen", Math.max(person.last_seen, seen.last));
       }
       set("score", person.score + (this.#points.get(person.id) ?? 0));
+      set("recent_signals", this.#signals.write(this.#sql, person.id, person.recent_signals));
+      set("recent_scoring_signals", this.#scores.write(this.#sql, person.id, person.recent_scoring_signals));
       const claims = this.#traits.get(person.id);
       for (const trait of TRAITS) {
         const claim = claims?.[trait];
@@ -205,9 +217,9 @@ export class People {
 
   /** At most one scoring signal per signal and rule; the score follows in the same transaction (design §8.6). */
   #writeScored(scored: readonly Scored[]): void {
-    const written = this.#sql.exec<{ rule_id: string; person_id: number; points: number; at: number }>(
+    const written = this.#sql.exec<{ id: number; rule_id: string; person_id: number; points: number; at: number }>(
       `INSERT OR IGNORE INTO scoring_signals (${SCORED_COLUMNS.join(", ")})
-       VALUES ${scored.map(() => "(?, ?, ?, ?, ?, ?, ?)").join(", ")} RETURNING rule_id, person_id, points, at`,
+       VALUES ${scored.map(() => "(?, ?, ?, ?, ?, ?, ?)").join(", ")} RETURNING id, rule_id, person_id, points, at`,
       ...scored.flatMap((one) => [
         one.signalId,
         one.ruleId,
@@ -218,7 +230,8 @@ export class People {
         one.atMs,
       ]),
     );
-    for (const { rule_id: ruleId, person_id: personId, points, at } of written) {
+    for (const { id, rule_id: ruleId, person_id: personId, points, at } of written) {
+      this.#scores.add(personId, id);
       this.#points.set(personId, (this.#points.get(personId) ?? 0) + points);
       this.#ruleDays.add(ruleId, at, 1);
     }

@@ -1,8 +1,8 @@
 /** One person with everything that the page tells of them, in one call. Each part is bounded, and read by an index. */
-import { and, desc, eq, lt, sql } from "drizzle-orm";
+import { and, desc, eq } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { PERSON_IDENTITIES_SHOWN, TIMELINE_SCORES_SHOWN } from "../limits.ts";
-import { newestFirst, toPage } from "./page.ts";
+import { isAmong, toPage } from "./page.ts";
 import { isThere } from "./people-list.ts";
 import { toPersonSummary } from "./people-search.ts";
 import type { Page, PageOf, ScoringSignal } from "./protocol.ts";
@@ -10,6 +10,7 @@ import type { PersonPage, PersonTimeline, TimelineEntry } from "./record-pages.t
 import { deletedUntilMs } from "./retention.ts";
 import { identities, people, scoringSignals, signals } from "./schema.ts";
 import { readScoreCurve } from "./score-curve.ts";
+import { readLatest, SCORES, SIGNALS } from "./timelines.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
@@ -38,25 +39,31 @@ export function readPersonPage(
     identities: linked.slice(0, PERSON_IDENTITIES_SHOWN),
     moreIdentities: linked.length > PERSON_IDENTITIES_SHOWN,
     curve: readScoreCurve(storage, person.id, person.score),
-    timeline: timeline === "all" ? listSignals(db, person.id, page) : listScores(db, person.id, page),
+    timeline: timeline === "all" ? listSignals(db, storage, person.id, page) : listScores(db, storage, person.id, page),
     deletedUntilMs: deletedUntilMs(storage),
   };
 }
 
 /** The person's signals, the latest recorded first, each with what it has scored. */
-function listSignals(db: Database, personId: number, page: Page): PageOf<TimelineEntry> {
-  const asked = eq(signals.personId, personId);
+function listSignals(db: Database, storage: SqlStorage, personId: number, page: Page): PageOf<TimelineEntry> {
+  const seqs = readLatest(storage, SIGNALS, personId, page.limit + 1, beforeOf(page));
   const list = toPage(
-    newestFirst(db.select(SIGNAL).from(signals).$dynamic(), signals.seq, page, asked).all(),
+    db
+      .select(SIGNAL)
+      .from(signals)
+      .where(isAmong(signals.seq, seqs))
+      .orderBy(desc(signals.seq))
+      .limit(page.limit + 1)
+      .all(),
     page,
     (row) => row.seq,
     ({ seq: _seq, ...signal }) => signal,
   );
-  const ids = JSON.stringify(list.items.map(({ id }) => id));
+  const ids = list.items.map(({ id }) => id);
   const scores = db
     .select()
     .from(scoringSignals)
-    .where(sql`${scoringSignals.signalId} IN (SELECT value FROM json_each(${ids}))`)
+    .where(isAmong(scoringSignals.signalId, ids))
     .limit(TIMELINE_SCORES_SHOWN)
     .all();
   const bySignal = Map.groupBy(scores.map(toScoringSignal), ({ signalId }) => signalId);
@@ -67,17 +74,13 @@ function listSignals(db: Database, personId: number, page: Page): PageOf<Timelin
 }
 
 /** What the person's signals have scored, the latest first; also of signals that are not kept any more. */
-function listScores(db: Database, personId: number, page: Page): PageOf<TimelineEntry> {
+function listScores(db: Database, storage: SqlStorage, personId: number, page: Page): PageOf<TimelineEntry> {
+  const ids = readLatest(storage, SCORES, personId, page.limit + 1, beforeOf(page));
   const rows = db
     .select({ score: scoringSignals, signal: SIGNAL })
     .from(scoringSignals)
     .leftJoin(signals, eq(signals.id, scoringSignals.signalId))
-    .where(
-      and(
-        eq(scoringSignals.personId, personId),
-        page.cursor === null ? undefined : lt(scoringSignals.id, Number(page.cursor)),
-      ),
-    )
+    .where(isAmong(scoringSignals.id, ids))
     .orderBy(desc(scoringSignals.id))
     .limit(page.limit + 1)
     .all();
@@ -87,6 +90,10 @@ function listScores(db: Database, personId: number, page: Page): PageOf<Timeline
     (row) => row.score.id,
     ({ score, signal }) => ({ signal, scores: [toScoringSignal(score)] }),
   );
+}
+
+function beforeOf({ cursor }: Page): number | undefined {
+  return cursor === null ? undefined : Number(cursor);
 }
 
 const SIGNAL = {

@@ -30,10 +30,12 @@ export function recordBatch(sql: SqlStorage, batch: readonly SignalToRecord[], n
   const rows = fresh.map((signal) => decide(signal, twins, erased, nowMs));
   // Links first: a visitor's signals in the same batch are then already the person's.
   for (const row of rows) applyIdentify(row, people);
+  let { seq } = sql.exec<{ seq: number }>("SELECT ifnull(max(seq), 0) AS seq FROM signals").one();
   for (const row of rows) {
     applySignal(row, people);
     applyAccount(row, accounts);
-    insertSignal(sql, row, nowMs);
+    insertSignal(sql, ++seq, row, nowMs);
+    if (row.owner !== null) people.own(row.owner.personId, seq);
     countRow(row, groups, totals);
   }
   for (const displaced of twins.displaced) makeDuplicate(sql, displaced, groups, totals);

@@ -3,12 +3,15 @@ import { normalise } from "../domain/normalise.ts";
 import type { JsonObject } from "../domain/signal.ts";
 import { People, TRAITS } from "./people.ts";
 import { deletedUntilMs } from "./retention.ts";
+import { allOf, SIGNALS } from "./timelines.ts";
 
 /** Those of signals that are still there; they are read again. */
 const FORGET_TRAITS = TRAITS.flatMap((trait) => [
   `${trait} = iif(${trait}_at <= ?2, ${trait}, NULL)`,
   `${trait}_at = iif(${trait}_at <= ?2, ${trait}_at, 0)`,
 ]).join(", ");
+
+const THEIRS = `signals WHERE seq IN (${allOf(SIGNALS, "?1")})`;
 
 /** Times, links and traits; the score is always kept current. What comes from signals deleted since, stays. */
 export function recount(sql: SqlStorage, personId: number): void {
@@ -18,22 +21,21 @@ export function recount(sql: SqlStorage, personId: number): void {
        (first_seen, last_seen) = (SELECT
           iif(people.first_seen <= ?2, people.first_seen, ifnull(min(received_at), people.first_seen)),
           iif(people.last_seen <= ?2, people.last_seen, ifnull(max(received_at), people.last_seen))
-        FROM signals WHERE person_id = ?1),
+        FROM ${THEIRS}),
        ${FORGET_TRAITS}
      WHERE id = ?1`,
     personId,
     keptUntil,
   );
   sql.exec(
-    `UPDATE identities SET linked_at = ifnull((SELECT max(received_at) FROM signals
-       WHERE person_id = ?1 AND signals.kind = 'identify'
+    `UPDATE identities SET linked_at = ifnull((SELECT max(received_at) FROM ${THEIRS} AND signals.kind = 'identify'
          AND iif(identities.kind = 'user_id', user_id, anonymous_id) = identities.value), linked_at)
      WHERE person_id = ?1`,
     personId,
   );
   const people = new People(sql, []);
   const rows = sql.exec<{ payload: string; received_at: number; ordinal: number }>(
-    "SELECT payload, received_at, ordinal FROM signals WHERE person_id = ? AND payload IS NOT NULL",
+    `SELECT payload, received_at, ordinal FROM ${THEIRS} AND payload IS NOT NULL`,
     personId,
   );
   for (const { payload, received_at, ordinal } of rows) {

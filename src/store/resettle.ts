@@ -52,7 +52,7 @@ function resettleTwins(sql: SqlStorage, twins: readonly Twin[], signal: WorkedSi
     else {
       totals.add(before.periodStartMs, "processed", -1);
       totals.add(before.periodStartMs, "duplicates", 1);
-      handOver(sql, before, twin);
+      handOver(sql, before, twin, people);
       if (signal.work.kind === "signal") moveInTime(sql, signal, groups, before, twin);
     }
   });
@@ -148,31 +148,37 @@ function makeOriginal(
   };
   applyIdentify(row, people);
   applySignal(row, people);
-  sql.exec(
-    `UPDATE signals SET status = ?2, person_id = ?3, named_by = ?4, rules_tried = ?5, payload = ?6, duplicate_of = NULL
-     WHERE id = ?1`,
-    id,
-    row.status,
-    row.owner?.personId ?? null,
-    row.owner?.by ?? null,
-    evaluation?.rulesTried ?? 0,
-    signal.payload,
-  );
+  const { seq } = sql
+    .exec<{ seq: number }>(
+      `UPDATE signals SET status = ?2, person_id = ?3, named_by = ?4, rules_tried = ?5, payload = ?6, duplicate_of = NULL
+       WHERE id = ?1 RETURNING seq`,
+      id,
+      row.status,
+      row.owner?.personId ?? null,
+      row.owner?.by ?? null,
+      evaluation?.rulesTried ?? 0,
+      signal.payload,
+    )
+    .one();
+  if (row.owner !== null) people.own(row.owner.personId, seq);
   if (kind !== "signal") return;
   const counts = { count: 1, held: 0, anonymous: Number(row.status === "anonymous") };
   groups.count(normalised.event, normalised.source, counts, receivedAtMs);
 }
 
-function handOver(sql: SqlStorage, from: Twin, to: Twin): void {
-  sql.exec(
-    `UPDATE signals SET
-       (status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, duplicate_of) =
-       (SELECT status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, NULL
-        FROM signals WHERE id = ?1)
-     WHERE id = ?2`,
-    from.id,
-    to.id,
-  );
+function handOver(sql: SqlStorage, from: Twin, to: Twin, people: People): void {
+  const { seq, person_id: personId } = sql
+    .exec<{ seq: number; person_id: number | null }>(
+      `UPDATE signals SET
+         (status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, duplicate_of) =
+         (SELECT status, person_id, named_by, linked_at, rules_tried, payload, cold_object, cold_line, NULL
+          FROM signals WHERE id = ?1)
+       WHERE id = ?2 RETURNING seq, person_id`,
+      from.id,
+      to.id,
+    )
+    .one();
+  if (personId !== null) people.own(personId, seq);
   sql.exec(
     `UPDATE signals SET status = 'duplicate', person_id = NULL, named_by = NULL, linked_at = NULL, payload = NULL,
        cold_object = NULL, cold_line = NULL

@@ -7,6 +7,7 @@ import { RuleDayChanges } from "./day-changes.ts";
 import type { JobRow } from "./rule-jobs.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
 import type { StoredSignal } from "./rule-signals.ts";
+import { insertRows, SCORES } from "./timelines.ts";
 
 /** A signal with the scoring signal that the rule has made of it, if it has. */
 interface JudgedSignal extends StoredSignal {
@@ -143,17 +144,20 @@ function reconcile(
   if (match !== undefined) job.matched++;
   if (id === null) {
     if (match === undefined) return;
-    sql.exec(
-      `INSERT INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
-       VALUES (?, ?, ?, ?, ?, ?, ?)`,
-      signal.id,
-      match.ruleId,
-      match.ruleVersion,
-      personId,
-      match.scoringSignal,
-      match.points,
-      signal.received_at,
-    );
+    const made = sql
+      .exec<{ id: number }>(
+        `INSERT INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
+         VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+        signal.id,
+        match.ruleId,
+        match.ruleVersion,
+        personId,
+        match.scoringSignal,
+        match.points,
+        signal.received_at,
+      )
+      .one();
+    insertRows(sql, SCORES, personId, String(made.id));
     scores.add(personId, match.points);
     scores.count(job.rule_id, signal.received_at, 1);
     job.added++;

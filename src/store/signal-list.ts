@@ -4,6 +4,7 @@
  */
 import { LIST_SCAN_SIGNALS } from "../limits.ts";
 import { rowsByBlock, SIGNALS_BY_EVENT } from "./blocks.ts";
+import { latestOf, SIGNALS } from "./timelines.ts";
 import type { Page, PageOf, SignalFilter, SignalStatus, SignalSummary } from "./protocol.ts";
 
 export interface FindFilter extends SignalFilter {
@@ -30,7 +31,8 @@ export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): Fo
   const found: number[] = [];
   let scanned = 0;
   let last = before;
-  for (const row of candidates(sql, filter, before)) {
+  const isEach = filter.event === undefined && filter.source === undefined && filter.status === undefined;
+  for (const row of candidates(sql, filter, before, isEach ? page.limit + 1 : LIST_SCAN_SIGNALS + 1)) {
     const full = found.length === page.limit;
     if (full || scanned === LIST_SCAN_SIGNALS) {
       return { items: summaries(sql, found), next: String(last), complete: full };
@@ -42,29 +44,32 @@ export function findSignals(sql: SqlStorage, filter: FindFilter, page: Page): Fo
   return { items: summaries(sql, found), next: null, complete: true };
 }
 
-/** By the most telling of what is asked for: each of these has an index. */
-function candidates(sql: SqlStorage, filter: FindFilter, before: number): Iterable<Scanned> {
+/** By the most telling of what is asked for: each of these is found without looking at others. */
+function candidates(sql: SqlStorage, filter: FindFilter, before: number, limit: number): Iterable<Scanned> {
   const { email, event } = filter;
   const columns = ["seq", "status", "event", "source"];
   if (email === undefined && event !== undefined) {
     return rowsByBlock<Scanned>(sql, SIGNALS_BY_EVENT, { value: event, from: before, to: "earlier" }, columns);
   }
-  const [where, ...bindings] = lead(filter);
+  const [where, ...asked] = lead(filter);
   return sql.exec<Scanned>(
-    `SELECT ${columns.join(", ")} FROM signals WHERE ${where} AND seq < ? ORDER BY seq DESC LIMIT ?`,
-    ...bindings,
+    `SELECT ${columns.join(", ")} FROM signals WHERE ${where} AND seq < ?1 ORDER BY seq DESC LIMIT ?2`,
     before,
-    LIST_SCAN_SIGNALS + 1,
+    limit,
+    ...asked,
   );
 }
 
-/** An index in the order of `seq`. */
-function lead({ email, status }: FindFilter): [where: string, ...bindings: string[]] {
+/** For an index in the order of `seq`, or a timeline. ?1: what they come before. ?2: how many. */
+function lead({ email, status }: FindFilter): [where: string, ...asked: string[]] {
   if (email !== undefined) {
-    return ["person_id = (SELECT id FROM people WHERE people.email = ?)", email.trim().toLowerCase()];
+    return [
+      `seq IN (${latestOf(SIGNALS, "(SELECT id FROM people WHERE people.email = ?3)", "?2", "?1")})`,
+      email.trim().toLowerCase(),
+    ];
   }
   // Said twice: only then is the index of all that is not processed used.
-  if (status !== undefined && status !== "processed") return ["status = ? AND status <> 'processed'", status];
+  if (status !== undefined && status !== "processed") return ["status = ?3 AND status <> 'processed'", status];
   return ["TRUE"];
 }
 

@@ -141,7 +141,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
-    return listPeople(this.db, filter, page);
+    return listPeople(this.db, this.sql, filter, page);
   }
 
   findPeople(query: PeopleQuery, page: Page): PageOf<PersonSummary> {

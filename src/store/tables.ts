@@ -20,12 +20,12 @@ export interface SignalRow {
   erased?: boolean;
 }
 
-const INSERT_SIGNAL = `INSERT INTO signals (id, status, kind, event, source, person_id, named_by, email, user_id,
+const INSERT_SIGNAL = `INSERT INTO signals (seq, id, status, kind, event, source, person_id, named_by, email, user_id,
   anonymous_id, key_id, endpoint, verdict, ordinal, signal_limit, received_at, recorded_at, period_start, period_end, content_hash,
   duplicate_of, rules_tried, dead_reason, path_source, idempotency_key, payload, erased_at)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
-export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): void {
+export function insertSignal(sql: SqlStorage, seq: number, row: SignalRow, nowMs: number): void {
   const { admission, work, payload } = row.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
   // Purged means forgotten: who it was and what it said are not written at all.
@@ -33,6 +33,7 @@ export function insertSignal(sql: SqlStorage, row: SignalRow, nowMs: number): vo
   const mayComeAgain = row.status === "held" || row.status === "dead";
   sql.exec(
     INSERT_SIGNAL,
+    seq,
     admission.id,
     row.status,
     row.kind,

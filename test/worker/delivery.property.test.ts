@@ -13,6 +13,7 @@ import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { Faults } from "./faults.ts";
 import type { Fault } from "./faults.ts";
+import { expectTimelinesOf, spillTimelines } from "./timelines.ts";
 import { newWorkspace } from "./workspace.ts";
 
 const START = Date.UTC(2026, 0, 10);
@@ -384,7 +385,10 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
         const { sizes, faults: made, meanwhile, brokenAt } = nth(waves, number);
         const faults = new Faults(made);
         await withBindings(workspaceId);
-        if (meanwhile === "restart") await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
+        if (meanwhile === "restart") {
+          await spillTimelines(workspaceId);
+          await evictDurableObject(env.SIGNAL_STORE.getByName(workspaceId));
+        }
         await withBindings(workspaceId, faults.forStore());
         if (brokenAt !== null) await breakRecording(workspaceId, brokenAt);
         await Promise.all([
@@ -398,6 +402,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       await ringUntilQuiet(workspaceId);
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
       await expectDaysToAddUp(workspaceId);
+      await expectTimelinesOf(workspaceId);
       const { keys, objects } = await coldState(workspaceId);
       expect(keys).toEqual(objects.map((object) => `cold/${workspaceId}/${object.id}`));
     }),

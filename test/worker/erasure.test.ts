@@ -7,6 +7,7 @@ import { coldState, linesOf, ring } from "./cold.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
+import { expectTimelinesOf } from "./timelines.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -187,6 +188,7 @@ describe("a person who is deleted", () => {
     expect(await workspace.operator("GET", `/people?email=${BOB}`)).toEqual(person);
     expect(await trace("sig_carol")).toEqual(carol);
     expect(carol).toMatchObject({ payload: { anonymousId: "visitor-carol" } });
+    await expectTimelinesOf(workspace.id);
   });
 
   test("does not come back, however often the signals are delivered again, released or replayed", async () => {
@@ -296,6 +298,7 @@ describe("a deletion", () => {
     await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
     expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
     expect(await query("SELECT email, score FROM people")).toEqual([{ email: BOB, score: 5 }]);
+    await expectTimelinesOf(workspace.id);
     await keepsItsBooks();
   });
 

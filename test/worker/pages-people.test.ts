@@ -221,16 +221,16 @@ describe("a person", () => {
   test("has a timeline in pages, in both views", async () => {
     const of = await newMembers();
     await newRule(of, "scored", 1);
-    const sent = await happened(
-      of,
-      Array.from({ length: 60 }, (_, index) =>
-        did("busy@example.com", "scored", NOW - HOUR + index, { properties: { index } }),
-      ),
-    );
+    const some = (count: number, sinceMs: number) =>
+      Array.from({ length: count }, (_, index) =>
+        did("busy@example.com", "scored", sinceMs + index, { properties: { index, sinceMs } }),
+      );
+    // More than the person's row names, and then as many as it does.
+    const sent = [...(await happened(of, some(100, NOW - 2 * HOUR))), ...(await happened(of, some(20, NOW - HOUR)))];
     for (const show of ["all", "scores"]) {
       const seen: string[] = [];
       let path: string | null = `${of.home}/people/busy%40example.com?show=${show}`;
-      for (let pages = 0; path !== null && pages < 5; pages++) {
+      for (let pages = 0; path !== null && pages < 9; pages++) {
         // oxlint-disable-next-line no-await-in-loop -- each page names the next
         const html = await of.member.see(path);
         seen.push(...[...html.matchAll(/\/signals\/(sig_[0-9a-f-]*)/g)].map(([, id]) => id ?? ""));
@@ -252,6 +252,7 @@ describe("a person", () => {
            INSERT INTO scoring_signals (signal_id, rule_id, rule_version, person_id, scoring_signal, points, at)
            SELECT 'sig_' || i, 'rule', 1, 1, 's', iif(i % 2, 3, -1), ${NOW - 50 * 24 * HOUR} + i * 60000 + i % 7 FROM n`,
         );
+        sql.exec("INSERT INTO person_scoring_signals SELECT person_id, id FROM scoring_signals");
         sql.exec("UPDATE people SET score = (SELECT sum(points) FROM scoring_signals WHERE person_id = 1)");
         const page = store.personPage("busy@example.com", "all", { cursor: null, limit: 25 });
         if (page === null) throw new Error("nobody");

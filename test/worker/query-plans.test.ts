@@ -33,6 +33,7 @@ const EXCEPTIONS = {
     "a row for each migration",
   "SELECT period_start, count FROM outbox": "once after a start, which sends all of these rows again",
   [SCORE_CURVE]: "of one person, the latest SCORE_CURVE_SIGNALS, found by an index",
+  latest_rows: "of one person, limited, found by an index",
   blocks: "a number for each BLOCK_ROWS rows, looked up in an index",
   "SELECT event, source FROM event_groups WHERE count > 0 ORDER BY last_seen DESC LIMIT ?":
     "limited, of an index that has only those",

@@ -8,6 +8,7 @@ import { recount } from "../../src/store/recount.ts";
 import { deleteExpired } from "../../src/store/retention.ts";
 import { DAY, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
+import { expectTimelinesOf } from "./timelines.ts";
 import { call, newPlan, newWorkspace, operator } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -118,12 +119,14 @@ describe("a signal that is older than its plan keeps signals", () => {
     const traits = { email: "jane@example.com", name: "Jane", title: "CTO" };
     await send(at(OLD, { type: "identify", messageId: "i", anonymousId: "visitor-1", traits }));
     await send(at(YOUNG, { email: "jane@example.com", properties: { title: "CEO" }, title: "CEO" }));
-    const before = await query("SELECT * FROM people");
+    const facts = () => query("SELECT id, score, first_seen, last_seen, name, name_at, title, title_at FROM people");
+    const before = await facts();
     await retain(RETENTION_MIN_DAYS);
     await vi.waitFor(async () => expect(await stored()).toHaveLength(1));
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => recount(sql, Number(before[0]?.["id"])));
-    expect(await query("SELECT * FROM people")).toEqual(before);
+    expect(await facts()).toEqual(before);
     expect(before).toMatchObject([{ name: "Jane", first_seen: OLD, last_seen: YOUNG }]);
+    await expectTimelinesOf(workspace.id);
   });
 });
 

@@ -9,6 +9,7 @@ import { hasRuleJobs, stepRuleJob } from "../../src/store/rule-jobs.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
+import { expectTimelinesOf, spillTimelines } from "./timelines.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -600,6 +601,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
           else {
             await abortAllDurableObjects();
             await silenceAlarms(lived);
+            await spillTimelines(lived.id);
           }
         }
         if (edited) await apply(id, lived);
@@ -611,6 +613,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
         expect(is).toEqual(await scores(ideal));
         expect(is.people).toEqual(is.summed);
         await expectDaysToAddUp(lived.id);
+        await expectTimelinesOf(lived.id);
       }),
       { numRuns: 40, interruptAfterTimeLimit: 12_000, markInterruptAsFailure: false },
     );

@@ -23,6 +23,9 @@ export const people = sqliteTable(
     score: integer("score").notNull().default(0),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
+    /** See timelines.ts. */
+    recentSignals: text("recent_signals").notNull().default(""),
+    recentScoringSignals: text("recent_scoring_signals").notNull().default(""),
   },
   (table) => [
     // The orders of the list of people. A row is written for each whenever its column is. The id that ends a cursor is in
@@ -62,9 +65,24 @@ export const scoringSignals = sqliteTable(
   },
   (table) => [
     uniqueIndex("scoring_signals_once").on(table.signalId, table.ruleId),
-    index("scoring_signals_person").on(table.personId, table.id),
     index("scoring_signals_rule").on(sql`id / ${sql.raw(String(BLOCK_ROWS))}`, table.ruleId),
   ],
+);
+
+/**
+ * Whose the signals are, and the scoring signals: without those that are named in the rows of people, see timelines.ts.
+ * Both WITHOUT ROWID, and kept by triggers of signals and scoring_signals: migration 0006 says so by hand, and a migration
+ * that makes any of these tables anew has to say it again.
+ */
+export const personSignals = sqliteTable(
+  "person_signals",
+  { personId: integer("person_id").notNull(), seq: integer("seq").notNull() },
+  (table) => [primaryKey({ columns: [table.personId, table.seq] })],
+);
+export const personScoringSignals = sqliteTable(
+  "person_scoring_signals",
+  { personId: integer("person_id").notNull(), id: integer("id").notNull() },
+  (table) => [primaryKey({ columns: [table.personId, table.id] })],
 );
 
 /** Visitors that are known by now, with earlier signals that are still to become their person's. See link-jobs.ts. */

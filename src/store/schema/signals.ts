@@ -61,9 +61,6 @@ export const signals = sqliteTable(
       .on(sql`substr(content_hash, 1, 10)`)
       .where(sql`content_hash IS NOT NULL AND status = 'duplicate'`),
     index("signals_event").on(sql`seq / ${sql.raw(String(BLOCK_ROWS))}`, table.event),
-    index("signals_person")
-      .on(table.personId, table.seq)
-      .where(sql`person_id IS NOT NULL`),
     index("signals_status")
       .on(table.status, table.seq)
       .where(sql`status <> 'processed'`),
