@@ -34,7 +34,7 @@ export interface Growth {
 
 export const MAX_RATIO = 1.3;
 /** Of each kind and round. */
-const READ_CALLS = 60;
+const READ_CALLS = 30;
 const POLL_MS = 50;
 const SETTLE_TIMEOUT_MS = 60_000;
 /** Of POLL_MS: five minutes. */

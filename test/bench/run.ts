@@ -1,7 +1,7 @@
 /**
  * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
  * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>]`; fails on any answer but the expected one.
- * `node test/bench/run.ts growth [--rounds 15] [--signals 1000000]`: this service alone, small and large; see growth.ts.
+ * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -33,7 +33,7 @@ const { values: flags, positionals } = parseArgs({
 });
 const isGrowth = positionals[0] === "growth";
 // What processing costs swings by a third from one round to the next.
-const effort: Effort = { rounds: Number(flags.rounds ?? (isGrowth ? 15 : 5)), seconds: Number(flags.seconds) };
+const effort: Effort = { rounds: Number(flags.rounds ?? (isGrowth ? 31 : 5)), seconds: Number(flags.seconds) };
 if (!(effort.rounds >= 1 && effort.seconds > 0)) throw new Error("--rounds and --seconds take positive numbers");
 if (flags.only !== undefined && !NAMES.includes(flags.only)) throw new Error(`--only takes ${NAMES.join(", ")}`);
 const chosen = (name: string): boolean => flags.only === undefined || flags.only === name;
