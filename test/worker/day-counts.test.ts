@@ -6,6 +6,7 @@ import compact from "../../migrations/signal-store/0004_compact_days.sql";
 import byBlock from "../../migrations/signal-store/0005_indexes_by_block.sql";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
+import { migrate } from "./migrate.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -42,10 +43,6 @@ test("add up, also after held signals are released, purged, or turn out to be du
   expect(await workspace.store.signal("sig_9")).toMatchObject({ status: "purged" });
   await expectDaysToAddUp(workspace.id);
 });
-
-function migrate(sql: SqlStorage, migration: string): void {
-  for (const statement of migration.split("--> statement-breakpoint")) sql.exec(statement);
-}
 
 test("of what was stored before they were kept are made by the migrations", async () => {
   await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {

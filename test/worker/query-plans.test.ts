@@ -7,7 +7,6 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { applyRuleJobsTo } from "../../src/store/rule-jobs.ts";
-
 import { SCORE_CURVE } from "../../src/store/score-curve.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { StoreReads } from "../../src/store/store-reads.ts";

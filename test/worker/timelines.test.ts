@@ -6,6 +6,7 @@ import migration from "../../migrations/signal-store/0006_timelines.sql";
 import { People } from "../../src/store/people.ts";
 import { allOf, readLatest, SCORES, SIGNALS } from "../../src/store/timelines.ts";
 import { deliver } from "./deliver.ts";
+import { migrate } from "./migrate.ts";
 import { expectTimelines } from "./timelines.ts";
 import { newWorkspace } from "./workspace.ts";
 
@@ -131,7 +132,7 @@ test("of what was stored before they were kept are made by the migration", async
     ]) {
       sql.exec(statement);
     }
-    for (const statement of migration.split("--> statement-breakpoint")) sql.exec(statement);
+    migrate(sql, migration);
     expectTimelines(sql);
     expect(sql.exec("SELECT count(*) AS rows FROM person_scoring_signals").one()).toEqual({ rows: 9 });
     sql.exec("DELETE FROM signals WHERE id = 'sig_3'");
