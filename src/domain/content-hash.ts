@@ -9,6 +9,8 @@ import type { JsonObject } from "./signal.ts";
 const HOUR_MS = 3_600_000;
 /** In four characters: some 190 years. */
 const HOURS_TOLD_APART = 36 ** 4;
+/** Of a stored hash in the indexes: its hour, and enough of the rest. Half as long, they are half as many pages to change. */
+export const INDEXED_CHARACTERS = 10;
 /** Not of base64url, and behind all that is: see UNTIMED_BELOW. */
 const MARK = "~";
 /** Hashes that were stored without an hour, by an earlier version, are those below. */

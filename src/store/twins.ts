@@ -3,15 +3,16 @@
  * its window before; what is within an original's window is its duplicate.
  */
 import type { WorkedSignal } from "./apply.ts";
-import { UNTIMED_BELOW, bareHash, hashesInReach } from "../domain/content-hash.ts";
+import { INDEXED_CHARACTERS, UNTIMED_BELOW, bareHash, hashesInReach } from "../domain/content-hash.ts";
 import { isLater } from "./people.ts";
 import type { Receipt } from "./people.ts";
 
-/** What the indexes have of a content hash: half as large, they are half as many pages for a batch to change. */
-const SHORT_HASH = "substr(content_hash, 1, 10)";
+const shortOf = (hash: string) => `substr(${hash}, 1, ${INDEXED_CHARACTERS})`;
+/** As the indexes have it. */
+export const SHORT_HASH = shortOf("content_hash");
 
 /** A condition: the hashes in the first parameter, a JSON array, and the few others that begin like one of them. */
-export const LIKELY_HASH = `${SHORT_HASH} IN (SELECT substr(value, 1, 10) FROM json_each(?1))`;
+export const LIKELY_HASH = `${SHORT_HASH} IN (SELECT ${shortOf("value")} FROM json_each(?1))`;
 
 interface Original extends Receipt {
   id: string;

@@ -5,6 +5,7 @@ import type { DayCounts } from "../../domain/day-counts.ts";
 import type { EndpointType, Verdict } from "../../domain/signal.ts";
 import { BLOCK_ROWS } from "../blocks.ts";
 import type { NamedBy, SignalStatus } from "../protocol.ts";
+import { SHORT_HASH } from "../twins.ts";
 
 export type SignalKind = "signal" | "identify" | "account" | "unknown";
 
@@ -53,12 +54,11 @@ export const signals = sqliteTable(
   },
   (table) => [
     uniqueIndex("signals_id").on(table.id),
-    // See twins.ts.
     index("signals_originals")
-      .on(sql`substr(content_hash, 1, 10)`)
+      .on(sql.raw(SHORT_HASH))
       .where(sql`content_hash IS NOT NULL AND status <> 'duplicate'`),
     index("signals_duplicates")
-      .on(sql`substr(content_hash, 1, 10)`)
+      .on(sql.raw(SHORT_HASH))
       .where(sql`content_hash IS NOT NULL AND status = 'duplicate'`),
     index("signals_event").on(sql`seq / ${sql.raw(String(BLOCK_ROWS))}`, table.event),
     index("signals_status")
