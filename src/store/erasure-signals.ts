@@ -2,13 +2,13 @@
 import { AGAIN_PAGE_SIGNALS } from "../limits.ts";
 import type { ErasureRow } from "./erasure.ts";
 import type { VisitorId } from "./link.ts";
-import { allOf, SIGNALS } from "./timelines.ts";
+import { rowsOf, SIGNALS } from "./timelines.ts";
 
 /** Set aside: nobody's, although it names somebody. One that names another email is that person's. */
 const ASIDE = "signals.status IN ('held', 'duplicate')";
 const OF_ID = "FROM json_each(?1) AS visitor CROSS JOIN signals";
 
-const BY_PERSON = `${allOf(SIGNALS, "?1")} LIMIT ?2`;
+const BY_PERSON = `${rowsOf(SIGNALS, "?1", "?2")} LIMIT ?2`;
 const BY_EMAIL = `SELECT seq FROM signals WHERE email = ?1 AND ${ASIDE} LIMIT ?2`;
 const BY_ID: Record<VisitorId["kind"], string[]> = {
   user_id: [

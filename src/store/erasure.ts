@@ -11,7 +11,7 @@ import { hashOf, rememberNames } from "./erased-names.ts";
 import { findSignals } from "./erasure-signals.ts";
 import type { VisitorId } from "./link.ts";
 import type { ErasureReceipt } from "./data-care.ts";
-import { allOf, SCORES } from "./timelines.ts";
+import { rowsOf, SCORES } from "./timelines.ts";
 import { eraseSignals } from "./tombstones.ts";
 
 /** A job as it is stored; see schema.ts. */
@@ -148,7 +148,7 @@ function eraseRows(sql: SqlStorage, row: ErasureRow, email: string, nowMs: numbe
   if (!all) return;
   const unscored = sql
     .exec<{ rule_id: string; at: number }>(
-      `DELETE FROM scoring_signals WHERE id IN (${allOf(SCORES, "?1")} LIMIT ?2)
+      `DELETE FROM scoring_signals WHERE id IN (${rowsOf(SCORES, "?1", "?2")} LIMIT ?2)
        RETURNING rule_id, at`,
       row.person_id,
       ERASURE_ROWS,

@@ -2,27 +2,21 @@
 import { and, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { newestFirst, toPage } from "./page.ts";
-import type { Page, PageOf, Person } from "./protocol.ts";
+import type { Page, PageOf, Person, ScoringSignal } from "./protocol.ts";
 import { identities, people } from "./schema.ts";
-import { latestOf, SCORES } from "./timelines.ts";
+import { rowsOf, SCORES } from "./timelines.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
 /** Scoring signals shown with a person. */
 const SCORING_SIGNALS_SHOWN = 100;
 
-type Scored = {
-  scoring_signal: string;
-  points: number;
-  rule_id: string;
-  rule_version: number;
-  signal_id: string;
-  at: number;
-};
+type Scored = ScoringSignal & Record<string, SqlStorageValue>;
 
 /** Plain SQL: a page of people runs it for each of them. */
-const SCORED = `SELECT scoring_signal, points, rule_id, rule_version, signal_id, "at" FROM scoring_signals
-  WHERE id IN (${latestOf(SCORES, "?1", "?2")}) ORDER BY id DESC LIMIT ?2`;
+const SCORED = `SELECT scoring_signal AS scoringSignal, points, rule_id AS ruleId, rule_version AS ruleVersion,
+    signal_id AS signalId, "at" AS atMs FROM scoring_signals
+  WHERE id IN (${rowsOf(SCORES, "?1", "?2")}) ORDER BY id DESC LIMIT ?2`;
 
 /** Not those that are being deleted. */
 export const isThere = sql`${people.id} NOT IN (SELECT person_id FROM erasures WHERE person_id IS NOT NULL)`;
@@ -43,7 +37,6 @@ export function listPeople(db: Database, storage: SqlStorage, filter: { email?: 
 
 function toPerson(db: Database, storage: SqlStorage, row: typeof people.$inferSelect): Person {
   const linked = db.select().from(identities).where(eq(identities.personId, row.id)).all();
-  const scored = storage.exec<Scored>(SCORED, row.id, SCORING_SIGNALS_SHOWN);
   return {
     email: row.email,
     name: row.name,
@@ -53,13 +46,6 @@ function toPerson(db: Database, storage: SqlStorage, row: typeof people.$inferSe
     firstSeenMs: row.firstSeen,
     lastSeenMs: row.lastSeen,
     identities: linked.map(({ kind, value, linkedAt }) => ({ kind, value, linkedAtMs: linkedAt })),
-    scoringSignals: scored.toArray().map(({ scoring_signal, points, rule_id, rule_version, signal_id, at }) => ({
-      scoringSignal: scoring_signal,
-      points,
-      ruleId: rule_id,
-      ruleVersion: rule_version,
-      signalId: signal_id,
-      atMs: at,
-    })),
+    scoringSignals: storage.exec<Scored>(SCORED, row.id, SCORING_SIGNALS_SHOWN).toArray(),
   };
 }

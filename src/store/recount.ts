@@ -3,7 +3,7 @@ import { normalise } from "../domain/normalise.ts";
 import type { JsonObject } from "../domain/signal.ts";
 import { People, TRAITS } from "./people.ts";
 import { deletedUntilMs } from "./retention.ts";
-import { allOf, SIGNALS } from "./timelines.ts";
+import { rowsOf, SIGNALS } from "./timelines.ts";
 
 /** Those of signals that are still there; they are read again. */
 const FORGET_TRAITS = TRAITS.flatMap((trait) => [
@@ -11,7 +11,7 @@ const FORGET_TRAITS = TRAITS.flatMap((trait) => [
   `${trait}_at = iif(${trait}_at <= ?2, ${trait}_at, 0)`,
 ]).join(", ");
 
-const THEIRS = `signals WHERE seq IN (${allOf(SIGNALS, "?1")})`;
+const THEIRS = `signals WHERE seq IN (${rowsOf(SIGNALS, "?1")})`;
 
 /** Times, links and traits; the score is always kept current. What comes from signals deleted since, stays. */
 export function recount(sql: SqlStorage, personId: number): void {

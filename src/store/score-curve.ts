@@ -1,11 +1,11 @@
 /** A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps. */
 import { SCORE_CURVE_SIGNALS, SCORE_CURVE_STEPS } from "../limits.ts";
 import type { ScoreCurve } from "./record-pages.ts";
-import { latestOf, SCORES } from "./timelines.ts";
+import { rowsOf, SCORES } from "./timelines.ts";
 
 // Numbers are bound as REAL, and the steps are whole ones. The latest ones, in the order of scoring; then by the time of their signals, which may have been linked late.
 export const SCORE_CURVE = `WITH latest AS MATERIALIZED
-    (SELECT "at", points FROM scoring_signals WHERE id IN (${latestOf(SCORES, "?1", "?2")})
+    (SELECT "at", points FROM scoring_signals WHERE id IN (${rowsOf(SCORES, "?1", "?2")})
      ORDER BY id DESC LIMIT ?2),
   span AS MATERIALIZED (SELECT min("at") AS first, (max("at") - min("at")) / CAST(?3 AS INTEGER) + 1 AS step FROM latest)
   SELECT max("at") AS "at", sum(points) AS points, count(*) AS signals

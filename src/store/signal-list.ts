@@ -4,7 +4,7 @@
  */
 import { LIST_SCAN_SIGNALS } from "../limits.ts";
 import { rowsByBlock, SIGNALS_BY_EVENT } from "./blocks.ts";
-import { latestOf, SIGNALS } from "./timelines.ts";
+import { rowsOf, SIGNALS } from "./timelines.ts";
 import type { Page, PageOf, SignalFilter, SignalStatus, SignalSummary } from "./protocol.ts";
 
 export interface FindFilter extends SignalFilter {
@@ -64,7 +64,7 @@ function candidates(sql: SqlStorage, filter: FindFilter, before: number, limit: 
 function lead({ email, status }: FindFilter): [where: string, ...asked: string[]] {
   if (email !== undefined) {
     return [
-      `seq IN (${latestOf(SIGNALS, "(SELECT id FROM people WHERE people.email = ?3)", "?2", "?1")})`,
+      `seq IN (${rowsOf(SIGNALS, "(SELECT id FROM people WHERE people.email = ?3)", "?2", "?1")})`,
       email.trim().toLowerCase(),
     ];
   }

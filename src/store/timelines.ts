@@ -20,15 +20,15 @@ export const SIGNALS: Timeline = { table: "person_signals", row: "seq", recent: 
 export const SCORES: Timeline = { table: "person_scoring_signals", row: "id", recent: "recent_scoring_signals" };
 
 /**
- * A query for the numbers of a person's latest rows, in no order, and some more: those in the person's row come in
- * addition to the limit. All are names of parameters, or expressions.
+ * A query for the numbers of a person's rows, in no order. All are names of parameters, or expressions.
  *
+ * @param limit the latest, and some more: those that the person's row names come in addition; none: all
  * @param before only rows before this one
  */
-export function latestOf(
+export function rowsOf(
   { table, row, recent }: Timeline,
   person: string,
-  limit: string,
+  limit = "-1",
   before = String(Number.MAX_SAFE_INTEGER),
 ): string {
   return `SELECT ${row} FROM (
@@ -37,7 +37,7 @@ export function latestOf(
     SELECT value FROM people, json_each('[' || ${recent} || ']') WHERE people.id = ${person} AND value < ${before}`;
 }
 
-/** What `latestOf` finds. */
+/** What `rowsOf` finds. */
 export function readLatest(
   sql: SqlStorage,
   timeline: Timeline,
@@ -45,14 +45,8 @@ export function readLatest(
   limit: number,
   before = Number.MAX_SAFE_INTEGER,
 ): number[] {
-  const rows = sql.exec(latestOf(timeline, "?1", "?2", "?3"), personId, limit, before).raw<[number]>();
+  const rows = sql.exec(rowsOf(timeline, "?1", "?2", "?3"), personId, limit, before).raw<[number]>();
   return [...rows].map(([row]) => row);
-}
-
-/** All of them, see `latestOf`. */
-export function allOf({ table, row, recent }: Timeline, person: string): string {
-  return `SELECT ${row} FROM ${table} WHERE person_id = ${person} UNION ALL
-    SELECT value FROM people, json_each('[' || ${recent} || ']') WHERE people.id = ${person}`;
 }
 
 /** Gathers what becomes whose, so that it is written with the rows of people. */

@@ -4,7 +4,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import migration from "../../migrations/signal-store/0006_timelines.sql";
 import { People } from "../../src/store/people.ts";
-import { allOf, readLatest, SCORES, SIGNALS } from "../../src/store/timelines.ts";
+import { rowsOf, readLatest, SCORES, SIGNALS } from "../../src/store/timelines.ts";
 import { deliver } from "./deliver.ts";
 import { migrate } from "./migrate.ts";
 import { expectTimelines } from "./timelines.ts";
@@ -79,7 +79,7 @@ test("recorded, moved, taken away or deleted in any order", async () => {
         ] as const) {
           const query = `SELECT ${row} FROM ${table} WHERE person_id = 1 ORDER BY ${row} DESC`;
           const stored = [...sql.exec(query).raw<[number]>()].map(([number]) => number);
-          const all = [...sql.exec(allOf(timeline, "?1"), 1).raw<[number]>()].map(([number]) => number);
+          const all = [...sql.exec(rowsOf(timeline, "?1"), 1).raw<[number]>()].map(([number]) => number);
           expect(all.toSorted((a, b) => b - a)).toEqual(stored);
           const found = readLatest(sql, timeline, 1, limit, before).toSorted((a, b) => b - a);
           expect(found.slice(0, limit)).toEqual(
