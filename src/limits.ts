@@ -280,3 +280,19 @@ export const LOCAL_MEMBERS_SHOWN = 500;
 export const OIDC_DISCOVERY_MS = 3_600_000;
 /** How long the provider may take to answer one call. */
 export const OIDC_CALL_MS = 10_000;
+
+// --- The log (docs/design.md: the Signal Store) ---
+
+/** Lines of a segment: what is read and rewritten at a time. */
+export const SEGMENT_MAX_LINES = 512;
+/** And the bytes of its payloads, and of its facts, before they are compressed: 0.1 ms to read back. */
+export const SEGMENT_MAX_BYTES = 96 * 1024;
+/** A row of the store: the platform refuses 2 MB. */
+export const ROW_MAX_BYTES = 1_500_000;
+/** Sealed segments among which a line belongs by the time that its id tells; before them it is noted as late. */
+export const SPAN_SEGMENTS = 16;
+/** Segments whose expanded facts, and payloads, an object keeps in memory: at most some 3 and 2 MB. */
+export const CACHED_FACTS = 32;
+export const CACHED_PAYLOADS = 16;
+/** The head's parts are padded to a multiple of this. */
+export const HEAD_STEP_BYTES = 16_384;

@@ -1,0 +1,165 @@
+/**
+ * The head of a log: the lines that are in no segment yet, and what else changes with every batch, in one row, so that a
+ * batch of any size writes one row here. What grows is padded: where the new value is as long as the old one, SQLite
+ * writes only the pages that differ.
+ */
+import { HEAD_STEP_BYTES, SEGMENT_MAX_BYTES, SEGMENT_MAX_LINES } from "../../limits.ts";
+import { HASH_BYTES, assertFits, joinPayloads, splitPayloads } from "./segment.ts";
+
+const META_STEP_CHARACTERS = 1_024;
+const LOG_NUMBERS = { signals: 1, held: 2 } as const;
+
+export type LogName = keyof typeof LOG_NUMBERS;
+
+/** What every log keeps in its head besides lines; whoever keeps the log adds to it. */
+export interface LogMeta {
+  /** The longest span of a segment, in milliseconds: how far around its time a signal is looked for. */
+  maxSpanMs: number;
+}
+
+/** A text, as bytes in a buffer that is longer than it. */
+class PaddedText {
+  bytes = new Uint8Array(HEAD_STEP_BYTES);
+  #used = 0;
+
+  get used(): number {
+    return this.#used;
+  }
+
+  append(text: string): void {
+    // Three bytes are the most that a UTF-16 code unit takes: mostly nothing has to be counted.
+    if (this.bytes.length - this.#used < text.length * 3) this.#reserve(this.#used + Buffer.byteLength(text));
+    const { written } = encoder.encodeInto(text, this.bytes.subarray(this.#used));
+    this.#used += written;
+  }
+
+  /** What was there is overwritten: nothing of it stays behind. */
+  clear(): void {
+    this.bytes.fill(0, 0, this.#used);
+    this.#used = 0;
+  }
+
+  load(stored: ArrayBuffer): string {
+    this.bytes = new Uint8Array(stored);
+    const end = this.bytes.indexOf(0);
+    this.#used = end === -1 ? this.bytes.length : end;
+    return decoder.decode(this.bytes.subarray(0, this.#used));
+  }
+
+  #reserve(needed: number): void {
+    if (needed <= this.bytes.length) return;
+    const grown = new Uint8Array(Math.ceil(needed / HEAD_STEP_BYTES) * HEAD_STEP_BYTES);
+    grown.set(this.bytes.subarray(0, this.#used));
+    this.bytes = grown;
+  }
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export class Head<Meta extends LogMeta> {
+  readonly #sql: SqlStorage;
+  readonly #log: number;
+  readonly #facts = new PaddedText();
+  readonly #payloads = new PaddedText();
+  /** How many lines are in the buffers. */
+  #encoded = 0;
+  #stored: boolean;
+  meta: Meta;
+  nextSeq = 1;
+  texts: string[] = [];
+  payloads: (string | null)[] = [];
+  hashes: (Uint8Array | null)[] = [];
+
+  constructor(sql: SqlStorage, log: LogName, empty: Meta) {
+    this.#sql = sql;
+    this.#log = LOG_NUMBERS[log];
+    const [row] = sql.exec<{ next_seq: number; meta: string; facts: ArrayBuffer; payloads: ArrayBuffer }>(
+      "SELECT next_seq, meta, facts, payloads FROM heads WHERE log = ?",
+      this.#log,
+    );
+    this.#stored = row !== undefined;
+    this.meta = row === undefined ? empty : { ...empty, ...(JSON.parse(row.meta) as Meta) };
+    if (row === undefined) return;
+    this.nextSeq = row.next_seq;
+    const lines = this.#facts.load(row.facts).split("\n").slice(0, -1);
+    this.payloads = splitPayloads(this.#payloads.load(row.payloads)).slice(0, lines.length);
+    for (const line of lines) {
+      const begins = line.indexOf("[");
+      this.hashes.push(begins === 0 ? null : Buffer.from(line.slice(0, begins), "base64url"));
+      this.texts.push(line.slice(begins));
+    }
+    this.#encoded = lines.length;
+  }
+
+  get firstSeq(): number {
+    return this.nextSeq - this.texts.length;
+  }
+
+  /** Whether a segment is to be sealed before such a line comes. */
+  isFullFor(text: string, payload: string | null): boolean {
+    const { length } = this.texts;
+    if (length === 0) return false;
+    this.#encode();
+    return (
+      length >= SEGMENT_MAX_LINES ||
+      this.#facts.used + Buffer.byteLength(text) > SEGMENT_MAX_BYTES ||
+      this.#payloads.used + Buffer.byteLength(payload ?? "") > SEGMENT_MAX_BYTES
+    );
+  }
+
+  push(text: string, payload: string | null, hash: Uint8Array | null): number {
+    this.texts.push(text);
+    this.payloads.push(payload);
+    this.hashes.push(hash);
+    return this.nextSeq++;
+  }
+
+  /** To be called where lines have been changed that were there before. */
+  changed(): void {
+    this.#facts.clear();
+    this.#payloads.clear();
+    this.#encoded = 0;
+  }
+
+  /** Its lines are in a segment now. */
+  clear(): void {
+    this.changed();
+    this.texts = [];
+    this.payloads = [];
+    this.hashes = [];
+  }
+
+  /** HASH_BYTES for each line. */
+  hashBytes(): Uint8Array {
+    const bytes = new Uint8Array(this.hashes.length * HASH_BYTES);
+    this.hashes.forEach((hash, index) => hash && bytes.set(hash, index * HASH_BYTES));
+    return bytes;
+  }
+
+  write(): void {
+    this.#encode();
+    const meta = JSON.stringify(this.meta);
+    const padded = meta.padEnd(Math.ceil(meta.length / META_STEP_CHARACTERS) * META_STEP_CHARACTERS);
+    assertFits(padded.length + this.#facts.bytes.length + this.#payloads.bytes.length, "a head");
+    const values = [this.nextSeq, padded, this.#facts.bytes, this.#payloads.bytes, this.#log] as SqlStorageValue[];
+    const statement = this.#stored
+      ? "UPDATE heads SET next_seq = ?, meta = ?, facts = ?, payloads = ? WHERE log = ?"
+      : "INSERT INTO heads (next_seq, meta, facts, payloads, log) VALUES (?, ?, ?, ?, ?)";
+    this.#sql.exec(statement, ...values);
+    this.#stored = true;
+  }
+
+  #encode(): void {
+    if (this.#encoded === this.texts.length) return;
+    let facts = "";
+    const hashed = this.hashes.slice(this.#encoded);
+    hashed.forEach((hash, index) => {
+      const base64 = hash === null ? "" : Buffer.from(hash).toString("base64url");
+      facts += `${base64}${this.texts[this.#encoded + index] ?? ""}\n`;
+    });
+    this.#facts.append(facts);
+    this.#payloads.append(joinPayloads([...this.payloads.slice(this.#encoded), null]));
+    this.#encoded = this.texts.length;
+  }
+}

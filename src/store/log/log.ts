@@ -1,0 +1,494 @@
+/**
+ * The log (docs/design.md: the Signal Store): lines in the order of recording, each known by its number, `seq`. New ones
+ * are open, in the head; hundreds at a time are sealed into a segment. What is asked of it: append, read, find by id, walk,
+ * rewrite, drop. How lines are kept is nobody else's business.
+ *
+ * Everything here is synchronous and part of the caller's transaction; `flush` writes the head, once a transaction. Where
+ * a transaction is taken back, what is in memory is wrong: then `reload`.
+ */
+import { LRUCache } from "lru-cache";
+import { uuidv7Ms } from "../../domain/uuidv7.ts";
+import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
+import { Head } from "./head.ts";
+import type { LogMeta, LogName } from "./head.ts";
+import { beginningOf, decodeFacts, encodeFacts, statusLetter } from "./line.ts";
+import type { Facts, Line, LineStatus } from "./line.ts";
+import {
+  HASH_BYTES,
+  Segment,
+  compressFacts,
+  compressPayloads,
+  expandFacts,
+  expandPayloads,
+  groupText,
+  summarise,
+  withStatuses,
+} from "./segment.ts";
+import type { SegmentRow } from "./segment.ts";
+
+/** Which segments a walk is to stop at; there may be other lines in them. */
+export interface Wanted {
+  event?: string | undefined;
+  source?: string | undefined;
+  status?: LineStatus | undefined;
+}
+
+/** Segments that a walk reads at a time. */
+const WALK_SEGMENTS = 64;
+const COLUMNS = `first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from, ordinal_to, period_end,
+  statuses, cold, cold_offset, cold_bytes, groups`;
+
+export class Log<Meta extends LogMeta = LogMeta> {
+  readonly #sql: SqlStorage;
+  readonly name: LogName;
+  readonly #empty: Meta;
+  readonly #facts = new LRUCache<number, Segment>({ max: CACHED_FACTS });
+  readonly #payloads = new LRUCache<number, (string | null)[]>({ max: CACHED_PAYLOADS });
+  #head: Head<Meta>;
+  /** Of the open lines whose ids tell a time that is not late. */
+  #openSpan: { first: number; last: number } | null = null;
+  /** Where the last SPAN_SEGMENTS sealed segments begin in time, the latest last. */
+  #beginnings: number[] = [];
+
+  constructor(sql: SqlStorage, name: LogName, empty: Meta) {
+    this.#sql = sql;
+    this.name = name;
+    this.#empty = empty;
+    this.#head = new Head(sql, name, structuredClone(empty));
+    this.#loadSpans();
+  }
+
+  /** What is kept in the head besides lines. It may be changed; `flush` writes it. */
+  get meta(): Meta {
+    return this.#head.meta;
+  }
+
+  /** Of the line that comes next. */
+  get nextSeq(): number {
+    return this.#head.nextSeq;
+  }
+
+  /** Of the oldest line; `nextSeq` where there is none. */
+  get firstSeq(): number {
+    const [row] = this.#sql.exec<{ first: number | null }>(`SELECT min(first_seq) AS first FROM ${this.name}_segments`);
+    return row?.first ?? this.#head.firstSeq;
+  }
+
+  /** @param hash HASH_BYTES by which others are found to be duplicates of it; null where there are none. */
+  append({ facts, payload }: Line, hash: Uint8Array | null): number {
+    const text = encodeFacts(facts);
+    if (this.#head.isFullFor(text, payload)) this.seal();
+    const seq = this.#head.push(text, payload, hash);
+    const { id } = facts.admission;
+    const ms = idMs(id);
+    if (ms === null || ms < this.#lateBefore) {
+      this.#sql.exec(`INSERT OR IGNORE INTO ${this.name}_late (id, seq) VALUES (?, ?)`, id, seq);
+    } else this.#extendSpan(ms);
+    return seq;
+  }
+
+  /** Makes a segment of what is open. */
+  seal(): void {
+    const head = this.#head;
+    if (head.texts.length === 0) return;
+    const { firstSeq } = head;
+    const known = summarise(head.texts.map(decodeFacts));
+    // Where all are late there is no span: none of them is looked for in it.
+    const { first, last } = this.#openSpan ?? { first: this.#beginnings.at(-1) ?? 0, last: -1 };
+    head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, last - first);
+    this.#sql.exec(
+      `INSERT INTO ${this.name}_segments (first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from,
+         ordinal_to, period_end, statuses, groups) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      firstSeq,
+      head.nextSeq - 1,
+      first,
+      last,
+      known.received_from,
+      known.received_to,
+      known.ordinal_from,
+      known.ordinal_to,
+      known.period_end,
+      known.statuses,
+      known.groups,
+    );
+    this.#sql.exec(
+      `INSERT INTO ${this.name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
+      firstSeq,
+      ...blobs(head.hashBytes(), compressFacts(head.texts)),
+    );
+    if (head.payloads.some((payload) => payload !== null)) this.#writePayloads(firstSeq, head.payloads);
+    head.clear();
+    this.#openSpan = null;
+    this.#beginnings.push(first);
+    if (this.#beginnings.length > SPAN_SEGMENTS) this.#beginnings.shift();
+  }
+
+  /** Writes the head, if anything in it may have changed. */
+  flush(): void {
+    this.#head.write();
+  }
+
+  /** Forgets what is in memory. */
+  reload(): void {
+    this.#facts.clear();
+    this.#payloads.clear();
+    this.#head = new Head(this.#sql, this.name, structuredClone(this.#empty));
+    this.#loadSpans();
+  }
+
+  /** Null where there is no such line, or none any more. */
+  read(seq: number): Facts | null {
+    return this.segmentOf(seq)?.facts(seq) ?? null;
+  }
+
+  /** The segment that has this line. */
+  segmentOf(seq: number): Segment | null {
+    if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.#open() : null;
+    const [row] = this.#sql.exec<SegmentRow>(
+      `SELECT ${COLUMNS} FROM ${this.name}_segments WHERE first_seq <= ? ORDER BY first_seq DESC LIMIT 1`,
+      seq,
+    );
+    return row === undefined || row.last_seq < seq ? null : this.#sealed(row);
+  }
+
+  /** The segments of these lines, each with those that it has, in ascending order. Lines that are gone are left out. */
+  *segmentsOf(seqs: Iterable<number>): Generator<{ segment: Segment; seqs: number[] }> {
+    const sorted = [...new Set(seqs)].sort((one, other) => one - other);
+    let found: { segment: Segment; seqs: number[] } | null = null;
+    for (const seq of sorted) {
+      if (found !== null && seq <= found.segment.lastSeq) {
+        found.seqs.push(seq);
+        continue;
+      }
+      if (found !== null) yield found;
+      const segment = this.segmentOf(seq);
+      found = segment && { segment, seqs: [seq] };
+    }
+    if (found !== null) yield found;
+  }
+
+  /** Facts of these lines by their numbers; those that are gone are missing. */
+  readAll(seqs: Iterable<number>): Map<number, Facts> {
+    const facts = new Map<number, Facts>();
+    for (const { segment, seqs: here } of this.segmentsOf(seqs)) {
+      for (const seq of here) facts.set(seq, segment.facts(seq));
+    }
+    return facts;
+  }
+
+  /** By the signal's id. */
+  find(id: string): { seq: number; facts: Facts } | null {
+    const seq = this.#findSeq(id);
+    return seq === null ? null : { seq, facts: this.read(seq) ?? unreachable() };
+  }
+
+  /** Segments from the latest line before `before` back to the oldest. */
+  *walkBack(before: number, wanted: Wanted = {}): Generator<Segment> {
+    const open = this.#open();
+    if (before > open.firstSeq && open.texts.length > 0) yield open;
+    let end = Math.min(before, open.firstSeq);
+    for (;;) {
+      const rows = this.#rows(`first_seq < ? AND ${conditionOf(wanted)}`, "DESC", end, wanted);
+      for (const row of rows) yield this.#sealed(row);
+      if (rows.length < WALK_SEGMENTS) return;
+      end = rows.at(-1)?.first_seq ?? 0;
+    }
+  }
+
+  /** Segments from the first line after `after` on. */
+  *walk(after: number, wanted: Wanted = {}): Generator<Segment> {
+    let last = after;
+    for (;;) {
+      const rows = this.#rows(`last_seq > ? AND first_seq > ?2 AND ${conditionOf(wanted, 3)}`, "ASC", last, wanted, [
+        // By the primary key: the segment that has `after` begins no more than so many lines before.
+        last - MOST_LINES,
+      ]);
+      for (const row of rows) yield this.#sealed(row);
+      if (rows.length < WALK_SEGMENTS) break;
+      last = rows.at(-1)?.last_seq ?? last;
+    }
+    const open = this.#open();
+    if (open.texts.length > 0 && open.lastSeq > after) yield open;
+  }
+
+  /** Rows of sealed segments for which a condition holds, in their order. Part of statements: never what was sent. */
+  rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
+    return this.#sql
+      .exec<SegmentRow>(`SELECT ${COLUMNS} FROM ${this.name}_segments WHERE ${condition}`, ...values)
+      .toArray();
+  }
+
+  /** The segment of such a row, and of what is open. */
+  sealed(row: SegmentRow): Segment {
+    return this.#sealed(row);
+  }
+
+  open(): Segment {
+    return this.#open();
+  }
+
+  /** HASH_BYTES of each line of a segment. */
+  hashesOf(firstSeq: number): Uint8Array {
+    if (firstSeq === this.#head.firstSeq) return this.#head.hashBytes();
+    const [row] = this.#sql.exec<{ hashes: ArrayBuffer }>(
+      `SELECT hashes FROM ${this.name}_facts WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return new Uint8Array(row?.hashes ?? new ArrayBuffer());
+  }
+
+  /**
+   * What became of some lines of a segment has changed. A line that is no original any more loses its hash.
+   *
+   * @throws when the segment is not as it was read.
+   */
+  rewrite(segment: Segment, changes: ReadonlyMap<number, Facts>): void {
+    if (changes.size === 0) return;
+    const { firstSeq, row } = segment;
+    if (row === null) return this.#rewriteOpen(changes);
+    const texts = [...segment.texts];
+    const hashes = this.hashesOf(firstSeq);
+    for (const [seq, facts] of changes) {
+      texts[seq - firstSeq] = encodeFacts(facts);
+      const at = (seq - firstSeq) * HASH_BYTES;
+      if (!isOriginal(facts)) hashes.fill(0, at, at + HASH_BYTES);
+    }
+    const version = segment.version + 1;
+    const { rowsWritten } = this.#sql.exec(
+      `UPDATE ${this.name}_facts SET version = ?1, hashes = ?2, facts = ?3 WHERE first_seq = ?4 AND version = ?1 - 1`,
+      version,
+      ...blobs(hashes, compressFacts(texts)),
+      firstSeq,
+    );
+    if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
+    const statuses = withStatuses(row.statuses, new Set([...changes.values()].map(({ status }) => status)));
+    if (statuses !== row.statuses) {
+      this.#sql.exec(`UPDATE ${this.name}_segments SET statuses = ? WHERE first_seq = ?`, statuses, firstSeq);
+    }
+    this.#facts.set(firstSeq, new Segment(firstSeq, texts, version, { ...row, statuses }));
+  }
+
+  /** Whether a segment is still as it was read, before an `await` for instance. */
+  isCurrent(segment: Segment): boolean {
+    const now = this.segmentOf(segment.firstSeq);
+    if (now === null || now.firstSeq !== segment.firstSeq) return false;
+    // Lines that are open change in place, and others are added to them.
+    if (segment.row === null || now.row === null) return now.row === segment.row && segment.texts === now.texts;
+    return now.version === segment.version && now.row.cold === segment.row.cold;
+  }
+
+  /** Payloads of a segment that are here, line by line; null: they are in R2. */
+  payloadsOf(segment: Segment): readonly (string | null)[] | null {
+    if (segment.row === null) return this.#head.payloads;
+    if (segment.row.cold !== null) return null;
+    const { firstSeq } = segment;
+    let payloads = this.#payloads.get(firstSeq);
+    if (payloads === undefined) {
+      const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
+        `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
+        firstSeq,
+      );
+      payloads = row === undefined ? segment.texts.map(() => null) : expandPayloads(row.payloads);
+      this.#payloads.set(firstSeq, payloads);
+    }
+    return payloads;
+  }
+
+  /** Deletes payloads that are here, for good. */
+  blank(segment: Segment, seqs: Iterable<number>): void {
+    const payloads = [...(this.payloadsOf(segment) ?? unreachable())];
+    for (const seq of seqs) payloads[seq - segment.firstSeq] = null;
+    if (segment.row === null) {
+      this.#head.payloads = payloads;
+      this.#head.changed();
+      return;
+    }
+    const { firstSeq } = segment;
+    this.#payloads.delete(firstSeq);
+    if (payloads.every((payload) => payload === null)) this.#deletePayloads(firstSeq);
+    else this.#writePayloads(firstSeq, payloads);
+  }
+
+  /** The compressed payloads of a sealed segment, as they are moved to R2; null: there are none here. */
+  packedPayloads(firstSeq: number): ArrayBuffer | null {
+    const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
+      `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return row?.payloads ?? null;
+  }
+
+  /** The payloads of a segment are in R2 now, there; or in another place than before. */
+  movePayloads(firstSeq: number, cold: { key: string; offset: number; bytes: number }): void {
+    this.#sql.exec(
+      `UPDATE ${this.name}_segments SET cold = ?, cold_offset = ?, cold_bytes = ? WHERE first_seq = ?`,
+      cold.key,
+      cold.offset,
+      cold.bytes,
+      firstSeq,
+    );
+    this.#facts.delete(firstSeq);
+    this.#deletePayloads(firstSeq);
+  }
+
+  /** Deletes a sealed segment with all its lines. */
+  drop(segment: Segment): void {
+    const { firstSeq, row } = segment;
+    if (row === null) throw new Error("open lines cannot be dropped");
+    for (const [index, text] of segment.texts.entries()) {
+      const { id } = decodeFacts(text).admission;
+      const ms = idMs(id);
+      if (ms !== null && ms >= row.first_ms && ms <= row.last_ms) continue;
+      this.#sql.exec(`DELETE FROM ${this.name}_late WHERE id = ? AND seq = ?`, id, firstSeq + index);
+    }
+    this.#sql.exec(`DELETE FROM ${this.name}_segments WHERE first_seq = ?`, firstSeq);
+    this.#sql.exec(`DELETE FROM ${this.name}_facts WHERE first_seq = ?`, firstSeq);
+    this.#deletePayloads(firstSeq);
+    this.#facts.delete(firstSeq);
+  }
+
+  #rewriteOpen(changes: ReadonlyMap<number, Facts>): void {
+    const head = this.#head;
+    // Another array: whoever has read the lines keeps what they have read.
+    head.texts = [...head.texts];
+    for (const [seq, facts] of changes) {
+      const index = seq - head.firstSeq;
+      head.texts[index] = encodeFacts(facts);
+      if (!isOriginal(facts)) head.hashes[index] = null;
+    }
+    head.changed();
+  }
+
+  #open(): Segment {
+    return new Segment(this.#head.firstSeq, this.#head.texts, 0, null);
+  }
+
+  #sealed(row: SegmentRow): Segment {
+    const known = this.#facts.get(row.first_seq);
+    if (known !== undefined) return known;
+    const [stored] = this.#sql.exec<{ version: number; facts: ArrayBuffer }>(
+      `SELECT version, facts FROM ${this.name}_facts WHERE first_seq = ?`,
+      row.first_seq,
+    );
+    if (stored === undefined) throw new Error(`the segment of ${row.first_seq} has no lines`);
+    const segment = new Segment(row.first_seq, expandFacts(stored.facts), stored.version, row);
+    this.#facts.set(row.first_seq, segment);
+    return segment;
+  }
+
+  #findSeq(id: string): number | null {
+    const begins = beginningOf(id);
+    const lineIn = ({ texts, firstSeq }: Segment): number | null => {
+      const index = texts.findLastIndex((text) => text.startsWith(begins));
+      return index === -1 ? null : firstSeq + index;
+    };
+    const open = lineIn(this.#open());
+    if (open !== null) return open;
+    const ms = idMs(id);
+    if (ms !== null) {
+      const rows = this.rows(
+        "first_ms <= ?1 AND first_ms >= ?1 - ?2 AND last_ms >= ?1 ORDER BY first_ms DESC",
+        ms,
+        this.meta.maxSpanMs,
+      );
+      for (const row of rows) {
+        const seq = lineIn(this.#sealed(row));
+        if (seq !== null) return seq;
+      }
+    }
+    const late = this.#sql.exec<{ seq: number }>(
+      `SELECT seq FROM ${this.name}_late WHERE id = ? ORDER BY seq DESC LIMIT 1`,
+      id,
+    );
+    return late.toArray()[0]?.seq ?? null;
+  }
+
+  #rows(
+    condition: string,
+    order: "ASC" | "DESC",
+    from: number,
+    wanted: Wanted,
+    more: SqlStorageValue[] = [],
+  ): SegmentRow[] {
+    return this.rows(
+      `${condition} ORDER BY first_seq ${order} LIMIT ${WALK_SEGMENTS}`,
+      from,
+      ...more,
+      ...valuesOf(wanted),
+    );
+  }
+
+  get #lateBefore(): number {
+    return this.#beginnings.length < SPAN_SEGMENTS ? 0 : (this.#beginnings[0] ?? 0);
+  }
+
+  #extendSpan(ms: number): void {
+    const span = (this.#openSpan ??= { first: ms, last: ms });
+    span.first = Math.min(span.first, ms);
+    span.last = Math.max(span.last, ms);
+  }
+
+  #loadSpans(): void {
+    this.#beginnings = this.#sql
+      .exec<{ first_ms: number }>(
+        `SELECT first_ms FROM ${this.name}_segments ORDER BY first_seq DESC LIMIT ${SPAN_SEGMENTS}`,
+      )
+      .toArray()
+      .map((row) => row.first_ms)
+      .reverse();
+    this.#openSpan = null;
+    for (const text of this.#head.texts) {
+      const ms = idMs(decodeFacts(text).admission.id);
+      if (ms !== null && ms >= this.#lateBefore) this.#extendSpan(ms);
+    }
+  }
+
+  #writePayloads(firstSeq: number, payloads: readonly (string | null)[]): void {
+    this.#sql.exec(
+      `INSERT OR REPLACE INTO ${this.name}_payloads (first_seq, payloads) VALUES (?, ?)`,
+      firstSeq,
+      ...blobs(compressPayloads(payloads)),
+    );
+  }
+
+  #deletePayloads(firstSeq: number): void {
+    this.#payloads.delete(firstSeq);
+    this.#sql.exec(`DELETE FROM ${this.name}_payloads WHERE first_seq = ?`, firstSeq);
+  }
+}
+
+/** More than a segment ever has. */
+const MOST_LINES = 1_024;
+
+/** Whether others can be duplicates of it. */
+export function isOriginal({ status, erasedAtMs }: Facts): boolean {
+  return erasedAtMs === null && (status === "processed" || status === "anonymous");
+}
+
+function conditionOf({ event, status }: Wanted, from = 2): string {
+  const conditions: string[] = [];
+  if (event !== undefined) conditions.push(`instr(groups, ?${from}) > 0`);
+  if (status !== undefined) conditions.push(`instr(statuses, ?${from + Number(event !== undefined)}) > 0`);
+  return conditions.length === 0 ? "TRUE" : conditions.join(" AND ");
+}
+
+function valuesOf({ event, source, status }: Wanted): string[] {
+  return [
+    ...(event === undefined ? [] : [groupText(event, source)]),
+    ...(status === undefined ? [] : [statusLetter(status)]),
+  ];
+}
+
+/** When the edge gave the id; null where it tells no time. */
+function idMs(id: string): number | null {
+  return uuidv7Ms(id.slice(id.indexOf("_") + 1));
+}
+
+/** The platform's types know no views of buffers, the platform does. */
+function blobs(...bytes: Uint8Array[]): SqlStorageValue[] {
+  return bytes as unknown as SqlStorageValue[];
+}
+
+function unreachable(): never {
+  throw new Error("a line that was just found is gone");
+}

@@ -1,0 +1,151 @@
+/** Segments: hundreds of consecutive lines, compressed. What their rows hold, and how lines become bytes and come back. */
+import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { ROW_MAX_BYTES } from "../../limits.ts";
+import { decodeFacts, eventText, statusLetter } from "./line.ts";
+import type { Facts, LineStatus } from "./line.ts";
+
+/** No JSON text holds one, so that payloads stay as they were sent. */
+const PAYLOAD_END = "\u001e";
+const LEVEL = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
+const decoder = new TextDecoder();
+
+/** Bytes of a content hash that are kept of each line; all zero where it is no original. The first bit: see originals.ts. */
+export const HASH_BYTES = 10;
+
+/** What can be said of a segment without reading its lines. */
+export interface SegmentRow {
+  [column: string]: SqlStorageValue;
+  first_seq: number;
+  last_seq: number;
+  /** The span of the times that the signals' ids tell, but for those in `late`. */
+  first_ms: number;
+  last_ms: number;
+  /** The span of their receipts, and of their ordinals. */
+  received_from: number;
+  received_to: number;
+  ordinal_from: number;
+  ordinal_to: number;
+  /** End of the billing period, in a log of held signals; of the latest otherwise. */
+  period_end: number;
+  /** JSON: `[event, source]` of each group that has lines here. */
+  groups: string;
+  /** Letters of the statuses that lines have, or have had. */
+  statuses: string;
+  /** The object in R2 that has the payloads, and where in it; null: they are here, or nowhere. */
+  cold: string | null;
+  cold_offset: number;
+  cold_bytes: number;
+}
+
+/** Lines as they are read: of a sealed segment, or those that are still open. */
+export class Segment {
+  readonly firstSeq: number;
+  /** Facts, each as its text. */
+  readonly texts: readonly string[];
+  /** How often it has been rewritten; what was read before an `await` is read again where this has moved. */
+  readonly version: number;
+  /** Null while it is open. */
+  readonly row: SegmentRow | null;
+
+  constructor(firstSeq: number, texts: readonly string[], version: number, row: SegmentRow | null) {
+    this.firstSeq = firstSeq;
+    this.texts = texts;
+    this.version = version;
+    this.row = row;
+  }
+
+  get lastSeq(): number {
+    return this.firstSeq + this.texts.length - 1;
+  }
+
+  /** @throws when the line is none of this segment. */
+  facts(seq: number): Facts {
+    const text = this.texts[seq - this.firstSeq];
+    if (text === undefined) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);
+    return decodeFacts(text);
+  }
+
+  /** Numbers of the lines that may be of this event: few others are among them. */
+  *seqsAbout(event: string): Generator<number> {
+    const part = eventText(event);
+    for (const [index, text] of this.texts.entries()) if (text.includes(part)) yield this.firstSeq + index;
+  }
+}
+
+export function compressFacts(texts: readonly string[]): Uint8Array {
+  return compressed(texts.join("\n"));
+}
+
+export function expandFacts(bytes: ArrayBuffer): string[] {
+  return expanded(bytes).split("\n");
+}
+
+/** Null: not kept. No payload is empty. */
+export function compressPayloads(payloads: readonly (string | null)[]): Uint8Array {
+  return compressed(joinPayloads(payloads));
+}
+
+export function expandPayloads(bytes: ArrayBuffer | Uint8Array): (string | null)[] {
+  return splitPayloads(expanded(bytes));
+}
+
+export function joinPayloads(payloads: readonly (string | null)[]): string {
+  return payloads.map((payload) => payload ?? "").join(PAYLOAD_END);
+}
+
+export function splitPayloads(text: string): (string | null)[] {
+  return text.split(PAYLOAD_END).map((payload) => (payload === "" ? null : payload));
+}
+
+/** What a segment's row says of its lines. */
+export function summarise(
+  facts: readonly Facts[],
+): Pick<
+  SegmentRow,
+  "received_from" | "received_to" | "ordinal_from" | "ordinal_to" | "period_end" | "groups" | "statuses"
+> {
+  const groups = new Map<string, [string, string]>();
+  const statuses = new Set<string>();
+  const row = {
+    received_from: Number.MAX_SAFE_INTEGER,
+    received_to: 0,
+    ordinal_from: Number.MAX_SAFE_INTEGER,
+    ordinal_to: 0,
+    period_end: 0,
+  };
+  for (const { admission, kind, event, source, status } of facts) {
+    row.received_from = Math.min(row.received_from, admission.receivedAtMs);
+    row.received_to = Math.max(row.received_to, admission.receivedAtMs);
+    row.ordinal_from = Math.min(row.ordinal_from, admission.ordinal);
+    row.ordinal_to = Math.max(row.ordinal_to, admission.ordinal);
+    row.period_end = Math.max(row.period_end, admission.periodEndMs);
+    statuses.add(statusLetter(status));
+    if (kind === "signal" && event !== null) groups.set(`${event}\n${source}`, [event, source ?? ""]);
+  }
+  return { ...row, groups: JSON.stringify([...groups.values()]), statuses: [...statuses].sort().join("") };
+}
+
+/** Letters that are not there yet, added. */
+export function withStatuses(letters: string, statuses: Iterable<LineStatus>): string {
+  return [...new Set([...letters, ...[...statuses].map(statusLetter)])].sort().join("");
+}
+
+/** A part of `groups` where the segment has lines of this event. */
+export function groupText(event: string, source?: string): string {
+  return `[${JSON.stringify(event)},${source === undefined ? "" : `${JSON.stringify(source)}]`}`;
+}
+
+/** The platform refuses a row of more than 2 MB, which workerd takes. @throws Error where one would be too long. */
+export function assertFits(bytes: number, what: string): void {
+  if (bytes > ROW_MAX_BYTES) throw new Error(`${what} would be a row of ${bytes} bytes`);
+}
+
+function compressed(text: string): Uint8Array {
+  const bytes = zstdCompressSync(text, LEVEL);
+  assertFits(bytes.byteLength, "a segment");
+  return bytes;
+}
+
+function expanded(bytes: ArrayBuffer | Uint8Array): string {
+  return decoder.decode(zstdDecompressSync(bytes));
+}
