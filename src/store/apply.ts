@@ -1,5 +1,5 @@
 /** What a signal does to people (spec §6, design §8.3): identities, traits, scores; and an account update to its account. */
-import type { Accounts } from "./accounts.ts";
+import type { Accounts } from "./accounts/accounts.ts";
 import type { People, Receipt } from "./people.ts";
 import type { SignalToRecord } from "./protocol.ts";
 import type { SignalRow } from "./tables.ts";

@@ -1,6 +1,6 @@
 /** Dead letters, as the store answers them. */
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import { newestFirst, parsed, toPage } from "./page.ts";
+import { newestFirst, parsed, toPage } from "./queries/list-page.ts";
 import type { DeadLetter, Page, PageOf } from "./protocol.ts";
 import { signals } from "./schema.ts";
 import { hasStatus } from "./trace.ts";

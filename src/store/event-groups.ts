@@ -3,7 +3,7 @@ import { and, desc, eq, lt, lte, or, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { placeOf } from "./cold-storage.ts";
 import type { ColdPlace } from "./cold-storage.ts";
-import { parsed, toPage } from "./page.ts";
+import { parsed, toPage } from "./queries/list-page.ts";
 import type { EventGroup, Page, PageOf } from "./protocol.ts";
 import { eventGroups, signals } from "./schema.ts";
 

@@ -1,7 +1,7 @@
 /** People with their identities and scores, as the store answers them. */
 import { and, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import { newestFirst, toPage } from "./page.ts";
+import { newestFirst, toPage } from "./queries/list-page.ts";
 import type { Page, PageOf, Person, ScoringSignal } from "./protocol.ts";
 import { identities, people } from "./schema.ts";
 import { rowsOf, SCORES } from "./timelines.ts";

@@ -2,8 +2,8 @@
 import { and, isNotNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
-import { toPage } from "./page.ts";
+import { cursorOf, ordered, readBehind, type Order } from "./queries/keyset.ts";
+import { toPage } from "./queries/list-page.ts";
 import { isThere } from "./people-list.ts";
 import type { Page, PageOf } from "./protocol.ts";
 import type { PeopleQuery, PersonSummary } from "./record-pages.ts";

@@ -2,7 +2,7 @@
 import { and, desc, eq } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { PERSON_IDENTITIES_SHOWN, TIMELINE_SCORES_SHOWN } from "../limits.ts";
-import { isAmong, toPage } from "./page.ts";
+import { isAmong, toPage } from "./queries/list-page.ts";
 import { isThere } from "./people-list.ts";
 import { toPersonSummary } from "./people-search.ts";
 import type { Page, PageOf, ScoringSignal } from "./protocol.ts";

@@ -5,7 +5,7 @@
  */
 import type { DayCounts } from "../domain/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../limits.ts";
-import { parsed } from "./page.ts";
+import { parsed } from "./queries/list-page.ts";
 import type { EventGroup, Page, PageOf } from "./protocol.ts";
 
 export interface QueueFilter {

@@ -2,7 +2,7 @@
  * Records a batch of signals (design §8): each one ends up in exactly one place. Runs inside one transaction of the
  * Signal Store; signals that the store has already seen change nothing, so that any delivery may be repeated.
  */
-import { Accounts } from "./accounts.ts";
+import { Accounts } from "./accounts/accounts.ts";
 import { applyAccount, applyIdentify, applySignal, isWorked, receiptOf } from "./apply.ts";
 import type { Verdict } from "../domain/signal.ts";
 import { erasedAmong } from "./erased-names.ts";

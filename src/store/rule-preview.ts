@@ -3,7 +3,7 @@ import { compileRules, eventRange, isAboutEvent } from "../domain/mapping-rule.t
 import type { MappingRule } from "../domain/mapping-rule.ts";
 import { PREVIEW_MAX_EVENTS, PREVIEW_MAX_GROUPS, PREVIEW_SAMPLES } from "../limits.ts";
 import { rowsByBlock, SIGNALS_BY_EVENT } from "./blocks.ts";
-import { parsed } from "./page.ts";
+import { parsed } from "./queries/list-page.ts";
 import type { PreviewPage, PreviewRange } from "./rule-protocol.ts";
 import { matchOf, STORED_SIGNAL } from "./rule-signals.ts";
 import type { StoredSignal } from "./rule-signals.ts";

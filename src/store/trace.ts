@@ -3,7 +3,7 @@ import { and, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { placeOf } from "./cold-storage.ts";
 import type { ColdPlace } from "./cold-storage.ts";
-import { parsed } from "./page.ts";
+import { parsed } from "./queries/list-page.ts";
 import type { SignalStatus, SignalSummary, SignalTrace } from "./protocol.ts";
 import { people, scoringSignals, signals } from "./schema.ts";
 

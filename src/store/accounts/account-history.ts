@@ -9,9 +9,9 @@
  * nothing here: after a late one among them, the history goes back with the last, where it may have been one in between.
  * Where no value was said more than twice, the history is the same for any order of delivery.
  */
-import type { AccountField } from "../domain/payload-template.ts";
-import { isLater } from "./people.ts";
-import type { Receipt } from "./people.ts";
+import type { AccountField } from "../../domain/payload-template.ts";
+import { isLater } from "../people.ts";
+import type { Receipt } from "../people.ts";
 
 /** An update that carried a value. */
 export interface Claim extends Receipt {

@@ -2,13 +2,13 @@
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../limits.ts";
+import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../../limits.ts";
 import { valuesOf } from "./account-list.ts";
-import { cursorOf, ordered, readBehind, type Order } from "./keyset.ts";
-import { isAmong, toPage } from "./page.ts";
-import type { Page, PageOf } from "./protocol.ts";
-import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "./record-pages.ts";
-import { productOrgChanges, productOrgs, signals } from "./schema.ts";
+import { cursorOf, ordered, readBehind, type Order } from "../queries/keyset.ts";
+import { isAmong, toPage } from "../queries/list-page.ts";
+import type { Page, PageOf } from "../protocol.ts";
+import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";
+import { productOrgChanges, productOrgs, signals } from "../schema.ts";
 
 type Database = DrizzleSqliteDODatabase;
 

@@ -1,13 +1,13 @@
 /**
  * Accounts as a batch sees and changes them (design §8.7): upserted by external id; the latest by receipt wins, field by
- * field, so that any order of delivery ends in the same account. Plain SQL, see tables.ts.
+ * field, so that any order of delivery ends in the same account. Plain SQL, as in store/tables.ts.
  */
-import { canonicalJson } from "../domain/canonical-form.ts";
-import { ACCOUNT_TARGETS } from "../domain/payload-template.ts";
-import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
+import { canonicalJson } from "../../domain/canonical-form.ts";
+import { ACCOUNT_TARGETS } from "../../domain/payload-template.ts";
+import type { AccountField, AccountRecord } from "../../domain/payload-template.ts";
 import { appendChange, insertLateChange } from "./account-history.ts";
 import type { Claim } from "./account-history.ts";
-import { isLater } from "./people.ts";
+import { isLater } from "../people.ts";
 
 /** By target, such as `plan` or `attributes.region`. */
 export type Claims = Record<string, Claim>;

@@ -2,7 +2,7 @@
 import { and, desc, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
-import type { Page, PageOf } from "./protocol.ts";
+import type { Page, PageOf } from "../protocol.ts";
 
 /** Of what is asked for, the rows of a page from new to old, and one more. The cursor is the last row's key. */
 export function newestFirst<Query extends SQLiteSelect>(

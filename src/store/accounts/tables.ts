@@ -1,7 +1,7 @@
 /** Accounts, and how they came to be what they are. */
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../../domain/payload-template.ts";
-import type { Claims } from "../accounts.ts";
+import type { Claims } from "./accounts.ts";
 
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
 export const productOrgs = sqliteTable(
