@@ -49,9 +49,14 @@ export function applySignal(row: SignalRow, people: People): void {
   people.score(signal.admission.id, personId, evaluation?.matches ?? [], receipt.receivedAtMs);
 }
 
-/** Design §8.7. A held update takes no effect. */
-export function applyAccount({ signal, status }: SignalRow, accounts: Accounts): void {
+/** Design §8.7. A held update takes no effect; one that its account has no room for becomes a dead letter, alone. */
+export function applyAccount(row: SignalRow, accounts: Accounts): void {
+  const { signal, status } = row;
   const { admission, work } = signal;
   if (status !== "processed" || work.kind !== "account") return;
-  accounts.update(work.account, { ...receiptOf(signal), signalId: admission.id });
+  const reason = accounts.update(work.account, { ...receiptOf(signal), signalId: admission.id });
+  if (reason === null) return;
+  row.signal = { ...signal, work: { kind: "dead", reason } };
+  row.kind = "unknown";
+  row.status = "dead";
 }

@@ -1,8 +1,9 @@
 /** Spec §1, §2.1, design §8.7: account data, from the call to the account and its history. */
+import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../src/limits.ts";
+import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
@@ -251,6 +252,94 @@ describe("in the consumer", () => {
     const { retryMessages } = await consumeMessages([message], { bindings });
     expect(retryMessages).toHaveLength(1);
     expect(await signalStore(env, workspace.id).totals()).toMatchObject({ processed: 0, deadLettered: 0 });
+  });
+});
+
+describe("an account of many large values", () => {
+  const NAMES = Array.from({ length: 95 }, (_, at) => `a${String(at).padStart(2, "0")}`);
+  const LARGE = "é".repeat(30_000);
+  const newLarge = () =>
+    newWorkspace({
+      key: {
+        ...KEY,
+        payload_template: [
+          ...TEMPLATE.slice(0, 3),
+          ...NAMES.map((name) => ({ target: `attributes.${name}`, path: name, type: "json" })),
+        ],
+      },
+    });
+  const large = (name: string) => ({ company: { id: "large" }, plan: name, [name]: { text: LARGE } });
+
+  /** The row that SQLite holds, in bytes. */
+  function rowBytes(workspace: TestWorkspace): Promise<number> {
+    return runInDurableObject(
+      workspace.store,
+      (_, { storage }) =>
+        storage.sql
+          .exec<{ bytes: number }>(
+            `SELECT length(CAST(external_id || ifnull(name, '') || ifnull(plan, '') || attributes || claims AS BLOB)) AS bytes
+             FROM product_orgs WHERE external_id = 'large'`,
+          )
+          .one().bytes,
+    );
+  }
+
+  test("takes what it has room for; each further update is a dead letter that says why, and its neighbours are recorded", async () => {
+    const workspace = await newLarge();
+    const small = (at: number) => ({ company: { id: "small" }, plan: `p${at}` });
+    const body = NAMES.flatMap((name, at) => [large(name), small(at)]);
+    expect((await workspace.send(body, { path: PATH })).status).toBe(202);
+    const books = await workspace.settled();
+    const taken = NAMES.slice(0, books.processed - NAMES.length);
+    expect(taken.length).toBeGreaterThan(20);
+    expect(books).toMatchObject({
+      accepted: 2 * NAMES.length,
+      dead_lettered: NAMES.length - taken.length,
+      in_flight: 0,
+      balanced: true,
+    });
+
+    const account = await accountOf(workspace, "large");
+    expect(Object.keys(account?.["attributes"] ?? {})).toEqual(taken);
+    expect(account).toMatchObject({ plan: taken.at(-1) });
+    expect(account?.history).toHaveLength(taken.length);
+    expect(await accountOf(workspace, "small")).toMatchObject({ plan: "p94" });
+    const bytes = await rowBytes(workspace);
+    expect(bytes).toBeLessThanOrEqual(ROW_MAX_BYTES);
+    expect(bytes).toBeGreaterThan(ROW_MAX_BYTES - 61_000);
+
+    const { items: dead } = await signalStore(env, workspace.id).deadLetters({ cursor: null, limit: 200 });
+    expect(dead).toHaveLength(NAMES.length - taken.length);
+    for (const { reason } of dead)
+      expect(reason).toMatch(/^The account would take 1,5\d\d,\d{3} bytes .*`attributes\.a/);
+  });
+
+  test("no batch fails for it, nothing is sent again, and smaller values make room for what was refused", async () => {
+    const workspace = await newLarge();
+    const signal = (id: string, payload: unknown, ordinal: number) =>
+      update(workspace, { id, payload, ordinal, at: START + ordinal });
+    const { retryMessages } = await deliver(
+      workspace.id,
+      NAMES.map((name, at) => signal(`sig_${name}`, large(name), at + 1)),
+    );
+    expect(retryMessages).toEqual([]);
+    const before = await workspace.store.totals();
+    expect(before.processed + before.deadLettered).toBe(NAMES.length);
+    const account = await accountOf(workspace, "large");
+
+    // What was refused has left no trace, also when it is delivered again.
+    await deliver(workspace.id, [signal("sig_a94", large("a94"), 95)]);
+    expect(await workspace.store.totals()).toEqual(before);
+    expect(await accountOf(workspace, "large")).toEqual(account);
+
+    await deliver(workspace.id, [signal("sig_small", { company: { id: "large" }, plan: "pro", a00: "x" }, 96)]);
+    expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a00: "x" } });
+    await deliver(workspace.id, [signal("sig_a94", large("a94"), 95)]);
+    expect(await workspace.store.totals()).toMatchObject({
+      processed: before.processed + 2,
+      deadLettered: before.deadLettered - 1,
+    });
+    expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a94: { text: LARGE } } });
   });
 });
 

@@ -1,7 +1,9 @@
 /**
  * Accounts as a batch sees and changes them (design §8.7): upserted by external id; the latest by receipt wins, field by
- * field, so that any order of delivery ends in the same account. Plain SQL, as in store/tables.ts.
+ * field, so that any order of delivery ends in the same account, as long as the account has room for every update.
+ * Plain SQL, as in store/tables.ts.
  */
+import { updateRefusal, utf8Bytes, valueBytes } from "../../domain/account-size.ts";
 import { canonicalJson } from "../../domain/canonical-form.ts";
 import { ACCOUNT_TARGETS } from "../../domain/payload-template.ts";
 import type { AccountField, AccountRecord } from "../../domain/payload-template.ts";
@@ -13,14 +15,25 @@ import { isLater } from "../people.ts";
 export type Claims = Record<string, Claim>;
 
 const FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
+const ATTRIBUTE_PREFIX = "attributes.";
 
-/** Values are JSON texts, with sorted keys: the same text is the same value. */
-interface Stored extends Record<AccountField, string | null> {
-  id: number;
-  attributes: Record<string, unknown>;
-  claims: Claims;
+interface Value {
+  /** JSON with sorted keys: the same text is the same value. */
+  text: string;
+  /** The latest update that carried it. */
+  claim: Claim;
+  bytes: number;
+}
+
+interface Stored {
+  /** Null: no update has been taken in yet. */
+  id: number | null;
+  /** By target. */
+  values: Map<string, Value>;
+  bytes: number;
   firstSeen: number;
   lastSeen: number;
+  hasChanged: boolean;
 }
 
 type Row = Record<AccountField, string | null> & {
@@ -48,85 +61,116 @@ export class Accounts {
     this.#sql = sql;
   }
 
-  /** Once per update: the caller has seen to it that its signal was not recorded before. */
-  update(record: AccountRecord, claim: Claim): void {
+  /**
+   * Once per update: the caller has seen to it that its signal was not recorded before.
+   *
+   * @returns null, or why the account has no room for the update. Then nothing has been written, the account is what it
+   *   was, and the update is to become a dead letter with this reason.
+   */
+  update(record: AccountRecord, claim: Claim): string | null {
     const account = this.#account(record.externalId, claim.receivedAtMs);
+    const sent = valuesSent(record, claim);
+    const taken = new Map([...sent].filter(([target]) => isNews(account, target, claim)));
+    const refusal = updateRefusal(account.bytes, account.values, { sent, taken });
+    if (refusal !== null) return refusal;
+
+    account.id ??= this.#create(record.externalId, claim.receivedAtMs);
+    account.hasChanged = true;
     account.firstSeen = Math.min(account.firstSeen, claim.receivedAtMs);
     account.lastSeen = Math.max(account.lastSeen, claim.receivedAtMs);
     for (const field of FIELDS) {
-      const value = record.fields[field];
-      if (value !== undefined) this.#set(account, field, canonicalJson(value), claim);
+      const value = sent.get(field);
+      if (value !== undefined) this.#remember(account.id, account.values.get(field), field, value);
     }
-    for (const [name, value] of Object.entries(record.attributes)) {
-      const target = `attributes.${name}`;
-      const last = account.claims[target];
-      if (last !== undefined && !isLater(claim, last)) continue;
-      account.attributes[name] = value;
-      account.claims[target] = claim;
-    }
+    for (const [target, value] of taken) setValue(account, target, value);
+    return null;
   }
 
-  /** One write per account of the batch. */
+  /** One write per account that the batch has changed. */
   write(): void {
-    for (const account of this.#byExternalId.values()) {
+    for (const { id, values, firstSeen, lastSeen, hasChanged } of this.#byExternalId.values()) {
+      if (!hasChanged) continue;
       this.#sql.exec(
         WRITE,
-        ...FIELDS.map((field) => account[field]),
-        canonicalJson(account.attributes),
-        JSON.stringify(account.claims),
-        account.firstSeen,
-        account.lastSeen,
-        account.id,
+        ...FIELDS.map((field) => values.get(field)?.text ?? null),
+        attributesText(values),
+        JSON.stringify(Object.fromEntries([...values].map(([target, { claim }]) => [target, claim]))),
+        firstSeen,
+        lastSeen,
+        id,
       );
     }
   }
 
-  #set(account: Stored, field: AccountField, after: string, claim: Claim): void {
-    const last = account.claims[field];
-    if (last !== undefined && !isLater(claim, last)) {
-      insertLateChange(this.#sql, { accountId: account.id, field }, after, claim, last);
-      return;
+  /** In the field's history: a change where the value is the latest and another one, and what came late in its place. */
+  #remember(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
+    const of = { accountId, field };
+    if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
+    else if (last?.text !== after) {
+      appendChange(this.#sql, of, { before: last?.text ?? null, after, claim, beforeLast: last?.claim ?? null });
     }
-    const before = account[field];
-    account.claims[field] = claim;
-    if (before === after) return;
-    account[field] = after;
-    appendChange(this.#sql, { accountId: account.id, field }, { before, after, claim, beforeLast: last ?? null });
   }
 
   #account(externalId: string, atMs: number): Stored {
-    const known = this.#byExternalId.get(externalId) ?? this.#read(externalId) ?? this.#create(externalId, atMs);
-    this.#byExternalId.set(externalId, known);
-    return known;
+    const account = this.#byExternalId.get(externalId) ?? this.#read(externalId) ?? emptyAccount(externalId, atMs);
+    this.#byExternalId.set(externalId, account);
+    return account;
   }
 
   #read(externalId: string): Stored | undefined {
     const row = this.#sql.exec<Row>(READ, externalId).toArray()[0];
     if (row === undefined) return undefined;
-    const { attributes, claims, first_seen: firstSeen, last_seen: lastSeen, ...values } = row;
-    return {
-      ...values,
-      attributes: JSON.parse(attributes) as Stored["attributes"],
-      claims: JSON.parse(claims) as Claims,
-      firstSeen,
-      lastSeen,
-    };
+    const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeen: row.last_seen };
+    const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
+    for (const [target, claim] of Object.entries(JSON.parse(row.claims) as Claims)) {
+      const text = isField(target) ? row[target] : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
+      if (text !== null) setValue(account, target, toValue(target, text, claim));
+    }
+    return account;
   }
 
-  #create(externalId: string, atMs: number): Stored {
-    const { id } = this.#sql.exec<{ id: number }>(CREATE, externalId, atMs).one();
-    return {
-      id,
-      name: null,
-      plan: null,
-      user_count: null,
-      recurring_revenue: null,
-      trial_status: null,
-      feature_flags: null,
-      attributes: {},
-      claims: {},
-      firstSeen: atMs,
-      lastSeen: atMs,
-    };
+  #create(externalId: string, atMs: number): number {
+    return this.#sql.exec<{ id: number }>(CREATE, externalId, atMs).one().id;
   }
+}
+
+function emptyAccount(externalId: string, atMs: number): Stored {
+  const bytes = utf8Bytes(externalId);
+  return { id: null, values: new Map(), bytes, firstSeen: atMs, lastSeen: atMs, hasChanged: false };
+}
+
+/** What an update carries, by target. */
+function valuesSent({ fields, attributes }: AccountRecord, claim: Claim): Map<string, Value> {
+  const sent = new Map<string, Value>();
+  const add = (target: string, value: unknown) => sent.set(target, toValue(target, canonicalJson(value), claim));
+  for (const field of FIELDS) if (fields[field] !== undefined) add(field, fields[field]);
+  for (const [name, value] of Object.entries(attributes)) add(ATTRIBUTE_PREFIX + name, value);
+  return sent;
+}
+
+function toValue(target: string, text: string, claim: Claim): Value {
+  return { text, claim, bytes: valueBytes(target, text, JSON.stringify(claim)) };
+}
+
+function isNews(account: Stored, target: string, claim: Claim): boolean {
+  const last = account.values.get(target);
+  return last === undefined || isLater(claim, last.claim);
+}
+
+function setValue(account: Stored, target: string, value: Value): void {
+  account.bytes += value.bytes - (account.values.get(target)?.bytes ?? 0);
+  account.values.set(target, value);
+}
+
+function isField(target: string): target is AccountField {
+  return FIELDS.some((field) => field === target);
+}
+
+/** Sorted, as `canonicalJson` would have it. */
+function attributesText(values: ReadonlyMap<string, Value>): string {
+  const attributes = [...values].filter(([target]) => target.startsWith(ATTRIBUTE_PREFIX));
+  const members = attributes
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([target, { text }]) => `${JSON.stringify(target.slice(ATTRIBUTE_PREFIX.length))}:${text}`);
+  return `{${members.join(",")}}`;
 }
