@@ -3,6 +3,7 @@ import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../
 import { contentTimeMs } from "./content-hash.ts";
 import { isJsonObject } from "./dot-path.ts";
 import type { JsonObject, NormalisedSignal } from "./signal.ts";
+import { WrittenNumber, asWritten } from "./written-number.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */
 const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);
@@ -10,6 +11,8 @@ const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_
 /**
  * JSON text that is the same for the same payload: keys sorted by UTF-16 code units, no white space, without the
  * top-level delivery fields. Recursive: the edge has refused what is deeper than SIGNAL_MAX_DEPTH.
+ *
+ * @param payload as JSON.parse makes it, or as it was written (written-number.ts).
  */
 export function canonicalForm(payload: unknown): string {
   return write(payload, DELIVERY_FIELDS);
@@ -33,6 +36,7 @@ function write(value: unknown, without: ReadonlySet<string> | undefined): string
     }
     return elements + "]";
   }
+  if (value instanceof WrittenNumber) return value.decimal;
   if (!isJsonObject(value)) return "null";
   let members = "{";
   for (const key of Object.keys(value).sort()) {
@@ -51,6 +55,8 @@ function writeNumber(value: number): string {
 
 export interface DuplicateCandidate {
   payload: JsonObject;
+  /** The payload as it was sent. */
+  text: string;
   normalised: NormalisedSignal;
   pathSource: string | undefined;
   /** The request's `Idempotency-Key` together with the index in the batch. */
@@ -71,17 +77,19 @@ export interface DuplicateKey {
  * The first line tells keys from payloads, so that neither can pass for the other.
  */
 export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
-  const { payload, normalised, pathSource, idempotencyKey } = candidate;
-  if (idempotencyKey !== undefined) {
-    const text = `idempotency-key\n${idempotencyKey}`;
-    return { text, windowMs: DUPLICATE_WINDOW_WITH_ID_MS, contentMs: null };
-  }
+  const { payload, text, normalised, pathSource, idempotencyKey } = candidate;
+  if (idempotencyKey !== undefined) return idempotencyDuplicateKey(idempotencyKey);
   if (!normalised.hasOwnId && !namesSomebody(normalised)) return null;
   return {
-    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(payload)}`,
+    text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(asWritten(payload, text))}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
     contentMs: normalised.hasOwnId ? contentTimeMs(payload) : null,
   };
+}
+
+/** Of a signal that came with an idempotency key, and of an account update, which has no other. */
+export function idempotencyDuplicateKey(idempotencyKey: string): DuplicateKey {
+  return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS, contentMs: null };
 }
 
 function namesSomebody(signal: NormalisedSignal): boolean {

@@ -42,7 +42,7 @@ function workFor(received: ReceivedSignal, { rules, templates }: Workings): Sign
   const normalised = normalise(payload, envelope.source);
   // Each key counts its own: two senders of one workspace may number their requests alike.
   const idempotencyKey = envelope.idem === undefined ? undefined : `${envelope.key} ${envelope.idem}`;
-  const duplicate = duplicateKey({ payload, normalised, pathSource: envelope.source, idempotencyKey });
+  const duplicate = duplicateKey({ payload, text, normalised, pathSource: envelope.source, idempotencyKey });
   const { properties: _, ...kept } = normalised;
   return {
     kind: normalised.kind,

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { canonicalForm, canonicalJson, duplicateKey } from "../../src/domain/canonical-form.ts";
 import { normalise } from "../../src/domain/normalise.ts";
 import type { JsonObject } from "../../src/domain/signal.ts";
+import { WrittenNumber, asWritten } from "../../src/domain/written-number.ts";
 import { SIGNAL_MAX_DEPTH } from "../../src/limits.ts";
 
 /** The same JSON with the members of every object in reverse order. */
@@ -96,9 +97,116 @@ function plainZeros(value: unknown): string {
   ).replaceAll(/"(-?1) infinite"/g, "$1e999");
 }
 
+/** Of a payload as it was sent. */
+const formOf = (text: string) => canonicalForm(asWritten(JSON.parse(text), text));
+
+/** A decimal, and what it is worth: whole units of 10^-UNIT. */
+interface Decimal {
+  text: string;
+  units: bigint;
+}
+const UNIT = 80;
+const digits = (minLength: number, maxLength: number) =>
+  fc.string({ unit: fc.constantFrom("0", "0", "1", "4", "9"), minLength, maxLength });
+const decimal: fc.Arbitrary<Decimal> = fc
+  .record({
+    sign: fc.constantFrom("", "-"),
+    whole: fc.oneof(
+      digits(0, 24).map((text) => `9${text}`),
+      fc.bigInt(2n ** 53n - 4n, 2n ** 53n + 9n).map(String),
+      fc.constant("0"),
+    ),
+    fraction: fc.oneof(fc.constant(""), digits(1, 24)),
+    exponent: fc.option(fc.integer({ min: -30, max: 30 })),
+  })
+  .map(({ sign, whole, fraction, exponent }) => ({
+    text: `${sign}${whole}${fraction && `.${fraction}`}${exponent === null ? "" : `e${exponent}`}`,
+    units: BigInt(`${sign}${whole}${fraction}`) * 10n ** BigInt(UNIT + (exponent ?? 0) - fraction.length),
+  }));
+/** The same worth in other words. */
+const rewritten = ({ units }: Decimal): string => (units === 0n ? "0.0" : `${units}0000e-${UNIT + 4}`);
+/** Next to it, as far as JSON.parse can tell the same. */
+const neighbour = ({ units }: Decimal, step: bigint): Decimal => ({
+  text: `${units + step}e-${UNIT}`,
+  units: units + step,
+});
+
+describe("§8.2 numbers count as they were written", () => {
+  test.each([
+    ["beyond 2^53", `{"id":9007199254740993}`, `{"id":9007199254740992}`],
+    ["far beyond it", `{"id":123456789012345678901}`, `{"id":123456789012345678902}`],
+    ["below zero", `{"id":-9007199254740993}`, `{"id":-9007199254740992}`],
+    ["nested", `{"a":[{"b":9007199254740993}]}`, `{"a":[{"b":9007199254740992}]}`],
+    ["with an exponent", `{"a":90071992547409.93e2}`, `{"a":9007199254740992}`],
+    ["of a fraction", `{"a":0.12345678901234567}`, `{"a":0.12345678901234568}`],
+    ["beyond the largest", `{"a":1000000000000001e300}`, `{"a":1000000000000002e300}`],
+    ["a text of the same digits", `{"a":9007199254740993}`, `{"a":"9007199254740993"}`],
+  ])("two that differ only in digits that are rounded away differ: %s", (_, one, other) =>
+    expect(formOf(one)).not.toBe(formOf(other)),
+  );
+  test.each([
+    ["1.0 and 1", `[1.0]`, `[1]`],
+    ["1e2 and 100", `[1e2]`, `[100]`],
+    ["zeros at the end of a fraction", `[1.00000000000000000000]`, `[1]`],
+    ["zeros, with a sign", `[-0.00000000000000000000]`, `[0]`],
+    ["an exponent and none", `[9.007199254740993e15]`, `[9007199254740993.0]`],
+    ["two exponents", `[1000000000000001e300]`, `[1.000000000000001e+315]`],
+  ])("one number is the same, however it is written: %s", (_, one, other) => expect(formOf(one)).toBe(formOf(other)));
+
+  test("the form has all digits, and is JSON whose form is itself", () => {
+    const form = `{"a":[9007199254740993e0,12345678901234567e-3],"b":"9007199254740993","c":9007199254740992}`;
+    const sent = `{"c":9007199254740992, "b":"9007199254740993", "a":[9007199254740993, 12345678901234.5670], "sentAt":0}`;
+    expect(formOf(sent)).toBe(form);
+    expect(formOf(form)).toBe(formOf(sent));
+  });
+  test("a payload without long numbers is not looked at again", () => {
+    const text = `{"id":123456789012345,"at":"2026-02-23T22:28:55.123Z","a":[1.5e300,-0.25]}`;
+    const payload: unknown = JSON.parse(text);
+    expect(asWritten(payload, text)).toBe(payload);
+  });
+  test("what has not been rounded stays as JSON.parse makes it", () => {
+    fc.assert(
+      fc.property(json, (value) => {
+        const text = JSON.stringify({ value, long: "1234567890123456" });
+        expect(formOf(text)).toBe(canonicalForm(JSON.parse(text)));
+      }),
+    );
+  });
+  test("two numbers are the same if they are worth the same, to the last digit", () => {
+    const step = fc.integer({ min: 0, max: UNIT }).map((zeros) => 10n ** BigInt(zeros));
+    fc.assert(
+      fc.property(decimal, decimal, step, (one, other, by) => {
+        const form = formOf(`[${one.text}]`);
+        expect(formOf(form)).toBe(form);
+        expect(formOf(`[${rewritten(one)}]`)).toBe(form);
+        expect(formOf(`[${neighbour(one, by).text}]`)).not.toBe(form);
+        expect(formOf(`[${other.text}]`) === form).toBe(one.units === other.units);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+  test("a number as long as a signal takes no longer than its length", () => {
+    const zeros = "0".repeat(60_000);
+    const startedMs = performance.now();
+    expect(formOf(`[1${zeros}1]`)).toBe(`[1${zeros}1e0]`);
+    expect(formOf(`[1${zeros}.${zeros}]`)).toBe("[1e60000]");
+    expect(performance.now() - startedMs).toBeLessThan(500);
+  });
+  test("it is the class that tells, whatever a sender calls its members", () => {
+    expect(formOf(`{"decimal":"1","a":{"decimal":9007199254740993}}`)).toBe(
+      `{"a":{"decimal":9007199254740993e0},"decimal":"1"}`,
+    );
+    expect(canonicalForm(new WrittenNumber("9007199254740993e0"))).toBe("9007199254740993e0");
+  });
+});
+
 const DAY_MS = 24 * 3_600_000;
 function keyOf(payload: JsonObject, pathSource?: string, idempotencyKey?: string) {
-  return duplicateKey({ payload, normalised: normalise(payload, pathSource), pathSource, idempotencyKey });
+  return textKeyOf(JSON.stringify(payload), pathSource, idempotencyKey);
+}
+function textKeyOf(text: string, pathSource?: string, idempotencyKey?: string) {
+  const payload: JsonObject = JSON.parse(text);
+  return duplicateKey({ payload, text, normalised: normalise(payload, pathSource), pathSource, idempotencyKey });
 }
 
 describe("§8.2 what makes a duplicate", () => {
@@ -128,6 +236,11 @@ describe("§8.2 what makes a duplicate", () => {
       keyOf(call, "null"),
     ].map((key) => key?.text);
     expect(new Set(texts).size).toBe(texts.length);
+  });
+  test("an id of its own counts to the last digit", () => {
+    const text = (id: string) => textKeyOf(`{"event":"A","id":${id}}`)?.text;
+    expect(text("9007199254740993")).not.toBe(text("9007199254740992"));
+    expect(text("9007199254740993")).toBe(text("9007199254740993.0"));
   });
   test("a signal that names nobody and carries no id never is", () => {
     expect(keyOf({ event: "A", properties: {} })).toBeNull();

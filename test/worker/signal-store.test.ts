@@ -145,6 +145,22 @@ describe("design §8.2: duplicates", () => {
     ]);
   });
 
+  test("numbers count to the last digit, also those that JavaScript rounds", async () => {
+    const sent = (id: string, ownId: string) => ({ id, payload: `{"event":"e","userId":"u-1","id":${ownId}}` });
+    await send(
+      sent("sig_1", "9007199254740993"),
+      sent("sig_2", "9007199254740992"),
+      sent("sig_3", "9007199254740993.0"),
+      sent("sig_4", "9007199254740992"),
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual([
+      "anonymous",
+      "anonymous",
+      "duplicate",
+      "duplicate",
+    ]);
+  });
+
   test("are counted and traced, but never in the signal queue, and score nothing", async () => {
     await newRule("Form", 4);
     await send({ id: "sig_1", payload: form(), at: START });
