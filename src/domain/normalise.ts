@@ -36,9 +36,9 @@ export function cdpCallType(payload: JsonObject): string | undefined {
 export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
   const callType = cdpCallType(payload);
   const context = object(payload["context"]);
-  const traits = object(payload["traits"]);
+  // A group's own, which say nothing of the person.
+  const traits = callType === "group" ? EMPTY : object(payload["traits"]);
   const contextTraits = object(context["traits"]);
-  const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
 
   const signal: NormalisedSignal = {
     kind: callType === "identify" ? "identify" : "signal",
@@ -46,7 +46,7 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
     source:
       text(pathSource) ?? (callType === undefined ? text(payload["source"]) : cdpSource(payload, context)) ?? UNKNOWN,
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
-    properties: callType === "page" ? pageProperties(payload, context, properties) : properties,
+    properties: propertiesOf(payload, callType, context),
     traits: {},
   };
   const email = emailOf(payload, callType, traits, contextTraits);
@@ -55,11 +55,13 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   if (userId !== undefined) signal.userId = userId;
   const anonymousId = usableId(payload["anonymousId"]);
   if (anonymousId !== undefined) signal.anonymousId = anonymousId;
+  const previousId = callType === "alias" ? usableId(payload["previousId"]) : undefined;
+  if (previousId !== undefined) signal.previousId = previousId;
 
   addTraits(signal.traits, traits);
   addTraits(signal.traits, contextTraits);
   // Spec §2.2: the marketing template has the person's fields among the properties.
-  if (callType === undefined && email !== undefined) addTemplateFields(signal.traits, properties);
+  if (callType === undefined && email !== undefined) addTemplateFields(signal.traits, signal.properties);
   return signal;
 }
 
@@ -98,10 +100,13 @@ function emailOf(
   );
 }
 
-/** Server-side SDKs put the page's name on top, and browsers its address into the context. */
-function pageProperties(payload: JsonObject, context: JsonObject, properties: JsonObject): JsonObject {
+/** Server-side SDKs put the name of a page or a screen on top, and browsers a page's address into the context. */
+function propertiesOf(payload: JsonObject, callType: string | undefined, context: JsonObject): JsonObject {
+  const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
+  if (callType !== "page" && callType !== "screen") return properties;
   const name = isAbsent(properties["name"]) ? text(payload["name"]) : undefined;
-  const url = isAbsent(properties["url"]) ? text(object(context["page"])["url"]) : undefined;
+  const isUrlMissing = callType === "page" && isAbsent(properties["url"]);
+  const url = isUrlMissing ? text(object(context["page"])["url"]) : undefined;
   if (name === undefined && url === undefined) return properties;
   const filled = { ...properties };
   if (name !== undefined) filled["name"] = name;

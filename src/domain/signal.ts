@@ -32,6 +32,8 @@ export interface NormalisedSignal {
   email?: string;
   userId?: string;
   anonymousId?: string;
+  /** Of an `alias` call: an anonymous id or a user id, it does not say which. */
+  previousId?: string;
   /** The payload carries an id of its own (`messageId` or `id`): duplicates are looked for over days, not minutes. */
   hasOwnId: boolean;
   properties: JsonObject;

@@ -105,6 +105,65 @@ describe("§8.1 the page's name and address", () => {
   });
 });
 
+describe("§8.1 screen, group and alias", () => {
+  test.each([
+    ["has its name from the top", { name: " Home " }, { name: "Home" }],
+    ["unless its properties have one", { name: "Top", properties: { name: "Own", a: 1 } }, { name: "Own", a: 1 }],
+    ["also where that is blank", { name: "Top", properties: { name: "" } }, { name: "Top" }],
+    ["no address, which is the page's before it", { context: { page: { url: "https://example.com" } } }, {}],
+    ["nothing to fill in", { properties: { a: 1 } }, { a: 1 }],
+  ])("a screen: %s", (_, more, properties) =>
+    expect(normalise({ type: "screen", userId: "u-1", ...more }, undefined)).toMatchObject({
+      event: "screen",
+      properties,
+    }),
+  );
+  test("of another call the name on top is no property", () => {
+    for (const type of ["track", "group", "alias", "identify"]) {
+      expect(normalise({ type, userId: "u-1", event: "A", name: "Top" }, undefined).properties).toEqual({});
+    }
+    expect(normalise({ event: "A", name: "Top" }, undefined).properties).toEqual({});
+  });
+
+  const traits = { email: "info@initech.com", name: "Initech", company: "Initech", title: "Ltd" };
+  test("a group's traits are the group's, never the person's", () => {
+    const signal = normalise({ type: "group", userId: "u-1", groupId: "g-1", traits }, undefined);
+    expect(signal).toMatchObject({ event: "group", userId: "u-1", traits: {} });
+    expect(signal).not.toHaveProperty("email");
+  });
+  test("those of its context are the person's", () => {
+    const context = { traits: { email: "peter@example.com", name: "Peter Gibbons" } };
+    expect(normalise({ type: "group", userId: "u-1", traits, context }, undefined)).toMatchObject({
+      email: "peter@example.com",
+      traits: { name: "Peter Gibbons" },
+    });
+  });
+  test("traits of every other call are the person's", () => {
+    for (const type of ["identify", "track", "page", "screen", "alias"]) {
+      expect(normalise({ type, userId: "u-1", traits }, undefined).email).toBe("info@initech.com");
+    }
+  });
+
+  test.each([
+    ["an id", " a-1 ", "a-1"],
+    ["a number", 17, "17"],
+    ["a worthless one", "anonymous", undefined],
+    ["one that was rounded", 2 ** 53, undefined],
+    ["null", null, undefined],
+    ["none", undefined, undefined],
+  ])("an alias names the id before: %s", (_, previousId, expected) => {
+    const signal = normalise({ type: "alias", userId: "u-1", previousId }, undefined);
+    expect(signal.previousId).toBe(expected);
+    expect(Object.hasOwn(signal, "previousId")).toBe(expected !== undefined);
+  });
+  test("no other call does", () => {
+    for (const type of ["identify", "track", "page", "screen", "group", undefined]) {
+      const signal = normalise({ type, event: "A", userId: "u-1", previousId: "a-1" }, undefined);
+      expect(signal).not.toHaveProperty("previousId");
+    }
+  });
+});
+
 describe("§8.1 source", () => {
   const cdp = { type: "track", event: "A", userId: "u-1", source: "body" };
   const node = {
