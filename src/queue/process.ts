@@ -1,6 +1,6 @@
 /** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
 import { createHash } from "node:crypto";
-import { duplicateKey } from "../domain/canonical-form.ts";
+import { duplicateKey, idempotencyDuplicateKey } from "../domain/canonical-form.ts";
 import type { DuplicateKey } from "../domain/canonical-form.ts";
 import { storedHash } from "../domain/content-hash.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
@@ -9,7 +9,7 @@ import { normalise } from "../domain/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
-import type { Admission, SignalToRecord } from "../store/protocol.ts";
+import type { Admission, Deduplication, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rule-signals.ts";
 import type { ReceivedSignal } from "./message.ts";
 import type { Templates } from "./template-cache.ts";
@@ -35,27 +35,44 @@ export function buriedSignal(received: ReceivedSignal, reason: string): SignalTo
   return { admission: admissionOf(received), payload: received.payload, work: { kind: "dead", reason } };
 }
 
-function workFor(received: ReceivedSignal, { rules, templates }: Workings): SignalToRecord["work"] {
-  const { envelope, endpoint, payload: text, row } = received;
-  if (endpoint === "product_org") return { kind: "account", account: accountOf(received, templates) };
+function workFor(received: ReceivedSignal, workings: Workings): SignalToRecord["work"] {
+  return received.endpoint === "product_org"
+    ? accountWork(received, workings.templates)
+    : signalWork(received, workings.rules);
+}
+
+function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
+  const { envelope, payload: text, row } = received;
   const payload = JSON.parse(text) as JsonObject;
   const normalised = normalise(payload, envelope.source);
-  // Each key counts its own: two senders of one workspace may number their requests alike.
-  const idempotencyKey = envelope.idem === undefined ? undefined : `${envelope.key} ${envelope.idem}`;
+  const idempotencyKey = idempotencyKeyOf(received);
   const duplicate = duplicateKey({ payload, text, normalised, pathSource: envelope.source, idempotencyKey });
   const { properties: _, ...kept } = normalised;
   return {
     kind: normalised.kind,
     normalised: kept,
-    contentHash: duplicate === null ? null : hashOf(duplicate, row.at),
-    duplicateWindowMs: duplicate?.windowMs ?? 0,
+    ...hashed(duplicate, row.at),
     evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
   };
 }
 
-function hashOf({ text, windowMs, contentMs }: DuplicateKey, receivedAtMs: number): string {
+/** Design §8.2: the same content again is the latest word, the same Idempotency-Key the same call. */
+function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
+  const key = idempotencyKeyOf(received);
+  const duplicate = key === undefined ? null : idempotencyDuplicateKey(key);
+  return { kind: "account", account: accountOf(received, templates), ...hashed(duplicate, received.row.at) };
+}
+
+/** Each API key counts its own: two senders of one workspace may number their requests alike. */
+function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string | undefined {
+  return idem === undefined ? undefined : `${key} ${idem}`;
+}
+
+function hashed(duplicate: DuplicateKey | null, receivedAtMs: number): Deduplication {
+  if (duplicate === null) return { contentHash: null, duplicateWindowMs: 0 };
+  const { text, windowMs, contentMs } = duplicate;
   const hash = createHash("sha256").update(text).digest("base64url");
-  return storedHash(hash, { windowMs, receivedAtMs, contentMs });
+  return { contentHash: storedHash(hash, { windowMs, receivedAtMs, contentMs }), duplicateWindowMs: windowMs };
 }
 
 /** Mapped at the edge already, where it was checked; what was queued is the payload as it was sent. */

@@ -43,24 +43,32 @@ export interface StoredSignal {
   cursor: number;
 }
 
+/** What a signal's duplicates are found by. */
+export interface Deduplication {
+  /**
+   * SHA-256 of the canonical form, or of the request's Idempotency-Key, as it is stored (domain/content-hash.ts); null
+   * where the signal can be no duplicate.
+   */
+  contentHash: string | null;
+  /** 0 where it can be none. */
+  duplicateWindowMs: number;
+}
+
 /** One signal as the consumer hands it to the store. */
 export interface SignalToRecord {
   admission: Admission;
   /** The JSON text as it was sent. */
   payload: string;
   work:
-    | {
+    | (Deduplication & {
         kind: "signal" | "identify";
         /** The properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        /** SHA-256 of the canonical form, as it is stored (domain/content-hash.ts); null where the signal can be no duplicate. */
-        contentHash: string | null;
-        duplicateWindowMs: number;
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
         evaluation: Evaluation | null;
-      }
-    /** An account update, mapped by the payload template of its key. */
-    | { kind: "account"; account: AccountRecord }
+      })
+    /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */
+    | (Deduplication & { kind: "account"; account: AccountRecord })
     /** What the consumer could not process. */
     | { kind: "dead"; reason: string };
 }

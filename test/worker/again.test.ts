@@ -142,7 +142,12 @@ describe("design §6: release of held signals", () => {
       {
         admission: { ...(held?.admission as NonNullable<typeof held>["admission"]), verdict: "accepted" },
         payload: held?.payload ?? "",
-        work: { kind: "account", account: { externalId: "acme", fields: {}, attributes: {} } },
+        work: {
+          kind: "account",
+          account: { externalId: "acme", fields: {}, attributes: {} },
+          contentHash: null,
+          duplicateWindowMs: 0,
+        },
       },
     ]);
     expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });

@@ -1,0 +1,73 @@
+/** Design §8.2: by what the consumer lets the store find a signal's duplicates. */
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../src/domain/mapping-rule.ts";
+import { compileTemplate } from "../../src/domain/payload-template.ts";
+import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../src/limits.ts";
+import type { Envelope } from "../../src/queue/message.ts";
+import { processSignal } from "../../src/queue/process.ts";
+
+const template = compileTemplate([
+  { target: "external_id", path: "id", type: "string", required: true },
+  { target: "plan", path: "plan", type: "string", required: false },
+]);
+const workings = {
+  rules: compileRules([]),
+  templates: new Map([
+    ["key_1", template],
+    ["key_2", template],
+  ]),
+};
+const AT = Date.UTC(2026, 0, 10);
+
+function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
+  const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
+  const { work } = processSignal(
+    {
+      envelope: { id: "sig_1", key: "key_1", ...envelope },
+      row,
+      verdict: "accepted",
+      ordinal: 1,
+      endpoint: envelope.endpoint ?? "signal_staging",
+      payload: JSON.stringify(payload),
+    },
+    workings,
+  );
+  if (work.kind === "dead") throw new Error(work.reason);
+  return work;
+}
+
+const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
+  workOf({ endpoint: "product_org", ...envelope }, { id: "a1", plan }, at);
+const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
+
+describe("§8.2 an account update", () => {
+  test("is no duplicate by its content", () =>
+    expect(update({})).toEqual({
+      kind: "account",
+      account: { externalId: "a1", fields: { plan: "pro" }, attributes: {} },
+      contentHash: null,
+      duplicateWindowMs: 0,
+    }));
+
+  test("is one by its Idempotency-Key, whatever it says, whenever it comes within 7 days", () => {
+    expect(update({ idem: "k1:0" }).duplicateWindowMs).toBe(DUPLICATE_WINDOW_WITH_ID_MS);
+    expect(hashOf({ idem: "k1:0" })).not.toBeNull();
+    expect(hashOf({ idem: "k1:0" }, "free", AT + 6 * 24 * 3_600_000)).toBe(hashOf({ idem: "k1:0" }));
+  });
+
+  test("is another one with another key, at another place in the body, or of another API key", () => {
+    const hashes = [{ idem: "k1:0" }, { idem: "k2:0" }, { idem: "k1:1" }, { idem: "k1:0", key: "key_2" }];
+    expect(new Set(hashes.map((envelope) => hashOf(envelope))).size).toBe(hashes.length);
+  });
+
+  test("has the hash that a signal with its Idempotency-Key has", () => {
+    const signal = workOf({ idem: "k1:0" }, { event: "A", email: "jane@example.com" });
+    const { contentHash, duplicateWindowMs } = update({ idem: "k1:0" });
+    expect(signal).toMatchObject({ kind: "signal", contentHash, duplicateWindowMs });
+  });
+});
+
+describe("§8.2 a signal", () => {
+  test("that can be no duplicate has neither hash nor window", () =>
+    expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
+});
