@@ -63,11 +63,13 @@ async function* deadPages(store: DurableObjectStub<SignalStore>, ids: string[] |
   /* oxlint-enable no-await-in-loop */
 }
 
-function signalAgain({ admission, payload }: StoredSignal, verdict: "accepted" | "held"): SignalAgain {
+function signalAgain({ admission, payload, from, place }: StoredSignal, verdict: "accepted" | "held"): SignalAgain {
   const envelope: Envelope = {
     id: admission.id,
     key: admission.keyId,
     again: {
+      from,
+      place,
       verdict,
       ordinal: admission.ordinal,
       at: admission.receivedAtMs,

@@ -5,12 +5,13 @@
 import { rulesOf } from "../control/rules-cache.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { MESSAGE_MAX_ATTEMPTS } from "../limits.ts";
+import type { RecordResult } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { retryDelaySeconds } from "./back-off.ts";
 import { bury } from "./dead-letters.ts";
 import { readMessage } from "./message.ts";
-import type { ReceivedMessage, ReceivedSignal } from "./message.ts";
-import { processSignal } from "./process.ts";
+import type { ReceivedMessage, ReceivedRow } from "./message.ts";
+import { processSignal, rowsToRecord } from "./process.ts";
 import { templatesOf } from "./template-cache.ts";
 
 /** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
@@ -26,21 +27,31 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
   await Promise.all(
     [...byWorkspace(batch)].map(async ([workspaceId, messages]) => {
       const startedMs = Date.now();
-      const contents = messages.map((message) => message.content);
+      const rows = messages.flatMap((message) => message.content.rows);
+      const signals = rows.reduce((sum, row) => sum + row.signals.length, 0);
       const fields = { queue: batch.queue, workspace: workspaceId, messages: messages.length };
       try {
-        const signals = contents.flatMap((content) => content.signals);
         const again = messages.some(({ queued }) => queued.attempts > 1);
-        await handle(env, workspaceId, signals, again);
-        await env.QUOTA_COUNTER.getByName(workspaceId).settle(contents.flatMap((content) => content.rows));
+        const result = await handle(env, workspaceId, rows, again);
+        // Full: what the messages were made of is still in the outbox.
+        if (result.outcome === "full") logEvent("store_full", { workspace: workspaceId });
+        else await settle(env, workspaceId, rows, result.refused);
         for (const { queued } of messages) queued.ack();
-        logEvent("batch", { ...fields, signals: signals.length, ms: Date.now() - startedMs });
+        logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
       } catch (error) {
         for (const { queued } of messages) letWait(queued);
         logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
       }
     }),
   );
+}
+
+/** Rows that the store has refused stay in the outbox. */
+async function settle(env: Env, workspaceId: string, rows: ReceivedRow[], refused: number[]): Promise<void> {
+  if (refused.length > 0) logEvent("rows_refused", { workspace: workspaceId, rows: refused.length });
+  const isRefused = new Set(refused);
+  const recorded = rows.map(({ row }) => row.row).filter((row) => !isRefused.has(row));
+  await env.QUOTA_COUNTER.getByName(workspaceId).settle(recorded);
 }
 
 /** A fault delays: the message comes again, later and later, and in the end from the outbox, where its rows still are. */
@@ -68,16 +79,23 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 /** @param again it has failed before, maybe because of one of the signals: then the store is to leave that one out. */
-async function recordSignals(env: Env, workspaceId: string, signals: ReceivedSignal[], again: boolean): Promise<void> {
+async function recordSignals(
+  env: Env,
+  workspaceId: string,
+  rows: ReceivedRow[],
+  again: boolean,
+): Promise<RecordResult> {
+  const signals = rows.flatMap((row) => row.signals);
   const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
   const [current, templates] = await Promise.all([
     rulesOf(env.DB, workspaceId),
     templatesOf(env.DB, workspaceId, accountKeys),
   ]);
-  const batch = signals.map((signal) => processSignal(signal, { rules: current.rules, templates }));
+  const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
   const store = env.SIGNAL_STORE.getByName(workspaceId);
-  const linksWait = await store.record(batch, current.version, again);
-  if (linksWait) await link(store, workspaceId);
+  const result = await store.record(batch, current.version, again);
+  if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
+  return result;
 }
 
 /** Only so that it is done at once: the store has noted what is to be linked, and its alarm sees to it. */

@@ -4,13 +4,14 @@
  * letters, with the reason, and settled: given up is a place of its own in the books. Should even this fail, the rows
  * are still in the outbox and are sent again later.
  */
-import type { ReceivedSignal } from "./message.ts";
-import { buriedSignal } from "./process.ts";
+import type { RecordResult } from "../store/protocol.ts";
+import type { ReceivedRow } from "./message.ts";
+import { buriedSignal, rowsToRecord } from "./process.ts";
 
 const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
 
-export async function bury(env: Env, workspaceId: string, signals: ReceivedSignal[]): Promise<void> {
-  const batch = signals.map((signal) => buriedSignal(signal, REASON));
+export async function bury(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<RecordResult> {
+  const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
   // Carefully: that they are here says that they have failed before.
-  await env.SIGNAL_STORE.getByName(workspaceId).record(batch, undefined, true);
+  return env.SIGNAL_STORE.getByName(workspaceId).record(batch, undefined, true);
 }

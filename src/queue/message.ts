@@ -35,6 +35,9 @@ export interface Envelope {
 }
 
 export interface Again {
+  /** The place in the Signal Store that it leaves, by its number there. */
+  from: "held" | "dead";
+  place: number;
   verdict: Verdict;
   ordinal: number;
   at: number;
@@ -60,6 +63,7 @@ export interface OutboxRow {
 
 export interface ReceivedSignal {
   envelope: Envelope;
+  /** How it was admitted: what its row says, or what its envelope says in place of that. */
   row: OutboxRow;
   verdict: Verdict;
   ordinal: number;
@@ -67,10 +71,15 @@ export interface ReceivedSignal {
   payload: string;
 }
 
+/** An outbox row never spans messages: all its signals are here, and are settled together. */
+export interface ReceivedRow {
+  row: OutboxRow;
+  signals: ReceivedSignal[];
+}
+
 export interface ReceivedMessage {
   workspaceId: string;
-  rows: number[];
-  signals: ReceivedSignal[];
+  rows: ReceivedRow[];
   /** Rows that could not be read. They stay in the outbox. */
   unreadable: number;
 }
@@ -100,12 +109,10 @@ export function firstSignals(signals: string, count: number): string {
 /** Each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
 export function readMessage(text: string): ReceivedMessage {
   const [workspaceId = "", ...rows] = text.split(ROW);
-  const message: ReceivedMessage = { workspaceId, rows: [], signals: [], unreadable: 0 };
+  const message: ReceivedMessage = { workspaceId, rows: [], unreadable: 0 };
   for (const row of rows) {
     try {
-      const { number, signals } = readRow(row);
-      message.rows.push(number);
-      message.signals.push(...signals);
+      message.rows.push(readRow(row));
     } catch {
       message.unreadable++;
     }
@@ -114,7 +121,7 @@ export function readMessage(text: string): ReceivedMessage {
 }
 
 /** @throws Error when the text is no row of this version. */
-function readRow(text: string): { number: number; signals: ReceivedSignal[] } {
+function readRow(text: string): ReceivedRow {
   const [header = "", ...records] = text.split(RECORD);
   const { v, ...row } = JSON.parse(header) as OutboxRow & { v: number };
   if (v !== VERSION || records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not a row of this version");
@@ -130,5 +137,5 @@ function readRow(text: string): { number: number; signals: ReceivedSignal[] } {
       payload: records[index * RECORDS_PER_SIGNAL + 1] ?? "",
     };
   });
-  return { number: row.row, signals };
+  return { row, signals };
 }

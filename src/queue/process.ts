@@ -9,15 +9,23 @@ import { normalise } from "../domain/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
-import type { Admission, Deduplication, SignalToRecord } from "../store/protocol.ts";
+import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rule-signals.ts";
-import type { ReceivedSignal } from "./message.ts";
+import type { ReceivedRow, ReceivedSignal } from "./message.ts";
 import type { Templates } from "./template-cache.ts";
 
 /** What it takes to make sense of the signals of a batch. */
 export interface Workings {
   rules: CompiledRules;
   templates: Templates;
+}
+
+/** Rows as the store takes them, each signal of them processed. */
+export function rowsToRecord(
+  rows: ReceivedRow[],
+  process: (received: ReceivedSignal) => SignalToRecord,
+): RowToRecord[] {
+  return rows.map(({ row, signals }) => ({ row: row.row, atMs: row.at, signals: signals.map(process) }));
 }
 
 export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {
@@ -99,5 +107,6 @@ function admissionOf({ envelope, row, verdict, ordinal, endpoint }: ReceivedSign
     periodEndMs: row.period_end,
     ...(envelope.source === undefined ? {} : { pathSource: envelope.source }),
     ...(envelope.idem === undefined ? {} : { idempotencyKey: envelope.idem }),
+    ...(envelope.again === undefined ? {} : { again: { from: envelope.again.from, place: envelope.again.place } }),
   };
 }

@@ -190,8 +190,8 @@ export function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: st
     if (at > receivedMs + ADMISSION_MAX_SKEW_MS) return null;
     // Another signal's payload may quote the id, so that more than one row can hold the text.
     if (!body.includes(`"${signalId}"`)) continue;
-    const { signals } = readMessage(writeMessage(workspaceId, body));
-    const found = signals.find((signal) => signal.envelope.id === signalId);
+    const { rows: received } = readMessage(writeMessage(workspaceId, body));
+    const found = received.flatMap(({ signals }) => signals).find((signal) => signal.envelope.id === signalId);
     if (found !== undefined) return found;
   }
   return null;

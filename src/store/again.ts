@@ -11,7 +11,7 @@ export function heldSignals(sql: SqlStorage, periodEndMs: number, cursor: number
     cursor,
     limit,
   );
-  return [...rows].map((row) => storedSignal(row, "ordinal"));
+  return [...rows].map((row) => storedSignal(row, "held", "ordinal"));
 }
 
 /** Dead letters in order of arrival. */
@@ -21,7 +21,7 @@ export function deadSignals(sql: SqlStorage, cursor: number, limit: number): Sto
     cursor,
     limit,
   );
-  return [...rows].map((row) => storedSignal(row, "seq"));
+  return [...rows].map((row) => storedSignal(row, "dead", "seq"));
 }
 
 /** Of these signals the dead letters. */
@@ -30,10 +30,10 @@ export function deadSignalsById(sql: SqlStorage, ids: string[]): StoredSignal[] 
     "SELECT * FROM signals WHERE id IN (SELECT value FROM json_each(?)) AND +status = 'dead'",
     JSON.stringify(ids),
   );
-  return [...rows].map((row) => storedSignal(row, "seq"));
+  return [...rows].map((row) => storedSignal(row, "dead", "seq"));
 }
 
-function storedSignal(row: Row, cursor: "ordinal" | "seq"): StoredSignal {
+function storedSignal(row: Row, from: StoredSignal["from"], cursor: "ordinal" | "seq"): StoredSignal {
   const admission: Admission = {
     id: String(row["id"]),
     keyId: String(row["key_id"]),
@@ -47,5 +47,6 @@ function storedSignal(row: Row, cursor: "ordinal" | "seq"): StoredSignal {
   };
   if (row["path_source"] !== null) admission.pathSource = String(row["path_source"]);
   if (row["idempotency_key"] !== null) admission.idempotencyKey = String(row["idempotency_key"]);
-  return { admission, payload: String(row["payload"]), cursor: Number(row[cursor]) };
+  const place = Number(row["seq"]);
+  return { admission, payload: String(row["payload"]), from, place, cursor: Number(row[cursor]) };
 }

@@ -33,12 +33,17 @@ export interface Admission {
   /** The `{source}` of the path, and the request's `Idempotency-Key` with the index in its body. */
   pathSource?: string;
   idempotencyKey?: string;
+  /** Of one that is sent once more: the place that it leaves, as `StoredSignal` names it. */
+  again?: { from: "held" | "dead"; place: number };
 }
 
 /** A held signal or a dead letter as it was admitted, to be sent through the queue once more. */
 export interface StoredSignal {
   admission: Admission;
   payload: string;
+  /** Where it stands: among the held signals or the dead letters, under this number. */
+  from: "held" | "dead";
+  place: number;
   /** Where the next page begins. */
   cursor: number;
 }
@@ -72,6 +77,25 @@ export interface SignalToRecord {
     /** What the consumer could not process. */
     | { kind: "dead"; reason: string };
 }
+
+/** An outbox row as the consumer hands it to the store: all of its signals. */
+export interface RowToRecord {
+  /** Its number, and when it was committed. */
+  row: number;
+  atMs: number;
+  signals: SignalToRecord[];
+}
+
+export type RecordResult =
+  | {
+      outcome: "recorded";
+      /** There are earlier signals to be linked, see `SignalStore.link`. */
+      linksWait: boolean;
+      /** Numbers of rows that were not recorded, and must not be settled. */
+      refused: number[];
+    }
+  /** The store has no room: nothing was recorded. */
+  | { outcome: "full" };
 
 /** What says whose a signal is, the strongest first (design §8.3). */
 export type NamedBy = "email" | "user_id" | "anonymous_id";

@@ -17,7 +17,7 @@ import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.
 import { nextPurgeMs, purgeHeld } from "./held.ts";
 import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
 import { recordedSignals } from "./live.ts";
-import type { SignalToRecord } from "./protocol.ts";
+import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
 import { recordBatch } from "./record.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
 import { findRuleJob, hasRuleJobs, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
@@ -42,10 +42,10 @@ export class SignalStore extends StoreReads {
    * @param carefully for signals that may have failed before: one that cannot be recorded becomes a dead letter, the
    *   others are recorded. This takes a savepoint, within which SQLite copies every page before changing it: in a
    *   large store a quarter of all the work.
-   * @returns whether there are earlier signals to be linked, see `link`.
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(batch: SignalToRecord[], rulesVersion?: number, carefully = false): boolean {
+  record(rows: RowToRecord[], rulesVersion?: number, carefully = false): RecordResult {
+    const batch = rows.flatMap(({ signals }) => signals);
     this.#refuseStale(rulesVersion);
     const nowMs = Date.now();
     try {
@@ -62,7 +62,7 @@ export class SignalStore extends StoreReads {
       const ids = batch.slice(0, limit).map(({ admission }) => admission.id);
       return recordedSignals(this.sql, ids, nowMs);
     });
-    return hasFreshLinkJobs(this.sql, nowMs);
+    return { outcome: "recorded", linksWait: hasFreshLinkJobs(this.sql, nowMs), refused: [] };
   }
 
   /**

@@ -9,7 +9,7 @@ import {
   writeRow,
   writeSignal,
 } from "../../src/queue/message.ts";
-import type { Envelope, OutboxRow } from "../../src/queue/message.ts";
+import type { Again, Envelope, OutboxRow, ReceivedMessage } from "../../src/queue/message.ts";
 
 const HOSTILE = [
   '{"event":"a\\u001eb"}',
@@ -37,8 +37,25 @@ const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 20 }),
   fc.constantFrom("\u001e", "\u001d", "\n\u001e{", '"', "\\"),
 );
+const agains = fc.record<Again>({
+  from: fc.constantFrom("held", "dead"),
+  place: fc.nat(),
+  verdict: fc.constantFrom("accepted", "held"),
+  ordinal: fc.nat(),
+  at: fc.nat(),
+  period_start: fc.nat(),
+  period_end: fc.nat(),
+  limit: fc.nat(),
+});
 const envelopes = fc.record<Envelope, "id" | "key">(
-  { id: anyText, key: anyText, endpoint: fc.constant("product_org" as const), source: anyText, idem: anyText },
+  {
+    id: anyText,
+    key: anyText,
+    endpoint: fc.constant("product_org" as const),
+    source: anyText,
+    idem: anyText,
+    again: agains,
+  },
   { requiredKeys: ["id", "key"] },
 );
 const signals = fc.array(fc.record({ envelope: envelopes, payload: payloads }), { minLength: 1, maxLength: 5 });
@@ -47,6 +64,8 @@ const rows = fc.array(fc.record({ signals, first: fc.nat(), accepted: fc.nat(5) 
 function rowOf(row: number, first: number, count: number, accepted: number): OutboxRow {
   return { row, at: 1_771_885_735_111, period_start: 1, period_end: 2, limit: 100, first, count, accepted };
 }
+
+const signalsOf = ({ rows: received }: ReceivedMessage) => received.flatMap((row) => row.signals);
 
 const written = (of: { envelope: Envelope; payload: string }[]): string =>
   of.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
@@ -65,17 +84,17 @@ describe("a queue message", () => {
         );
         expect(readMessage(text)).toEqual({
           workspaceId,
-          rows: outbox.map(({ row }) => row.row),
-          signals: outbox.flatMap(({ row, signals: of }) =>
-            of.map(({ envelope, payload }, index) => ({
+          rows: outbox.map(({ row, signals: of }) => ({
+            row,
+            signals: of.map(({ envelope, payload }, index) => ({
               envelope,
-              row,
-              verdict: index < row.accepted ? "accepted" : "held",
-              ordinal: row.first + index,
+              row: { ...row, ...envelope.again },
+              verdict: envelope.again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
+              ordinal: envelope.again?.ordinal ?? row.first + index,
               endpoint: envelope.endpoint ?? "signal_staging",
               payload,
             })),
-          ),
+          })),
           unreadable: 0,
         });
       }),
@@ -86,7 +105,7 @@ describe("a queue message", () => {
   test("a row's accepted signals come first, the held follow, ordinals without a gap", () => {
     const three = ["1", "2", "3"].map((payload) => ({ envelope: { id: `sig_${payload}`, key: "key_1" }, payload }));
     const read = readMessage(writeMessage("ws_1", writeRow(rowOf(1, 99, 3, 2), written(three))));
-    expect(read.signals.map(({ verdict, ordinal, payload }) => [verdict, ordinal, payload])).toEqual([
+    expect(signalsOf(read).map(({ verdict, ordinal, payload }) => [verdict, ordinal, payload])).toEqual([
       ["accepted", 99, "1"],
       ["accepted", 100, "2"],
       ["held", 101, "3"],
@@ -99,7 +118,7 @@ describe("a queue message", () => {
         "ws_1",
         writeRow(rowOf(1, 1, 1, 1), writeSignal({ id: "sig_1", key: "key_1" }, payload)),
       );
-      expect(readMessage(text).signals.map((signal) => signal.payload)).toEqual([payload]);
+      expect(signalsOf(readMessage(text)).map((signal) => signal.payload)).toEqual([payload]);
     }
   });
 
@@ -129,12 +148,13 @@ describe("a queue message", () => {
     ["that is none", "\u001dhello"],
   ])("a row %s is left alone, and its neighbours are read", (_, row) => {
     const message = readMessage(writeMessage("ws_1", good(1) + row + good(3)));
-    expect(message).toMatchObject({ workspaceId: "ws_1", rows: [1, 3], unreadable: 1 });
-    expect(message.signals.map((signal) => signal.envelope.id)).toEqual(["sig_1", "sig_3"]);
+    expect(message).toMatchObject({ workspaceId: "ws_1", rows: [{ row: { row: 1 } }, { row: { row: 3 } }] });
+    expect(message.unreadable).toBe(1);
+    expect(signalsOf(message).map((signal) => signal.envelope.id)).toEqual(["sig_1", "sig_3"]);
   });
 
   test.each(["", "hello"])("of no rows (%j) holds nothing", (text) => {
-    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], signals: [], unreadable: 0 });
+    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], unreadable: 0 });
   });
 });
 

@@ -3,6 +3,7 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../src/queue/again.ts";
+import type { SignalToRecord } from "../../src/store/protocol.ts";
 import { TestCounter } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
@@ -138,18 +139,18 @@ describe("design §6: release of held signals", () => {
     });
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
     expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
-    await workspace.store.record([
-      {
-        admission: { ...(held?.admission as NonNullable<typeof held>["admission"]), verdict: "accepted" },
-        payload: held?.payload ?? "",
-        work: {
-          kind: "account",
-          account: { externalId: "acme", fields: {}, attributes: {} },
-          contentHash: null,
-          duplicateWindowMs: 0,
-        },
+    const { admission, payload, from, place } = held as NonNullable<typeof held>;
+    const released: SignalToRecord = {
+      admission: { ...admission, verdict: "accepted", again: { from, place } },
+      payload,
+      work: {
+        kind: "account",
+        account: { externalId: "acme", fields: {}, attributes: {} },
+        contentHash: null,
+        duplicateWindowMs: 0,
       },
-    ]);
+    };
+    await workspace.store.record([{ row: 1_000, atMs: Date.now(), signals: [released] }]);
     expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });
     expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 2, purged: 0, balanced: true });
   });

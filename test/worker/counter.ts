@@ -62,7 +62,8 @@ export class TestCounter {
 
   /** Every signal in the outbox, in the order of their rows. */
   async unsettled(): Promise<ReceivedSignal[]> {
-    return (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, body)).signals);
+    const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, body)).rows);
+    return received.flatMap(({ signals }) => signals);
   }
 
   /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again. */

@@ -1,6 +1,7 @@
 /** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test } from "vitest";
+import type { SignalToRecord } from "../../src/store/protocol.ts";
 import backfill from "../../migrations/signal-store/0002_backfill_days.sql";
 import compact from "../../migrations/signal-store/0004_compact_days.sql";
 import byBlock from "../../migrations/signal-store/0005_indexes_by_block.sql";
@@ -111,26 +112,25 @@ test("cost one row written for each rule that matched and batch, and none for a 
       rulesTried: 1,
       matches: [{ ruleId: "rule_x", ruleVersion: 1, scoringSignal: "s", points: 1 }],
     };
-    store.record(
-      Array.from({ length: 50 }, (_, n) => ({
-        admission: {
-          ...admission,
-          id: `sig_x${n}`,
-          ordinal: n,
-          receivedAtMs: now - (n % 3) * DAY,
-          periodStartMs: 1,
-          periodEndMs: now + DAY,
-        },
-        payload: "{}",
-        work: {
-          kind: "signal",
-          normalised: { kind: "signal", event: "e", source: "s", email: "x@example.com", traits: {}, hasOwnId: false },
-          contentHash: null,
-          duplicateWindowMs: 0,
-          evaluation,
-        },
-      })),
-    );
+    const signals = Array.from({ length: 50 }, (_, n): SignalToRecord => ({
+      admission: {
+        ...admission,
+        id: `sig_x${n}`,
+        ordinal: n,
+        receivedAtMs: now - (n % 3) * DAY,
+        periodStartMs: 1,
+        periodEndMs: now + DAY,
+      },
+      payload: "{}",
+      work: {
+        kind: "signal",
+        normalised: { kind: "signal", event: "e", source: "s", email: "x@example.com", traits: {}, hasOwnId: false },
+        contentHash: null,
+        duplicateWindowMs: 0,
+        evaluation,
+      },
+    }));
+    store.record([{ row: 1_000, atMs: now, signals }]);
     sql.exec = exec;
     return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
   });

@@ -22,26 +22,42 @@ export interface Delivered {
   periodEnd?: number;
   envelope?: Partial<Envelope>;
   row?: number;
+  /** It was held, or dead, in that place, and is sent once more. */
+  again?: { from: "held" | "dead"; place: number };
 }
 
-/** One row for each signal, all in one message. */
+/** The number and the time of commit of each delivered signal's row, far behind those that a Quota Counter gives. */
+const committed = new Map<string, { row: number; at: number }>();
+const FIRST_ROW = 1_000_000;
+
+/**
+ * One row for each signal, all in one message. A signal that is delivered again comes in the row that it had; released
+ * or replayed, or with another verdict, in one of its own.
+ */
 export function messageOf(workspaceId: string, signals: readonly Delivered[]): string {
   const rows = signals.map((signal, index) => {
-    const { at = Date.now(), ordinal = index + 1, verdict = "accepted", payload } = signal;
-    const row = {
-      row: signal.row ?? ordinal,
+    const { ordinal = index + 1, verdict = "accepted", payload, again } = signal;
+    const { row: number, at } = commitOf(workspaceId, signal);
+    const admitted = {
       at,
       period_start: signal.periodStart ?? at - 10 * DAY,
       period_end: signal.periodEnd ?? at + 20 * DAY,
       limit: 1_000,
-      first: ordinal,
-      count: 1,
-      accepted: verdict === "accepted" ? 1 : 0,
     };
-    const text = typeof payload === "string" ? payload : JSON.stringify(payload);
-    return writeRow(row, writeSignal({ id: signal.id, key: "key_test", ...signal.envelope }, text));
+    const row = { row: number, ...admitted, first: ordinal, count: 1, accepted: verdict === "accepted" ? 1 : 0 };
+    const envelope: Envelope = { id: signal.id, key: "key_test", ...signal.envelope };
+    if (again !== undefined) envelope.again = { ...again, verdict, ordinal, ...admitted };
+    return writeRow(row, writeSignal(envelope, typeof payload === "string" ? payload : JSON.stringify(payload)));
   });
   return writeMessage(workspaceId, rows.join(""));
+}
+
+function commitOf(workspaceId: string, { id, verdict = "accepted", again, at, row }: Delivered) {
+  const name = JSON.stringify([workspaceId, id, verdict, again?.from, again?.place]);
+  const known = committed.get(name);
+  const commit = { row: row ?? known?.row ?? FIRST_ROW + committed.size, at: at ?? known?.at ?? Date.now() };
+  if (known === undefined) committed.set(name, commit);
+  return commit;
 }
 
 /** Hands these messages to the consumer, as one batch. Message ids are their indexes. */

@@ -123,7 +123,8 @@ describe("while somebody watches", () => {
       const row = storage.sql.exec<{ id: string }>("SELECT id FROM signals").one();
       const admission = { id: row.id, keyId: "k", endpoint: "signal_staging", verdict: "accepted" } as const;
       const times = { ordinal: 1, signalLimit: 9, receivedAtMs: 1, periodStartMs: 0, periodEndMs: 9 };
-      store.record([{ admission: { ...admission, ...times }, payload: "{}", work: { kind: "dead", reason: "x" } }]);
+      const work = { kind: "dead", reason: "x" } as const;
+      store.record([{ row: 1, atMs: 1, signals: [{ admission: { ...admission, ...times }, payload: "{}", work }] }]);
     });
     await members.workspace.send(signal(2));
     await vi.waitFor(() => expect(watcher.rows.map(({ email }) => email)).toEqual(["p2@example.com"]), {
