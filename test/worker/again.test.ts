@@ -3,8 +3,9 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../src/queue/again.ts";
+import { buriedSignal } from "../../src/queue/process.ts";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
-import { TestCounter } from "./counter.ts";
+import { TestCounter, lose } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
@@ -93,6 +94,25 @@ describe("design §6: release of held signals", () => {
     expect(await release(workspace)).toEqual({ released: 2, still_held: 0 });
     expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0, overage: 2 });
+  });
+
+  test("a released signal names the place it leaves, on its way and to the store", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 3);
+    await workspace.settled();
+    const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
+    const place = await runInDurableObject(
+      workspace.store,
+      (_, { storage }) => storage.sql.exec("SELECT seq FROM signals WHERE status = 'held'").one()["seq"],
+    );
+    expect(held).toMatchObject({ from: "held", place });
+    await workspace.operator("PATCH", "", { overages: true });
+    const counter = new TestCounter(workspace.id);
+    await counter.sendTo(lose);
+    await release(workspace);
+    const released = await counter.unsettled();
+    expect(released.map(({ envelope }) => envelope.again)).toMatchObject([{ from: "held", place, ordinal: 3 }]);
+    expect(released.map((signal) => buriedSignal(signal, "").admission.again)).toEqual([{ from: "held", place }]);
   });
 
   test("none without room, and none by itself", async () => {
