@@ -1,6 +1,6 @@
 /**
- * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND` and `REQUEST_BURST` can be
- * overridden by the variables of the same names in wrangler.toml.
+ * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND`, `REQUEST_BURST` and
+ * `OUTBOX_MAX_BYTES` can be overridden by the variables of the same names in wrangler.toml.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -87,6 +87,10 @@ export const DRAIN_ALARM_MS = 10_000;
 export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
+/** While the Signal Store is full: how often one message is sent, to find out whether it has room again. */
+export const STORE_PROBE_MS = 60_000;
+/** Of the counter's database, in bytes; from here on new calls get 503: half of what a Durable Object holds. */
+export const OUTBOX_MAX_BYTES = 5_000_000_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
 export const RETRY_MIN_SECONDS = 5;
 export const RETRY_MAX_SECONDS = 300;

@@ -59,6 +59,10 @@ export async function admit(env: Env, call: Admittance): Promise<Admission> {
       break;
     }
     ({ rate, period } = result);
+    if (result.outcome === "full") {
+      // Said of the first slice only: nothing of the body has been admitted.
+      return { ok: false, refusal: { code: "unavailable", retryAfterMs: result.retryAfterMs }, rate, period };
+    }
     if (result.outcome === "rate_limited") {
       return { ok: false, refusal: { code: "rate_limited", retryAfterMs: result.retryAfterMs }, rate, period };
     }

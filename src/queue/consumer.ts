@@ -33,8 +33,7 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
       try {
         const again = messages.some(({ queued }) => queued.attempts > 1);
         const result = await handle(env, workspaceId, rows, again);
-        // Full: what the messages were made of is still in the outbox.
-        if (result.outcome === "full") logEvent("store_full", { workspace: workspaceId });
+        if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
         else await settle(env, workspaceId, rows, result.refused);
         for (const { queued } of messages) queued.ack();
         logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
@@ -52,6 +51,12 @@ async function settle(env: Env, workspaceId: string, rows: ReceivedRow[], refuse
   const isRefused = new Set(refused);
   const recorded = rows.map(({ row }) => row.row).filter((row) => !isRefused.has(row));
   await env.QUOTA_COUNTER.getByName(workspaceId).settle(recorded);
+}
+
+/** The store is full: what the messages were made of is still in the outbox, and the counter finds out when to send it. */
+async function leaveInOutbox(env: Env, workspaceId: string): Promise<void> {
+  logEvent("store_full", { workspace: workspaceId });
+  await env.QUOTA_COUNTER.getByName(workspaceId).storeFull();
 }
 
 /** A fault delays: the message comes again, later and later, and in the end from the outbox, where its rows still are. */

@@ -5,7 +5,7 @@
 import type { OutboxRow, ReceivedSignal } from "../queue/message.ts";
 import { ROW_HEADER_BYTES, firstSignals, readMessage, writeMessage, writeRow } from "../queue/message.ts";
 import { uuidv7Ms } from "../domain/uuidv7.ts";
-import { ADMISSION_MAX_SKEW_MS, MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../limits.ts";
+import { ADMISSION_MAX_SKEW_MS, MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES } from "../limits.ts";
 import type { AdmitChunk } from "./protocol.ts";
 
 export function createOutboxTable(sql: SqlStorage): void {
@@ -80,10 +80,11 @@ export class RowPacker {
   }
 }
 
-/** Which rows to send: those after a number, admitted up to a time. */
+/** Which rows to send: those after a number, admitted up to a time, as many as fit so many messages. */
 export interface SendRange {
   afterRow: number;
   admittedUntil: number;
+  maxMessages: number;
 }
 
 /** The queue's `sendBatch`. */
@@ -114,7 +115,7 @@ export async function sendNextRows(
     // Rows are in order of their time: those that follow are later still, and there may be very many.
     if (next.at > range.admittedUntil) break;
     if (bytes + next.bytes > MESSAGE_MAX_BYTES) close();
-    if (messages.length === SEND_BATCH_MAX_MESSAGES || totalBytes + next.bytes > SEND_BATCH_MAX_BYTES) break;
+    if (messages.length === range.maxMessages || totalBytes + next.bytes > SEND_BATCH_MAX_BYTES) break;
     rows += next.body;
     bytes += next.bytes;
     totalBytes += next.bytes;
@@ -125,13 +126,18 @@ export async function sendNextRows(
   return lastRow;
 }
 
-/** Rows confirmed by the store; repeating it is harmless. */
-export function deleteRows(sql: SqlStorage, rows: readonly number[], unsettled: Unsettled): void {
-  const deleted = sql.exec<{ period_start: number; count: number }>(
+/** Rows confirmed by the store; repeating it is harmless. Says whether any was still there. */
+export function deleteRows(sql: SqlStorage, rows: readonly number[], unsettled: Unsettled): boolean {
+  let deleted = false;
+  const gone = sql.exec<{ period_start: number; count: number }>(
     "DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) RETURNING period_start, count",
     JSON.stringify(rows),
   );
-  for (const { period_start, count } of deleted) unsettled.add(period_start, -count);
+  for (const { period_start, count } of gone) {
+    unsettled.add(period_start, -count);
+    deleted = true;
+  }
+  return deleted;
 }
 
 /** When the oldest unsettled row was admitted; null when all is settled. */

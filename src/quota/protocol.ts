@@ -69,6 +69,8 @@ export type AdmitResult =
     }
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
+  /** The outbox takes no more, see OUTBOX_MAX_BYTES; nothing was counted. Said of a body's first slice only. */
+  | { outcome: "full"; retryAfterMs: number; rate: RateState; period: PeriodState }
   /** `configure` has not reached this object yet: configure it and call again. */
   | { outcome: "unconfigured" };
 
@@ -134,6 +136,17 @@ export interface CounterBooks {
   admitted: number;
   /** Signals in outbox rows that are not settled yet. */
   unsettled: number;
+}
+
+/** What waits for the Signal Store. */
+export interface Backlog {
+  /** The store has said that it has no room, and has taken nothing since. */
+  storeFull: boolean;
+  unsettledSignals: number;
+  /** Of the counter's whole database, nearly all of which is the outbox: what OUTBOX_MAX_BYTES bounds. */
+  outboxBytes: number;
+  /** When the oldest of them was admitted; null when nothing waits. */
+  oldestAtMs: number | null;
 }
 
 /** A signal that is sent through the queue once more; `text` as in AdmitChunk, of this one. */

@@ -9,10 +9,10 @@
 import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
-import { configuredRate } from "../env.ts";
+import { configuredOutboxBytes, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { WatchedObject } from "../http/watchers.ts";
-import { DRAIN_ALARM_MS } from "../limits.ts";
+import { DRAIN_ALARM_MS, STORE_PROBE_MS } from "../limits.ts";
 import { createReleasedTable, release, writeAgain } from "./again.ts";
 import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
@@ -25,6 +25,7 @@ import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
   AdmitResult,
+  Backlog,
   CounterBooks,
   InFlightSignal,
   PeriodState,
@@ -37,6 +38,13 @@ import type {
   Usage,
   UsageByDay,
 } from "./protocol.ts";
+
+/** As long as it takes to find out that the Signal Store has room again. */
+const OUTBOX_FULL = {
+  code: "unavailable",
+  detail: "As many signals as there is room for wait to be stored.",
+  retryAfterMs: STORE_PROBE_MS,
+} as const;
 
 /** A call that is within its request rate, and where that stands. */
 interface CountedCall {
@@ -121,7 +129,6 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       }
       this.#buckets.set(call.keyId, taken.emptyAtMs);
     }
-    for (const { code, detail, signals } of call.invalid) this.#reject(call, code, detail, signals, nowMs);
     return this.#commits.submit({ call, rate });
   }
 
@@ -144,7 +151,12 @@ export class QuotaCounter extends WatchedObject<Rejection> {
 
   /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
   settle(rows: number[]): void {
-    deleteRows(this.#sql, rows, this.#unsettled);
+    if (deleteRows(this.#sql, rows, this.#unsettled) && this.#drain.storeFull) this.#drain.startOver();
+  }
+
+  /** The Signal Store had no room for what was sent: it is asked once in a while until it has, see drain.ts. */
+  storeFull(): void {
+    this.#drain.stopForFullStore();
   }
 
   /** Makes as many of these held signals accepted as now fit, and sends them through the queue again. */
@@ -196,6 +208,16 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
     return { admitted: admitted ?? 0, unsettled: this.#unsettled.signals(periodStartMs) };
+  }
+
+  /** What waits for the Signal Store. */
+  backlog(): Backlog {
+    return {
+      storeFull: this.#drain.storeFull,
+      unsettledSignals: this.#unsettled.signals(undefined),
+      outboxBytes: this.#sql.databaseSize,
+      oldestAtMs: oldestUnsettled(this.#sql),
+    };
   }
 
   /** A signal that is admitted and not yet settled. */
@@ -250,11 +272,20 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       ledger.nextRow,
       ledger.accepted + ledger.held,
     );
+    // Asked once for all of them. What follows of a body whose first slice was admitted is admitted too.
+    const full = this.#sql.databaseSize >= configuredOutboxBytes(this.env);
     for (const { call, rate } of calls) {
       if (this.#revoked.has(call.keyId)) {
         results.push(this.#refuseDeactivated(call, nowMs));
         continue;
       }
+      if (full && call.firstSlice) {
+        const { retryAfterMs } = OUTBOX_FULL;
+        this.#reject(call, OUTBOX_FULL.code, OUTBOX_FULL.detail, countSignals(call), nowMs);
+        results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
+        continue;
+      }
+      for (const { code, detail, signals } of call.invalid) this.#reject(call, code, detail, signals, nowMs);
       const used = ledger.accepted + ledger.held;
       const run = decideQuotaRun(used, countSignals(call), ledger);
       packer.add(call.chunks, run.accepted, run.held);

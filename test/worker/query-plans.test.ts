@@ -98,6 +98,11 @@ const CALLS: Record<string, Call> = {
     await workspace.operator("POST", `/keys/${id}/deactivate`);
     expect((await workspace.send(form(0), { key })).status).toBe(401);
   },
+  "a full store, and an outbox that waits": async ({ workspace: { counter } }) => {
+    await counter.storeFull();
+    await counter.backlog();
+    await evictDurableObject(counter);
+  },
   "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
 
   // Recording: new, out of order, anonymous, linked from both ids, held, displaced, dead, accounts.
