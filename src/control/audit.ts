@@ -10,6 +10,7 @@ export type AuditAction =
   | "plan.updated"
   | "workspace.created"
   | "workspace.updated"
+  | "workspace.recovered"
   | "held.released"
   | "member.added"
   | "member.role_changed"

@@ -9,7 +9,7 @@ import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { apiKeys } from "./schema.ts";
-import { and, desc, eq, exists, gt, inArray, isNull, lt, or, sql } from "drizzle-orm";
+import { and, desc, eq, exists, gt, inArray, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface ApiKey {
@@ -113,6 +113,15 @@ export async function keyNames(db: ControlDatabase, workspaceId: string): Promis
     .from(apiKeys)
     .where(eq(apiKeys.workspaceId, workspaceId));
   return new Map(rows.map((row) => [row.id, row.name] as const));
+}
+
+/** Ids of all keys of the workspace that have been ended. */
+export async function deactivatedKeyIds(db: ControlDatabase, workspaceId: string): Promise<string[]> {
+  const rows = await db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isNotNull(apiKeys.deactivatedAt)));
+  return rows.map(({ id }) => id);
 }
 
 /**

@@ -7,6 +7,7 @@ import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { configureWorkspaces } from "../workspace/quota.ts";
+import { recoverCounter } from "../workspace/recovery.ts";
 import { idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, toPage } from "./schemas.ts";
 
 const slug = z
@@ -103,6 +104,23 @@ export const workspaceRoutes = operator
       await configureWorkspaces(c.env, c.get("db"), [id]);
       return c.json(workspaceJson(updated.value));
     },
+  )
+  .post(
+    "/workspaces/:workspace_id/recover",
+    operation({
+      tag: "Workspaces",
+      summary: "Recover a restored Quota Counter",
+      description:
+        "Only after the Quota Counter was restored from a backup: it takes plan, overages and deactivated keys over " +
+        "again, and sends what it has not delivered under numbers that the Signal Store has not seen yet.",
+      answers: {
+        200: {
+          description: "How many rows of its outbox have new numbers, and how many keys it took for active.",
+          schema: z.object({ renumbered: z.int(), revoked: z.int() }),
+        },
+      },
+    }),
+    async (c) => c.json(await recoverCounter(c.env, c.get("db"), c.get("workspace").id, byOperator())),
   );
 
 function workspaceJson({ createdAt, retentionDays: days, ...workspace }: Workspace): z.infer<typeof workspaceAnswer> {

@@ -92,6 +92,17 @@ export function writeRow(row: OutboxRow, signals: string): string {
   return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }
 
+/** A row's text with another number. One that cannot be read stays as it is. */
+export function renumberedRow(text: string, row: number): string {
+  const end = text.indexOf(RECORD);
+  const header = end === -1 ? text.slice(ROW.length) : text.slice(ROW.length, end);
+  try {
+    return ROW + JSON.stringify({ ...(JSON.parse(header) as object), row }) + text.slice(ROW.length + header.length);
+  } catch {
+    return text;
+  }
+}
+
 export function writeMessage(workspaceId: string, rows: string): string {
   return workspaceId + rows;
 }

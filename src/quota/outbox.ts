@@ -3,10 +3,20 @@
  * message long, so that rows are settled whole. Sending never deletes; only `settle` does.
  */
 import type { OutboxRow, ReceivedSignal } from "../queue/message.ts";
-import { ROW_HEADER_BYTES, firstSignals, readMessage, writeMessage, writeRow } from "../queue/message.ts";
+import {
+  ROW_HEADER_BYTES,
+  firstSignals,
+  readMessage,
+  renumberedRow,
+  writeMessage,
+  writeRow,
+} from "../queue/message.ts";
 import { uuidv7Ms } from "../domain/uuidv7.ts";
 import { ADMISSION_MAX_SKEW_MS, MESSAGE_MAX_BYTES, SEND_BATCH_MAX_BYTES } from "../limits.ts";
 import type { AdmitChunk } from "./protocol.ts";
+
+/** Rows that are in memory while they get new numbers. */
+const RENUMBER_ROWS = 100;
 
 export function createOutboxTable(sql: SqlStorage): void {
   // `body` comes last: what only counts or looks for old rows does not read it.
@@ -138,6 +148,31 @@ export function deleteRows(sql: SqlStorage, rows: readonly number[], unsettled: 
     deleted = true;
   }
   return deleted;
+}
+
+/**
+ * Numbers all rows anew from `firstRow` on, which is behind them all, in the same order, unless every one of them is
+ * behind `behindRow` already. Returns how many.
+ */
+export function renumberRows(sql: SqlStorage, behindRow: number, firstRow: number): number {
+  const any = sql.exec("SELECT 1 FROM outbox WHERE row <= ? LIMIT 1", behindRow).toArray();
+  if (any.length === 0) return 0;
+  let nextRow = firstRow;
+  for (;;) {
+    // Some at a time, each up to a message long.
+    const rows = sql
+      .exec<{ row: number; body: string }>(
+        "SELECT row, body FROM outbox WHERE row < ? ORDER BY row LIMIT ?",
+        firstRow,
+        RENUMBER_ROWS,
+      )
+      .toArray();
+    if (rows.length === 0) return nextRow - firstRow;
+    for (const { row, body } of rows) {
+      const renumbered = renumberedRow(body, nextRow);
+      sql.exec("UPDATE outbox SET row = ?, body = ? WHERE row = ?", nextRow++, renumbered, row);
+    }
+  }
 }
 
 /** When the oldest unsettled row was admitted; null when all is settled. */

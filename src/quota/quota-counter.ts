@@ -20,7 +20,15 @@ import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import { Notes } from "./notes.ts";
 import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
-import { RowPacker, Unsettled, createOutboxTable, deleteRows, findUnsettled, oldestUnsettled } from "./outbox.ts";
+import {
+  RowPacker,
+  Unsettled,
+  createOutboxTable,
+  deleteRows,
+  findUnsettled,
+  oldestUnsettled,
+  renumberRows,
+} from "./outbox.ts";
 import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
@@ -105,6 +113,32 @@ export class QuotaCounter extends WatchedObject<Rejection> {
   revoke(keyId: string): void {
     this.#sql.exec("INSERT OR IGNORE INTO revoked_keys VALUES (?, ?)", keyId, Date.now());
     this.#revoked.add(keyId);
+  }
+
+  /** Likewise for many, which were ended then. Returns how many of them were news. */
+  revokeAll(keyIds: string[], atMs: number): number {
+    const news = keyIds.filter((keyId) => !this.#revoked.has(keyId));
+    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys SELECT value, ? FROM json_each(?)", atMs, JSON.stringify(news));
+    for (const keyId of news) this.#revoked.add(keyId);
+    return news.length;
+  }
+
+  /**
+   * Gives the unsettled rows new numbers behind `behindRow`, in the same order, where any is not behind it already; those
+   * to come follow. For a counter that was restored from a backup: the Signal Store has seen its numbers before, and
+   * refuses them. Returns how many rows it has renumbered.
+   */
+  renumber(behindRow: number): number {
+    let renumbered = 0;
+    this.#update(Date.now(), (ledger) => {
+      // Behind what is under way as well, so that nothing that names an old number means a row that has it now; and
+      // behind all that was sent, so that the drain sends them.
+      ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
+      renumbered = renumberRows(this.#sql, behindRow, ledger.nextRow);
+      ledger.nextRow += renumbered;
+      return true;
+    });
+    return renumbered;
   }
 
   /**

@@ -85,6 +85,11 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return deadSignalsById(this.sql, ids);
   }
 
+  /** The highest number of an outbox row that was recorded; this store does not know any. */
+  highestRow(): number {
+    return 0;
+  }
+
   /** Since the beginning, or for one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.db, periodStartMs);

@@ -53,6 +53,7 @@ describe("the document", () => {
         "GET /operator/workspaces",
         "GET …",
         "PATCH …",
+        "POST …/recover",
         "POST …/members",
         "GET …/members",
         "PATCH …/members/{email}",

@@ -12,6 +12,7 @@ import { SignalStore } from "../../src/store/signal-store.ts";
 import { StoreReads } from "../../src/store/store-reads.ts";
 import { scrub, scrubPending } from "../../src/store/cold-storage.ts";
 import { ring } from "./cold.ts";
+import { TestCounter, lose } from "./counter.ts";
 import { DAY, MINUTE, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { oneLine, recordStatements, wholeReads } from "./statements.ts";
@@ -98,10 +99,19 @@ const CALLS: Record<string, Call> = {
     await workspace.operator("POST", `/keys/${id}/deactivate`);
     expect((await workspace.send(form(0), { key })).status).toBe(401);
   },
-  "a full store, and an outbox that waits": async ({ workspace: { counter } }) => {
+  "a full store, and an outbox that waits": async ({ workspace: { id, counter, store } }) => {
     await counter.storeFull();
     await counter.backlog();
     await evictDurableObject(counter);
+    await store.highestRow();
+    await new TestCounter(id).sendTo(lose);
+  },
+  "a restored counter": async ({ workspace }) => {
+    await workspace.send(form(0));
+    expect(await workspace.counter.renumber(100)).toBe(1);
+    await workspace.operator("POST", "/recover");
+    await evictDurableObject(workspace.counter);
+    await workspace.settled();
   },
   "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
 

@@ -30,6 +30,10 @@ export const AUDIT_COPY = {
       </>
     ),
   },
+  "workspace.recovered": {
+    label: "Workspace recovered",
+    sentence: () => <>brought the Quota Counter of this workspace up to date after it was restored from a backup</>,
+  },
   "member.added": {
     label: "Member added",
     sentence: ({ target, detail }, { base }) => (

@@ -1,0 +1,172 @@
+/** Design §2, §5: a Quota Counter that was restored from a backup, and the Signal Store and D1 that have gone on. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { readMessage, writeSignal } from "../../src/queue/message.ts";
+import type { Envelope } from "../../src/queue/message.ts";
+import type { SignalAgain } from "../../src/quota/protocol.ts";
+import { recoverCounter } from "../../src/workspace/recovery.ts";
+import { controlDatabase } from "../../src/control/database.ts";
+import { TestCounter, lose, newCounter } from "./counter.ts";
+import { newWorkspace } from "./workspace.ts";
+
+afterEach(() => vi.useRealTimers());
+
+const rowsOf = async (counter: TestCounter) => (await counter.rows()).map(({ row }) => row);
+
+/** A dead letter of this counter's first period, replayed. */
+function replayed(id: string): SignalAgain {
+  const admitted = { verdict: "held", ordinal: 7, at: 5, period_start: 1, period_end: 9, limit: 2 } as const;
+  const envelope: Envelope = { id, key: "key_1", again: { from: "dead", place: 12, ...admitted } };
+  const text = writeSignal(envelope, '{"event":"dead"}');
+  return { id, periodStartMs: 1, text, bytes: text.length };
+}
+
+/** Five rows, of which the first and the third are settled: accepted, held and replayed signals. */
+async function withRows(): Promise<TestCounter> {
+  const counter = await newCounter({ signalLimit: 4 });
+  await counter.sendTo(lose);
+  for (const signals of [1, 2, 1, 3]) await counter.counted(signals);
+  await counter.stub.replay([replayed("sig_dead")]);
+  await counter.stub.settle([1, 3]);
+  return counter;
+}
+
+describe("rows with numbers that the store has seen", () => {
+  test.each([
+    { behindRow: 1_000, renumbered: [1_001, 1_002, 1_003] },
+    { behindRow: 2, renumbered: [6, 7, 8] },
+    { behindRow: 5, renumbered: [6, 7, 8] },
+  ])("get others behind $behindRow and behind all of their own, in order", async ({ behindRow, renumbered }) => {
+    const counter = await withRows();
+    const before = await counter.unsettled();
+    const books = await counter.stub.books();
+    expect(await rowsOf(counter)).toEqual([2, 4, 5]);
+    expect(await counter.stub.renumber(behindRow)).toBe(3);
+
+    expect(await rowsOf(counter)).toEqual(renumbered);
+    const after = await counter.unsettled();
+    expect(after.map(({ row }) => row.row)).toEqual([0, 0, 1, 1, 1, 2].map((which) => renumbered[which]));
+    const withoutNumber = after.map((signal, index) => ({
+      ...signal,
+      row: { ...signal.row, row: before[index]?.row.row },
+    }));
+    expect(withoutNumber).toEqual(before);
+    expect(before.map(({ verdict }) => verdict)).toEqual(["accepted", "accepted", "held", "held", "held", "held"]);
+    expect(await counter.stub.books()).toEqual(books);
+  });
+
+  test("are sent from the oldest on, before what is admitted then; also after a restart", async () => {
+    const counter = await withRows();
+    const sent: number[][] = [];
+    const record = async (messages: { body: string }[]) => {
+      sent.push(messages.flatMap(({ body }) => readMessage(body).rows.map(({ row }) => row.row)));
+    };
+    await counter.configure({ signalLimit: 100 });
+    await counter.sendTo(record);
+    await counter.stub.renumber(10);
+    await vi.waitFor(() => expect(sent.at(-1)?.slice(0, 3)).toEqual([11, 12, 13]));
+    await counter.counted(1);
+    await vi.waitFor(() => expect(sent.at(-1)?.at(-1)).toBe(14));
+    await abortAllDurableObjects();
+    await counter.sendTo(record);
+    await vi.waitFor(() => expect(sent.at(-1)).toEqual([11, 12, 13, 14]));
+    await counter.counted(1);
+    expect(await rowsOf(counter)).toEqual([11, 12, 13, 14, 15]);
+  });
+
+  test("are not settled by what names their old numbers", async () => {
+    const counter = await withRows();
+    await counter.stub.renumber(3);
+    await counter.stub.settle([1, 2, 3, 4, 5]);
+    expect(await rowsOf(counter)).toEqual([6, 7, 8]);
+  });
+
+  test("keep their numbers when all are behind; what comes then follows", async () => {
+    const counter = await withRows();
+    expect(await counter.stub.renumber(1)).toBe(0);
+    expect(await rowsOf(counter)).toEqual([2, 4, 5]);
+    await counter.stub.settle([2, 4, 5]);
+    expect(await counter.stub.renumber(100)).toBe(0);
+    await counter.counted(1);
+    expect(await rowsOf(counter)).toEqual([101]);
+  });
+
+  test("get new ones all or none", async () => {
+    const counter = await withRows();
+    const before = await counter.rows();
+    const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+    // Within the object: what it throws at a caller would be reported as nobody's.
+    const error = await runInDurableObject(counter.stub, (instance) => {
+      try {
+        return String(instance.renumber(100));
+      } catch (caught) {
+        return String(caught);
+      }
+    });
+    expect(error).toContain("disk full");
+    await repair();
+    expect(await counter.rows()).toEqual(before);
+    await counter.counted(1);
+    expect(await rowsOf(counter)).toEqual([2, 4, 5, 6]);
+  });
+
+  test("may be many, and one of them unreadable", async () => {
+    const counter = await newCounter({ signalLimit: 1_000 });
+    await counter.sendTo(lose);
+    for (let call = 0; call < 250; call++) await counter.counted(1);
+    await runInDurableObject(counter.stub, (_, { storage }) => {
+      storage.sql.exec("UPDATE outbox SET body = '\u001dnonsense' WHERE row = 17");
+    });
+    expect(await counter.stub.renumber(250)).toBe(250);
+    expect(await rowsOf(counter)).toEqual(Array.from({ length: 250 }, (_, n) => 251 + n));
+    expect((await counter.unsettled()).map(({ row }) => row.row)).toEqual(
+      Array.from({ length: 250 }, (_, n) => 251 + n).filter((row) => row !== 267),
+    );
+    expect((await counter.rows())[16]?.body).toBe("\u001dnonsense");
+  });
+});
+
+describe("POST /operator/workspaces/{id}/recover", () => {
+  test("takes plan and deactivated keys from D1, renumbers behind what the store has seen, and says so", async () => {
+    const workspace = await newWorkspace({ signalLimit: 10 });
+    const counter = new TestCounter(workspace.id);
+    await counter.sendTo(lose);
+    const [ended, other] = [await workspace.newKey(), await workspace.newKey()];
+    for (const { id } of [ended, other]) await workspace.operator("POST", `/keys/${id}/deactivate`);
+    const event = { email: "a@example.com", event: "Signed Up" };
+    await workspace.send(event);
+    // As a backup would have it: of before one of the keys was ended, and before the plan was changed.
+    await runInDurableObject(workspace.counter, (_, { storage }) => {
+      storage.sql.exec("DELETE FROM revoked_keys WHERE key_id = ?", ended.id);
+      storage.sql.exec("UPDATE ledger SET signal_limit = 3");
+    });
+    await abortAllDurableObjects();
+    await counter.sendTo(lose);
+    expect((await workspace.send(event, { key: ended.key })).status).toBe(202);
+
+    const store = { getByName: () => ({ highestRow: () => 41, configure: () => {} }) };
+    const bindings = { ...env, SIGNAL_STORE: store } as unknown as Env;
+    const by = { actor: "operator", nowMs: Date.now() };
+    expect(await recoverCounter(bindings, controlDatabase(env.DB), workspace.id, by)).toEqual({
+      renumbered: 2,
+      revoked: 1,
+    });
+    expect(await rowsOf(counter)).toEqual([42, 43]);
+    for (const { key } of [ended, other]) expect((await workspace.send(event, { key })).status).toBe(401);
+    expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 10, accepted: 2 });
+    await abortAllDurableObjects();
+    expect((await workspace.send(event, { key: ended.key })).status).toBe(401);
+
+    expect(await workspace.operator("POST", "/recover")).toEqual({ renumbered: 0, revoked: 0 });
+    const { results } = await env.DB.prepare(
+      "SELECT actor, target, detail FROM audit_log WHERE workspace_id = ? AND action = 'workspace.recovered' ORDER BY id",
+    )
+      .bind(workspace.id)
+      .all();
+    expect(results).toEqual([
+      { actor: "operator", target: workspace.id, detail: '{"renumbered":2,"revoked":1}' },
+      { actor: "operator", target: workspace.id, detail: '{"renumbered":0,"revoked":0}' },
+    ]);
+  });
+});
