@@ -1,7 +1,7 @@
 /** The Hono environment of the whole Worker, and the one factory that every route and middleware is made with. */
 import { createFactory } from "hono/factory";
 import type { RequestRate } from "./domain/request-rate.ts";
-import { OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "./limits.ts";
+import { OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
 
 export interface AppEnv {
   Bindings: Env & {
@@ -24,6 +24,11 @@ export function configuredRate(env: Env): RequestRate {
     perSecond: Number(env.REQUEST_RATE_PER_SECOND) || REQUEST_RATE_PER_SECOND,
     burst: Number(env.REQUEST_BURST) || REQUEST_BURST,
   };
+}
+
+/** Where the Signal Store is full, in bytes: a variable that only tests set, else limits.ts. */
+export function storeMaxBytes(env: Env & { STORE_MAX_BYTES?: string }): number {
+  return Number(env.STORE_MAX_BYTES) || STORE_MAX_BYTES;
 }
 
 /** Bytes of a Quota Counter's database from which on it takes no new calls: a variable where one is set, else limits.ts. */

@@ -131,6 +131,8 @@ export const TEMPLATE_CACHE_KEYS = 1_000;
 export const RULE_STEP_SIGNALS = 1_000;
 /** And the most it reads of their payloads, in characters: signals may be large, and a Durable Object has 128 MB. */
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
+/** Segments that it looks at, where few of their lines are of the rule's event: some 10 ms, and 8 MB of payloads at most. */
+export const RULE_STEP_SEGMENTS = 80;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
 /** Days of which an event group and a mapping rule keep a count each: what their pages show, in some 100 bytes. */
@@ -172,7 +174,7 @@ export const COLD_ABANDONED_MS = 15 * 60_000;
 export const RETENTION_MIN_DAYS = 31;
 /** The longest, short of for ever. */
 export const RETENTION_MAX_DAYS = 3_650;
-/** Signals that one alarm deletes: each leaves some ten indexes, in all some 50 ms. */
+/** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
 export const RETENTION_ROWS = 2_000;
 /** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
 export const ERASURE_ROWS = 2_000;
@@ -180,6 +182,10 @@ export const ERASURE_ROWS = 2_000;
 export const ERASURE_REMEMBERED_DAYS = 30;
 /** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
 export const SAMPLE_MAX_SIGNALS = 1_000;
+/** And the segments, expanded one by one, that they may be in: some 20 ms. */
+export const SAMPLE_MAX_SEGMENTS = 64;
+/** Groups for which one step looks for another sample; those beyond keep one that has no payload any more. */
+export const SAMPLE_MAX_GROUPS = 40;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 
@@ -201,10 +207,8 @@ export const ACCOUNT_HISTORY_SHOWN = 100;
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** Stored signals that a rule's preview reads at most: some two seconds, as long as an admin waits. */
 export const PREVIEW_MAX_SIGNALS = 20_000;
-/** Event groups among which a preview looks for those that a wildcard fits, the latest first. */
-export const PREVIEW_MAX_GROUPS = 5_000;
-/** And the events that it then reads side by side. */
-export const PREVIEW_MAX_EVENTS = 200;
+/** And pages that it has, where an event is rare: a million lines in each 25 of them. */
+export const PREVIEW_MAX_PAGES = 250;
 /** Matching signals that a preview shows. */
 export const PREVIEW_SAMPLES = 10;
 /** How far back a preview looks, in days. */
@@ -214,6 +218,10 @@ export const PREVIEW_MAX_DAYS = 3_650;
 export const EXPORT_PAGE_ROWS = 1_000;
 /** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
+/** And segments that it reads, of the size that their payloads have at most: some of EXPORT_PAGE_MAX_CHARACTERS. */
+export const EXPORT_PAGE_SEGMENTS = 20;
+/** And, where only what has scored is exported, the people and parts of their lists: some 20 ms where nobody has. */
+export const EXPORT_PAGE_LOOKS = 1_000;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
@@ -244,6 +252,15 @@ export const SCORE_CURVE_SIGNALS = 20_000;
 export const PERSON_IDENTITIES_SHOWN = 50;
 /** Scoring signals shown with one page of a person's signals: 40 for each. */
 export const TIMELINE_SCORES_SHOWN = 1_000;
+/** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
+export const PEOPLE_DAY_SORTED = 1_000;
+/** People that one page of those by score looks through for who has none: some 10 ms. */
+export const PEOPLE_SCAN = 5_000;
+/** Ids and scoring signals that the operator API lists with a person, the latest of these... */
+export const PERSON_IDENTITIES_LISTED = 100;
+export const PERSON_SCORES_LISTED = 100;
+/** ... among so many of the person's signals, the latest. */
+export const PERSON_SCORES_LOOK = 1_000;
 /** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
@@ -300,3 +317,28 @@ export const CACHED_FACTS = 32;
 export const CACHED_PAYLOADS = 16;
 /** The head's parts are padded to a multiple of this. */
 export const HEAD_STEP_BYTES = 16_384;
+/** What is received longer ago than this when it is recorded has its duplicates looked for on disk, not in memory. */
+export const LATE_AFTER_MS = 3_600_000;
+/** Memory of duplicates, of all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
+export const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
+/** And of one table of it, in slots of 8 bytes. */
+export const ORIGINALS_MAX_SLOTS = 2 ** 21;
+/** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
+export const RECENT_ENTRIES_CHARACTERS = 512;
+/** And of a row of older ones: hundreds of them. */
+export const TIMELINE_ROW_CHARACTERS = 4_000;
+/** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
+export const IDENTITY_MAX_CLAIMS = 20;
+/** Ids that another id is paired with, before it is known. */
+export const PAIRS_MAX = 20;
+/** Verdicts of mapping rules that an object keeps in memory: all of most workspaces. */
+export const VERDICTS_REMEMBERED = 2_000;
+/** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */
+export const COLD_OBJECT_MAX_BYTES = 2_000_000;
+export const COLD_OBJECT_MAX_SEGMENTS = 128;
+/** What will be due within this time goes along, so that a busy workspace writes an object an hour or a full one. */
+export const COLD_TOGETHER_MS = 3_600_000;
+/** A chore of the store's alarm that has failed is tried again after this long. */
+export const CHORE_REST_MS = 60_000;
+/** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
+export const STORE_MAX_BYTES = 9_000_000_000;

@@ -1,44 +1,3 @@
-CREATE TABLE `event_groups` (
-	`event` text NOT NULL,
-	`source` text NOT NULL,
-	`count` integer NOT NULL,
-	`held` integer NOT NULL,
-	`anonymous` integer NOT NULL,
-	`first_seen` integer NOT NULL,
-	`last_seen` integer NOT NULL,
-	`sample_id` text NOT NULL,
-	`sample_ordinal` integer NOT NULL,
-	PRIMARY KEY(`event`, `source`)
-);
---> statement-breakpoint
-CREATE INDEX `event_groups_last` ON `event_groups` (`last_seen`);--> statement-breakpoint
-CREATE TABLE `identities` (
-	`kind` text NOT NULL,
-	`value` text NOT NULL,
-	`person_id` integer NOT NULL,
-	`linked_at` integer NOT NULL,
-	PRIMARY KEY(`kind`, `value`)
-);
---> statement-breakpoint
-CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
-CREATE TABLE `people` (
-	`id` integer PRIMARY KEY NOT NULL,
-	`email` text NOT NULL,
-	`name` text,
-	`company` text,
-	`title` text,
-	`name_at` integer DEFAULT 0 NOT NULL,
-	`name_ordinal` integer DEFAULT 0 NOT NULL,
-	`company_at` integer DEFAULT 0 NOT NULL,
-	`company_ordinal` integer DEFAULT 0 NOT NULL,
-	`title_at` integer DEFAULT 0 NOT NULL,
-	`title_ordinal` integer DEFAULT 0 NOT NULL,
-	`score` integer DEFAULT 0 NOT NULL,
-	`first_seen` integer NOT NULL,
-	`last_seen` integer NOT NULL
-);
---> statement-breakpoint
-CREATE UNIQUE INDEX `people_email_unique` ON `people` (`email`);--> statement-breakpoint
 CREATE TABLE `product_org_changes` (
 	`product_org_id` integer NOT NULL,
 	`field` text NOT NULL,
@@ -70,17 +29,238 @@ CREATE TABLE `product_orgs` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
+CREATE INDEX `product_orgs_last_seen` ON `product_orgs` (`last_seen`);--> statement-breakpoint
+CREATE TABLE `erased_names` (
+	`hash` text PRIMARY KEY NOT NULL,
+	`at` integer NOT NULL,
+	`since` integer NOT NULL
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `erased_names_at` ON `erased_names` (`at`);--> statement-breakpoint
+CREATE TABLE `erasures` (
+	`id` text PRIMARY KEY NOT NULL,
+	`email_hash` text NOT NULL,
+	`requested_at` integer NOT NULL,
+	`asked_at` integer NOT NULL,
+	`finished_at` integer,
+	`email` text,
+	`person_id` integer,
+	`step` text NOT NULL,
+	`position` integer NOT NULL,
+	`people` integer NOT NULL,
+	`identities` integer NOT NULL,
+	`signals` integer NOT NULL,
+	`anonymous` integer NOT NULL,
+	`held` integer NOT NULL,
+	`dead_letters` integer NOT NULL,
+	`scoring_signals` integer NOT NULL,
+	`cold_objects` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `erasures_email_hash` ON `erasures` (`email_hash`,`requested_at`);--> statement-breakpoint
+CREATE INDEX `erasures_finished` ON `erasures` (`finished_at`,`requested_at`);--> statement-breakpoint
+CREATE TABLE `retention` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`days` integer,
+	`next_at` integer NOT NULL,
+	`deleted_until` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `cold_objects` (
+	`key` text PRIMARY KEY NOT NULL,
+	`state` text NOT NULL,
+	`at` integer NOT NULL,
+	`first_seq` integer NOT NULL,
+	`last_seq` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `cold_scrubs` (
+	`first_seq` integer PRIMARY KEY NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `heads` (
+	`log` integer PRIMARY KEY NOT NULL,
+	`next_seq` integer NOT NULL,
+	`meta` text NOT NULL,
+	`facts` blob NOT NULL,
+	`payloads` blob NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `held_facts` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`hashes` blob NOT NULL,
+	`facts` blob NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `held_late` (
+	`id` text NOT NULL,
+	`seq` integer NOT NULL,
+	PRIMARY KEY(`id`, `seq`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `held_payloads` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`payloads` blob NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `held_segments` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`last_seq` integer NOT NULL,
+	`first_ms` integer NOT NULL,
+	`last_ms` integer NOT NULL,
+	`received_from` integer NOT NULL,
+	`received_to` integer NOT NULL,
+	`ordinal_from` integer NOT NULL,
+	`ordinal_to` integer NOT NULL,
+	`period_end` integer NOT NULL,
+	`statuses` text NOT NULL,
+	`cold` text,
+	`cold_offset` integer DEFAULT 0 NOT NULL,
+	`cold_bytes` integer DEFAULT 0 NOT NULL,
+	`groups` text NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `held_segments_time` ON `held_segments` (`first_ms`);--> statement-breakpoint
+CREATE INDEX `held_segments_due` ON `held_segments` (`period_end`) WHERE instr(statuses, 'h') > 0;--> statement-breakpoint
+CREATE TABLE `signals_facts` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`hashes` blob NOT NULL,
+	`facts` blob NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `signals_late` (
+	`id` text NOT NULL,
+	`seq` integer NOT NULL,
+	PRIMARY KEY(`id`, `seq`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `signals_payloads` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`payloads` blob NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `signals_segments` (
+	`first_seq` integer PRIMARY KEY NOT NULL,
+	`last_seq` integer NOT NULL,
+	`first_ms` integer NOT NULL,
+	`last_ms` integer NOT NULL,
+	`received_from` integer NOT NULL,
+	`received_to` integer NOT NULL,
+	`ordinal_from` integer NOT NULL,
+	`ordinal_to` integer NOT NULL,
+	`period_end` integer NOT NULL,
+	`statuses` text NOT NULL,
+	`cold` text,
+	`cold_offset` integer DEFAULT 0 NOT NULL,
+	`cold_bytes` integer DEFAULT 0 NOT NULL,
+	`groups` text NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `signals_segments_time` ON `signals_segments` (`first_ms`);--> statement-breakpoint
+CREATE TABLE `identities` (
+	`kind` text NOT NULL,
+	`value` text NOT NULL,
+	`at` integer NOT NULL,
+	`ordinal` integer NOT NULL,
+	`person_id` integer NOT NULL,
+	PRIMARY KEY(`kind`, `value`, `at`, `ordinal`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
+CREATE TABLE `link_jobs` (
+	`kind` text NOT NULL,
+	`value` text NOT NULL,
+	`due_at` integer NOT NULL,
+	PRIMARY KEY(`kind`, `value`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint
+CREATE TABLE `pairs` (
+	`kind` text NOT NULL,
+	`value` text NOT NULL,
+	`other_kind` text NOT NULL,
+	`other_value` text NOT NULL,
+	`at` integer NOT NULL,
+	`ordinal` integer NOT NULL,
+	PRIMARY KEY(`kind`, `value`, `other_kind`, `other_value`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `people` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`email` text NOT NULL,
+	`name` text,
+	`company` text,
+	`title` text,
+	`trait_receipts` text DEFAULT '{}' NOT NULL,
+	`score` integer DEFAULT 0 NOT NULL,
+	`first_seen` integer NOT NULL,
+	`last_seen` integer NOT NULL,
+	`last_day` integer NOT NULL,
+	`recent` text DEFAULT '' NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `people_email_unique` ON `people` (`email`);--> statement-breakpoint
+CREATE INDEX `people_last_day` ON `people` (`last_day`);--> statement-breakpoint
+CREATE INDEX `people_score` ON `people` (`score`) WHERE score <> 0;--> statement-breakpoint
+CREATE INDEX `people_name` ON `people` (name COLLATE NOCASE) WHERE name IS NOT NULL;--> statement-breakpoint
+CREATE TABLE `timelines` (
+	`list` text NOT NULL,
+	`first_seq` integer NOT NULL,
+	`entries` text NOT NULL,
+	PRIMARY KEY(`list`, `first_seq`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `dead_letters` (
+	`seq` integer PRIMARY KEY AUTOINCREMENT NOT NULL,
+	`id` text NOT NULL,
+	`status` text NOT NULL,
+	`admission` text NOT NULL,
+	`reason` text NOT NULL,
+	`payload` text,
+	`recorded_at` integer NOT NULL,
+	`received_at` integer NOT NULL,
+	`erased_at` integer
+);
+--> statement-breakpoint
+CREATE INDEX `dead_letters_id` ON `dead_letters` (`id`);--> statement-breakpoint
+CREATE TABLE `event_groups` (
+	`event` text NOT NULL,
+	`source` text NOT NULL,
+	`count` integer NOT NULL,
+	`held` integer NOT NULL,
+	`anonymous` integer NOT NULL,
+	`first_seen` integer NOT NULL,
+	`last_seen` integer NOT NULL,
+	`last_day` integer NOT NULL,
+	`sample_id` text NOT NULL,
+	`sample_ordinal` integer NOT NULL,
+	`sample_seq` integer NOT NULL,
+	`days` text DEFAULT '' NOT NULL,
+	PRIMARY KEY(`event`, `source`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `event_groups_last_day` ON `event_groups` (`last_day`);--> statement-breakpoint
+CREATE TABLE `rule_days` (
+	`rule_id` text PRIMARY KEY NOT NULL,
+	`count` integer NOT NULL,
+	`days` text NOT NULL
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `rule_jobs` (
 	`rule_id` text PRIMARY KEY NOT NULL,
 	`rule` text,
+	`rule_version` integer,
 	`rules_version` integer NOT NULL,
 	`status` text NOT NULL,
 	`requested_at` integer NOT NULL,
 	`started_at` integer,
 	`finished_at` integer,
+	`due_at` integer NOT NULL,
 	`last_seq` integer NOT NULL,
-	`event` text,
 	`position` integer NOT NULL,
+	`person_id` integer,
 	`total` integer NOT NULL,
 	`scanned` integer NOT NULL,
 	`matched` integer NOT NULL,
@@ -89,67 +269,14 @@ CREATE TABLE `rule_jobs` (
 	`removed` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`requested_at`) WHERE status <> 'done';--> statement-breakpoint
+CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`due_at`) WHERE status <> 'done';--> statement-breakpoint
 CREATE INDEX `rule_jobs_rules_version` ON `rule_jobs` (`rules_version`);--> statement-breakpoint
-CREATE TABLE `scoring_signals` (
+CREATE TABLE `verdicts` (
 	`id` integer PRIMARY KEY NOT NULL,
-	`signal_id` text NOT NULL,
 	`rule_id` text NOT NULL,
 	`rule_version` integer NOT NULL,
-	`person_id` integer NOT NULL,
 	`scoring_signal` text NOT NULL,
-	`points` integer NOT NULL,
-	`at` integer NOT NULL
+	`points` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE UNIQUE INDEX `scoring_signals_once` ON `scoring_signals` (`signal_id`,`rule_id`);--> statement-breakpoint
-CREATE INDEX `scoring_signals_person` ON `scoring_signals` (`person_id`,`id`);--> statement-breakpoint
-CREATE INDEX `scoring_signals_rule` ON `scoring_signals` (`rule_id`,`id`);--> statement-breakpoint
-CREATE TABLE `signals` (
-	`seq` integer PRIMARY KEY NOT NULL,
-	`id` text NOT NULL,
-	`status` text NOT NULL,
-	`kind` text NOT NULL,
-	`event` text,
-	`source` text,
-	`person_id` integer,
-	`named_by` text,
-	`email` text,
-	`user_id` text,
-	`anonymous_id` text,
-	`key_id` text NOT NULL,
-	`endpoint` text NOT NULL,
-	`verdict` text NOT NULL,
-	`ordinal` integer NOT NULL,
-	`signal_limit` integer NOT NULL,
-	`received_at` integer NOT NULL,
-	`recorded_at` integer NOT NULL,
-	`period_start` integer NOT NULL,
-	`period_end` integer NOT NULL,
-	`content_hash` text,
-	`duplicate_of` text,
-	`linked_at` integer,
-	`rules_tried` integer NOT NULL,
-	`dead_reason` text,
-	`path_source` text,
-	`idempotency_key` text,
-	`payload` text
-);
---> statement-breakpoint
-CREATE UNIQUE INDEX `signals_id` ON `signals` (`id`);--> statement-breakpoint
-CREATE INDEX `signals_originals` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL AND status <> 'duplicate';--> statement-breakpoint
-CREATE INDEX `signals_duplicates` ON `signals` (`content_hash`) WHERE content_hash IS NOT NULL AND status = 'duplicate';--> statement-breakpoint
-CREATE INDEX `signals_event` ON `signals` (`event`,`seq`);--> statement-breakpoint
-CREATE INDEX `signals_person` ON `signals` (`person_id`,`seq`) WHERE person_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `signals_status` ON `signals` (`status`,`seq`) WHERE status <> 'processed';--> statement-breakpoint
-CREATE INDEX `signals_held` ON `signals` (`period_end`,`ordinal`) WHERE status = 'held';--> statement-breakpoint
-CREATE INDEX `signals_anonymous_id` ON `signals` (`anonymous_id`,`seq`) WHERE status = 'anonymous' AND anonymous_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `signals_user_id` ON `signals` (`user_id`,`seq`) WHERE user_id IS NOT NULL AND (status = 'anonymous' OR named_by = 'anonymous_id');--> statement-breakpoint
-CREATE TABLE `totals` (
-	`period_start` integer PRIMARY KEY NOT NULL,
-	`processed` integer NOT NULL,
-	`duplicates` integer NOT NULL,
-	`held` integer NOT NULL,
-	`purged` integer NOT NULL,
-	`dead_lettered` integer NOT NULL
-);
+CREATE UNIQUE INDEX `verdicts_rule` ON `verdicts` (`rule_id`,`rule_version`);

@@ -21,7 +21,6 @@ const receiptAnswer = z
     signals: count.meta({ description: "Of the person, identify calls and linked signals included." }),
     anonymous: count.meta({ description: "Of the person's ids, not linked yet." }),
     held: count,
-    duplicates: count,
     dead_letters: count,
     scoring_signals: count,
     cold_objects: count.meta({ description: "Objects of cold storage that held a copy of one of these signals." }),
@@ -29,9 +28,9 @@ const receiptAnswer = z
   .meta({ id: "Deletion" });
 
 const DELETED =
-  "With everything that is linked to them: signals, held ones and duplicates too, scoring signals, identities, what " +
-  "their ids have sent anonymously, copies in cold storage. Of each signal only its id, the name of its event and its " +
-  "place in the books stay. Signals that were received before and are still on their way are deleted as they arrive; " +
+  "With everything that is linked to them: signals, held ones too, dead letters that name them, scoring signals, identities, what " +
+  "their ids have sent anonymously, copies in cold storage. Of each signal, and of its duplicates, only the id, the name of its event " +
+  "and its place in the books stay. Signals that were received before and are still on their way are deleted as they arrive; " +
   "what is received later makes a new person. Account data is not searched. Repeating it is harmless.";
 
 export const erasureRoutes = operator
@@ -84,7 +83,6 @@ function receiptJson(receipt: ErasureReceipt, email: string): z.infer<typeof rec
     signals: receipt.signals,
     anonymous: receipt.anonymous,
     held: receipt.held,
-    duplicates: receipt.duplicates,
     dead_letters: receipt.deadLetters,
     scoring_signals: receipt.scoringSignals,
     cold_objects: receipt.coldObjects,

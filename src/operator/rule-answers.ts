@@ -25,7 +25,7 @@ export const previewAnswer = z
       .meta({ description: `Matching signals, the latest first, at most ${PREVIEW_SAMPLES}.` }),
     scanned: count.meta({ description: "Signals that were looked at." }),
     complete: z.boolean().meta({
-      description: `False: there are more signals than a preview looks at (${PREVIEW_MAX_SIGNALS}), or more event names than a wildcard is followed to; the latest were.`,
+      description: `False: there are more signals than a preview looks at (${PREVIEW_MAX_SIGNALS}), or some in cold storage, which does not answer; the latest were.`,
     }),
   })
   .meta({ id: "RulePreview" });

@@ -9,7 +9,7 @@ export { email, name, time } from "../workspace/schemas.ts";
 // --- Requests ---
 
 const PAGE = {
-  cursor: z.string().max(1_024).optional().meta({ description: "`next` of the page before." }),
+  cursor: z.string().max(8_192).optional().meta({ description: "`next` of the page before." }),
   limit: z.coerce
     .number()
     .int()

@@ -1,7 +1,7 @@
 /** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
-import type { FindFilter } from "../store/signal-list.ts";
+import type { FindFilter } from "../store/queries/signal-list.ts";
 import type { SignalStatus } from "../store/protocol.ts";
-import type { QueueFilter } from "../store/queue-page.ts";
+import type { QueueFilter } from "../store/queries/queue-page.ts";
 import { STATUS_COPY } from "./copy.ts";
 
 type Query = Record<string, string | undefined>;

@@ -2,7 +2,6 @@
 import { createHash } from "node:crypto";
 import { duplicateKey, idempotencyDuplicateKey } from "../domain/canonical-form.ts";
 import type { DuplicateKey } from "../domain/canonical-form.ts";
-import { storedHash } from "../domain/content-hash.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import { normalise } from "../domain/normalise.ts";
@@ -10,7 +9,7 @@ import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
-import { evaluateSignal } from "../store/rule-signals.ts";
+import { evaluateSignal } from "../store/rules/rule-signals.ts";
 import type { ReceivedRow, ReceivedSignal } from "./message.ts";
 import type { Templates } from "./template-cache.ts";
 
@@ -50,7 +49,7 @@ function workFor(received: ReceivedSignal, workings: Workings): SignalToRecord["
 }
 
 function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
-  const { envelope, payload: text, row } = received;
+  const { envelope, payload: text } = received;
   const payload = JSON.parse(text) as JsonObject;
   const normalised = normalise(payload, envelope.source);
   const idempotencyKey = idempotencyKeyOf(received);
@@ -59,7 +58,7 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   return {
     kind: normalised.kind,
     normalised: kept,
-    ...hashed(duplicate, row.at),
+    ...hashed(duplicate),
     evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
   };
 }
@@ -68,7 +67,7 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
 function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
   const key = idempotencyKeyOf(received);
   const duplicate = key === undefined ? null : idempotencyDuplicateKey(key);
-  return { kind: "account", account: accountOf(received, templates), ...hashed(duplicate, received.row.at) };
+  return { kind: "account", account: accountOf(received, templates), ...hashed(duplicate) };
 }
 
 /** Each API key counts its own: two senders of one workspace may number their requests alike. */
@@ -76,11 +75,10 @@ function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string |
   return idem === undefined ? undefined : `${key} ${idem}`;
 }
 
-function hashed(duplicate: DuplicateKey | null, receivedAtMs: number): Deduplication {
+function hashed(duplicate: DuplicateKey | null): Deduplication {
   if (duplicate === null) return { contentHash: null, duplicateWindowMs: 0 };
-  const { text, windowMs, contentMs } = duplicate;
-  const hash = createHash("sha256").update(text).digest("base64url");
-  return { contentHash: storedHash(hash, { windowMs, receivedAtMs, contentMs }), duplicateWindowMs: windowMs };
+  const contentHash = createHash("sha256").update(duplicate.text).digest("base64url");
+  return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 
 /** Mapped at the edge already, where it was checked; what was queued is the payload as it was sent. */

@@ -4,20 +4,18 @@ export type ExportedRecords = "signals" | "people" | "scoring_signals";
 
 export type ExportFormat = "ndjson" | "csv";
 
-/** Which page of an export. The first is asked for with `after` 0 and `until` null, each other with what came last. */
+/** Which page of an export: the first is asked for without a cursor, each other with `next` of the one before. */
 export interface ExportRange {
   records: ExportedRecords;
   format: ExportFormat;
-  after: number;
-  /** Fixed by the first page: what is recorded later is not part of the export. */
-  until: number | null;
+  cursor: string | null;
 }
 
 export interface ExportPage {
-  /** Whole lines, each with its end; with CSV the first page begins with the header. */
+  /** With CSV the first page begins with the header. A page may end within a line; it may be empty. */
   text: string;
-  /** Of the next page; null when there is none. */
-  next: { after: number; until: number } | null;
+  /** Of the next page; null when there is none. What is recorded after the first is not part of the export. */
+  next: string | null;
 }
 
 /** What the deletion of a person has taken away so far. */
@@ -34,7 +32,6 @@ export interface ErasureReceipt {
   /** Of the person's user ids and anonymous ids, not linked yet. */
   anonymous: number;
   held: number;
-  duplicates: number;
   deadLetters: number;
   scoringSignals: number;
   /** Objects of cold storage that held a copy of one of these signals. */

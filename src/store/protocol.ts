@@ -50,10 +50,7 @@ export interface StoredSignal {
 
 /** What a signal's duplicates are found by. */
 export interface Deduplication {
-  /**
-   * SHA-256 of the canonical form, or of the request's Idempotency-Key, as it is stored (domain/content-hash.ts); null
-   * where the signal can be no duplicate.
-   */
+  /** SHA-256 of the canonical form, or of the request's Idempotency-Key, base64url; null where it can be no duplicate. */
   contentHash: string | null;
   /** 0 where it can be none. */
   duplicateWindowMs: number;

@@ -26,20 +26,17 @@ export interface RuleToApply {
   ruleId: string;
   /** Null: remove its scoring signals. */
   rule: MappingRule | null;
+  /** Of a rule that is there but disabled: what newer versions of it have made stays. */
+  disabledVersion?: number;
   /** The workspace's, read together with the rule. */
   rulesVersion: number;
 }
 
-/** An event whose stored signals are looked through, and how far they have been. */
-export interface PreviewedEvent {
-  event: string;
-  beforeSeq: number;
-}
-
-/** Which stored signals a page of a preview reads: the latest `limit` of these events, received since. */
+/** Which stored signals a page of a preview looks at: the latest `limit` of the rule's events, received since. */
 export interface PreviewRange {
-  events: PreviewedEvent[];
   sinceMs: number;
+  /** `next` of the page before. */
+  beforeSeq: number;
   limit: number;
 }
 
@@ -50,8 +47,10 @@ export interface PreviewPage {
   people: number[];
   /** The latest that match. */
   samples: PreviewSample[];
-  /** The events of the next page: those that have more signals. */
-  next: PreviewedEvent[];
+  /** Where the next page begins; null: there is none. */
+  next: number | null;
+  /** False where the preview ends early, because cold storage does not answer. */
+  complete: boolean;
 }
 
 export interface PreviewSample {

@@ -1,10 +1,11 @@
 /**
- * The Signal Store's own tables. `npm run migrations` generates migrations/signal-store from this file. Times are
- * milliseconds since 1970. Each index earns its place: a row is written for each of them with every signal.
+ * The tables of the Signal Store, which the parts of it declare. `npm run migrations` generates the migrations from here; the
+ * numbers are SQLite's own keys, and times are milliseconds since 1970. Some tables are WITHOUT ROWID, which the generator does not
+ * know: the migration says so by hand, and one that makes such a table anew has to say it again.
  */
 export * from "./accounts/tables.ts";
-export * from "./schema/cold-storage.ts";
-export * from "./schema/data-care.ts";
-export * from "./schema/people.ts";
-export * from "./schema/rules.ts";
-export * from "./schema/signals.ts";
+export * from "./deletion/tables.ts";
+export * from "./log/tables.ts";
+export * from "./people/tables.ts";
+export * from "./record/tables.ts";
+export * from "./rules/tables.ts";

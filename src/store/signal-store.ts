@@ -1,73 +1,103 @@
 /**
- * SignalStore: one Durable Object per workspace, with the workspace's own database: signals, people, scores. The
- * consumer records into it, admins delete people and apply rules; everything else reads (store-reads.ts).
+ * SignalStore: one Durable Object per workspace, with the workspace's own database: the log of signals, people, scores. The
+ * consumer records into it, admins delete people and apply rules; the rest reads (queries/store-reads.ts).
  *
  * Why this is correct on the platform: each writing method is one transaction with no `await` in it, so that methods
  * cannot interleave; what fails is taken back by a savepoint, or, where `record` does without one, by ending the object
  * before anything is committed; and no answer leaves before the writes are durable, so what the consumer settles has
- * been stored.
+ * been stored. Memory is a copy of what is stored, and read again where a transaction was taken back.
  */
 import { rulesOf } from "../control/rules-cache.ts";
+import { storeMaxBytes } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { COLD_RETRY_MS } from "../limits.ts";
-import { nextColdWorkMs } from "./cold-storage.ts";
-import { workOnColdStorage } from "./cold-work.ts";
+import { LINK_TURN_STEPS } from "../limits.ts";
+import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
-import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./erasure.ts";
-import { nextPurgeMs, purgeHeld } from "./held.ts";
-import { hasFreshLinkJobs, nextLinkJobMs, linkTurn } from "./link-jobs.ts";
-import { recordedSignals } from "./live.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
+import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
+import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
+import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
+import { hasFreshLinkJob, nextLinkJobMs } from "./people/link-jobs.ts";
+import { stepLinkJob } from "./people/linking.ts";
 import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
-import { recordBatch } from "./record.ts";
-import { deleteExpired, nextRetentionMs, setRetention } from "./retention.ts";
-import { findRuleJob, hasRuleJobs, isStale, startRuleJob, stepRuleJob } from "./rule-jobs.ts";
+import { StoreReads } from "./queries/store-reads.ts";
+import { takeFreshRows } from "./record/books.ts";
+import { recordSignals } from "./record/record.ts";
+import type { Recorded } from "./record/record.ts";
 import type { RuleJob, RuleToApply } from "./rule-protocol.ts";
-import { StoreReads } from "./store-reads.ts";
-
-/** An alarm's work that has failed is tried again after this long. */
-const ALARM_RETRY_MS = 60_000;
+import { stepRuleJob } from "./rules/reconcile.ts";
+import { findRuleJob, isStale, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
 
 export class SignalStore extends StoreReads {
   #alarmAtMs = Number.POSITIVE_INFINITY;
-  /** Until then R2, or the control plane's rules, are let alone by the alarm: they have failed. */
-  #restUntilMs = 0;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
+  readonly #chores = new Chores(this.workspaceId, [
+    {
+      name: "purge",
+      due: () => nextPurgeMs(this.state),
+      step: (nowMs) => this.#transact(() => purgeHeld(this.state, nowMs)),
+    },
+    {
+      name: "apply_rules",
+      due: () => nextRuleJobMs(this.state.sql),
+      step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
+    },
+    {
+      name: "erase",
+      due: (nowMs) => nextErasureMs(this.state, nowMs),
+      step: (nowMs) => this.#transact(() => stepErasure(this.state, nowMs)),
+    },
+    {
+      name: "retention",
+      due: () => nextRetentionMs(this.state),
+      step: (nowMs) => this.#transact(() => deleteExpired(this.state, nowMs)),
+    },
+    { name: "link", due: () => nextLinkJobMs(this.state.sql), step: () => this.link() },
+    {
+      name: "cold",
+      due: (nowMs) => nextColdWorkMs(this.state.sql, nowMs, this.#coldAfterMs),
+      step: (nowMs) => this.#workOnCold(nowMs),
+    },
+  ]);
 
   /**
-   * Records signals; those that were recorded before change nothing. If one cannot be recorded, none is, and the object
-   * starts anew.
+   * Records the signals of outbox rows; rows that were recorded before change nothing. If a signal cannot be recorded, none
+   * is, and the object starts anew.
    *
    * @param rulesVersion of the rules that the signals were run through, if they were.
    * @param carefully for signals that may have failed before: one that cannot be recorded becomes a dead letter, the
-   *   others are recorded. This takes a savepoint, within which SQLite copies every page before changing it: in a
-   *   large store a quarter of all the work.
+   *   others are recorded. This takes savepoints, within which SQLite copies every page before changing it.
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
   record(rows: RowToRecord[], rulesVersion?: number, carefully = false): RecordResult {
-    const batch = rows.flatMap(({ signals }) => signals);
-    this.#refuseStale(rulesVersion);
+    if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
+      throw new Error("newer mapping rules have been applied meanwhile");
+    }
+    if (this.state.sql.databaseSize >= storeMaxBytes(this.env)) return { outcome: "full" };
     const nowMs = Date.now();
-    try {
-      if (carefully) this.ctx.storage.transactionSync(() => recordBatch(this.sql, batch, nowMs));
-      else recordBatch(this.sql, batch, nowMs);
-    } catch (error) {
-      logEvent("record_failed", { workspace: this.workspaceId, signals: batch.length, error: errorText(error) });
-      // From here on nothing can be committed, and no more of this runs. An exception alone would undo nothing.
-      if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
-      for (const signal of batch) this.#recordAlone(signal, nowMs);
+    const { fresh, refused } = takeFreshRows(this.state.books, rows);
+    const signals = fresh.flatMap((row) => row.signals);
+    let recorded: Recorded[] = [];
+    if (fresh.length > 0) {
+      try {
+        const record = (): Recorded => recordSignals(this.state, signals, nowMs);
+        recorded = [carefully ? this.#transact(record) : record()];
+      } catch (error) {
+        logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
+        // From here on nothing can be committed, and no more of this runs. An exception alone would undo nothing.
+        if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
+        recorded = fresh.flatMap((row) => this.#recordAlone(row, nowMs));
+      }
     }
     this.#alarmForNext();
-    this.watchers.tell(batch.length, (limit) => {
-      const ids = batch.slice(0, limit).map(({ admission }) => admission.id);
-      return recordedSignals(this.sql, ids, nowMs);
-    });
-    return { outcome: "recorded", linksWait: hasFreshLinkJobs(this.sql, nowMs), refused: [] };
+    this.watchers.tell(signals.length, (limit) => recorded.flatMap((one) => one.live(limit)).slice(0, limit));
+    return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused };
   }
 
   /**
    * Gives earlier signals of visitors that are known now to their persons: a bounded number, the alarm sees to the rest
-   * (link-jobs.ts). One turn after the other, so that nothing is fetched twice. Never throws.
+   * (people/linking.ts). One turn after the other, so that nothing is fetched twice. Never throws.
    */
   link(): Promise<void> {
     this.#linking = this.#linking.then(() => this.#linkTurn());
@@ -76,102 +106,98 @@ export class SignalStore extends StoreReads {
 
   /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
   configure(config: StoreConfig): void {
-    setRetention(this.sql, config, Date.now());
+    setRetention(this.state.sql, config, Date.now());
     this.#alarmForNext();
   }
 
   /**
-   * Deletes a person with everything that is linked to them, see erasure.ts. What the call does not get done the alarm
-   * does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
+   * Deletes a person with everything that is linked to them, see deletion/erasure.ts. What the call does not get done the
+   * alarm does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
    *
    * @param id of the receipt, if it is a new one.
    * @param email trimmed and lower-cased.
    */
   erase(id: string, email: string): ErasureReceipt {
-    this.ctx.storage.transactionSync(() => erasePerson(this.sql, id, email, Date.now()));
+    this.#transact(() => erasePerson(this.state, id, email, Date.now()));
     this.#alarmForNext();
-    const receipt = findErasure(this.sql, email);
+    const receipt = findErasure(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;
   }
 
-  /** See rule-jobs.ts. The alarm does the work. */
+  /** See rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
-    startRuleJob(this.sql, rule, Date.now());
+    this.#transact(() => {
+      startRuleJob(this.state, rule, Date.now());
+      this.state.signals.flush();
+    });
     this.#alarmForNext();
-    const job = findRuleJob(this.sql, rule.ruleId);
+    const job = findRuleJob(this.state.sql, rule.ruleId);
     if (job === null) throw new Error("a job that was just started is gone");
     return job;
   }
 
-  /**
-   * Purges held signals, applies rules to what is stored, deletes persons' signals and expired ones, links, and moves
-   * signals to cold storage, a bounded part of each at a time. Never throws: an alarm that throws six times is gone.
-   */
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
-    const purged = this.#attempt("purge_failed", purgeHeld);
-    const applied = this.#attempt("apply_failed", stepRuleJob);
-    const erased = this.#attempt("erasure_failed", stepErasure);
-    const expired = this.#attempt("retention_failed", deleteExpired);
-    if (Date.now() >= this.#restUntilMs) {
-      await this.link();
-      this.#restUnless(await workOnColdStorage(this.ctx.storage, this.coldObjects()));
-    }
-    if (purged && applied && erased && expired && this.#attempt("alarm_failed", () => this.#alarmForNext())) return;
-    // Not at once: what has failed is due already.
-    this.#alarmBy(Date.now() + ALARM_RETRY_MS);
+    await this.#chores.run();
+    this.#alarmForNext();
   }
 
   async #linkTurn(): Promise<void> {
+    const { state } = this;
     const rules = () => rulesOf(this.env.DB, this.workspaceId);
-    const work = { storage: this.ctx.storage, objects: this.coldObjects(), rules };
-    this.#restUnless(await linkTurn(work, this.workspaceId));
-  }
-
-  #restUnless(well: boolean): void {
-    if (!well) this.#restUntilMs = Date.now() + COLD_RETRY_MS;
-  }
-
-  /** Whether it worked; as one transaction. */
-  #attempt(event: string, work: (sql: SqlStorage, nowMs: number) => void): boolean {
+    const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     try {
-      this.ctx.storage.transactionSync(() => work(this.sql, Date.now()));
-      return true;
+      // oxlint-disable-next-line no-await-in-loop -- each step is what the one before it left
+      for (let steps = 0; steps < LINK_TURN_STEPS && (await stepLinkJob(work)); steps++);
     } catch (error) {
-      logEvent(event, { workspace: this.workspaceId, error: errorText(error) });
-      return false;
+      logEvent("link_failed", { workspace: this.workspaceId, error: errorText(error) });
+      this.#chores.rest("link");
+    }
+    this.#alarmForNext();
+  }
+
+  /** What must not be kept any longer comes first. */
+  async #workOnCold(nowMs: number): Promise<void> {
+    const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
+    await scrubObject(work);
+    await removeObjects(work, nowMs);
+    await moveToCold(work, nowMs, this.#coldAfterMs);
+  }
+
+  get #coldAfterMs(): number {
+    return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
+  }
+
+  /** All of it, or nothing; memory follows. */
+  #transact<T>(act: () => T): T {
+    try {
+      return this.ctx.storage.transactionSync(act);
+    } catch (error) {
+      this.state.reload();
+      throw error;
     }
   }
 
-  #refuseStale(rulesVersion = Number.MAX_SAFE_INTEGER): void {
-    if (isStale(this.sql, rulesVersion)) throw new Error("newer mapping rules have been applied meanwhile");
-  }
-
-  #recordAlone(signal: SignalToRecord, nowMs: number): void {
-    try {
-      this.ctx.storage.transactionSync(() => recordBatch(this.sql, [signal], nowMs));
-    } catch (error) {
-      const dead = { ...signal, work: { kind: "dead" as const, reason: `Could not be recorded: ${String(error)}` } };
-      this.ctx.storage.transactionSync(() => recordBatch(this.sql, [dead], nowMs));
-    }
+  /** A row whole: each of its signals is recorded, or is a dead letter. */
+  #recordAlone(row: RowToRecord, nowMs: number): Recorded[] {
+    return this.#transact(() => {
+      takeFreshRows(this.state.books, [row]);
+      return row.signals.map((signal) => {
+        try {
+          return this.#transact(() => recordSignals(this.state, [signal], nowMs));
+        } catch (error) {
+          const work = { kind: "dead" as const, reason: `Could not be recorded: ${errorText(error)}` };
+          takeFreshRows(this.state.books, [row]);
+          return recordSignals(this.state, [{ ...signal, work } satisfies SignalToRecord], nowMs);
+        }
+      });
+    });
   }
 
   /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
   #alarmForNext(): void {
-    const nowMs = Date.now();
-    const nextMs = Math.min(
-      nextPurgeMs(this.sql) ?? Number.POSITIVE_INFINITY,
-      nextErasureMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY,
-      nextRetentionMs(this.sql) ?? Number.POSITIVE_INFINITY,
-      hasRuleJobs(this.sql) ? nowMs : Number.POSITIVE_INFINITY,
-      Math.max(nextLinkJobMs(this.sql) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
-      Math.max(nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY, this.#restUntilMs),
-    );
-    if (nextMs !== Number.POSITIVE_INFINITY) this.#alarmBy(nextMs);
-  }
-
-  #alarmBy(atMs: number): void {
+    const atMs = this.#chores.nextMs(Date.now());
     if (atMs >= this.#alarmAtMs) return;
     this.#alarmAtMs = atMs;
     void this.ctx.storage.setAlarm(atMs);

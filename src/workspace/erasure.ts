@@ -6,7 +6,7 @@ import type { ErasureReceipt } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
 /**
- * With everything that is linked to the person: see store/erasure.ts. When it returns, person and identities are gone.
+ * With everything that is linked to the person: see store/deletion/erasure.ts. When it returns, person and identities are gone.
  * Repeating it is harmless, and finishes a call that failed.
  *
  * @param email trimmed and lower-cased.

@@ -8,8 +8,8 @@ import type { MappingRule } from "../domain/mapping-rule.ts";
 import { normalise } from "../domain/normalise.ts";
 import { proposeRule } from "../domain/propose-conditions.ts";
 import type { ProposedRule } from "../domain/propose-conditions.ts";
-import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
-import type { PreviewSample, PreviewedEvent, RuleJob } from "../store/rule-protocol.ts";
+import { PREVIEW_MAX_PAGES, PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
+import type { PreviewPage, PreviewSample, RuleJob } from "../store/rule-protocol.ts";
 import { signalStore } from "./objects.ts";
 
 export interface RulePreview {
@@ -21,7 +21,7 @@ export interface RulePreview {
   samples: PreviewSample[];
   /** Signals looked at. */
   scanned: number;
-  /** False when there was more to look at. */
+  /** False when there was more to look at, or cold storage did not answer. */
   complete: boolean;
 }
 
@@ -36,24 +36,25 @@ export async function previewRule(
   const store = signalStore(env, workspaceId);
   const rule: MappingRule = { ...draft, id: "preview", version: 1 };
   const sinceMs = Date.now() - days * DAY_MS;
-  const { events, complete } = await store.previewEvents(rule, sinceMs);
   const people = new Set<number>();
   const samples: PreviewSample[] = [];
   let [scanned, matches] = [0, 0];
-  let next: PreviewedEvent[] = events.map((event) => ({ event, beforeSeq: Number.MAX_SAFE_INTEGER }));
+  let complete = true;
+  let next: number | null = Number.MAX_SAFE_INTEGER;
   // A page at a time, so that the store answers others in between.
-  while (next.length > 0 && scanned < maxSignals) {
+  for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
-    const page = await store.previewPage(rule, { events: next, sinceMs, limit });
+    const page: PreviewPage = await store.previewPage(rule, { sinceMs, beforeSeq: next, limit });
     for (const person of page.people) people.add(person);
     samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
     scanned += page.scanned;
     matches += page.matches;
+    complete &&= page.complete;
     next = page.next;
   }
   const points = matches * rule.points;
-  return { matches, people: people.size, points, samples, scanned, complete: complete && next.length === 0 };
+  return { matches, people: people.size, points, samples, scanned, complete: complete && next === null };
 }
 
 /** Null: no signal of the signal queue whose payload is stored. */
@@ -77,7 +78,8 @@ export async function applyRule(
   if (found === null) return null;
   const { rule, rulesVersion } = found;
   const { enabled, name: _, createdAt: _created, updatedAt: _updated, ...applied } = rule;
-  const job = await signalStore(env, workspaceId).applyRule({ ruleId, rule: enabled ? applied : null, rulesVersion });
+  const toApply = enabled ? { rule: applied } : { rule: null, disabledVersion: rule.version };
+  const job = await signalStore(env, workspaceId).applyRule({ ruleId, rulesVersion, ...toApply });
   const detail = { version: rule.version, enabled };
   await auditEntry(db, by, { workspaceId, action: "rule.applied", target: ruleId, detail });
   return job;

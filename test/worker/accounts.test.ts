@@ -327,14 +327,23 @@ describe("an account of many large values", () => {
     expect(before.processed + before.deadLettered).toBe(NAMES.length);
     const account = await accountOf(workspace, "large");
 
-    // What was refused has left no trace, also when it is delivered again.
-    await deliver(workspace.id, [signal("sig_a94", large("a94"), 95)]);
-    expect(await workspace.store.totals()).toEqual(before);
-    expect(await accountOf(workspace, "large")).toEqual(account);
+    // What was refused has left no trace, also when it is delivered again, and when it is replayed too early.
+    const last = signal("sig_a94", large("a94"), 95);
+    const replayed = async (): Promise<Delivered> => {
+      const [dead] = await workspace.store.deadById([last.id]);
+      return { ...last, again: { from: "dead", place: dead?.place ?? 0 } };
+    };
+    for (const again of [last, await replayed()]) {
+      await deliver(workspace.id, [again]);
+      expect(await workspace.store.totals()).toEqual(before);
+      expect(await accountOf(workspace, "large")).toEqual(account);
+    }
 
     await deliver(workspace.id, [signal("sig_small", { company: { id: "large" }, plan: "pro", a00: "x" }, 96)]);
     expect(await accountOf(workspace, "large")).toMatchObject({ plan: "pro", attributes: { a00: "x" } });
-    await deliver(workspace.id, [signal("sig_a94", large("a94"), 95)]);
+    await deliver(workspace.id, [last]);
+    expect(await workspace.store.totals()).toMatchObject({ deadLettered: before.deadLettered });
+    await deliver(workspace.id, [await replayed()]);
     expect(await workspace.store.totals()).toMatchObject({
       processed: before.processed + 2,
       deadLettered: before.deadLettered - 1,

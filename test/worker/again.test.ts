@@ -5,6 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../src/queue/again.ts";
 import { buriedSignal } from "../../src/queue/process.ts";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
+import { linesOf, readStore } from "./adds-up.ts";
 import { TestCounter, lose } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { newPlan, newWorkspace } from "./workspace.ts";
@@ -101,10 +102,9 @@ describe("design §6: release of held signals", () => {
     await sendAll(workspace, 3);
     await workspace.settled();
     const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
-    const place = await runInDurableObject(
-      workspace.store,
-      (_, { storage }) => storage.sql.exec("SELECT seq FROM signals WHERE status = 'held'").one()["seq"],
-    );
+    const stored = await readStore(workspace.id, (state) => linesOf(state.held));
+    expect(stored.map(({ facts }) => facts.status)).toEqual(["held"]);
+    const place = stored[0]?.seq;
     expect(held).toMatchObject({ from: "held", place });
     await workspace.operator("PATCH", "", { overages: true });
     const counter = new TestCounter(workspace.id);
@@ -152,11 +152,10 @@ describe("design §6: release of held signals", () => {
     const workspace = await withRule({ signalLimit: 1 });
     const [, heldId = ""] = await sendAll(workspace, 2);
     await workspace.settled();
-    const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
+    const periodEndMs = (await workspace.counter.usage())?.periodEndMs ?? 0;
+    const [held] = await workspace.store.held(periodEndMs, 0, 10);
     await workspace.operator("PATCH", "", { overages: true });
-    await runInDurableObject(workspace.store, (_, { storage }) => {
-      storage.sql.exec("UPDATE signals SET period_end = 1 WHERE status = 'held'");
-    });
+    vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
     await runInDurableObject(workspace.store, (instance) => instance.alarm());
     expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
     const { admission, payload, from, place } = held as NonNullable<typeof held>;
@@ -186,8 +185,7 @@ describe("design §8: replay of dead letters", () => {
       ),
     );
     await runInDurableObject(workspace.store, (_, { storage }) => {
-      storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON signals WHEN NEW.kind = 'signal'
-        BEGIN SELECT raise(ABORT, 'broken'); END`);
+      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
     });
   }
   function mend(workspace: TestWorkspace): Promise<void> {

@@ -1,30 +1,39 @@
-/** Counts per day as the store keeps them, and as its signals and scoring signals add up to. */
-import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
+/** Counts per day as the store keeps them, and as its lines and the lists of persons add up to. */
 import { expect } from "vitest";
+import { dayOf } from "../../src/domain/day-counts.ts";
+import { allEntries, personList } from "../../src/store/people/timelines.ts";
+import type { Log } from "../../src/store/log/log.ts";
+import { linesOf, readStore } from "./adds-up.ts";
 
-/** DayCounts. */
-const STORED = `SELECT event || ' ' || source AS name, days FROM event_groups WHERE days <> ''
-  UNION ALL SELECT rule_id, days FROM rule_days`;
-
-/** JSON text of day → count. */
-const COUNTED = `SELECT name, json_group_object(CAST(day AS TEXT), count) AS days FROM (
-    SELECT event || ' ' || source AS name, received_at / 86400000 AS day, count(*) AS count FROM signals
-    WHERE kind = 'signal' AND status IN ('processed', 'anonymous', 'held') GROUP BY name, day
-    UNION ALL SELECT rule_id, at / 86400000 AS day, count(*) FROM scoring_signals GROUP BY rule_id, day
-  ) GROUP BY name`;
+type Counts = Record<string, Record<string, number>>;
 
 export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
-  const read = (query: string, countsOf: (days: string) => Record<string, number>) =>
-    runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) =>
-      sql
-        .exec<{ name: string; days: string }>(query)
-        .toArray()
-        .map(({ name, days }) => [name, countsOf(days)] as const)
-        .sort(([one], [other]) => one.localeCompare(other)),
-    );
-  const counted = await read(COUNTED, (days) => JSON.parse(days) as Record<string, number>);
-  expect(await read(STORED, stored)).toEqual(counted);
+  await readStore(workspaceId, ({ sql, signals, held, verdicts }) => {
+    const kept: Counts = {};
+    for (const { name, days } of sql.exec<{ name: string; days: string }>(
+      `SELECT event || ' ' || source AS name, days FROM event_groups WHERE days <> ''
+       UNION ALL SELECT rule_id, days FROM rule_days`,
+    )) {
+      kept[name] = stored(days);
+    }
+
+    const counted: Counts = {};
+    const count = (name: string, atMs: number): void => {
+      const days = (counted[name] ??= {});
+      days[dayOf(atMs)] = (days[dayOf(atMs)] ?? 0) + 1;
+    };
+    for (const { facts } of [...linesOf(signals as unknown as Log), ...linesOf(held)]) {
+      const { kind, status, event, source, admission } = facts;
+      if (kind !== "signal" || !["processed", "anonymous", "held"].includes(status)) continue;
+      count(`${event} ${source}`, admission.receivedAtMs);
+    }
+    for (const { id, recent } of sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people")) {
+      for (const { scored } of allEntries(sql, personList(id), recent)) {
+        for (const verdict of scored?.verdicts ?? []) count(verdicts.get(verdict).ruleId, scored?.atMs ?? 0);
+      }
+    }
+    expect(kept).toEqual(counted);
+  });
 }
 
 function stored(days: string): Record<string, number> {

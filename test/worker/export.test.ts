@@ -1,5 +1,5 @@
 /** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
-import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
@@ -8,7 +8,9 @@ import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../
 import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { deliver } from "./deliver.ts";
+import { readStore } from "./adds-up.ts";
+import { ring } from "./cold.ts";
+import { DAY, deliver } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -54,15 +56,29 @@ async function start(page: (range: ExportRange, read: () => Promise<ExportPage>)
   return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
 }
 
-/** Waits until the store has moved so many signals to R2. */
-async function inColdStorage(count: number): Promise<void> {
+/** Moves everything to R2. */
+async function inColdStorage(): Promise<void> {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
-  await runDurableObjectAlarm(workspace.store);
+  await ring(workspace.id);
   vi.useRealTimers();
-  const moved = await runInDurableObject(workspace.store, (_, { storage }) =>
-    storage.sql.exec("SELECT 1 FROM signals WHERE payload IS NULL AND cold_object IS NOT NULL").toArray(),
-  );
-  expect(moved).toHaveLength(count);
+  await readStore(workspace.id, ({ signals }) => {
+    expect([...signals.walk(0)].map(({ row }) => typeof row?.cold)).toEqual(["string"]);
+  });
+}
+
+/** Exports signals, with something that happens between the first page and the second. */
+async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]> {
+  let pages = 0;
+  const { body } = await start(async (_, read) => {
+    if (pages++ === 1) await happens();
+    return read();
+  });
+  const text = await new Response(body).text();
+  expect(pages).toBeGreaterThan(1);
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => (JSON.parse(line) as { id: string }).id);
 }
 
 describe("an export of signals", () => {
@@ -138,10 +154,11 @@ describe("an export of signals", () => {
     ]);
     const text = await (await ask("signals")).text();
     expect(text.split("\n")).toHaveLength(3);
+    // Dead letters come first.
+    expect(JSON.parse(text.split("\n")[0] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
     expect(text).toContain(
       '"payload":{   "event": "E",   "properties": { "big": 12345678901234567890, "text": "a\\nb" } }}\n',
     );
-    expect(JSON.parse(text.split("\n")[1] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
   });
 
   test("is what was recorded when it began", async () => {
@@ -177,7 +194,7 @@ describe("an export of signals", () => {
       type: "track",
     });
     await send(3, payload);
-    await inColdStorage(3);
+    await inColdStorage();
     expect((await lines("signals")).map((line) => line["payload"])).toEqual([0, 1, 2].map(payload));
     for (const { key } of (await env.COLD.list({ prefix: `cold/${workspace.id}/` })).objects)
       await env.COLD.delete(key);
@@ -186,10 +203,187 @@ describe("an export of signals", () => {
 
   test("that loses the store half-way breaks off, and does not end like a whole one", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
-    const { body } = await start(({ after }, read) =>
-      after === 0 ? read() : Promise.reject(new Error("store is gone")),
+    const { body } = await start(({ cursor }, read) =>
+      cursor === null ? read() : Promise.reject(new Error("store is gone")),
     );
     await expect(new Response(body).text()).rejects.toThrow("store is gone");
+  });
+});
+
+describe("signals that move while they are exported", () => {
+  const held = (count: number, from = 1) =>
+    Array.from({ length: count }, (_, index) => ({
+      id: `sig_h${from + index}`,
+      ordinal: 5_000 + from + index,
+      payload: { event: "H", properties: { n: from + index } },
+      verdict: "held" as const,
+      periodEnd: Date.now() + DAY,
+    }));
+  const release = (ids: number[], payload?: string) =>
+    deliver(
+      workspace.id,
+      ids.map((n) => ({
+        ...held(1, n)[0],
+        id: `sig_h${n}`,
+        payload: payload ?? { event: "H", properties: { n } },
+        verdict: "accepted",
+        again: { from: "held", place: n },
+      })),
+    );
+  const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
+
+  test("come once: held ones that are released while the log is exported", async () => {
+    await deliver(workspace.id, held(3));
+    await release([1]);
+    await send(EXPORT_PAGE_ROWS);
+    const ids = await exportedWhile(() => release([2]));
+    expect(ids.toSorted()).toEqual([...accepted(EXPORT_PAGE_ROWS), "sig_h1", "sig_h2", "sig_h3"].toSorted());
+  });
+
+  test("come once: held ones that are released while these are exported, before it is their turn and after", async () => {
+    const count = EXPORT_PAGE_ROWS + 10;
+    await deliver(workspace.id, held(count));
+    const ids = await exportedWhile(() => release([1, count]));
+    expect(ids.toSorted()).toEqual(
+      held(count)
+        .map(({ id }) => id)
+        .toSorted(),
+    );
+  });
+
+  test("come once: held ones that die, dead ones that come to life, and what was dead and is held again", async () => {
+    await deliver(workspace.id, held(3));
+    await deliver(workspace.id, [
+      { id: "sig_d1", ordinal: 8_001, payload: "{" },
+      { id: "sig_d2", ordinal: 8_002, payload: "{" },
+    ]);
+    await send(EXPORT_PAGE_ROWS);
+    const ids = await exportedWhile(async () => {
+      await release([2], "{");
+      const again = { payload: { event: "D" }, again: { from: "dead" as const, place: 1 } };
+      await deliver(workspace.id, [
+        { id: "sig_d1", ordinal: 8_001, ...again },
+        { id: "sig_d2", ordinal: 8_002, ...again, again: { from: "dead", place: 2 }, verdict: "held" },
+      ]);
+      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_ROWS + 1 });
+    });
+    expect(ids.toSorted()).toEqual(
+      [...accepted(EXPORT_PAGE_ROWS), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
+    );
+  });
+});
+
+describe("people", () => {
+  test("of very many ids are written in parts, and an id is with who has it now", async () => {
+    const identify = (id: string, email: string, anonymousId: string, n: number) => ({
+      id,
+      ordinal: n,
+      at: AT + n,
+      payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
+    });
+    await deliver(workspace.id, [
+      identify("sig_a", "ann@example.com", "shared", 1),
+      identify("sig_b", "bob@example.com", "shared", 2),
+      identify("sig_c", "cy@example.com", "own", 3),
+    ]);
+    const count = 60_001;
+    const long = '"ä,'.repeat(20);
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+         INSERT INTO identities (kind, value, at, ordinal, person_id) SELECT iif(i % 3, 'anonymous_id', 'user_id'),
+           format('%05d', i) || ?2, 1, 1, 1 FROM n`,
+        count,
+        long,
+      );
+    });
+    const [ann, bob, cy] = await lines("people");
+    const ids = (column: string) => (ann?.[column] as string[]) ?? [];
+    expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([20_000, 40_001]);
+    expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
+    expect(ids("user_ids")[0]).toBe(`00003${long}`);
+    expect([bob, cy]).toMatchObject([
+      { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
+      { email: "cy@example.com", anonymous_ids: ["own"] },
+    ]);
+
+    const csv = (await (await ask("people?format=csv")).text()).split("\r\n");
+    expect(csv).toHaveLength(5);
+    const line = csv[1] ?? "";
+    const parsed = line
+      .slice(line.indexOf('"[') + 1, -1)
+      .replace(']","[', "]\n[")
+      .split("\n")
+      .map((cell) => JSON.parse(cell.replaceAll('""', '"')) as string[]);
+    expect(JSON.stringify(parsed)).toBe(JSON.stringify([ids("user_ids"), ids("anonymous_ids")]));
+    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,\[\],"\[""shared""\]"$/);
+
+    let [pages, cursor]: [number, string | null] = [0, null];
+    do {
+      // oxlint-disable-next-line no-await-in-loop -- each page names the next
+      const page: ExportPage = await workspace.store.exportPage({ records: "people", format: "ndjson", cursor });
+      expect(page.text.length).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 200_000);
+      cursor = page.next;
+      pages++;
+    } while (cursor !== null);
+    expect(pages).toBeGreaterThan(2);
+  }, 20_000);
+});
+
+describe("scoring signals", () => {
+  test("come each once, however many a person has, also of signals that are not kept any more", async () => {
+    const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
+    await workspace.operator("POST", "/rules", rule);
+    const of = (n: number) => ({
+      event: n % 10 === 0 ? "other" : "E",
+      email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
+      properties: { n },
+    });
+    const count = 2_500;
+    for (let from = 0; from < count; from += 500) {
+      // oxlint-disable-next-line no-await-in-loop -- as they come
+      await deliver(
+        workspace.id,
+        Array.from({ length: 500 }, (_, n) => ({
+          id: `sig_${from + n}`,
+          ordinal: from + n + 1,
+          payload: of(from + n),
+          at: AT,
+        })),
+      );
+    }
+    await readStore(workspace.id, ({ signals }) => {
+      for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
+    });
+    await evictDurableObject(workspace.store);
+    const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
+    const expected = [1, 2].flatMap((person) =>
+      scored
+        .filter((n) => of(n).email === `p${person}@example.com`)
+        .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
+    );
+    const people = new Map<unknown, number>();
+    const exported = (await lines("scoring-signals")).map((line) => {
+      people.set(line["email"], people.size);
+      return [line["email"], line["signal_id"], line["points"]];
+    });
+    const inOrder = expected.toSorted(([one], [other]) => (people.get(one) ?? 0) - (people.get(other) ?? 0));
+    expect(exported).toEqual(inOrder);
+    // Many people who have scored nothing make pages in which there is nothing.
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
+      sql.exec("UPDATE timelines SET list = 'p3000' WHERE list = 'p1'");
+      sql.exec(
+        `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
+         INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
+      );
+    });
+    await readStore(workspace.id, (state) => {
+      state.books.nextPersonId = 3_001;
+      state.signals.flush();
+    });
+    await evictDurableObject(workspace.store);
+    expect((await lines("scoring-signals")).length).toBe(exported.length);
   });
 });
 

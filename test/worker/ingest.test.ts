@@ -1,6 +1,6 @@
 /** Spec §2.2, §4, §6, §7, §8.9 and design §9: what senders may post, in which forms, and what they are told. */
-import { runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
+import { readStore } from "./adds-up.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 
@@ -49,9 +49,15 @@ async function idOf(response: Response): Promise<string> {
 /** Payload texts in the store by signal id, exactly as they stand there. */
 async function storedTexts(workspace: TestWorkspace): Promise<Map<string, string | null>> {
   await workspace.settled();
-  return runInDurableObject(workspace.store, (_store, state) => {
-    const rows = state.storage.sql.exec<{ id: string; payload: string | null }>("SELECT id, payload FROM signals");
-    return new Map(rows.toArray().map((row) => [row.id, row.payload]));
+  return readStore(workspace.id, ({ signals }) => {
+    const texts = new Map<string, string | null>();
+    for (const segment of signals.walk(0)) {
+      const payloads = signals.payloadsOf(segment) ?? [];
+      for (const [index, payload] of payloads.entries()) {
+        texts.set(segment.facts(segment.firstSeq + index).admission.id, payload);
+      }
+    }
+    return texts;
   });
 }
 

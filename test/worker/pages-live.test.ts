@@ -5,8 +5,9 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LiveMessage } from "../../src/domain/live-message.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
 import type { Rejection } from "../../src/quota/protocol.ts";
+import { People } from "../../src/store/people/people.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
-import { consumeMessages, messageOf } from "./deliver.ts";
+import { consumeMessages, deliver, messageOf } from "./deliver.ts";
 import { newMembers, type Members } from "./members.ts";
 import { Browser, textOf } from "./pages.ts";
 import { call, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
@@ -14,6 +15,7 @@ import { call, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 const ORIGIN = "https://signals.example";
 
 afterEach(() => {
+  vi.restoreAllMocks();
   vi.useRealTimers();
 });
 
@@ -116,17 +118,11 @@ describe("while somebody watches", () => {
 
   test("a signal that is delivered again is not news", async () => {
     const members = await atLive();
-    await members.workspace.send(signal(1));
-    await members.workspace.settled();
+    const { id } = members.workspace;
+    await deliver(id, [{ id: "sig_1", payload: signal(1) }]);
     const watcher = await watchSignals(members);
-    await runInDurableObject(members.workspace.store, (store, { storage }) => {
-      const row = storage.sql.exec<{ id: string }>("SELECT id FROM signals").one();
-      const admission = { id: row.id, keyId: "k", endpoint: "signal_staging", verdict: "accepted" } as const;
-      const times = { ordinal: 1, signalLimit: 9, receivedAtMs: 1, periodStartMs: 0, periodEndMs: 9 };
-      const work = { kind: "dead", reason: "x" } as const;
-      store.record([{ row: 1, atMs: 1, signals: [{ admission: { ...admission, ...times }, payload: "{}", work }] }]);
-    });
-    await members.workspace.send(signal(2));
+    await deliver(id, [{ id: "sig_1", payload: signal(1) }]);
+    await deliver(id, [{ id: "sig_2", payload: signal(2), ordinal: 2 }]);
     await vi.waitFor(() => expect(watcher.rows.map(({ email }) => email)).toEqual(["p2@example.com"]), {
       timeout: 5_000,
     });
@@ -145,8 +141,7 @@ describe("while somebody watches", () => {
     const { workspace } = members;
     const watcher = await watchSignals(members);
     await runInDurableObject(workspace.store, (_, { storage }) => {
-      storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON signals WHEN NEW.kind = 'signal'
-        BEGIN SELECT raise(ABORT, 'broken'); END`);
+      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
     });
     const bodies = [messageOf(workspace.id, [{ id: "sig_1", payload: signal(1) }])];
     await consumeMessages(bodies);
@@ -240,46 +235,50 @@ describe("who may watch", () => {
 });
 
 describe("what is watched is not disturbed", () => {
-  const spied = async (workspace: TestWorkspace, start: string) => {
+  /** What the store is asked from now on. */
+  const statementsOf = async (workspace: TestWorkspace) => {
     const queries: string[] = [];
     await runInDurableObject(workspace.store, (_, { storage }) => {
       const exec = storage.sql.exec.bind(storage.sql);
       storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
         queries.push(query);
-        if (start !== "" && query.startsWith(start)) throw new Error("disk full");
         return exec(query, ...bindings);
       }) as typeof storage.sql.exec;
     });
     return queries;
   };
-  const LIVE_QUERY = "SELECT signals.id, status, kind";
 
-  test("with nobody watching, and after the last one has left, nothing is read for it", async () => {
+  test("nothing is made for it with nobody watching, nor after the last one has left; and nothing is read for it at all", async () => {
     const members = await atLive();
     const { workspace } = members;
-    const queries = await spied(workspace, "");
-    const asked = () => queries.filter((query) => query.startsWith(LIVE_QUERY)).length;
+    const emailOf = vi.spyOn(People.prototype, "emailOf");
+    const queries = await statementsOf(workspace);
     await workspace.send(signal(1));
     await workspace.settled();
-    expect(asked()).toBe(0);
+    expect(emailOf).not.toHaveBeenCalled();
+    const unwatched = new Set(queries.splice(0));
     const watcher = await watchSignals(members);
     await workspace.send(signal(2));
     await workspace.settled();
-    expect(asked()).toBe(1);
+    expect(emailOf).toHaveBeenCalledTimes(1);
+    expect(queries.filter((query) => query.startsWith("SELECT") && !unwatched.has(query))).toEqual([]);
     watcher.socket.close();
     await vi.waitFor(() => expect(watcher.closed).not.toBeNull());
     await workspace.send(signal(3));
     await workspace.settled();
-    expect(asked()).toBe(1);
+    expect(emailOf).toHaveBeenCalledTimes(1);
   });
 
   test("a live view that fails, and sockets that are gone, keep no signal from being recorded", async () => {
     const members = await atLive();
     const { workspace } = members;
     await watchSignals(members);
-    await spied(workspace, LIVE_QUERY);
+    const emailOf = vi.spyOn(People.prototype, "emailOf").mockImplementation(() => {
+      throw new Error("broken");
+    });
     await workspace.send(signal(1));
     expect(await workspace.settled()).toMatchObject({ processed: 1, balanced: true });
+    expect(emailOf).toHaveBeenCalled();
   });
 });
 

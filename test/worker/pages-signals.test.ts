@@ -125,9 +125,11 @@ describe("the queue", () => {
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
         `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-         INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, sample_id, sample_ordinal)
-         SELECT 'noise ' || i, 'x', 1, 0, 0, i, 1000000 + i, 'sig_1', 1 FROM n`,
+         INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
+           sample_ordinal, sample_seq)
+         SELECT 'noise ' || i, 'x', 1, 0, 0, i, ? + i, 1, 'sig_1', 1, 1 FROM n`,
         QUEUE_SCAN_GROUPS,
+        DAY,
       );
     });
     const first = await see("?q=form");
@@ -166,7 +168,7 @@ describe("a group", () => {
     const html = await members.owner.see(`${base}/signals${groupPath("Filled Out Form")}`);
     expect(rowsOf(html).map((row) => row.replace(/^just now /, ""))).toEqual([
       "Held p2@example.com sig_…sig_3",
-      "Duplicate p1@example.com sig_…sig_2",
+      "Duplicate – sig_…sig_2",
       "Processed p1@example.com sig_…sig_1",
     ]);
     expect(html).toContain("&quot;plan&quot;: &quot;&lt;b&gt;pro&lt;/b&gt;&quot;");
@@ -201,10 +203,15 @@ describe("all signals", () => {
     ]);
     const rows = async (query: string) => rowsOf(await see(`/all?${query}`));
     expect(await rows("event=Other")).toHaveLength(1);
-    expect(await rows("email=P1@example.com")).toHaveLength(10);
+    expect(await rows("email=P1@example.com")).toHaveLength(11);
+    expect(await rows("email=P1@example.com&status=held")).toHaveLength(1);
+    expect(await rows("email=P1@example.com&event=Filled+Out+Form")).toHaveLength(10);
     expect(await rows("status=dead")).toHaveLength(1);
     expect(await rows("event=Filled+Out+Form&status=held")).toEqual([]);
-    expect(await rows("cursor=nonsense")).toEqual([]);
+    for (const cursor of ["nonsense", "1", "1.2", "-1.2.3", "1.2.3.4", "9e9.1.1"]) {
+      // oxlint-disable-next-line no-await-in-loop
+      expect(await rows(`cursor=${cursor}`), cursor).toEqual([]);
+    }
     const first = await see("/all");
     expect(rowsOf(first)).toHaveLength(25);
     const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
@@ -212,18 +219,16 @@ describe("all signals", () => {
   });
 
   test("a rare combination takes pages, and never a long one", async () => {
-    await deliver(workspace.id, [{ id: "sig_1", payload: form(1), verdict: "held" }]);
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec(
-        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-         INSERT INTO signals (id, status, kind, event, source, key_id, endpoint, verdict, ordinal, signal_limit,
-           received_at, recorded_at, period_start, period_end, rules_tried)
-         SELECT 'sig_n' || i, 'processed', 'signal', 'Filled Out Form', 'web', 'key', 'signal_staging', 'accepted', i, 1,
-           1, 1, 1, 1, 0 FROM n`,
-        LIST_SCAN_SIGNALS,
-      );
-    });
-    const first = await see("/all?event=Filled+Out+Form&status=held");
+    await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), event: "Rare" } }]);
+    await deliver(
+      workspace.id,
+      Array.from({ length: LIST_SCAN_SIGNALS }, (_, n) => ({
+        id: `sig_n${n}`,
+        ordinal: n + 2,
+        payload: form(1, { n }),
+      })),
+    );
+    const first = await see("/all?event=Rare&email=p1@example.com");
     expect(rowsOf(first)).toEqual([]);
     expect(textOf(first)).toContain("Looked through 2,000 signals");
     const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";

@@ -1,6 +1,6 @@
 /** Spec §8 and design §6, invariants 2 and 3, as senders see them: which signals are kept, and what the others are told. */
-import { runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { linesOf, readStore } from "./adds-up.ts";
 import { concurrently, newPlan, newWorkspace, operator } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 
@@ -53,10 +53,10 @@ const times = (count: number, value: string) => Array.from({ length: count }, ()
 /** Of all stored signals, in the order of their ordinals. */
 async function storedOrdinals(workspace: TestWorkspace): Promise<{ ordinal: number; verdict: string }[]> {
   await workspace.settled();
-  return runInDurableObject(workspace.store, (_store, state) =>
-    state.storage.sql
-      .exec<{ ordinal: number; verdict: string }>("SELECT ordinal, verdict FROM signals ORDER BY ordinal")
-      .toArray(),
+  return readStore(workspace.id, (state) =>
+    [...linesOf(state.signals), ...linesOf(state.held)]
+      .map(({ facts: { admission } }) => ({ ordinal: admission.ordinal, verdict: admission.verdict }))
+      .sort((one, other) => one.ordinal - other.ordinal),
   );
 }
 

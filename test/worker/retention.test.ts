@@ -3,12 +3,12 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../src/http/ids.ts";
-import { COLD_AFTER_MS, RETENTION_MIN_DAYS, RETENTION_ROWS, RETENTION_SWEEP_MS } from "../../src/limits.ts";
-import { recount } from "../../src/store/recount.ts";
-import { deleteExpired } from "../../src/store/retention.ts";
+import { RETENTION_MIN_DAYS } from "../../src/limits.ts";
+import { expectToAddUp, linesOf, readStore } from "./adds-up.ts";
+import { ring } from "./cold.ts";
 import { DAY, deliver } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
-import { expectTimelinesOf } from "./timelines.ts";
+import { textOfBucket } from "./everything.ts";
 import { call, newPlan, newWorkspace, operator } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -22,7 +22,10 @@ beforeEach(async () => {
   workspace = await newWorkspace();
   ({ plan } = await workspace.operator<{ plan: string }>("GET", ""));
 });
-afterEach(() => void vi.useRealTimers());
+afterEach(async () => {
+  vi.useRealTimers();
+  await expectToAddUp(workspace.id, { hasDropped: true });
+});
 
 function retain(days: number | null, id = plan) {
   return operator("PUT", `/plans/${id}`, { name: id, signal_limit: 1_000, paid: true, retention_days: days });
@@ -42,8 +45,11 @@ function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindi
   return runInDurableObject(workspace.store, (_, { storage }) => storage.sql.exec<T>(text, ...bindings).toArray());
 }
 
-async function stored(): Promise<string[]> {
-  return (await query<{ id: string }>("SELECT id FROM signals ORDER BY seq")).map(({ id }) => id);
+function stored(): Promise<string[]> {
+  return readStore(workspace.id, ({ signals, held, sql }) => [
+    ...[...linesOf(signals as never), ...linesOf(held)].flatMap(({ facts }) => facts.admission.id || []),
+    ...[...sql.exec<{ id: string }>("SELECT id FROM dead_letters")].map(({ id }) => id),
+  ]);
 }
 
 describe("a signal that is older than its plan keeps signals", () => {
@@ -104,55 +110,20 @@ describe("a signal that is older than its plan keeps signals", () => {
       at(ms, { type: "track", messageId: visitor, anonymousId: visitor, event: "E" });
     const young = anonymous(YOUNG, "visitor-young");
     await send(anonymous(OLD, "visitor-old"), young);
-    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
-    await runDurableObjectAlarm(workspace.store);
-    vi.useRealTimers();
-    expect(await cold()).toContain("visitor-old");
+    await ring(workspace.id);
+    expect(await textOfBucket(workspace.id)).toContain("visitor-old");
     await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => expect(await cold()).not.toContain("visitor-old"));
+    await vi.waitFor(async () => {
+      await runDurableObjectAlarm(workspace.store);
+      expect(await textOfBucket(workspace.id)).not.toContain("visitor-old");
+    });
     expect(await workspace.operator("GET", `/signals/${young.id}`)).toMatchObject({
       payload: { anonymousId: "visitor-young" },
     });
   });
-
-  test("is not forgotten by its person when that is read again from its signals", async () => {
-    const traits = { email: "jane@example.com", name: "Jane", title: "CTO" };
-    await send(at(OLD, { type: "identify", messageId: "i", anonymousId: "visitor-1", traits }));
-    await send(at(YOUNG, { email: "jane@example.com", properties: { title: "CEO" }, title: "CEO" }));
-    const facts = async () =>
-      (await query("SELECT * FROM people")).map(({ recent_signals: _deletedToo, ...person }) => person);
-    const before = await facts();
-    await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => expect(await stored()).toHaveLength(1));
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => recount(sql, Number(before[0]?.["id"])));
-    expect(await facts()).toEqual(before);
-    expect(before).toMatchObject([{ name: "Jane", first_seen: OLD, last_seen: YOUNG }]);
-    await expectTimelinesOf(workspace.id);
-  });
 });
 
 describe("the work", () => {
-  test("is done in bounded steps, each by an index, until nothing is left", async () => {
-    const signals = Array.from({ length: RETENTION_ROWS + 1 }, (_, n) => at(OLD, { email: "jane@example.com", n }));
-    await send(...signals);
-    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
-      sql.exec("INSERT INTO retention VALUES (1, ?, 0, 0)", RETENTION_MIN_DAYS);
-      deleteExpired(sql, NOW);
-      expect(sql.exec("SELECT count(*) AS left FROM signals").one()).toEqual({ left: 1 });
-      expect(sql.exec("SELECT next_at FROM retention").one()).toEqual({ next_at: NOW });
-      deleteExpired(sql, NOW);
-      expect(sql.exec("SELECT count(*) AS left FROM signals").one()).toEqual({ left: 0 });
-      const { next_at: nextMs } = sql.exec<{ next_at: number }>("SELECT next_at FROM retention").one();
-      expect(nextMs).toBeGreaterThanOrEqual(NOW + RETENTION_SWEEP_MS);
-      const steps = sql
-        .exec<{ detail: string }>(
-          "EXPLAIN QUERY PLAN SELECT seq FROM signals WHERE id < 'sig_x' AND received_at < 1 AND +status <> 'held' ORDER BY id LIMIT 9",
-        )
-        .toArray();
-      expect(steps.map(({ detail }) => detail)).toEqual(["SEARCH signals USING INDEX signals_id (id<?)"]);
-    });
-  });
-
   test("goes on as signals grow old, without a call", async () => {
     await retain(RETENTION_MIN_DAYS);
     const young = at(YOUNG, { email: "jane@example.com" });
@@ -205,13 +176,3 @@ describe("the plan", () => {
     expect(JSON.parse(entry?.detail ?? "")).toMatchObject({ retention_days: 90 });
   });
 });
-
-/** All lines of the workspace's objects in R2. */
-async function cold(): Promise<string> {
-  const { objects } = await env.COLD.list({ prefix: `cold/${workspace.id}/` });
-  const texts = objects.map(async ({ key }) => {
-    const found = await env.COLD.get(key);
-    return found === null ? "" : new Response(found.body.pipeThrough(new DecompressionStream("gzip"))).text();
-  });
-  return (await Promise.all(texts)).join("\n");
-}

@@ -2,16 +2,24 @@
  * Invariant 6: the full key and the secret appear in no log, no table, no message and no answer but the one that shows
  * them once; nor does the operator's token. A full run, good and bad, and then a look at everything that it left behind.
  */
+import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/api-key.ts";
+import type { StoreState } from "../../src/store/state.ts";
+import { linesOf, readStore } from "./adds-up.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestKey, TestWorkspace } from "./workspace.ts";
 
 const WEBHOOK = "/api/signal-staging/webhook/{key}";
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
+/** What compressed bytes begin with, as `asText` has them. */
+const COMPRESSED = [
+  [new TextDecoder("latin1").decode(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), zstdDecompressSync],
+  [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b)), gunzipSync],
+] as const;
 const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
 /** What must be found nowhere, by name. */
@@ -42,11 +50,14 @@ function found(text: string): string[] {
   });
 }
 
-/** Every row of every table, blobs as text. */
+/** Every row of every table, blobs as text, those that are compressed also as what they are compressed from. */
 function asText(value: unknown): string {
-  return JSON.stringify(value, (_name, one: unknown) =>
-    one instanceof ArrayBuffer ? new TextDecoder("latin1").decode(one) : one,
-  );
+  return JSON.stringify(value, (_name, one: unknown) => {
+    if (!(one instanceof ArrayBuffer)) return one;
+    const stored = new TextDecoder("latin1").decode(one);
+    const [, expand] = COMPRESSED.find(([begins]) => stored.startsWith(begins)) ?? [];
+    return expand === undefined ? stored : [stored, new TextDecoder().decode(expand(one))];
+  });
 }
 
 async function dumpD1(): Promise<Map<string, string>> {
@@ -222,11 +233,27 @@ test("no table of the Quota Counter, the latest rejections among them", async ()
   for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
 });
 
-test("no table of the Signal Store", async () => {
-  const dump = await dumpObject(workspace.store);
-  expect(dump.get("signals")).toContain("Marked Event");
-  expect(dump.get("people")).toContain("jane@example.com");
-  for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+test("no table of the Signal Store, while its lines are open and once they are compressed", async () => {
+  const lines = await readStore(workspace.id, ({ signals, held }) => [linesOf(signals), linesOf(held)]);
+  expect(lines.map(({ length }) => length)).toEqual([40, 40]);
+  const open = await dumpObject(workspace.store);
+  expect(open.get("heads")).toContain("Marked Event");
+  await runInDurableObject(workspace.store, (store) => {
+    const { signals, held } = (store as unknown as { state: StoreState }).state;
+    for (const log of [signals, held]) {
+      log.seal();
+      log.flush();
+    }
+  });
+  const compressed = await dumpObject(workspace.store);
+  expect(compressed.get("heads")).not.toContain("Marked Event");
+  for (const table of ["signals_facts", "signals_payloads", "held_facts", "held_payloads"]) {
+    expect(compressed.get(table), table).toContain("Marked Event");
+  }
+  for (const dump of [open, compressed]) {
+    expect(dump.get("people")).toContain("jane@example.com");
+    for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+  }
 });
 
 test("no message in the queue", () => {

@@ -28,8 +28,8 @@ export function DeletePersonView({
         <div class="stack">
           <p>
             <strong>What is deleted:</strong> {email} with name, company, title and score; their identities; all their
-            signals with payloads, held and duplicate ones too, and copies in cold storage; their scoring signals; what
-            their ids have sent anonymously.
+            signals with payloads, held ones and dead letters too, and copies in cold storage; their scoring signals;
+            what their ids have sent anonymously.
           </p>
           <p>
             <strong>What stays:</strong> of each signal its id, the name of its event, and its place in the usage and
@@ -126,7 +126,6 @@ const COUNTS = [
   ["signals", "Signals"],
   ["anonymous", "Anonymous signals"],
   ["held", "Held signals"],
-  ["duplicates", "Duplicates"],
   ["deadLetters", "Dead letters"],
   ["scoringSignals", "Scoring signals"],
   ["coldObjects", "Objects of cold storage"],

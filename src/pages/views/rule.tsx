@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import type { StoredRule } from "../../control/rules.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { RuleFacts } from "../../store/rule-facts.ts";
+import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { Sparkline } from "./charts.tsx";
 import { CheckField } from "./fields.tsx";
 import { counted } from "./format.ts";

@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import type { StoredRule } from "../../control/rules.ts";
 import type { PageOf } from "../../store/protocol.ts";
-import type { RuleFacts } from "../../store/rule-facts.ts";
+import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { counted, signed } from "./format.ts";
 import { isUnderWay } from "./rule-job.tsx";
 import { Badge, Empty, Head, Pager, Panel, Table } from "./parts.tsx";

@@ -1,9 +1,9 @@
 /** One event of the signal queue: how often it comes, what it looks like, and its signals. */
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { FoundSignals } from "../../store/signal-list.ts";
+import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import type { SignalTrace } from "../../store/protocol.ts";
-import type { QueueGroup } from "../../store/queue-page.ts";
+import type { QueueGroup } from "../../store/queries/queue-page.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";
 import { Sparkline } from "./charts.tsx";
 import { SelectField } from "./fields.tsx";

@@ -1,5 +1,5 @@
 /** All signals, the latest first, by event, person and status. */
-import type { FoundSignals } from "../../store/signal-list.ts";
+import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";
 import { SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Panel } from "./parts.tsx";

@@ -1,7 +1,7 @@
 /** What the pages of signals share. */
 import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
-import type { FoundSignals } from "../../store/signal-list.ts";
+import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { counted, grouped } from "./format.ts";
 import { Empty, Pager, StatusBadge, Table, Time } from "./parts.tsx";
 

@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol.ts";
-import type { QueueGroup, QueuePage } from "../../store/queue-page.ts";
+import type { QueueGroup, QueuePage } from "../../store/queries/queue-page.ts";
 import { Sparkline } from "./charts.tsx";
 import { SelectField, TextField } from "./fields.tsx";
 import { counted } from "./format.ts";

@@ -10,8 +10,8 @@
  * Where no value was said more than twice, the history is the same for any order of delivery.
  */
 import type { AccountField } from "../../domain/payload-template.ts";
-import { isLater } from "../people.ts";
-import type { Receipt } from "../people.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
 
 /** An update that carried a value. */
 export interface Claim extends Receipt {

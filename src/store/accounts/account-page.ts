@@ -2,13 +2,14 @@
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS } from "../../limits.ts";
+import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, readBehind, type Order } from "../queries/keyset.ts";
-import { isAmong, toPage } from "../queries/list-page.ts";
+import { toPage } from "../queries/list-page.ts";
+import type { Log } from "../log/log.ts";
 import type { Page, PageOf } from "../protocol.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";
-import { productOrgChanges, productOrgs, signals } from "../schema.ts";
+import { productOrgChanges, productOrgs } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
@@ -55,17 +56,19 @@ export function findAccounts(db: Database, query: AccountsQuery, page: Page): Pa
   );
 }
 
-/** Null: there is no such account. */
-export function readAccountPage(db: Database, externalId: string, page: Page): AccountPage | null {
+/** Null: there is no such account. @param signals where the updates are found that its values come from. */
+export function readAccountPage(
+  db: Database,
+  signals: Pick<Log, "find">,
+  externalId: string,
+  page: Page,
+): AccountPage | null {
   const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
   if (row === undefined) return null;
   const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));
-  const keys = db
-    .select({ id: signals.id, keyId: signals.keyId })
-    .from(signals)
-    .where(isAmong(signals.id, [...ids]))
-    .all();
-  const keyOf = new Map(keys.map(({ id, keyId }) => [id, keyId] as const));
+  // Looking one up takes a fraction of a millisecond, and a template has no more targets; an account may have had several.
+  const looked = [...ids].slice(0, TEMPLATE_MAX_MAPPINGS);
+  const keyOf = new Map(looked.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
   return {
     externalId,
     values: valuesOf(row),

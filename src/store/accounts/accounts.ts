@@ -9,7 +9,7 @@ import { ACCOUNT_TARGETS } from "../../domain/payload-template.ts";
 import type { AccountField, AccountRecord } from "../../domain/payload-template.ts";
 import { appendChange, insertLateChange } from "./account-history.ts";
 import type { Claim } from "./account-history.ts";
-import { isLater } from "../people.ts";
+import { isLater } from "../receipt.ts";
 
 /** By target, such as `plan` or `attributes.region`. */
 export type Claims = Record<string, Claim>;

@@ -65,6 +65,8 @@ export class Head<Meta extends LogMeta> {
   /** How many lines are in the buffers. */
   #encoded = 0;
   #stored: boolean;
+  #isChanged = false;
+  #writtenMeta = "";
   meta: Meta;
   nextSeq = 1;
   texts: string[] = [];
@@ -80,6 +82,7 @@ export class Head<Meta extends LogMeta> {
     );
     this.#stored = row !== undefined;
     this.meta = row === undefined ? empty : { ...empty, ...(JSON.parse(row.meta) as Meta) };
+    this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
     this.nextSeq = row.next_seq;
     const lines = this.#facts.load(row.facts).split("\n").slice(0, -1);
@@ -112,6 +115,7 @@ export class Head<Meta extends LogMeta> {
     this.texts.push(text);
     this.payloads.push(payload);
     this.hashes.push(hash);
+    this.#isChanged = true;
     return this.nextSeq++;
   }
 
@@ -120,6 +124,7 @@ export class Head<Meta extends LogMeta> {
     this.#facts.clear();
     this.#payloads.clear();
     this.#encoded = 0;
+    this.#isChanged = true;
   }
 
   /** Its lines are in a segment now. */
@@ -137,9 +142,11 @@ export class Head<Meta extends LogMeta> {
     return bytes;
   }
 
+  /** If there is something to write. */
   write(): void {
-    this.#encode();
     const meta = JSON.stringify(this.meta);
+    if (!this.#isChanged && meta === this.#writtenMeta) return;
+    this.#encode();
     const padded = meta.padEnd(Math.ceil(meta.length / META_STEP_CHARACTERS) * META_STEP_CHARACTERS);
     assertFits(padded.length + this.#facts.bytes.length + this.#payloads.bytes.length, "a head");
     const values = [this.nextSeq, padded, this.#facts.bytes, this.#payloads.bytes, this.#log] as SqlStorageValue[];
@@ -148,6 +155,8 @@ export class Head<Meta extends LogMeta> {
       : "INSERT INTO heads (next_seq, meta, facts, payloads, log) VALUES (?, ?, ?, ?, ?)";
     this.#sql.exec(statement, ...values);
     this.#stored = true;
+    this.#isChanged = false;
+    this.#writtenMeta = meta;
   }
 
   #encode(): void {

@@ -8,7 +8,10 @@ import type { Admission, NamedBy } from "../protocol.ts";
 
 export type LineKind = "signal" | "identify" | "account";
 
-/** `released`: a held signal that has gone through the queue again, and is recorded elsewhere. */
+/**
+ * `released`: no signal is here any more. A held one has gone through the queue again, and is recorded elsewhere; or
+ * retention has deleted it, and then it has no id.
+ */
 export type LineStatus = "processed" | "anonymous" | "duplicate" | "purged" | "held" | "released";
 
 export interface Owner {
@@ -177,8 +180,18 @@ export function eventText(event: string): string {
   return `,${JSON.stringify(event)},`;
 }
 
+/** What the text of each line fits that has one of these verdicts; few others do. Of at least one verdict. */
+export function verdictsPattern(ids: Iterable<number>): RegExp {
+  return new RegExp(String.raw`,\[(?:\d+,)*(?:${[...ids].join("|")})[,\]]`);
+}
+
 function hasTraits(traits: Traits): boolean {
   return traits.name !== undefined || traits.company !== undefined || traits.title !== undefined;
+}
+
+/** Whether what was sent is kept. */
+export function keepsPayload({ status, erasedAtMs }: Facts): boolean {
+  return erasedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
 }
 
 /** What is left of a signal whose person is deleted: id, event and its place in the books. */
@@ -192,6 +205,25 @@ export function erased(facts: Facts, nowMs: number): Facts {
 export function purged(facts: Facts): Facts {
   const { pathSource: _source, idempotencyKey: _key, ...admission } = facts.admission;
   return { ...nameless(facts), admission, status: "purged" };
+}
+
+/** What is left of a line that has been kept long enough, while others of its segment are kept: its place. */
+export function emptied(facts: Facts): Facts {
+  const { pathSource: _source, idempotencyKey: _key, ...admission } = facts.admission;
+  return {
+    ...nameless(facts),
+    admission: { ...admission, id: "", keyId: "" },
+    status: "released",
+    event: null,
+    source: null,
+    duplicateOf: null,
+    erasedAtMs: null,
+  };
+}
+
+/** Whether retention has deleted the signal. */
+export function isEmptied({ admission }: Facts): boolean {
+  return admission.id === "";
 }
 
 function nameless(facts: Facts): Facts {

@@ -11,7 +11,7 @@ import { uuidv7Ms } from "../../domain/uuidv7.ts";
 import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
 import { Head } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
-import { beginningOf, decodeFacts, encodeFacts, statusLetter } from "./line.ts";
+import { beginningOf, decodeFacts, emptied, encodeFacts, isEmptied, statusLetter } from "./line.ts";
 import type { Facts, Line, LineStatus } from "./line.ts";
 import {
   HASH_BYTES,
@@ -123,7 +123,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     if (this.#beginnings.length > SPAN_SEGMENTS) this.#beginnings.shift();
   }
 
-  /** Writes the head, if anything in it may have changed. */
+  /** Writes the head, if anything in it has changed. */
   flush(): void {
     this.#head.write();
   }
@@ -138,7 +138,8 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Null where there is no such line, or none any more. */
   read(seq: number): Facts | null {
-    return this.segmentOf(seq)?.facts(seq) ?? null;
+    const facts = this.segmentOf(seq)?.facts(seq) ?? null;
+    return facts === null || isEmptied(facts) ? null : facts;
   }
 
   /** The segment that has this line. */
@@ -171,7 +172,10 @@ export class Log<Meta extends LogMeta = LogMeta> {
   readAll(seqs: Iterable<number>): Map<number, Facts> {
     const facts = new Map<number, Facts>();
     for (const { segment, seqs: here } of this.segmentsOf(seqs)) {
-      for (const seq of here) facts.set(seq, segment.facts(seq));
+      for (const seq of here) {
+        const found = segment.facts(seq);
+        if (!isEmptied(found)) facts.set(seq, found);
+      }
     }
     return facts;
   }
@@ -179,7 +183,8 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** By the signal's id. */
   find(id: string): { seq: number; facts: Facts } | null {
     const seq = this.#findSeq(id);
-    return seq === null ? null : { seq, facts: this.read(seq) ?? unreachable() };
+    const facts = seq === null ? null : this.read(seq);
+    return seq === null || facts === null ? null : { seq, facts };
   }
 
   /** Segments from the latest line before `before` back to the oldest. */
@@ -331,20 +336,48 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#deletePayloads(firstSeq);
   }
 
+  /** Deletes lines of a sealed segment that has others: no id finds them, and nothing is left but their places. */
+  forget(segment: Segment, seqs: readonly number[]): void {
+    const { row } = segment;
+    if (row === null) throw new Error("open lines cannot be forgotten");
+    for (const seq of seqs) this.#deleteLate(row, segment.facts(seq).admission.id, seq);
+    if (row.cold === null) this.blank(segment, seqs);
+    this.rewrite(segment, new Map(seqs.map((seq) => [seq, emptied(segment.facts(seq))] as const)));
+    this.summariseAgain(segment.firstSeq);
+  }
+
+  /** Says in the row of a sealed segment what its lines are now; until then it also says what they were. */
+  summariseAgain(firstSeq: number): void {
+    const [row] = this.rows("first_seq = ?", firstSeq);
+    if (row === undefined) throw new Error(`there is no segment of ${firstSeq}`);
+    const segment = this.#sealed(row);
+    const now = summarise(segment.texts.map(decodeFacts).filter((facts) => !isEmptied(facts)));
+    const columns = Object.entries(now);
+    this.#sql.exec(
+      `UPDATE ${this.name}_segments SET ${columns.map(([column]) => `${column} = ?`).join(", ")} WHERE first_seq = ?`,
+      ...columns.map(([, value]) => value),
+      firstSeq,
+    );
+    this.#facts.set(firstSeq, new Segment(firstSeq, segment.texts, segment.version, { ...row, ...now }));
+  }
+
   /** Deletes a sealed segment with all its lines. */
   drop(segment: Segment): void {
     const { firstSeq, row } = segment;
     if (row === null) throw new Error("open lines cannot be dropped");
     for (const [index, text] of segment.texts.entries()) {
-      const { id } = decodeFacts(text).admission;
-      const ms = idMs(id);
-      if (ms !== null && ms >= row.first_ms && ms <= row.last_ms) continue;
-      this.#sql.exec(`DELETE FROM ${this.name}_late WHERE id = ? AND seq = ?`, id, firstSeq + index);
+      this.#deleteLate(row, decodeFacts(text).admission.id, firstSeq + index);
     }
     this.#sql.exec(`DELETE FROM ${this.name}_segments WHERE first_seq = ?`, firstSeq);
     this.#sql.exec(`DELETE FROM ${this.name}_facts WHERE first_seq = ?`, firstSeq);
     this.#deletePayloads(firstSeq);
     this.#facts.delete(firstSeq);
+  }
+
+  #deleteLate({ first_ms: first, last_ms: last }: SegmentRow, id: string, seq: number): void {
+    const ms = idMs(id);
+    if (ms !== null && ms >= first && ms <= last) return;
+    this.#sql.exec(`DELETE FROM ${this.name}_late WHERE id = ? AND seq = ?`, id, seq);
   }
 
   #rewriteOpen(changes: ReadonlyMap<number, Facts>): void {
@@ -435,7 +468,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
       )
       .toArray()
       .map((row) => row.first_ms)
-      .reverse();
+      .toReversed();
     this.#openSpan = null;
     for (const text of this.#head.texts) {
       const ms = idMs(decodeFacts(text).admission.id);

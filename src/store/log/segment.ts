@@ -1,5 +1,5 @@
 /** Segments: hundreds of consecutive lines, compressed. What their rows hold, and how lines become bytes and come back. */
-import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { constants, gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { decodeFacts, eventText, statusLetter } from "./line.ts";
 import type { Facts, LineStatus } from "./line.ts";
@@ -7,6 +7,7 @@ import type { Facts, LineStatus } from "./line.ts";
 /** No JSON text holds one, so that payloads stay as they were sent. */
 const PAYLOAD_END = "\u001e";
 const LEVEL = { params: { [constants.ZSTD_c_compressionLevel]: 3 } };
+const GZIP_MAGIC = [0x1f, 0x8b] as const;
 const decoder = new TextDecoder();
 
 /** Bytes of a content hash that are kept of each line; all zero where it is no original. The first bit: see originals.ts. */
@@ -25,7 +26,7 @@ export interface SegmentRow {
   received_to: number;
   ordinal_from: number;
   ordinal_to: number;
-  /** End of the billing period, in a log of held signals; of the latest otherwise. */
+  /** The earliest end of a billing period among lines that are held; where none is, the latest of all. */
   period_end: number;
   /** JSON: `[event, source]` of each group that has lines here. */
   groups: string;
@@ -70,6 +71,11 @@ export class Segment {
     const part = eventText(event);
     for (const [index, text] of this.texts.entries()) if (text.includes(part)) yield this.firstSeq + index;
   }
+
+  /** Numbers of the lines whose texts fit. */
+  *seqsFitting(pattern: RegExp): Generator<number> {
+    for (const [index, text] of this.texts.entries()) if (pattern.test(text)) yield this.firstSeq + index;
+  }
 }
 
 export function compressFacts(texts: readonly string[]): Uint8Array {
@@ -113,21 +119,24 @@ export function summarise(
     ordinal_to: 0,
     period_end: 0,
   };
+  let heldUntil = Number.POSITIVE_INFINITY;
   for (const { admission, kind, event, source, status } of facts) {
     row.received_from = Math.min(row.received_from, admission.receivedAtMs);
     row.received_to = Math.max(row.received_to, admission.receivedAtMs);
     row.ordinal_from = Math.min(row.ordinal_from, admission.ordinal);
     row.ordinal_to = Math.max(row.ordinal_to, admission.ordinal);
     row.period_end = Math.max(row.period_end, admission.periodEndMs);
+    if (status === "held") heldUntil = Math.min(heldUntil, admission.periodEndMs);
     statuses.add(statusLetter(status));
     if (kind === "signal" && event !== null) groups.set(`${event}\n${source}`, [event, source ?? ""]);
   }
+  if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
   return { ...row, groups: JSON.stringify([...groups.values()]), statuses: [...statuses].sort().join("") };
 }
 
 /** Letters that are not there yet, added. */
 export function withStatuses(letters: string, statuses: Iterable<LineStatus>): string {
-  return [...new Set([...letters, ...[...statuses].map(statusLetter)])].sort().join("");
+  return [...new Set([...Array.from(letters), ...[...statuses].map(statusLetter)])].sort().join("");
 }
 
 /** A part of `groups` where the segment has lines of this event. */
@@ -141,11 +150,22 @@ export function assertFits(bytes: number, what: string): void {
 }
 
 function compressed(text: string): Uint8Array {
-  const bytes = zstdCompressSync(text, LEVEL);
+  const bytes = zstdOrGzip(text);
   assertFits(bytes.byteLength, "a segment");
   return bytes;
 }
 
-function expanded(bytes: ArrayBuffer | Uint8Array): string {
-  return decoder.decode(zstdDecompressSync(bytes));
+/** The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats itself. */
+function zstdOrGzip(text: string): Uint8Array {
+  try {
+    return zstdCompressSync(text, LEVEL);
+  } catch {
+    return gzipSync(text);
+  }
+}
+
+function expanded(stored: ArrayBuffer | Uint8Array): string {
+  const bytes = new Uint8Array(stored);
+  const isGzip = bytes[0] === GZIP_MAGIC[0] && bytes[1] === GZIP_MAGIC[1];
+  return decoder.decode(isGzip ? gunzipSync(bytes) : zstdDecompressSync(bytes));
 }

@@ -2,6 +2,7 @@
  * The tables of a log. `signals` is the log of what has been recorded, `held` that of held signals. Statements on them
  * are plain SQL, in this folder only.
  */
+import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 /** One row a log: what is not in a segment yet. Padded, so that SQLite writes only the pages that differ. */
@@ -33,7 +34,17 @@ function segmentsOf(log: string) {
       coldBytes: integer("cold_bytes").notNull().default(0),
       groups: text("groups").notNull(),
     },
-    (table) => [index(`${log}_segments_time`).on(table.firstMs)],
+    (table) => [
+      index(`${log}_segments_time`).on(table.firstMs),
+      // When held signals are purged next. A partial index: of the log of held signals, while they are held.
+      ...(log === "held"
+        ? [
+            index("held_segments_due")
+              .on(table.periodEnd)
+              .where(sql`instr(statuses, 'h') > 0`),
+          ]
+        : []),
+    ],
   );
 }
 
@@ -76,4 +87,10 @@ export const coldObjects = sqliteTable("cold_objects", {
   /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody needs. */
   state: text("state").$type<"writing" | "stored" | "removing">().notNull(),
   at: integer("at").notNull(),
+  /** The segments in it are among these. */
+  firstSeq: integer("first_seq").notNull(),
+  lastSeq: integer("last_seq").notNull(),
 });
+
+/** Segments in R2 with payloads of which no copy may be left: their lines say which. See cold.ts. */
+export const coldScrubs = sqliteTable("cold_scrubs", { firstSeq: integer("first_seq").primaryKey() });

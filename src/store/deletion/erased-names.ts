@@ -1,0 +1,95 @@
+/**
+ * What deleted persons were named by. A signal that was received before the deletion, and recorded after it, must not
+ * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
+ * Only hashes are kept, and only for as long as such a signal may be on its way.
+ */
+import { createHash } from "node:crypto";
+import { isJsonObject } from "../../domain/dot-path.ts";
+import { normalise } from "../../domain/normalise.ts";
+import type { Claim } from "../people/claims.ts";
+import type { VisitorId } from "../people/identities.ts";
+import type { Visitor } from "../people/people.ts";
+import type { Admission } from "../protocol.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+
+export interface Name {
+  kind: "email" | VisitorId["kind"];
+  value: string;
+  /** Since when an id was that person's, where others had it too. */
+  sinceMs?: number;
+}
+
+export function hashOfName({ kind, value }: Name): string {
+  return createHash("sha256").update(`${kind} ${value}`).digest("base64url");
+}
+
+/** @param atMs what is received later is nobody's of them. */
+export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
+  sql.exec(
+    `INSERT INTO erased_names (hash, at, since) VALUES (?, ?, ?)
+     ON CONFLICT DO UPDATE SET at = max(at, excluded.at), since = excluded.since`,
+    hashOfName(name),
+    atMs,
+    name.sinceMs ?? 0,
+  );
+}
+
+/** Until then persons have been deleted, in milliseconds since 1970: what is received later is nobody's of them. */
+export function namesErasedUntilMs(sql: SqlStorage): number {
+  return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM erased_names").one().at ?? 0;
+}
+
+/**
+ * Whether a signal is of somebody who has been deleted since it was received. As everywhere, an email counts for more than
+ * the ids beside it (design §8.3), and a user id that is somebody's for more than an anonymous id.
+ *
+ * @param claimsOf to whom an id belongs now.
+ */
+export function isOfErased(
+  sql: SqlStorage,
+  { email, userId, anonymousId }: Visitor,
+  receipt: Receipt,
+  claimsOf: (id: VisitorId) => readonly Claim[],
+): boolean {
+  if (email !== undefined) return erasedSince(sql, { kind: "email", value: email }, receipt) !== null;
+  const ids: VisitorId[] = [];
+  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
+  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
+  for (const id of ids) {
+    const claims = claimsOf(id);
+    const claim = claims.findLast((one) => !isLater(one, receipt));
+    const sinceMs = erasedSince(sql, id, receipt);
+    // Others have had the id too: it goes by who had it last when the signal was received.
+    if (sinceMs !== null && (claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs))) {
+      return true;
+    }
+    if (claims.length > 0) return false;
+  }
+  return false;
+}
+
+/** Whom a dead letter names, by the fields that name people; null: nobody, an account, or it cannot be read. */
+export function visitorOfPayload(payload: string | null, admission: Admission): Visitor | null {
+  if (payload === null || admission.endpoint !== "signal_staging") return null;
+  try {
+    const read: unknown = JSON.parse(payload);
+    return isJsonObject(read) ? normalise(read, admission.pathSource) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Since when it was a deleted person's; null: none of those that were deleted after the receipt. */
+function erasedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number | null {
+  const [row] = sql.exec<{ since: number }>(
+    "SELECT since FROM erased_names WHERE hash = ? AND at >= ?",
+    hashOfName(name),
+    receivedAtMs,
+  );
+  return row?.since ?? null;
+}
+
+function isBetween(first: number, middle: number, last: number): boolean {
+  return first <= middle && middle <= last;
+}

@@ -1,0 +1,268 @@
+/** What a step of a person's deletion does: pages of one part after the other, until it has done enough. */
+import { erased } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import { claimInForce } from "../people/claims.ts";
+import type { Claim } from "../people/claims.ts";
+import { claimsInStore } from "../people/identities.ts";
+import type { VisitorId } from "../people/identities.ts";
+import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
+import { People, visitorOf } from "../people/people.ts";
+import type { Visitor } from "../people/people.ts";
+import { changeEntries, firstEntries, personList, visitorList } from "../people/timelines.ts";
+import type { Entry } from "../people/timelines.ts";
+import { countInBooks } from "../record/books.ts";
+import { admissionOf } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import type { Receipt } from "../receipt.ts";
+import type { StoreState } from "../state.ts";
+import { Blanking } from "./blanking.ts";
+import type { Blanked } from "./blanking.ts";
+import { isOfErased, rememberName, visitorOfPayload } from "./erased-names.ts";
+import type { ErasureStep } from "./tables.ts";
+
+/** A job as it is stored; see tables.ts. */
+export interface ErasureRow {
+  [column: string]: SqlStorageValue;
+  id: string;
+  requested_at: number;
+  asked_at: number;
+  finished_at: number | null;
+  /** Null: what is left is up to cold storage. */
+  email: string | null;
+  person_id: number | null;
+  step: ErasureStep;
+  /** The line, or the dead letter, that was looked at last. */
+  position: number;
+  people: number;
+  identities: number;
+  signals: number;
+  anonymous: number;
+  held: number;
+  dead_letters: number;
+  scoring_signals: number;
+  cold_objects: number;
+}
+
+/** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
+const PAGE_DEAD_LETTERS = 50;
+const DEAD_LETTER_LINES = 10;
+/** An identity is some rows by itself. */
+const IDENTITY_LINES = 2;
+
+export class ErasureWork {
+  readonly #state: StoreState;
+  readonly #job: ErasureRow;
+  readonly #nowMs: number;
+  readonly #blanking: Blanking;
+  readonly #people: People;
+
+  constructor(state: StoreState, job: ErasureRow, nowMs: number) {
+    this.#state = state;
+    this.#job = job;
+    this.#nowMs = nowMs;
+    this.#blanking = new Blanking(state);
+    this.#people = new People(state);
+  }
+
+  /** @param lines so many, or a page more: afterwards the job is stored as far as it has come. */
+  run(lines: number): void {
+    let left = lines;
+    while (left > 0 && this.#job.email !== null) left -= this.#page();
+    this.#blanking.write();
+    this.#people.write();
+    this.#job.cold_objects += this.#blanking.coldObjects;
+    this.#writeJob();
+    this.#state.signals.flush();
+    this.#state.held.flush();
+  }
+
+  /** @returns how many lines it was the work of. */
+  #page(): number {
+    switch (this.#job.step) {
+      case "identities":
+        return this.#identity();
+      case "lines":
+        return this.#lines();
+      case "held":
+        return this.#held();
+      case "dead_letters":
+        return this.#deadLetters();
+      case "cold":
+        this.#job.email = null;
+        this.#job.person_id = null;
+        return 0;
+    }
+  }
+
+  #goOn(step: ErasureStep): number {
+    this.#job.step = step;
+    this.#job.position = 0;
+    return 1;
+  }
+
+  /** A page of what is listed under one of the person's ids; then the id. */
+  #identity(): number {
+    const { sql } = this.#state;
+    const [id] = sql.exec<VisitorId & Record<string, SqlStorageValue>>(
+      "SELECT kind, value FROM identities WHERE person_id = ? LIMIT 1",
+      this.#job.person_id,
+    );
+    if (id === undefined) return this.#goOn("lines");
+    const entries = firstEntries(sql, visitorList(id), this.#job.position);
+    const last = entries.at(-1);
+    if (last === undefined) {
+      this.#forget({ kind: id.kind, value: id.value });
+      this.#job.position = 0;
+      return IDENTITY_LINES;
+    }
+    this.#eraseListed(id, entries);
+    this.#job.position = last.seq;
+    return entries.length;
+  }
+
+  #forget(id: VisitorId): void {
+    const { sql } = this.#state;
+    const { kind, value } = id;
+    const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
+    rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
+    sql.exec("DELETE FROM identities WHERE kind = ? AND value = ? AND person_id = ?", kind, value, this.#job.person_id);
+    // Each pair is there both ways.
+    sql.exec(
+      `DELETE FROM pairs WHERE (kind, value, other_kind, other_value) IN
+         (SELECT other_kind, other_value, kind, value FROM pairs WHERE kind = ? AND value = ?)`,
+      kind,
+      value,
+    );
+    sql.exec("DELETE FROM pairs WHERE kind = ? AND value = ?", kind, value);
+    // Somebody else has the id too: their part of the list is linked from now on.
+    if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
+    else endLinkJob(sql, id);
+    this.#job.identities++;
+  }
+
+  /** Lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
+  #eraseListed(id: VisitorId, entries: readonly Entry[]): void {
+    const claims = claimsInStore(this.#state.sql, id);
+    const isTheirs = (facts: Facts): boolean => {
+      const { admission, email, userId } = facts;
+      if (admission.receivedAtMs > this.#job.asked_at) return false;
+      if (email !== null && email !== this.#job.email) return false;
+      if (id.kind === "anonymous_id" && userId !== null) {
+        const named = this.#inForce(claimsInStore(this.#state.sql, { kind: "user_id", value: userId }), admission);
+        if (named !== undefined && named !== this.#job.person_id) return false;
+      }
+      return this.#inForce(claims, admission) === this.#job.person_id;
+    };
+    for (const line of this.#eraseLines(entries, isTheirs)) {
+      const { owner, admission, verdicts } = line.facts;
+      if (owner === null || owner.personId === this.#job.person_id) continue;
+      const scored = { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
+      this.#people.disown(owner.personId, [{ seq: line.seq, scored: verdicts.length === 0 ? null : scored }]);
+    }
+  }
+
+  #inForce(claims: readonly Claim[], receipt: Receipt): number | undefined {
+    return claimInForce(claims, receipt)?.personId;
+  }
+
+  /** The oldest page of the person's list, with what it has scored; of lines that retention has dropped too. */
+  #lines(): number {
+    const { sql, verdicts } = this.#state;
+    const list = personList(this.#job.person_id ?? 0);
+    const entries = firstEntries(sql, list);
+    if (entries.length === 0) return this.#goOn("held");
+    this.#eraseLines(entries, () => true);
+    for (const { scored } of entries) {
+      for (const id of scored?.verdicts ?? []) {
+        this.#people.ruleDays.add(verdicts.get(id).ruleId, scored?.atMs ?? 0, -1);
+        this.#job.scoring_signals++;
+      }
+    }
+    changeEntries(sql, list, "", new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
+    return entries.length;
+  }
+
+  #eraseLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
+    const { signals } = this.#state;
+    const all: Blanked[] = [];
+    for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
+      const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
+      const lines = this.#blanking.blank(signals, segment, theirs, (facts) => erased(facts, this.#nowMs));
+      for (const { facts } of lines) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
+      all.push(...lines);
+    }
+    return all;
+  }
+
+  /** A segment of held signals: nobody's, although they name somebody. */
+  #held(): number {
+    const { held } = this.#state;
+    for (const segment of held.walk(this.#job.position, { status: "held" })) {
+      const theirs = segment.texts.flatMap((_, index) => {
+        const facts = segment.facts(segment.firstSeq + index);
+        const isTheirs = facts.status === "held" && this.#names(visitorOf(facts), facts.admission);
+        return isTheirs ? [segment.firstSeq + index] : [];
+      });
+      this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) => erased(facts, this.#nowMs)).length;
+      this.#job.position = segment.lastSeq;
+      return segment.texts.length;
+    }
+    return this.#goOn("dead_letters");
+  }
+
+  #deadLetters(): number {
+    const { sql, books } = this.#state;
+    const rows = sql
+      .exec<DeadLetterRow>(
+        "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
+        this.#job.position,
+        PAGE_DEAD_LETTERS,
+      )
+      .toArray();
+    for (const row of rows) {
+      this.#job.position = row.seq;
+      const { pathSource: source, idempotencyKey: _key, ...admission } = admissionOf(row);
+      const named = visitorOfPayload(
+        row.payload,
+        source === undefined ? admission : { ...admission, pathSource: source },
+      );
+      if (named === null || !this.#names(named, admission)) continue;
+      sql.exec(
+        `UPDATE dead_letters SET status = 'purged', admission = ?, reason = '', payload = NULL, erased_at = ?
+         WHERE seq = ?`,
+        JSON.stringify(admission),
+        this.#nowMs,
+        row.seq,
+      );
+      countInBooks(books.totals, admission.periodStartMs, "deadLettered", -1);
+      countInBooks(books.totals, admission.periodStartMs, "purged", 1);
+      this.#job.dead_letters++;
+    }
+    return rows.length < PAGE_DEAD_LETTERS ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;
+  }
+
+  #names(visitor: Visitor, receipt: Receipt): boolean {
+    return isOfErased(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
+  }
+
+  #writeJob(): void {
+    const job = this.#job;
+    this.#state.sql.exec(
+      `UPDATE erasures SET email = ?2, person_id = ?3, step = ?4, position = ?5, identities = ?6, signals = ?7,
+         anonymous = ?8, held = ?9, dead_letters = ?10, scoring_signals = ?11, cold_objects = ?12
+       WHERE id = ?1`,
+      job.id,
+      job.email,
+      job.person_id,
+      job.step,
+      job.position,
+      job.identities,
+      job.signals,
+      job.anonymous,
+      job.held,
+      job.dead_letters,
+      job.scoring_signals,
+      job.cold_objects,
+    );
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * The deletion of a person, with everything that is linked to them (docs/design.md: the Signal Store): a job in steps, each
+ * one transaction. The first step takes the person away, so that from then on they are named nowhere and what comes is
+ * somebody new's. What is left is read off the tables: identities, then the list of the person's lines, then held
+ * signals and dead letters, each page by page. The store's alarm sees to it, and ends the job when R2 holds no copy.
+ */
+import { DAY_MS } from "../../domain/duration.ts";
+import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../limits.ts";
+import type { ErasureReceipt } from "../data-care.ts";
+import { isScrubbing } from "../log/cold.ts";
+import { insertEntries, personList, readEntries } from "../people/timelines.ts";
+import type { StoreState } from "../state.ts";
+import { rememberName, hashOfName } from "./erased-names.ts";
+import { ErasureWork } from "./erasure-work.ts";
+import type { ErasureRow } from "./erasure-work.ts";
+
+const REMEMBERED_MS = ERASURE_REMEMBERED_DAYS * DAY_MS;
+
+/**
+ * Begins to delete, with the first step. While a deletion of the same person is under way, that one goes on, and looks
+ * again for what has come since; unless somebody new has the email by now.
+ */
+export function erasePerson(state: StoreState, id: string, email: string, nowMs: number): void {
+  const { sql } = state;
+  const last = findRow(sql, email);
+  const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
+  if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, nowMs);
+  else {
+    if (person !== undefined) takeAway(sql, person, nowMs);
+    sql.exec(
+      `INSERT INTO erasures (id, email_hash, requested_at, asked_at, email, person_id, step, position, people, identities,
+         signals, anonymous, held, dead_letters, scoring_signals, cold_objects)
+       VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0, 0, 0)`,
+      id,
+      hashOfName({ kind: "email", value: email }),
+      nowMs,
+      email,
+      person?.id ?? null,
+      person === undefined ? "held" : "identities",
+      Number(person !== undefined),
+    );
+  }
+  rememberName(sql, { kind: "email", value: email }, nowMs);
+  stepErasure(state, nowMs);
+}
+
+/** Null when the person was not deleted, or that is long ago. */
+export function findErasure(sql: SqlStorage, email: string): ErasureReceipt | null {
+  const row = findRow(sql, email);
+  return row === undefined ? null : toReceipt(row);
+}
+
+/** When there is something to do, in milliseconds since 1970; null when there is nothing. */
+export function nextErasureMs({ sql }: StoreState, nowMs: number): number | null {
+  const inR2 = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();
+  if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
+  const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM erased_names").one().at;
+  return oldest === null ? null : oldest + REMEMBERED_MS;
+}
+
+/** Takes the job that waits longest one step further, and ends those that were waiting for cold storage only. */
+export function stepErasure(state: StoreState, nowMs: number): void {
+  const { sql } = state;
+  sql.exec(
+    "DELETE FROM erased_names WHERE hash IN (SELECT hash FROM erased_names WHERE at <= ? LIMIT ?)",
+    nowMs - REMEMBERED_MS,
+    ERASURE_ROWS,
+  );
+  sql.exec("DELETE FROM erasures WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
+  const job = nextJob(sql);
+  if (job !== undefined) new ErasureWork(state, job, nowMs).run(ERASURE_ROWS);
+  if (isScrubbing(sql)) return;
+  sql.exec("UPDATE erasures SET finished_at = ? WHERE finished_at IS NULL AND email IS NULL", nowMs);
+}
+
+/** Their number is never used again: lines that still name it are nobody's, and ids that are still theirs too. */
+function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }, nowMs: number): void {
+  insertEntries(sql, personList(id), readEntries(recent));
+  sql.exec("DELETE FROM people WHERE id = ?", id);
+  // What their ids have sent, and was about to be linked, is looked through first: see ErasureWork.
+  sql.exec(
+    `UPDATE link_jobs SET due_at = ?
+     WHERE (kind, value) IN (SELECT kind, value FROM identities WHERE person_id = ?)`,
+    nowMs + DAY_MS,
+    id,
+  );
+}
+
+/** What the names of the person have brought since. */
+function lookAgain(sql: SqlStorage, job: ErasureRow, email: string, nowMs: number): void {
+  sql.exec("UPDATE erased_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
+  const isAtThePerson = job.step === "identities" || job.step === "lines";
+  sql.exec(
+    "UPDATE erasures SET email = ?, asked_at = ?, step = ?, position = ? WHERE id = ?",
+    email,
+    nowMs,
+    isAtThePerson ? job.step : "held",
+    isAtThePerson ? job.position : 0,
+    job.id,
+  );
+}
+
+function findRow(sql: SqlStorage, email: string): ErasureRow | undefined {
+  const hash = hashOfName({ kind: "email", value: email });
+  return sql
+    .exec<ErasureRow>("SELECT * FROM erasures WHERE email_hash = ? ORDER BY requested_at DESC, id DESC LIMIT 1", hash)
+    .toArray()[0];
+}
+
+/** Of those with something left, the one that waits longest. */
+function nextJob(sql: SqlStorage): ErasureRow | undefined {
+  return sql
+    .exec<ErasureRow>(
+      "SELECT * FROM erasures WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
+    )
+    .toArray()[0];
+}
+
+function toReceipt(row: ErasureRow): ErasureReceipt {
+  return {
+    id: row.id,
+    requestedAtMs: row.requested_at,
+    finishedAtMs: row.finished_at,
+    people: row.people,
+    identities: row.identities,
+    signals: row.signals,
+    anonymous: row.anonymous,
+    held: row.held,
+    deadLetters: row.dead_letters,
+    scoringSignals: row.scoring_signals,
+    coldObjects: row.cold_objects,
+  };
+}

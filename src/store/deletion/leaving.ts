@@ -1,0 +1,59 @@
+/** Lines of persons whose deletion is under way, before it has come to them: exports name nobody in them. */
+import { erased } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import { claimInForce } from "../people/claims.ts";
+import { claimsInStore } from "../people/identities.ts";
+import type { VisitorId } from "../people/identities.ts";
+import { visitorOf } from "../people/people.ts";
+import type { Visitor } from "../people/people.ts";
+import { admissionOf } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import type { Receipt } from "../receipt.ts";
+import { isOfErased, visitorOfPayload } from "./erased-names.ts";
+
+export class Leaving {
+  readonly #sql: SqlStorage;
+  readonly #isAnybody: boolean;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    const jobs = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
+    this.#isAnybody = jobs.toArray().length > 0;
+  }
+
+  /** As they will be. */
+  factsOf(facts: Facts, nowMs: number): Facts {
+    if (!this.#isAnybody || facts.erasedAtMs !== null) return facts;
+    const { owner, admission } = facts;
+    const isLeaving = owner === null ? this.#names(visitorOf(facts), admission) : !this.#isThere(owner.personId);
+    return isLeaving ? erased(facts, nowMs) : facts;
+  }
+
+  hasDeadLetter(row: DeadLetterRow): boolean {
+    if (!this.#isAnybody || row.status !== "dead") return false;
+    const admission = admissionOf(row);
+    const visitor = visitorOfPayload(row.payload, admission);
+    return visitor !== null && this.#names(visitor, admission);
+  }
+
+  #names(visitor: Visitor, receipt: Receipt): boolean {
+    const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
+    if (isOfErased(this.#sql, visitor, receipt, claimsOf)) return true;
+    if (visitor.email !== undefined) return false;
+    // Ids that the deletion has not come to yet still say whose they were.
+    const { userId, anonymousId } = visitor;
+    const ofUser = userId === undefined ? undefined : this.#ownerOf({ kind: "user_id", value: userId }, receipt);
+    const owner =
+      ofUser ??
+      (anonymousId === undefined ? undefined : this.#ownerOf({ kind: "anonymous_id", value: anonymousId }, receipt));
+    return owner !== undefined && !this.#isThere(owner);
+  }
+
+  #ownerOf(id: VisitorId, receipt: Receipt): number | undefined {
+    return claimInForce(claimsInStore(this.#sql, id), receipt)?.personId;
+  }
+
+  #isThere(personId: number): boolean {
+    return this.#sql.exec("SELECT 1 FROM people WHERE id = ?", personId).toArray().length > 0;
+  }
+}

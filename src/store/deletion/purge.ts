@@ -1,0 +1,56 @@
+/** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
+import { PURGE_ROWS } from "../../limits.ts";
+import { decodeFacts, purged } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
+import type { StoreState } from "../state.ts";
+import { Blanking } from "./blanking.ts";
+
+/** When held lines that are open end, of as many as have been looked at. They are replaced as one where any changes. */
+const openEnds = new WeakMap<readonly string[], { seen: number; endMs: number }>();
+
+/** Deletes names and payloads of held signals whose period has ended; of PURGE_ROWS of them, or a segment more. */
+export function purgeHeld(state: StoreState, nowMs: number): void {
+  const { held } = state;
+  const blanking = new Blanking(state);
+  const purge = (segment: Segment): number => blanking.blank(held, segment, dueLines(segment, nowMs), purged).length;
+  let left = PURGE_ROWS;
+  if (openEndMs(state) <= nowMs) left -= purge(held.open());
+  while (left > 0) {
+    const [row] = held.rows("instr(statuses, 'h') > 0 AND period_end <= ? ORDER BY period_end LIMIT 1", nowMs);
+    if (row === undefined) break;
+    left -= purge(held.sealed(row));
+    // Others of the segment may end later, or have been released: the row says so.
+    held.summariseAgain(row.first_seq);
+  }
+  blanking.write();
+  state.signals.flush();
+  held.flush();
+}
+
+/** When the next held signals end, in milliseconds since 1970; null when there are none. */
+export function nextPurgeMs(state: StoreState): number | null {
+  const { at } = state.sql
+    .exec<{ at: number | null }>("SELECT min(period_end) AS at FROM held_segments WHERE instr(statuses, 'h') > 0")
+    .one();
+  const nextMs = Math.min(at ?? Number.POSITIVE_INFINITY, openEndMs(state));
+  return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
+}
+
+/** Line by line: a segment may hold signals of several periods. */
+function dueLines(segment: Segment, nowMs: number): number[] {
+  return segment.texts.flatMap((text, index) => {
+    const { status, admission } = decodeFacts(text);
+    return status === "held" && admission.periodEndMs <= nowMs ? [segment.firstSeq + index] : [];
+  });
+}
+
+function openEndMs({ held }: StoreState): number {
+  const { texts } = held.open();
+  const known = openEnds.get(texts) ?? { seen: 0, endMs: Number.POSITIVE_INFINITY };
+  for (; known.seen < texts.length; known.seen++) {
+    const { status, admission } = decodeFacts(texts[known.seen] ?? "");
+    if (status === "held") known.endMs = Math.min(known.endMs, admission.periodEndMs);
+  }
+  openEnds.set(texts, known);
+  return known.endMs;
+}

@@ -1,0 +1,209 @@
+/**
+ * Signals that have been kept as long as the plan says are deleted, by the store's alarm, a bounded number at a time:
+ * whole segments, once all of their lines are too old. Lines that are too old among others that are not are taken out
+ * once a day. People, scores and what was scored stay; so do the books, which say what was dropped, and the counts of the
+ * signal queue, which say what was received. A held signal goes when its period ends, never through here.
+ *
+ * So that segments do not hold the signals of weeks, what is open is sealed at the end of the UTC day.
+ */
+import { dayOf } from "../../domain/day-counts.ts";
+import { DAY_MS } from "../../domain/duration.ts";
+import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../../limits.ts";
+import type { StoreConfig } from "../data-care.ts";
+import { releaseObjects, scrubCold } from "../log/cold.ts";
+import { decodeFacts, isEmptied } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import type { SegmentRow } from "../log/segment.ts";
+import { COLUMN_OF, countInBooks } from "../record/books.ts";
+import { admissionOf } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { EventGroupChanges } from "../record/event-groups.ts";
+import type { StoreState } from "../state.ts";
+import { VisitorLists } from "./visitor-lists.ts";
+
+/** Rows of segments that are read at a time. */
+const PAGE_SEGMENTS = 64;
+
+/** Repeating it changes nothing. */
+export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
+  const [stored] = sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
+  if ((stored?.days ?? null) === retentionDays) return;
+  sql.exec(
+    `INSERT INTO retention (id, days, next_at, deleted_until) VALUES (1, ?1, ?2, 0)
+     ON CONFLICT (id) DO UPDATE SET days = excluded.days, next_at = excluded.next_at`,
+    retentionDays,
+    nowMs,
+  );
+}
+
+/** When there is something to do, in milliseconds since 1970; null when signals are kept for ever. */
+export function nextRetentionMs(state: StoreState): number | null {
+  const [row] = state.sql.exec<{ next_at: number }>("SELECT next_at FROM retention WHERE id = 1 AND days IS NOT NULL");
+  return row === undefined ? null : Math.min(row.next_at, ...logsOf(state).map(sealMs));
+}
+
+/** Receipt of the latest signal deleted so far, in milliseconds since 1970; 0 when there was none. */
+export function deletedUntilMs(sql: SqlStorage): number {
+  return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
+}
+
+/** A step: RETENTION_ROWS lines, or a segment more. */
+export function deleteExpired(state: StoreState, nowMs: number): void {
+  const [kept] = state.sql.exec<{ days: number }>("SELECT days FROM retention WHERE id = 1 AND days IS NOT NULL");
+  if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
+  const keptMs = kept.days * DAY_MS;
+  const dropping = new Dropping(state, nowMs - keptMs, dayOf(nowMs) * DAY_MS - keptMs);
+  for (const log of logsOf(state)) {
+    if (sealMs(log) <= nowMs || dropping.isDueIn(log)) log.seal();
+    dropping.drop(log);
+  }
+  dropping.dropDeadLetters();
+  dropping.write();
+  state.sql.exec(
+    "UPDATE retention SET next_at = ?, deleted_until = max(deleted_until, ?) WHERE id = 1",
+    dropping.isFull ? nowMs : Math.max(nowMs + RETENTION_SWEEP_MS, nextExpiryMs(state, nowMs, keptMs)),
+    dropping.untilMs,
+  );
+  state.signals.flush();
+  state.held.flush();
+}
+
+class Dropping {
+  readonly #state: StoreState;
+  /** Whole segments go that were received before. */
+  readonly #beforeMs: number;
+  /** Single lines go that were received before: the same all day, so that a segment is rewritten once. */
+  readonly #beforeDayMs: number;
+  readonly #groups = new EventGroupChanges();
+  readonly #lists = new VisitorLists();
+  readonly #objects = new Set<string>();
+  #dropped = 0;
+  /** The latest receipt of those dropped. */
+  untilMs = 0;
+
+  constructor(state: StoreState, beforeMs: number, beforeDayMs: number) {
+    this.#state = state;
+    this.#beforeMs = beforeMs;
+    this.#beforeDayMs = beforeDayMs;
+  }
+
+  /** There may be more. */
+  get isFull(): boolean {
+    return this.#dropped >= RETENTION_ROWS;
+  }
+
+  /** Whether open lines are too old already: they came late, or all were kept for ever until now. */
+  isDueIn(log: Log): boolean {
+    return log.open().texts.some((text) => this.#isOld(decodeFacts(text), this.#beforeDayMs));
+  }
+
+  drop(log: Log): void {
+    for (const row of this.#due(log)) {
+      if (this.isFull) return;
+      this.#dropLines(log, row);
+    }
+  }
+
+  dropDeadLetters(): void {
+    const left = RETENTION_ROWS - this.#dropped;
+    if (left <= 0) return;
+    const rows = this.#state.sql.exec<DeadLetterRow>(
+      `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? ORDER BY seq LIMIT ?)
+       RETURNING *`,
+      this.#beforeMs,
+      left,
+    );
+    for (const row of rows) {
+      const column = row.status === "dead" ? "deadLettered" : "purged";
+      countInBooks(this.#state.books.dropped, admissionOf(row).periodStartMs, column, 1);
+      this.#note(row.received_at);
+    }
+  }
+
+  write(): void {
+    const { sql } = this.#state;
+    this.#groups.write(sql);
+    this.#lists.write(sql);
+    releaseObjects(sql, this.#objects);
+  }
+
+  /** Segments with lines that are too old, from the oldest on. */
+  *#due(log: Log): Generator<SegmentRow> {
+    let after = 0;
+    for (;;) {
+      const rows = log.rows(
+        `first_seq > ? AND (received_to < ? OR received_from < ?) ORDER BY first_seq LIMIT ${PAGE_SEGMENTS}`,
+        after,
+        this.#beforeMs,
+        this.#beforeDayMs,
+      );
+      yield* rows;
+      if (rows.length < PAGE_SEGMENTS) return;
+      after = rows.at(-1)?.first_seq ?? after;
+    }
+  }
+
+  #dropLines(log: Log, row: SegmentRow): void {
+    const segment = log.sealed(row);
+    const beforeMs = row.received_to < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
+    const lines = segment.texts.map((text, index) => ({ seq: row.first_seq + index, facts: decodeFacts(text) }));
+    const there = lines.filter(({ facts }) => !isEmptied(facts));
+    const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
+    for (const { seq, facts } of old) this.#count(log, seq, facts);
+    if (old.length === there.length) {
+      log.drop(segment);
+      if (row.cold !== null) this.#objects.add(row.cold);
+    } else if (old.length > 0) {
+      log.forget(
+        segment,
+        old.map(({ seq }) => seq),
+      );
+      scrubCold(this.#state.sql, [row]);
+    }
+  }
+
+  #isOld({ status, admission }: Facts, beforeMs: number): boolean {
+    return status !== "held" && admission.receivedAtMs < beforeMs;
+  }
+
+  #count(log: Log, seq: number, facts: Facts): void {
+    const { admission, status, kind, event, source } = facts;
+    this.#note(admission.receivedAtMs);
+    if (log.name === "signals") this.#lists.remove(seq, facts);
+    if (status === "released") return;
+    countInBooks(this.#state.books.dropped, admission.periodStartMs, COLUMN_OF[status], 1);
+    if (status !== "anonymous" || kind !== "signal" || event === null) return;
+    this.#groups.count(event, source ?? "", { count: 0, held: 0, anonymous: -1 }, admission.receivedAtMs);
+  }
+
+  #note(receivedAtMs: number): void {
+    this.#dropped++;
+    this.untilMs = Math.max(this.untilMs, receivedAtMs);
+  }
+}
+
+function logsOf({ signals, held }: StoreState): Log[] {
+  return [signals, held];
+}
+
+/** When what is open is to be sealed; infinity: nothing is. */
+function sealMs(log: Log): number {
+  const [first] = log.open().texts;
+  return first === undefined ? Number.POSITIVE_INFINITY : (dayOf(decodeFacts(first).recordedAtMs) + 1) * DAY_MS;
+}
+
+/** When the next lines are too old; of what is recorded from now on, not before it has been kept long enough. */
+function nextExpiryMs({ sql }: StoreState, nowMs: number, keptMs: number): number {
+  const { first, whole } = sql
+    .exec<{ first: number | null; whole: number | null }>(
+      `SELECT min(first) AS first, min(whole) AS whole FROM (
+         SELECT min(received_from) AS first, min(received_to) AS whole FROM signals_segments
+         UNION ALL SELECT min(received_from), min(received_to) FROM held_segments
+         UNION ALL SELECT NULL, min(received_at) FROM dead_letters)`,
+    )
+    .one();
+  const dayAfterMs = first === null ? nowMs : (dayOf(first) + 1) * DAY_MS;
+  // What is exactly as old as it may become is kept.
+  return Math.min(nowMs, dayAfterMs, (whole ?? nowMs) + 1) + keptMs;
+}

@@ -1,0 +1,68 @@
+/** The sample of each group of the signal queue, where the line that it was keeps nothing any more. */
+import { SAMPLE_MAX_GROUPS, SAMPLE_MAX_SEGMENTS, SAMPLE_MAX_SIGNALS } from "../../limits.ts";
+import { keepsPayload } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import type { Sample } from "../record/event-groups.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+import type { StoreState } from "../state.ts";
+
+/** A line that is gone; a negative number is one of the log of held signals. */
+export interface GoneLine {
+  event: string;
+  source: string;
+  seq: number;
+}
+
+interface Candidate extends Sample {
+  receipt: Receipt;
+}
+
+/**
+ * Where one of these lines was the sample of its group, the latest of the group that is left with a payload is. Only the
+ * latest lines are looked at; if none of them is the group's, nothing changes.
+ */
+export function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
+  const groups = Map.groupBy(gone, ({ event, source }) => `${source.length} ${source}${event}`);
+  let looks = SAMPLE_MAX_GROUPS;
+  for (const lines of groups.values()) {
+    const [{ event, source } = { event: "", source: "" }] = lines;
+    const [stored] = state.sql.exec<{ sample_seq: number }>(
+      "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ? AND count > 0",
+      event,
+      source,
+    );
+    if (!lines.some(({ seq }) => seq === stored?.sample_seq)) continue;
+    if (looks-- === 0) return;
+    const sample = later(latestOf(state.signals, event, source), latestOf(state.held, event, source));
+    if (sample === null) continue;
+    state.sql.exec(
+      "UPDATE event_groups SET sample_id = ?, sample_seq = ? WHERE event = ? AND source = ?",
+      sample.id,
+      sample.seq,
+      event,
+      source,
+    );
+  }
+}
+
+function latestOf(log: Log, event: string, source: string): Candidate | null {
+  let [segments, lines] = [0, 0];
+  for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source })) {
+    for (const seq of [...segment.seqsAbout(event)].toReversed()) {
+      const facts = segment.facts(seq);
+      if (facts.kind === "signal" && facts.event === event && facts.source === source && keepsPayload(facts)) {
+        const { id, receivedAtMs, ordinal } = facts.admission;
+        return { id, seq: log.name === "held" ? -seq : seq, receipt: { receivedAtMs, ordinal } };
+      }
+      if (++lines >= SAMPLE_MAX_SIGNALS) return null;
+    }
+    if (++segments >= SAMPLE_MAX_SEGMENTS) return null;
+  }
+  return null;
+}
+
+function later(one: Candidate | null, other: Candidate | null): Candidate | null {
+  if (one === null || other === null) return one ?? other;
+  return isLater(other.receipt, one.receipt) ? other : one;
+}

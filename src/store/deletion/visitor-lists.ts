@@ -1,0 +1,29 @@
+/** Takes lines that are gone off the lists of those visitors whom nobody knows: each list is written once. */
+import type { Facts } from "../log/line.ts";
+import { changeEntries, visitorList } from "../people/timelines.ts";
+import type { ListKey } from "../people/timelines.ts";
+
+export class VisitorLists {
+  readonly #gone = new Map<ListKey, Map<number, "gone">>();
+
+  /** @param facts as they were. A line is listed as record.ts and linking.ts do it. */
+  remove(seq: number, { userId, anonymousId, owner }: Facts): void {
+    if (userId !== null && (owner === null || owner.by === "anonymous_id")) {
+      this.#remove(visitorList({ kind: "user_id", value: userId }), seq);
+    }
+    if (anonymousId !== null && owner === null) {
+      this.#remove(visitorList({ kind: "anonymous_id", value: anonymousId }), seq);
+    }
+  }
+
+  write(sql: SqlStorage): void {
+    for (const [list, gone] of this.#gone) changeEntries(sql, list, "", gone);
+    this.#gone.clear();
+  }
+
+  #remove(list: ListKey, seq: number): void {
+    const gone = this.#gone.get(list);
+    if (gone === undefined) this.#gone.set(list, new Map([[seq, "gone"]]));
+    else gone.set(seq, "gone");
+  }
+}

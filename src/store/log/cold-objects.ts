@@ -1,0 +1,54 @@
+/** R2, as cold storage uses it: one object holds the compressed payloads of many segments, one after the other. */
+import { errorText, logEvent } from "../../http/log.ts";
+import { COLD_TIMEOUT_MS } from "../../limits.ts";
+
+export class ColdObjects {
+  readonly #bucket: R2Bucket;
+  readonly workspaceId: string;
+
+  constructor(bucket: R2Bucket, workspaceId: string) {
+    this.#bucket = bucket;
+    this.workspaceId = workspaceId;
+  }
+
+  /** @throws when it is not certain that the object has been written. */
+  async write(object: string, body: Uint8Array): Promise<void> {
+    await inTime(this.#bucket.put(this.#key(object), body));
+  }
+
+  /** Null where it cannot be had, which is logged. */
+  async read(object: string, offset: number, length: number): Promise<Uint8Array | null> {
+    try {
+      const found = await inTime(this.#bucket.get(this.#key(object), { range: { offset, length } }));
+      if (found === null) throw new Error("it is not in the bucket");
+      const bytes = new Uint8Array(await inTime(found.arrayBuffer()));
+      if (bytes.length !== length) throw new Error(`it has ${bytes.length} bytes instead of ${length}`);
+      return bytes;
+    } catch (error) {
+      logEvent("cold_read_failed", { workspace: this.workspaceId, object, error: errorText(error) });
+      return null;
+    }
+  }
+
+  /** @throws when it is not certain that all of them are gone. */
+  async remove(objects: readonly string[]): Promise<void> {
+    await inTime(this.#bucket.delete(objects.map((object) => this.#key(object))));
+  }
+
+  #key(object: string): string {
+    return `cold/${this.workspaceId}/${object}`;
+  }
+}
+
+/** What takes longer counts as failed, although it may still take its effect. */
+async function inTime<T>(work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error("R2 did not answer in time")), COLD_TIMEOUT_MS);
+  });
+  try {
+    return await Promise.race([work, tooLate]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

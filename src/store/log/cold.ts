@@ -1,0 +1,271 @@
+/**
+ * Cold storage (spec §6.1): payloads of old segments move to R2, many in one object, and their segments' rows keep the
+ * place. An R2 that does not answer delays that and holds up nothing else. What is left to do is read off the tables:
+ * every step may break off anywhere, and looks at them again after each answer of R2.
+ */
+import { DAY_MS } from "../../domain/duration.ts";
+import { newId } from "../../http/ids.ts";
+import {
+  COLD_ABANDONED_MS,
+  COLD_AFTER_MS,
+  COLD_OBJECT_MAX_BYTES,
+  COLD_OBJECT_MAX_SEGMENTS,
+  COLD_REMOVE_OBJECTS,
+  COLD_TOGETHER_MS,
+} from "../../limits.ts";
+import type { ColdObjects } from "./cold-objects.ts";
+import { decodeFacts, keepsPayload } from "./line.ts";
+import type { Log } from "./log.ts";
+import { compressPayloads, expandPayloads } from "./segment.ts";
+import type { SegmentRow } from "./segment.ts";
+
+/** What cold storage works on. */
+export interface ColdWork {
+  storage: DurableObjectStorage;
+  log: Log;
+  objects: ColdObjects;
+}
+
+interface Packed {
+  firstSeq: number;
+  bytes: Uint8Array;
+}
+
+/**
+ * Has the payloads of those lines of the segments removed from R2 of which the facts say that they are kept no longer.
+ * To be called in the transaction that changes the facts.
+ *
+ * @returns how many objects that is of which nothing was to be removed before.
+ */
+export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
+  let objects = 0;
+  for (const { cold, first_seq: firstSeq } of rows) {
+    if (cold === null) continue;
+    const asked = sql.exec(
+      "SELECT 1 FROM cold_scrubs JOIN signals_segments USING (first_seq) WHERE cold = ? LIMIT 1",
+      cold,
+    );
+    if (asked.toArray().length === 0) objects++;
+    sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);
+  }
+  return objects;
+}
+
+/** Whether R2 may hold what must not be kept: asked for, or in an object that is not finished. */
+export function isScrubbing(sql: SqlStorage): boolean {
+  const { found } = sql
+    .exec<{ found: number }>(
+      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS found`,
+    )
+    .one();
+  return found === 1;
+}
+
+/** Segments have been dropped: objects that hold nothing of any other go. To be called in the same transaction. */
+export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
+  for (const key of new Set(keys)) {
+    sql.exec(
+      `UPDATE cold_objects SET state = 'removing' WHERE key = ?1 AND state = 'stored' AND NOT EXISTS
+         (SELECT 1 FROM signals_segments WHERE signals_segments.first_seq BETWEEN cold_objects.first_seq
+            AND cold_objects.last_seq AND cold = ?1)`,
+      key,
+    );
+  }
+}
+
+/**
+ * How old payloads are when they move, in milliseconds. Beyond half of what the store may hold it needs the room: then those
+ * of sealed segments move at once.
+ *
+ * @param maxBytes at which the store is full.
+ */
+export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
+  return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
+}
+
+/** When something of all this is to be done, in milliseconds since 1970; null when nothing is. */
+export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
+  const { at_once, writing, received } = sql
+    .exec<{ at_once: number; writing: number | null; received: number | null }>(
+      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing') AS at_once,
+         (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
+         (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1)
+           AS received`,
+    )
+    .one();
+  if (at_once === 1) return nowMs;
+  const nextMs = Math.min(
+    writing === null ? Number.POSITIVE_INFINITY : writing + COLD_ABANDONED_MS,
+    received === null ? Number.POSITIVE_INFINITY : received + afterMs,
+  );
+  return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
+}
+
+/**
+ * One object of the oldest payloads that are due, of one day at most, so that they are dropped together.
+ *
+ * @param afterMs how old they are then.
+ * @throws when R2 does not answer.
+ */
+export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_AFTER_MS): Promise<void> {
+  const { storage, log } = work;
+  const due = dueRows(storage.sql, nowMs, afterMs);
+  const packed: Packed[] = [];
+  let bytes = 0;
+  for (const firstSeq of due) {
+    const payloads = log.packedPayloads(firstSeq);
+    if (payloads === null) continue;
+    packed.push({ firstSeq, bytes: new Uint8Array(payloads) });
+    bytes += payloads.byteLength;
+    if (bytes >= COLD_OBJECT_MAX_BYTES) break;
+  }
+  if (packed.length === 0) return;
+  await writeObject(work, packed, (key) => {
+    const isUnchanged = packed.every((one) => isEqual(log.packedPayloads(one.firstSeq), one.bytes));
+    // Some of it must not be kept any more: the object is not used, and another is made of what is left.
+    if (!isUnchanged) return false;
+    placeAll(log, key, packed);
+    return true;
+  });
+}
+
+/**
+ * Rewrites one object without the payloads that are kept no longer. Returns whether there was one.
+ *
+ * @throws when R2 does not answer.
+ */
+export async function scrubObject(work: ColdWork): Promise<boolean> {
+  const { storage, log, objects } = work;
+  const { sql } = storage;
+  const [scrub] = sql.exec<{ first_seq: number }>("SELECT first_seq FROM cold_scrubs ORDER BY first_seq LIMIT 1");
+  if (scrub === undefined) return false;
+  const [asked] = log.rows("first_seq = ?", scrub.first_seq);
+  const key = asked?.cold ?? null;
+  if (key === null) {
+    sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", scrub.first_seq);
+    return true;
+  }
+  const rows = rowsIn(work, key);
+  const packed: Packed[] = [];
+  for (const row of rows) {
+    // oxlint-disable-next-line no-await-in-loop -- one at a time is little to hold in memory
+    const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
+    if (bytes === null) throw new Error("an object could not be read");
+    packed.push({ firstSeq: row.first_seq, bytes: without(log, row, bytes) });
+  }
+  const versions = rows.map((row) => log.sealed(row).version);
+  await writeObject(work, packed, (written) => {
+    const now = rowsIn(work, key);
+    const isSame = now.length === rows.length && now.every((row, index) => log.sealed(row).version === versions[index]);
+    // More has been asked for meanwhile, or some of it is gone.
+    if (!isSame) return false;
+    placeAll(log, written, packed);
+    sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
+    for (const { firstSeq } of packed) sql.exec("DELETE FROM cold_scrubs WHERE first_seq = ?", firstSeq);
+    return true;
+  });
+  return true;
+}
+
+/**
+ * Removes objects that nobody needs; those whose writing broke off too, once none can be under way any more.
+ *
+ * @throws when R2 does not answer.
+ */
+export async function removeObjects({ storage, objects }: ColdWork, nowMs: number): Promise<void> {
+  const { sql } = storage;
+  sql.exec("UPDATE cold_objects SET state = 'removing' WHERE state = 'writing' AND at <= ?", nowMs - COLD_ABANDONED_MS);
+  const gone = sql
+    .exec<{ key: string }>("SELECT key FROM cold_objects WHERE state = 'removing' LIMIT ?", COLD_REMOVE_OBJECTS)
+    .toArray()
+    .map(({ key }) => key);
+  if (gone.length === 0) return;
+  await objects.remove(gone);
+  for (const key of gone) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
+}
+
+/** @param use puts it to use, in one transaction; false: it is not wanted any more. */
+async function writeObject(
+  { storage, objects }: ColdWork,
+  packed: readonly Packed[],
+  use: (key: string) => boolean,
+): Promise<void> {
+  const { sql } = storage;
+  const nowMs = Date.now();
+  const key = newId("cold", nowMs);
+  const [first, last] = [packed[0]?.firstSeq ?? 0, packed.at(-1)?.firstSeq ?? 0];
+  sql.exec(
+    "INSERT INTO cold_objects (key, state, at, first_seq, last_seq) VALUES (?, 'writing', ?, ?, ?)",
+    key,
+    nowMs,
+    first,
+    last,
+  );
+  // Known for good before R2 hears of it.
+  await storage.sync();
+  await objects.write(key, concatenated(packed));
+  storage.transactionSync(() => {
+    const known = sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray();
+    // Given up already, and about to be removed.
+    if (known.length === 0) return;
+    const state = use(key) ? "stored" : "removing";
+    sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", state, key);
+  });
+}
+
+/** First lines of the segments that go together, the oldest first. */
+function dueRows(sql: SqlStorage, nowMs: number, afterMs: number): number[] {
+  const rows = sql
+    .exec<{ first_seq: number; received_to: number }>(
+      `SELECT first_seq, received_to FROM signals_payloads JOIN signals_segments USING (first_seq)
+       ORDER BY first_seq LIMIT ?`,
+      COLD_OBJECT_MAX_SEGMENTS,
+    )
+    .toArray();
+  const dayOf = (ms: number): number => Math.floor(ms / DAY_MS);
+  const [first] = rows;
+  if (first === undefined || first.received_to > nowMs - afterMs) return [];
+  return rows
+    .filter(({ received_to: at }) => at <= nowMs - afterMs + COLD_TOGETHER_MS && dayOf(at) === dayOf(first.received_to))
+    .map(({ first_seq: firstSeq }) => firstSeq);
+}
+
+function rowsIn({ storage, log }: ColdWork, key: string): SegmentRow[] {
+  const [object] = storage.sql.exec<{ first_seq: number; last_seq: number }>(
+    "SELECT first_seq, last_seq FROM cold_objects WHERE key = ?",
+    key,
+  );
+  if (object === undefined) return [];
+  return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
+}
+
+/** What of a segment's payloads is kept, compressed again. */
+function without(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
+  const { texts } = log.sealed(row);
+  const payloads = expandPayloads(bytes);
+  return compressPayloads(
+    payloads.map((payload, index) => (keepsPayload(decodeFacts(texts[index] ?? "")) ? payload : null)),
+  );
+}
+
+function placeAll(log: Log, key: string, packed: readonly Packed[]): void {
+  let offset = 0;
+  for (const { firstSeq, bytes } of packed) {
+    log.movePayloads(firstSeq, { key, offset, bytes: bytes.length });
+    offset += bytes.length;
+  }
+}
+
+function concatenated(packed: readonly Packed[]): Uint8Array {
+  const all = new Uint8Array(packed.reduce((sum, { bytes }) => sum + bytes.length, 0));
+  let offset = 0;
+  for (const { bytes } of packed) {
+    all.set(bytes, offset);
+    offset += bytes.length;
+  }
+  return all;
+}
+
+function isEqual(stored: ArrayBuffer | null, bytes: Uint8Array): boolean {
+  return stored !== null && Buffer.compare(new Uint8Array(stored), bytes) === 0;
+}

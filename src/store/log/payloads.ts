@@ -1,0 +1,89 @@
+/** Payloads of lines, wherever they are: open, in a segment, or in R2. */
+import { COLD_READS_AT_ONCE } from "../../limits.ts";
+import type { ColdObjects } from "./cold-objects.ts";
+import type { Log } from "./log.ts";
+import { expandPayloads } from "./segment.ts";
+import type { Segment, SegmentRow } from "./segment.ts";
+
+/** Payloads by line, null where there is none; lines that cannot be had now are missing. */
+export type Payloads = ReadonlyMap<number, string | null>;
+
+/** What one call of R2 reads at most: segments that lie together in an object come together. */
+const MOST_BYTES_AT_ONCE = 4_000_000;
+
+interface Wanted {
+  segment: Segment;
+  seqs: readonly number[];
+}
+
+/** Each object of R2 is read as seldom as can be. Never throws. */
+export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<Wanted>): Promise<Payloads> {
+  const payloads = new Map<number, string | null>();
+  const cold: Wanted[] = [];
+  for (const one of wanted) {
+    const here = log.payloadsOf(one.segment);
+    if (here === null) cold.push(one);
+    else take(one, here, payloads);
+  }
+  const reads = together(cold);
+  while (reads.length > 0) {
+    const some = reads.splice(0, COLD_READS_AT_ONCE);
+    // oxlint-disable-next-line no-await-in-loop -- only so many at a time
+    await Promise.all(some.map((group) => readCold(log, objects, group, payloads)));
+  }
+  return payloads;
+}
+
+function take({ segment, seqs }: Wanted, lines: readonly (string | null)[], into: Map<number, string | null>): void {
+  for (const seq of seqs) into.set(seq, lines[seq - segment.firstSeq] ?? null);
+}
+
+/** Of the same object, and near each other in it. */
+function together(cold: readonly Wanted[]): Wanted[][] {
+  const groups: Wanted[][] = [];
+  let [key, from]: [string | null, number] = [null, 0];
+  for (const one of [...cold].sort((a, b) => placeOf(a).cold_offset - placeOf(b).cold_offset).sort(byObject)) {
+    const { cold: object, cold_offset: offset, cold_bytes: bytes } = placeOf(one);
+    if (object === key && offset + bytes - from <= MOST_BYTES_AT_ONCE) groups.at(-1)?.push(one);
+    else {
+      groups.push([one]);
+      [key, from] = [object, offset];
+    }
+  }
+  return groups;
+}
+
+function byObject(one: Wanted, other: Wanted): number {
+  return (placeOf(one).cold ?? "").localeCompare(placeOf(other).cold ?? "");
+}
+
+async function readCold(
+  log: Log,
+  objects: ColdObjects,
+  group: readonly Wanted[],
+  into: Map<number, string | null>,
+): Promise<void> {
+  const places = group.map(placeOf);
+  const from = Math.min(...places.map((place) => place.cold_offset));
+  const to = Math.max(...places.map((place) => place.cold_offset + place.cold_bytes));
+  const bytes = await objects.read(places[0]?.cold ?? "", from, to - from);
+  for (const one of group) {
+    const { cold_offset: offset, cold_bytes: length } = placeOf(one);
+    if (bytes !== null) {
+      take(one, expandPayloads(bytes.subarray(offset - from, offset - from + length)), into);
+      continue;
+    }
+    // It may have been moved meanwhile, into another object: then that one is asked, once.
+    const now = log.segmentOf(one.segment.firstSeq);
+    const moved = now?.row?.cold ?? null;
+    if (now?.row === null || now?.row === undefined || moved === null || moved === placeOf(one).cold) continue;
+    // oxlint-disable-next-line no-await-in-loop -- rare
+    const again = await objects.read(moved, now.row.cold_offset, now.row.cold_bytes);
+    if (again !== null) take({ segment: now, seqs: one.seqs }, expandPayloads(again), into);
+  }
+}
+
+function placeOf({ segment }: Wanted): SegmentRow {
+  if (segment.row === null) throw new Error("open lines are not in cold storage");
+  return segment.row;
+}

@@ -1,0 +1,21 @@
+/**
+ * To whom an anonymous id or a user id belongs (design §8.4): claims, each made by an identify call with an email, or taken
+ * over from an id that it is paired with. A signal goes by the claim in force at its receipt, else by the first.
+ */
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+
+export interface Claim extends Receipt {
+  personId: number;
+}
+
+/** In order of receipt; a claim of whoever has the id already says nothing. */
+export function addClaim(claims: readonly Claim[], claim: Claim, most: number): Claim[] {
+  const sorted = [...claims, claim].sort((one, other) => (isLater(one, other) ? 1 : -1));
+  return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
+}
+
+/** Undefined: nobody's. */
+export function claimInForce(claims: readonly Claim[], receipt: Receipt): Claim | undefined {
+  return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
+}

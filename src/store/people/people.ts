@@ -1,0 +1,291 @@
+/**
+ * People as a batch sees and changes them: what it needs is read as it is needed, and written once at the end, one row a
+ * person. Plain SQL: this runs for every signal.
+ */
+import { dayOf } from "../../domain/day-counts.ts";
+import type { NormalisedSignal, Traits } from "../../domain/signal.ts";
+import type { Facts, Owner } from "../log/line.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+import { RuleDayChanges } from "../rules/rule-days.ts";
+import type { StoreState } from "../state.ts";
+import { Identities } from "./identities.ts";
+import { addToRecent, changeEntries, insertEntries, personList, readEntries } from "./timelines.ts";
+import type { Entry, Scored } from "./timelines.ts";
+
+/** What a signal says about who sent it. */
+export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
+
+/** As the signal itself names them. */
+export function visitorOf({ email, userId, anonymousId }: Facts): Visitor {
+  return {
+    ...(email === null ? {} : { email }),
+    ...(userId === null ? {} : { userId }),
+    ...(anonymousId === null ? {} : { anonymousId }),
+  };
+}
+
+export const TRAITS = ["name", "company", "title"] as const;
+
+/** Receipt and ordinal of the signal that each was taken from. */
+type TraitReceipts = Partial<Record<keyof Traits, [atMs: number, ordinal: number]>>;
+
+type Row = {
+  id: number;
+  email: string;
+  name: string | null;
+  company: string | null;
+  title: string | null;
+  trait_receipts: string;
+  score: number;
+  first_seen: number;
+  last_seen: number;
+  last_day: number;
+  recent: string;
+};
+
+/** In the order of INSERT. */
+const COLUMNS = [
+  "id",
+  "email",
+  "name",
+  "company",
+  "title",
+  "trait_receipts",
+  "score",
+  "first_seen",
+  "last_seen",
+  "last_day",
+  "recent",
+] as const satisfies readonly (keyof Row)[];
+const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
+
+/** A person in memory: as stored, null where they are new, and as they are to be. */
+interface Person {
+  before: Row | null;
+  now: Row;
+  receipts: TraitReceipts;
+  entries: Entry[];
+}
+
+export class People {
+  readonly #state: StoreState;
+  readonly #byId = new Map<number, Person | null>();
+  readonly #byEmail = new Map<string, Person>();
+  readonly identities: Identities;
+  readonly ruleDays = new RuleDayChanges();
+
+  constructor(state: StoreState) {
+    this.#state = state;
+    this.identities = new Identities(state.sql);
+  }
+
+  /** Design §8.3: by email, else user id, else anonymous id. An email nobody has makes a new person. */
+  ownerOf({ email, userId, anonymousId }: Visitor, receipt: Receipt): Owner | null {
+    if (email !== undefined) return { personId: this.personFor(email, receipt), by: "email" };
+    return this.#linked("user_id", userId, receipt) ?? this.#linked("anonymous_id", anonymousId, receipt);
+  }
+
+  personFor(email: string, { receivedAtMs }: Receipt): number {
+    const known = this.#byEmail.get(email) ?? this.#read("email = ?", email);
+    if (known !== null) return known.now.id;
+    const { books } = this.#state;
+    const now: Row = {
+      id: books.nextPersonId++,
+      email,
+      name: null,
+      company: null,
+      title: null,
+      trait_receipts: "{}",
+      score: 0,
+      first_seen: receivedAtMs,
+      last_seen: receivedAtMs,
+      last_day: dayOf(receivedAtMs),
+      recent: "",
+    };
+    this.#remember({ before: null, now, receipts: {}, entries: [] });
+    return now.id;
+  }
+
+  emailOf(personId: number): string | null {
+    return this.#get(personId)?.now.email ?? null;
+  }
+
+  /** Conflicting traits: the latest by receipt wins, field by field. */
+  enrich(personId: number, traits: Traits, receipt: Receipt): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    for (const trait of TRAITS) {
+      const value = traits[trait];
+      if (value === undefined) continue;
+      const [receivedAtMs = 0, ordinal = 0] = person.receipts[trait] ?? [];
+      if (!isLater(receipt, { receivedAtMs, ordinal })) continue;
+      person.now[trait] = value;
+      person.receipts[trait] = [receipt.receivedAtMs, receipt.ordinal];
+    }
+  }
+
+  seen(personId: number, atMs: number): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    const { now } = person;
+    now.first_seen = Math.min(now.first_seen, atMs);
+    now.last_seen = Math.max(now.last_seen, atMs);
+    now.last_day = dayOf(now.last_seen);
+  }
+
+  /** A line has become a person's, with what it has scored. */
+  own(personId: number, entry: Entry): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    person.entries.push(entry);
+    if (entry.scored !== null) this.#score(person, entry.scored, 1);
+  }
+
+  /** What lines of a person have scored becomes something else: null is nothing. */
+  rescore(personId: number, changes: ReadonlyMap<number, { before: Scored | null; after: Scored | null }>): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    this.#change(person, new Map([...changes].map(([seq, { after }]) => [seq, after] as const)));
+    for (const { before, after } of changes.values()) {
+      if (before !== null) this.#score(person, before, -1);
+      if (after !== null) this.#score(person, after, 1);
+    }
+  }
+
+  /** Lines are a person's no longer. */
+  disown(personId: number, entries: readonly Entry[]): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    this.#change(person, new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
+    for (const { scored } of entries) if (scored !== null) this.#score(person, scored, -1);
+  }
+
+  /**
+   * A person's times and traits as the lines that are left make them, given again. What comes from signals that retention
+   * has deleted stays.
+   *
+   * @param keptUntilMs the latest receipt of those.
+   */
+  recount(personId: number, lines: Iterable<{ receipt: Receipt; traits: Traits }>, keptUntilMs: number): void {
+    const person = this.#get(personId);
+    if (person === null) return;
+    const { now } = person;
+    for (const trait of TRAITS) {
+      if ((person.receipts[trait]?.[0] ?? 0) <= keptUntilMs) continue;
+      now[trait] = null;
+      delete person.receipts[trait];
+    }
+    let [first, last] = [Number.POSITIVE_INFINITY, 0];
+    for (const { receipt, traits } of lines) {
+      first = Math.min(first, receipt.receivedAtMs);
+      last = Math.max(last, receipt.receivedAtMs);
+      this.enrich(personId, traits, receipt);
+    }
+    if (now.first_seen > keptUntilMs && first !== Number.POSITIVE_INFINITY) now.first_seen = first;
+    if (now.last_seen > keptUntilMs && last > 0) now.last_seen = last;
+    now.last_day = dayOf(now.last_seen);
+  }
+
+  /** The latest entries of a person's list that are in their row. */
+  recentOf(personId: number): string {
+    return this.#get(personId)?.now.recent ?? "";
+  }
+
+  write(): void {
+    this.ruleDays.write(this.#state.sql);
+    for (const person of this.#byId.values()) if (person !== null) this.#write(person);
+  }
+
+  #linked(kind: "user_id" | "anonymous_id", value: string | undefined, receipt: Receipt): Owner | null {
+    if (value === undefined) return null;
+    const personId = this.identities.ownerAt({ kind, value }, receipt);
+    return personId === undefined ? null : { personId, by: kind };
+  }
+
+  #get(personId: number): Person | null {
+    const known = this.#byId.get(personId);
+    return known === undefined ? this.#read("id = ?", personId) : known;
+  }
+
+  #read(condition: "id = ?" | "email = ?", value: number | string): Person | null {
+    const [row] = this.#state.sql.exec<Row>(`SELECT ${COLUMNS.join(", ")} FROM people WHERE ${condition}`, value);
+    if (row === undefined) {
+      if (typeof value === "number") this.#byId.set(value, null);
+      return null;
+    }
+    const person = {
+      before: row,
+      now: { ...row },
+      receipts: JSON.parse(row.trait_receipts) as TraitReceipts,
+      entries: [],
+    };
+    this.#remember(person);
+    return person;
+  }
+
+  #remember(person: Person): void {
+    this.#byId.set(person.now.id, person);
+    this.#byEmail.set(person.now.email, person);
+  }
+
+  #score(person: Person, { verdicts, atMs }: Scored, times: 1 | -1): void {
+    for (const id of verdicts) {
+      const { ruleId, points } = this.#state.verdicts.get(id);
+      person.now.score += times * points;
+      this.ruleDays.add(ruleId, atMs, times);
+    }
+  }
+
+  /** Of entries that are stored, or were added in this batch. */
+  #change(person: Person, changes: Map<number, Scored | null | "gone">): void {
+    person.entries = person.entries.flatMap((entry) => {
+      const change = changes.get(entry.seq);
+      if (change === undefined) return [entry];
+      changes.delete(entry.seq);
+      return change === "gone" ? [] : [{ seq: entry.seq, scored: change }];
+    });
+    const { id, recent } = person.now;
+    person.now.recent = changeEntries(this.#state.sql, personList(id), recent, changes);
+  }
+
+  /**
+   * Of those columns that become something else: where a column has an index, naming it writes a row there too, whether
+   * its value is another one or not.
+   */
+  #write(person: Person): void {
+    const { before, now } = person;
+    const { sql } = this.#state;
+    now.trait_receipts = JSON.stringify(person.receipts);
+    if (person.entries.length > 0) {
+      now.recent = this.#addEntries(person);
+      person.entries = [];
+    }
+    if (before === null) {
+      sql.exec(INSERT, ...COLUMNS.map((column) => now[column]));
+    } else {
+      const changed = COLUMNS.filter((column) => before[column] !== now[column]);
+      if (changed.length === 0) return;
+      sql.exec(
+        `UPDATE people SET ${changed.map((column) => `${column} = ?`).join(", ")} WHERE id = ?`,
+        ...changed.map((column) => now[column]),
+        now.id,
+      );
+    }
+    person.before = { ...now };
+  }
+
+  /** What is to be in the row; the rest goes to the rows of the list. */
+  #addEntries({ now: { id, recent }, entries }: Person): string {
+    const { sql } = this.#state;
+    const newest = readEntries(recent).at(-1)?.seq ?? 0;
+    // Lines that were linked late are older than what the row has: there is a place for them further back.
+    const [older, newer] = [entries.filter(({ seq }) => seq < newest), entries.filter(({ seq }) => seq > newest)];
+    if (older.length > 0) insertEntries(sql, personList(id), older);
+    if (newer.length === 0) return recent;
+    const all = addToRecent(recent, newer);
+    if (all !== null) return all;
+    insertEntries(sql, personList(id), [...readEntries(recent), ...newer]);
+    return "";
+  }
+}

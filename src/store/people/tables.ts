@@ -1,0 +1,86 @@
+/** People, by what they are known, and the lists of their signals. */
+import { sql } from "drizzle-orm";
+import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+
+/** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
+export const people = sqliteTable(
+  "people",
+  {
+    id: integer("id").primaryKey(),
+    email: text("email").notNull().unique(),
+    name: text("name"),
+    company: text("company"),
+    title: text("title"),
+    /** JSON: receipt and ordinal of the signal that each trait was taken from: the latest wins, field by field. */
+    traitReceipts: text("trait_receipts").notNull().default("{}"),
+    /** Sum of the points of what the person's signals have scored. */
+    score: integer("score").notNull().default(0),
+    firstSeen: integer("first_seen").notNull(),
+    lastSeen: integer("last_seen").notNull(),
+    /** Of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
+    lastDay: integer("last_day").notNull(),
+    /** The latest entries of the list of their signals, see timelines.ts. */
+    recent: text("recent").notNull().default(""),
+  },
+  (table) => [
+    // The orders of the list of people. A row is written for each whenever a statement names its column.
+    index("people_last_day").on(table.lastDay),
+    index("people_score")
+      .on(table.score)
+      .where(sql`score <> 0`),
+    index("people_name")
+      .on(sql`name COLLATE NOCASE`)
+      .where(sql`name IS NOT NULL`),
+  ],
+);
+
+/**
+ * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
+ * of receipt (claims.ts). WITHOUT ROWID: the migration says so by hand.
+ */
+export const identities = sqliteTable(
+  "identities",
+  {
+    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
+    value: text("value").notNull(),
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+    personId: integer("person_id").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.kind, table.value, table.at, table.ordinal] }),
+    index("identities_person").on(table.personId),
+  ],
+);
+
+/** Ids that an identify without email, or an alias, has said to be one visitor's. Each pair is here both ways. WITHOUT ROWID. */
+export const pairs = sqliteTable(
+  "pairs",
+  {
+    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
+    value: text("value").notNull(),
+    otherKind: text("other_kind").$type<"anonymous_id" | "user_id">().notNull(),
+    otherValue: text("other_value").notNull(),
+    at: integer("at").notNull(),
+    ordinal: integer("ordinal").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.kind, table.value, table.otherKind, table.otherValue] })],
+);
+
+/** Lists of lines, see timelines.ts. WITHOUT ROWID. */
+export const timelines = sqliteTable(
+  "timelines",
+  { list: text("list").notNull(), firstSeq: integer("first_seq").notNull(), entries: text("entries").notNull() },
+  (table) => [primaryKey({ columns: [table.list, table.firstSeq] })],
+);
+
+/** Visitors that are known by now, with earlier signals that are still to become their person's. See linking.ts. */
+export const linkJobs = sqliteTable(
+  "link_jobs",
+  {
+    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
+    value: text("value").notNull(),
+    dueAt: integer("due_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.kind, table.value] }), index("link_jobs_due").on(table.dueAt)],
+);

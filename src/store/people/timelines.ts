@@ -1,0 +1,236 @@
+/**
+ * Lists of lines: a person's signals with what each scored, and the signals of visitors whom nobody knows yet. Each is text,
+ * in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording writes in any case;
+ * older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
+ */
+import { RECENT_ENTRIES_CHARACTERS, TIMELINE_ROW_CHARACTERS } from "../../limits.ts";
+
+/** What a signal scored. It outlives the signal. */
+export interface Scored {
+  signalId: string;
+  /** Receipt of the signal. */
+  atMs: number;
+  /** See rules/verdicts.ts. */
+  verdicts: readonly number[];
+}
+
+export interface Entry {
+  seq: number;
+  /** Null: nothing. */
+  scored: Scored | null;
+}
+
+/** `p17`, `uid`: whose list it is. */
+export type ListKey = string;
+
+export function personList(personId: number): ListKey {
+  return `p${personId}`;
+}
+
+export function visitorList({ kind, value }: { kind: "user_id" | "anonymous_id"; value: string }): ListKey {
+  return `${kind === "user_id" ? "u" : "a"}${value}`;
+}
+
+/** What a person's row is to say after these have been added; null where that is too much, and all goes to `insertEntries`. */
+export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
+  const all = recent === "" ? writeEntries(entries) : `${recent},${writeEntries(entries)}`;
+  return all.length <= RECENT_ENTRIES_CHARACTERS ? all : null;
+}
+
+export function writeEntries(entries: readonly Entry[]): string {
+  return entries.map(writeEntry).join(",");
+}
+
+export function readEntries(text: string): Entry[] {
+  return text === "" ? [] : text.split(",").map(readEntry);
+}
+
+/** Puts entries in their places; one that is there already is replaced. */
+export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
+  let rest = [...entries].sort((one, other) => one.seq - other.seq);
+  while (rest.length > 0) {
+    const [first] = rest;
+    const row = rowFor(sql, list, first?.seq ?? 0);
+    const end = row === undefined ? Number.POSITIVE_INFINITY : nextRowAfter(sql, list, row.first_seq);
+    const here = rest.filter(({ seq }) => seq < end);
+    rest = rest.slice(here.length);
+    if (row === undefined) writeRows(sql, list, here);
+    else if (isBehind(row.entries, here)) appendToRow(sql, list, row, here);
+    else {
+      const merged = new Map([...readEntries(row.entries), ...here].map((entry) => [entry.seq, entry] as const));
+      replaceRow(
+        sql,
+        list,
+        row.first_seq,
+        [...merged.values()].sort((one, other) => one.seq - other.seq),
+      );
+    }
+  }
+}
+
+/**
+ * The latest entries before a line, the latest first: `limit` of them, or all there are.
+ *
+ * @param recent what the person's row says; empty for a visitor.
+ */
+export function latestEntries(
+  sql: SqlStorage,
+  list: ListKey,
+  recent: string,
+  { before, limit }: { before: number; limit: number },
+): Entry[] {
+  const found = readEntries(recent).filter(({ seq }) => seq < before);
+  let end = before;
+  for (let older = 0; older < limit;) {
+    const [row] = sql.exec<Row>(
+      "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq < ? ORDER BY first_seq DESC LIMIT 1",
+      list,
+      end,
+    );
+    if (row === undefined) break;
+    const here = readEntries(row.entries).filter(({ seq }) => seq < before);
+    found.push(...here);
+    older += here.length;
+    end = row.first_seq;
+  }
+  return found.sort((one, other) => other.seq - one.seq).slice(0, limit);
+}
+
+/** All entries of a list, in ascending order: those of the row, and those of `timelines`. */
+export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[] {
+  const rows = sql.exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq", list);
+  return [...[...rows].flatMap(({ entries }) => readEntries(entries)), ...readEntries(recent)].sort(
+    (one, other) => one.seq - other.seq,
+  );
+}
+
+/** The first row of a list, or the first that begins after a line: hundreds of entries. Empty: there is none. */
+export function firstEntries(sql: SqlStorage, list: ListKey, after = -1): Entry[] {
+  const [row] = sql.exec<Row>(
+    "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
+    list,
+    after,
+  );
+  return row === undefined ? [] : readEntries(row.entries);
+}
+
+export function hasEntries(sql: SqlStorage, list: ListKey): boolean {
+  return sql.exec("SELECT 1 FROM timelines WHERE list = ? LIMIT 1", list).toArray().length > 0;
+}
+
+/**
+ * Changes what is said of some lines; `null` takes them out. Lines that are not listed are let pass.
+ *
+ * @returns what the person's row is to say.
+ */
+export function changeEntries(
+  sql: SqlStorage,
+  list: ListKey,
+  recent: string,
+  changes: ReadonlyMap<number, Scored | null | "gone">,
+): string {
+  const left = new Set(changes.keys());
+  const changed = (entries: readonly Entry[]): Entry[] =>
+    entries.flatMap((entry) => {
+      const change = changes.get(entry.seq);
+      if (change === undefined) return [entry];
+      left.delete(entry.seq);
+      return change === "gone" ? [] : [{ seq: entry.seq, scored: change }];
+    });
+  const before = readEntries(recent);
+  const after = changed(before);
+  for (const seq of [...left].sort((one, other) => one - other)) {
+    if (!left.has(seq)) continue;
+    const row = rowFor(sql, list, seq);
+    if (row === undefined) break;
+    const entries = readEntries(row.entries);
+    if (entries.some((entry) => left.has(entry.seq))) replaceRow(sql, list, row.first_seq, changed(entries));
+  }
+  return left.size === changes.size ? recent : writeEntries(after);
+}
+
+/** Deletes a list: what is in the person's row is not here. */
+export function deleteList(sql: SqlStorage, list: ListKey): void {
+  sql.exec("DELETE FROM timelines WHERE list = ?", list);
+}
+
+type Row = { first_seq: number; entries: string };
+
+function writeEntry({ seq, scored }: Entry): string {
+  if (scored === null) return String(seq);
+  return `${seq}:${scored.atMs.toString(36)}:${scored.signalId}:${scored.verdicts.join(".")}`;
+}
+
+function readEntry(text: string): Entry {
+  const [seq = "", at, signalId = "", verdicts = ""] = text.split(":");
+  if (at === undefined) return { seq: Number(seq), scored: null };
+  return {
+    seq: Number(seq),
+    scored: { signalId, atMs: Number.parseInt(at, 36), verdicts: verdicts.split(".").map(Number) },
+  };
+}
+
+/** The row that this line belongs to: the last that begins before it, else the first. */
+function rowFor(sql: SqlStorage, list: ListKey, seq: number): Row | undefined {
+  const [row] = sql.exec<Row>(
+    "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
+    list,
+    seq,
+  );
+  return (
+    row ??
+    sql
+      .exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq LIMIT 1", list)
+      .toArray()[0]
+  );
+}
+
+function nextRowAfter(sql: SqlStorage, list: ListKey, firstSeq: number): number {
+  const [row] = sql.exec<{ next: number | null }>(
+    "SELECT min(first_seq) AS next FROM timelines WHERE list = ? AND first_seq > ?",
+    list,
+    firstSeq,
+  );
+  return row?.next ?? Number.POSITIVE_INFINITY;
+}
+
+function isBehind(text: string, [first]: readonly Entry[]): boolean {
+  return first !== undefined && readEntry(text.slice(text.lastIndexOf(",") + 1)).seq < first.seq;
+}
+
+function appendToRow(sql: SqlStorage, list: ListKey, row: Row, entries: readonly Entry[]): void {
+  const text = `${row.entries},${writeEntries(entries)}`;
+  if (text.length > TIMELINE_ROW_CHARACTERS) writeRows(sql, list, entries);
+  else sql.exec("UPDATE timelines SET entries = ? WHERE list = ? AND first_seq = ?", text, list, row.first_seq);
+}
+
+function replaceRow(sql: SqlStorage, list: ListKey, firstSeq: number, entries: readonly Entry[]): void {
+  if (entries[0]?.seq !== firstSeq) sql.exec("DELETE FROM timelines WHERE list = ? AND first_seq = ?", list, firstSeq);
+  writeRows(sql, list, entries);
+}
+
+/** In as many rows as it takes. */
+function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
+  let text = "";
+  let firstSeq = 0;
+  const write = (): void => {
+    if (text === "") return;
+    sql.exec(
+      "INSERT INTO timelines (list, first_seq, entries) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET entries = excluded.entries",
+      list,
+      firstSeq,
+      text,
+    );
+  };
+  for (const entry of entries) {
+    const written = writeEntry(entry);
+    if (text !== "" && text.length + written.length < TIMELINE_ROW_CHARACTERS) {
+      text += `,${written}`;
+      continue;
+    }
+    write();
+    text = written;
+    firstSeq = entry.seq;
+  }
+  write();
+}

@@ -1,0 +1,86 @@
+/** Stored signals that are to be sent through the queue once more: held ones that are released, dead letters replayed. */
+import type { Facts } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
+import type { StoredSignal } from "../protocol.ts";
+import { admissionOf } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import type { StoreState } from "../state.ts";
+
+interface HeldLine {
+  seq: number;
+  facts: Facts;
+  segment: Segment;
+}
+
+/**
+ * Held signals of the billing period that ends then, by ordinal: the oldest first. Segments are in order of recording, which
+ * is nearly that of the ordinals: they are read by their first ordinal, until none that is left can have an earlier one.
+ *
+ * @param cursor the ordinal before.
+ */
+export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
+  const rows = held.rows("period_end >= ?1 AND ordinal_to > ?2 AND instr(statuses, 'h') > 0", periodEndMs, cursor);
+  rows.sort((one, other) => one.ordinal_from - other.ordinal_from);
+  const isWanted = ({ status, admission }: Facts): boolean =>
+    status === "held" && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
+  let first = linesOf(held.open(), isWanted).slice(0, limit);
+  for (const row of rows) {
+    const last = first[limit - 1];
+    if (last !== undefined && last.facts.admission.ordinal < row.ordinal_from) break;
+    first = [...first, ...linesOf(held.sealed(row), isWanted)].sort(byOrdinal).slice(0, limit);
+  }
+  return first.map(({ seq, facts, segment }) => ({
+    admission: facts.admission,
+    payload: held.payloadsOf(segment)?.[seq - segment.firstSeq] ?? missing(),
+    from: "held",
+    place: seq,
+    cursor: facts.admission.ordinal,
+  }));
+}
+
+function linesOf(segment: Segment, isWanted: (facts: Facts) => boolean): HeldLine[] {
+  return segment.texts
+    .map((_, index) => ({ seq: segment.firstSeq + index, facts: segment.facts(segment.firstSeq + index), segment }))
+    .filter(({ facts }) => isWanted(facts))
+    .sort(byOrdinal);
+}
+
+function byOrdinal(one: HeldLine, other: HeldLine): number {
+  return one.facts.admission.ordinal - other.facts.admission.ordinal;
+}
+
+/** Dead letters in order of arrival. */
+export function deadSignals({ sql }: StoreState, cursor: number, limit: number): StoredSignal[] {
+  const rows = sql.exec<DeadLetterRow>(
+    "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
+    cursor,
+    limit,
+  );
+  return rows.toArray().map(toStored);
+}
+
+/** Of these signals the dead letters. */
+export function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
+  const rows = sql.exec<DeadLetterRow>(
+    "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",
+    JSON.stringify(ids),
+  );
+  return rows
+    .toArray()
+    .map(toStored)
+    .sort((one, other) => one.place - other.place);
+}
+
+function toStored(row: DeadLetterRow): StoredSignal {
+  return {
+    admission: admissionOf(row),
+    payload: row.payload ?? missing(),
+    from: "dead",
+    place: row.seq,
+    cursor: row.seq,
+  };
+}
+
+function missing(): never {
+  throw new Error("a signal that may come again has lost its payload");
+}

@@ -1,0 +1,82 @@
+/**
+ * Lists in the order of a time that changes with nearly every signal: an index on it would cost a row each time, so there is
+ * one on its day. What is of a day is read in the order of its keys, CHUNK at a time, and each chunk is sorted by the
+ * time: the order is exact where a day has no more than that, and whatever a day has, everything comes once.
+ */
+
+/** What lists are ordered by, the most telling first: values of the same types in all rows. */
+export type Values = readonly (string | number)[];
+
+export interface DayList<Row> {
+  chunk: number;
+  /** The latest day that anything is of, up to that one; null: there is none. */
+  latestDay(upTo: number): number | null;
+  /** Of a day, in the order of the keys, the next `chunk` behind this key; from the beginning where that is null. */
+  rows(day: number, behind: Values | null): Row[];
+  keyOf(row: Row): Values;
+  /** The time, and what tells rows of the same time apart. */
+  orderOf(row: Row): Values;
+  /** Whether a row comes before the other, by their orders: less than 0. */
+  compare(one: Values, other: Values): number;
+}
+
+/** Where a page begins: behind `last`, in the chunk that is behind `chunk`. */
+export interface DayPlace {
+  day: number;
+  chunk: Values | null;
+  last: Values | null;
+}
+
+/** Each with the place behind it. */
+export function* latestByDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
+  let last = from?.last ?? null;
+  let chunk = from?.chunk ?? null;
+  for (let upTo = from?.day ?? Number.MAX_SAFE_INTEGER; ; upTo--) {
+    const day = list.latestDay(upTo);
+    if (day === null) return;
+    if (day !== from?.day) [chunk, last] = [null, null];
+    for (let isMore = true; isMore;) {
+      const rows = list.rows(day, chunk);
+      const sorted = rows.map((row) => ({ row, order: list.orderOf(row) }));
+      sorted.sort((one, other) => list.compare(one.order, other.order));
+      for (const { row, order } of sorted) {
+        if (last === null || list.compare(order, last) > 0) yield { row, place: { day, chunk, last: order } };
+      }
+      const end = rows.at(-1);
+      isMore = end !== undefined && rows.length === list.chunk;
+      if (end !== undefined) [chunk, last] = [list.keyOf(end), null];
+    }
+    upTo = day;
+  }
+}
+
+export function writeDayPlace({ day, chunk, last }: DayPlace): string {
+  return JSON.stringify([day, chunk, last]);
+}
+
+/** @returns null for what is no such place, with a key and an order of these types. */
+export function readDayPlace(cursor: string, key: Types, order: Types): DayPlace | null {
+  let fields: unknown;
+  try {
+    fields = JSON.parse(cursor);
+  } catch {
+    return null;
+  }
+  if (!Array.isArray(fields) || fields.length !== 3) return null;
+  const [day, chunk, last] = fields as unknown[];
+  if (!Number.isSafeInteger(day) || !(chunk === null || isOf(chunk, key)) || !isOf(last, order)) return null;
+  return { day: Number(day), chunk, last };
+}
+
+type Types = readonly ("number" | "string")[];
+
+function isOf(values: unknown, types: Types): values is Values {
+  return (
+    Array.isArray(values) &&
+    values.length === types.length &&
+    values.every(
+      (value: unknown, index) =>
+        typeof value === types[index] && (types[index] === "string" || Number.isSafeInteger(value)),
+    )
+  );
+}

@@ -1,0 +1,75 @@
+/** The signal queue (spec §6.3), as the operator API answers it: with the payload of each group's sample. */
+import type { ColdObjects } from "../log/cold-objects.ts";
+import { keepsPayload } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Payloads } from "../log/payloads.ts";
+import type { EventGroup, Page, PageOf } from "../protocol.ts";
+import type { StoreState } from "../state.ts";
+import { writeDayPlace } from "./by-day.ts";
+import { parsed } from "./payload-json.ts";
+import { latestGroups, readGroupCursor } from "./queue-page.ts";
+import type { ScannedGroup } from "./queue-page.ts";
+
+interface Row {
+  [column: string]: SqlStorageValue;
+  first_seen: number;
+  sample_id: string;
+  /** Its line; below zero: among the held ones. */
+  sample_seq: number;
+}
+
+/** The most recently seen group first. A cursor that was not given out here finds nothing. */
+export async function listEventGroups(
+  state: StoreState,
+  objects: ColdObjects,
+  { cursor, limit }: Page,
+): Promise<PageOf<EventGroup>> {
+  const from = cursor === null ? null : readGroupCursor(cursor);
+  if (from === null && cursor !== null) return { items: [], next: null };
+  const groups: { row: ScannedGroup & Row; next: string }[] = [];
+  let isMore = false;
+  for (const { row, place } of latestGroups(state.sql, from)) {
+    if (row.count === 0) continue;
+    isMore = groups.length === limit;
+    if (isMore) break;
+    groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeDayPlace(place) });
+  }
+  const seqs = groups.map(({ row }) => row.sample_seq);
+  const signals = await samplesOf(state.signals, objects, seqs);
+  const held = await samplesOf(
+    state.held,
+    objects,
+    seqs.map((seq) => -seq),
+  );
+  return {
+    items: groups.map(({ row }) =>
+      toGroup(row, parsed(signals.get(row.sample_seq) ?? held.get(-row.sample_seq) ?? null)),
+    ),
+    next: isMore ? (groups.at(-1)?.next ?? null) : null,
+  };
+}
+
+function readGroup(sql: SqlStorage, { event, source }: ScannedGroup): Row {
+  return sql
+    .exec<Row>(
+      "SELECT first_seen, sample_id, sample_seq FROM event_groups WHERE event = ? AND source = ?",
+      event,
+      source,
+    )
+    .one();
+}
+
+/** Of those that are lines of this log. */
+function samplesOf(log: Log, objects: ColdObjects, seqs: readonly number[]): Promise<Payloads> {
+  const lines = log.segmentsOf(seqs.filter((seq) => seq > 0));
+  const wanted = [...lines].map(({ segment, seqs: here }) => {
+    return { segment, seqs: here.filter((seq) => keepsPayload(segment.facts(seq))) };
+  });
+  return readPayloads(log, objects, wanted);
+}
+
+function toGroup(row: ScannedGroup & Row, payload: unknown): EventGroup {
+  const { event, source, count, held, anonymous, first_seen: firstSeenMs, last_seen: lastSeenMs } = row;
+  return { event, source, count, held, anonymous, firstSeenMs, lastSeenMs, sample: { id: row.sample_id, payload } };
+}

@@ -1,0 +1,98 @@
+/**
+ * People with their ids. One of them may have tens of thousands, so that a line may be longer than a page: it is written in
+ * parts, the ids as they are read.
+ */
+import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../limits.ts";
+import type { ExportFormat, ExportPage } from "../data-care.ts";
+import type { StoreState } from "../state.ts";
+import { headerOf, lineOf } from "./export-text.ts";
+import type { Columns } from "./export-text.ts";
+import { readIdentities } from "./person-identities.ts";
+import type { ClaimPlace } from "./person-identities.ts";
+import { PERSON_COLUMNS } from "./person-row.ts";
+import type { PersonRow } from "./person-row.ts";
+
+const FACTS: Columns = {
+  email: "value",
+  name: "value",
+  company: "value",
+  title: "value",
+  score: "value",
+  first_seen: "time",
+  last_seen: "time",
+};
+const LISTS = [
+  { column: "user_ids", kind: "user_id" },
+  { column: "anonymous_ids", kind: "anonymous_id" },
+] as const;
+/** Ids that are read at a time. */
+const IDS_AT_ONCE = 500;
+
+interface Position {
+  /** The last whose line has been begun. */
+  person: number;
+  lastPerson: number;
+  /** Where in the line it goes on; null: it is written. */
+  list: { index: number; behind: ClaimPlace; some: boolean } | null;
+}
+
+export function exportPeople(state: StoreState, format: ExportFormat, cursor: string | null): ExportPage {
+  const columns = Object.fromEntries(LISTS.map(({ column }) => [column, "json" as const]));
+  let text = cursor === null && format === "csv" ? headerOf({ ...FACTS, ...columns }) : "";
+  let position =
+    cursor === null
+      ? { person: 0, lastPerson: state.books.nextPersonId - 1, list: null }
+      : (JSON.parse(cursor) as Position);
+  for (let rows = 0; rows < EXPORT_PAGE_ROWS && text.length < EXPORT_PAGE_MAX_CHARACTERS;) {
+    const part: Part | null =
+      position.list === null ? nextPerson(state, position, format) : nextIds(state, position, format);
+    if (part === null) return { text, next: null };
+    text += part.text;
+    position = part.position;
+    if (position.list === null) rows++;
+  }
+  return { text, next: JSON.stringify(position) };
+}
+
+interface Part {
+  text: string;
+  position: Position;
+}
+
+/** The beginning of a line. */
+function nextPerson({ sql }: StoreState, { person, lastPerson }: Position, format: ExportFormat): Part | null {
+  const [row] = sql.exec<PersonRow>(
+    `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id LIMIT 1`,
+    person,
+    lastPerson,
+  );
+  if (row === undefined) return null;
+  const line = lineOf(row as Record<keyof typeof FACTS, string | number | null>, FACTS, format);
+  const text = format === "csv" ? `${line.trimEnd()},` : `${line.slice(0, -"}\n".length)},"user_ids":[`;
+  return { text, position: { person: row.id, lastPerson, list: beginningOf(0) } };
+}
+
+function beginningOf(index: number) {
+  return { index, behind: { kind: LISTS[index]?.kind ?? "", value: "", atMs: 0, ordinal: 0 }, some: false };
+}
+
+/** The next ids of a list, with its end if it has one. */
+function nextIds({ sql }: StoreState, { list, ...position }: Position, format: ExportFormat): Part {
+  if (list === null) throw new Error("a line that is written has no more ids");
+  const { kind } = LISTS[list.index] ?? LISTS[0];
+  const { identities, next } = readIdentities(sql, position.person, { behind: list.behind, limit: IDS_AT_ONCE, kind });
+  const ids = identities.map(({ value }) => JSON.stringify(value)).join(",");
+  const some = list.some || ids !== "";
+  let text = format === "csv" ? csvPart(ids, list.some) : `${list.some && ids !== "" ? "," : ""}${ids}`;
+  if (next !== null) return { text, position: { ...position, list: { ...list, behind: next, some } } };
+  const isLast = list.index === LISTS.length - 1;
+  if (format === "csv") text += `${some ? ']"' : "[]"}${isLast ? "\r\n" : ","}`;
+  else text += isLast ? "]}\n" : `],"${LISTS[list.index + 1]?.column}":[`;
+  return { text, position: { ...position, list: isLast ? null : beginningOf(list.index + 1) } };
+}
+
+/** Of a JSON array in a cell: one that has something has quotes in it, so that it is quoted (RFC 4180). */
+function csvPart(ids: string, isGoingOn: boolean): string {
+  if (ids === "") return "";
+  return `${isGoingOn ? "," : '"['}${ids.replaceAll('"', '""')}`;
+}

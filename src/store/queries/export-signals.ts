@@ -1,0 +1,273 @@
+/**
+ * All signals: the dead letters, then the log, then the held ones. In this order, because signals move while they are
+ * exported, and none may be missed for it. What is recorded when the dead letters are written is the export; a dead letter
+ * that is replayed, or a held signal that is released, is recorded behind that. So a dead letter has been written before; and
+ * of a held signal that has left, its place among the held ones tells that it was there, and what became of it is written in
+ * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
+ * what was held before it died.
+ */
+import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS, EXPORT_PAGE_SEGMENTS } from "../../limits.ts";
+import type { ExportFormat, ExportPage } from "../data-care.ts";
+import { Leaving } from "../deletion/leaving.ts";
+import type { ColdObjects } from "../log/cold-objects.ts";
+import { isEmptied, keepsPayload } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Payloads } from "../log/payloads.ts";
+import type { Segment } from "../log/segment.ts";
+import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import type { StoreState } from "../state.ts";
+import { headerOf, lineOf } from "./export-text.ts";
+import type { Columns, ExportRow } from "./export-text.ts";
+import { Names } from "./names.ts";
+
+const COLUMNS: Columns = {
+  id: "value",
+  status: "value",
+  kind: "value",
+  event: "value",
+  source: "value",
+  email: "value",
+  user_id: "value",
+  anonymous_id: "value",
+  endpoint: "value",
+  key_id: "value",
+  verdict: "value",
+  ordinal: "value",
+  received_at: "time",
+  recorded_at: "time",
+  duplicate_of: "value",
+  linked_at: "time",
+  points: "value",
+  dead_reason: "value",
+  erased_at: "time",
+  payload: "json",
+};
+
+/** The number behind which the next page goes on, and where each of the three ends. */
+interface Position {
+  in: "dead" | "signals" | "held";
+  after: number;
+  lastDead: number;
+  /** Of the log and the held ones: fixed when the dead letters have been written. */
+  ends: { signals: number; held: number } | null;
+}
+
+/** A moment between two transactions may have moved payloads to R2, or from one object to another. */
+const ATTEMPTS = 3;
+
+export async function exportSignals(
+  state: StoreState,
+  objects: ColdObjects,
+  format: ExportFormat,
+  cursor: string | null,
+): Promise<ExportPage> {
+  let cold: Payloads = new Map();
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const page = new SignalsPage(state, cold);
+    const next = page.read(cursor === null ? beginning(state) : (JSON.parse(cursor) as Position));
+    if (page.missing.length === 0) {
+      const title = cursor === null && format === "csv" ? headerOf(COLUMNS) : "";
+      const text =
+        title +
+        page
+          .rows()
+          .map((row) => lineOf(row, COLUMNS, format))
+          .join("");
+      return { text, next: next && JSON.stringify(next) };
+    }
+    // oxlint-disable-next-line no-await-in-loop -- what is read there belongs to what is read here
+    cold = await readPayloads(state.signals, objects, page.missing);
+  }
+  throw new Error("payloads in cold storage could not be read");
+}
+
+function beginning(state: StoreState): Position {
+  return { in: "dead", after: 0, lastDead: lastDeadOf(state), ends: null };
+}
+
+function lastDeadOf({ sql }: StoreState): number {
+  return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
+}
+
+interface ExportedLine {
+  facts: Facts;
+  payload: string | null;
+}
+
+/** What is on one page, read at once. */
+class SignalsPage {
+  readonly #state: StoreState;
+  readonly #cold: Payloads;
+  readonly #leaving: Leaving;
+  readonly #found: (ExportedLine | { facts: null; dead: DeadLetterRow })[] = [];
+  #looked = 0;
+  #segments = 0;
+  #characters = 0;
+  /** Lines whose payloads are in R2 and are still to be fetched. */
+  readonly missing: { segment: Segment; seqs: number[] }[] = [];
+
+  constructor(state: StoreState, cold: Payloads) {
+    this.#state = state;
+    this.#cold = cold;
+    this.#leaving = new Leaving(state.sql);
+  }
+
+  /** @returns where the next page begins; null where this is the last. */
+  read(position: Position): Position | null {
+    const { signals, held } = this.#state;
+    const { lastDead } = position;
+    let from = position;
+    if (from.in === "dead") {
+      const after = this.#readDead(from.after, lastDead);
+      if (after !== null) return { ...from, after };
+      from = { in: "signals", after: 0, lastDead, ends: { signals: signals.nextSeq, held: held.nextSeq } };
+    }
+    const ends = from.ends ?? { signals: 0, held: 0 };
+    if (from.in === "signals") {
+      const after = this.#readLines(signals, from.after, ends.signals, (segment, seq) => {
+        this.#add(signals, segment, seq);
+      });
+      if (after !== null) return { ...from, after };
+      from = { in: "held", after: 0, lastDead, ends };
+    }
+    const hasMoved = signals.nextSeq > ends.signals || lastDeadOf(this.#state) > lastDead;
+    const after = this.#readLines(held, from.after, ends.held, (segment, seq) => {
+      const { status, admission } = segment.facts(seq);
+      if (status !== "released") this.#add(held, segment, seq);
+      else if (hasMoved) this.#addReleased(admission.id, ends.signals, lastDead);
+    });
+    return after === null ? null : { ...from, after };
+  }
+
+  rows(): ExportRow[] {
+    const names = new Names(this.#state.sql);
+    names.load(this.#found.flatMap(({ facts }) => (facts === null ? [] : [facts])));
+    return this.#found.map((one) => (one.facts === null ? deadRow(one.dead) : this.#toRow(one, names)));
+  }
+
+  /** @returns the number read last; null where there are no more. */
+  #readDead(after: number, last: number): number | null {
+    const rows = this.#state.sql.exec<DeadLetterRow>(
+      "SELECT * FROM dead_letters WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+      after,
+      last,
+      EXPORT_PAGE_ROWS,
+    );
+    for (const row of rows) {
+      this.#looked++;
+      this.#addDead(row);
+      if (this.#isFull) return row.seq;
+    }
+    return null;
+  }
+
+  #readLines(log: Log, after: number, end: number, add: (segment: Segment, seq: number) => void): number | null {
+    for (const segment of log.walk(after)) {
+      if (segment.firstSeq >= end) return null;
+      this.#segments++;
+      const last = Math.min(segment.lastSeq, end - 1);
+      for (let seq = Math.max(segment.firstSeq, after + 1); seq <= last; seq++) {
+        if (this.#isFull) return seq - 1;
+        this.#looked++;
+        add(segment, seq);
+      }
+      if (this.#segments >= EXPORT_PAGE_SEGMENTS) return last;
+    }
+    return null;
+  }
+
+  get #isFull(): boolean {
+    return this.#looked >= EXPORT_PAGE_ROWS || this.#characters >= EXPORT_PAGE_MAX_CHARACTERS;
+  }
+
+  #add(log: Log, segment: Segment, seq: number): void {
+    const stored = segment.facts(seq);
+    if (isEmptied(stored)) return;
+    const facts = this.#leaving.factsOf(stored, Date.now());
+    let payload: string | null | undefined = null;
+    if (keepsPayload(facts)) {
+      const here = log.payloadsOf(segment);
+      payload = here === null ? this.#cold.get(seq) : (here[seq - segment.firstSeq] ?? null);
+    }
+    if (payload === undefined) this.missing.push({ segment, seqs: [seq] });
+    this.#found.push({ facts, payload: payload ?? null });
+    this.#characters += payload?.length ?? 0;
+  }
+
+  #addDead(row: DeadLetterRow): void {
+    const isLeaving = this.#leaving.hasDeadLetter(row);
+    this.#found.push({ facts: null, dead: isLeaving ? { ...row, payload: null, reason: "" } : row });
+    this.#characters += row.payload?.length ?? 0;
+  }
+
+  /** Where it is by now, if it went there after that was written. */
+  #addReleased(id: string, endOfSignals: number, lastDead: number): void {
+    const { signals, sql } = this.#state;
+    const found = signals.find(id);
+    const segment = found && signals.segmentOf(found.seq);
+    if (found !== null && segment !== null) {
+      if (found.seq >= endOfSignals) this.#add(signals, segment, found.seq);
+      return;
+    }
+    const dead = findDeadLetter(sql, id);
+    if (dead !== null && dead.seq > lastDead) this.#addDead(dead);
+  }
+
+  #toRow({ facts, payload }: ExportedLine, names: Names): ExportRow {
+    const { admission } = facts;
+    return {
+      id: admission.id,
+      status: facts.status,
+      kind: facts.kind,
+      event: facts.event,
+      source: facts.source,
+      email: names.of(facts),
+      user_id: facts.userId,
+      anonymous_id: facts.anonymousId,
+      endpoint: admission.endpoint,
+      key_id: admission.keyId,
+      verdict: admission.verdict,
+      ordinal: admission.ordinal,
+      received_at: admission.receivedAtMs,
+      recorded_at: facts.recordedAtMs,
+      duplicate_of: facts.duplicateOf,
+      linked_at: facts.linkedAtMs,
+      points: this.#state.verdicts.points(facts.verdicts),
+      dead_reason: null,
+      erased_at: facts.erasedAtMs,
+      payload,
+    };
+  }
+}
+
+function deadRow(row: DeadLetterRow): ExportRow {
+  const { endpoint, keyId, verdict, ordinal } = admissionOf(row);
+  return {
+    id: row.id,
+    status: row.status,
+    kind: "unknown",
+    endpoint,
+    key_id: keyId,
+    verdict,
+    ordinal,
+    received_at: row.received_at,
+    recorded_at: row.recorded_at,
+    points: 0,
+    dead_reason: row.reason,
+    erased_at: row.erased_at,
+    payload: row.payload === null || isJson(row.payload) ? row.payload : JSON.stringify(row.payload),
+  };
+}
+
+/** Only a dead letter can hold what is none. */
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,43 @@
+/** Rows of an export as text: NDJSON with payloads exactly as they were sent, or CSV (RFC 4180). */
+import { stringify } from "csv-stringify/sync";
+import type { ExportFormat } from "../data-care.ts";
+
+/** By name, in order. `json`: a JSON text, taken over as it is. */
+export type Columns = Record<string, "value" | "time" | "json">;
+
+export type ExportRow = Record<string, string | number | null>;
+
+export function headerOf(columns: Columns): string {
+  return toCsv(Object.keys(columns));
+}
+
+export function lineOf(row: ExportRow, columns: Columns, format: ExportFormat): string {
+  return format === "csv" ? csvLine(row, columns) : ndjsonLine(row, columns);
+}
+
+function ndjsonLine(row: ExportRow, columns: Columns): string {
+  const members = Object.entries(columns).map(([name, kind]) => {
+    const value = valueOf(row, name, kind);
+    return `"${name}":${kind === "json" && value !== null ? value : JSON.stringify(value)}`;
+  });
+  return `{${members.join(",")}}\n`;
+}
+
+function csvLine(row: ExportRow, columns: Columns): string {
+  return toCsv(Object.entries(columns).map(([name, kind]) => valueOf(row, name, kind)));
+}
+
+/**
+ * A text that a spreadsheet would take for a formula gets a `'` in front, as OWASP recommends. Any line break is quoted
+ * (RFC 4180), where the library by itself heeds only those that it writes.
+ */
+function toCsv(cells: (string | number | null)[]): string {
+  return stringify([cells], { record_delimiter: "\r\n", quoted_match: /[\r\n]/, escape_formulas: true });
+}
+
+function valueOf(row: ExportRow, name: string, kind: Columns[string]): string | number | null {
+  const value = row[name] ?? null;
+  if (value === null || kind === "value") return value;
+  // Line breaks in a JSON text are white space: inside of its strings they are escaped.
+  return kind === "time" ? new Date(Number(value)).toISOString() : String(value).replaceAll(/[\r\n]+/g, " ");
+}

@@ -1,0 +1,25 @@
+/** The latest signals, as the live page begins with them. */
+import type { LiveSignal } from "../protocol.ts";
+import type { StoreState } from "../state.ts";
+import { Names } from "./names.ts";
+import { ALL, newestFirst } from "./newest.ts";
+import { toSummary } from "./signal-list.ts";
+
+/** Newest first. */
+export function latestSignals(state: StoreState, limit: number): LiveSignal[] {
+  const names = new Names(state.sql);
+  const latest: LiveSignal[] = [];
+  if (limit === 0) return latest;
+  for (const { found } of newestFirst(state, {}, ALL, names)) {
+    if (found === null) continue;
+    const { facts, dead } = found;
+    latest.push({
+      ...toSummary(found, names),
+      duplicateOf: facts?.duplicateOf ?? null,
+      deadReason: dead?.reason ?? null,
+      points: state.verdicts.points(facts?.verdicts ?? []),
+    });
+    if (latest.length === limit) break;
+  }
+  return latest;
+}

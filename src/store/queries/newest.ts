@@ -1,0 +1,204 @@
+/**
+ * All signals, the latest recorded first: those of the log, the held ones, and the dead letters, each in its own order,
+ * merged by the time at which they were recorded. What is asked for is looked for line by line, so that whoever goes through
+ * them decides when enough has been looked at, and can go on later where each of the three was left.
+ */
+import type { Log } from "../log/log.ts";
+import type { Facts, LineStatus } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
+import { latestEntries, personList } from "../people/timelines.ts";
+import type { Admission, SignalFilter } from "../protocol.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+import type { StoreState } from "../state.ts";
+import type { Names } from "./names.ts";
+
+export interface FindFilter extends SignalFilter {
+  source?: string;
+}
+
+/** A dead letter without what was sent. */
+export interface DeadSummary {
+  [column: string]: SqlStorageValue;
+  seq: number;
+  id: string;
+  status: "dead" | "purged";
+  admission: string;
+  reason: string;
+  recorded_at: number;
+  received_at: number;
+}
+
+/** A line of a log; or a dead letter. */
+export type Found = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
+
+/** What has been looked at in each of the three: the numbers that are next are below. */
+export type Places = [signals: number, held: number, dead: number];
+
+/** Something that has been looked at, and the signal if it is one of those that are asked for. */
+export interface Step {
+  source: 0 | 1 | 2;
+  /** What has been looked at by now, in the source. */
+  place: number;
+  /** What it took, in lines. */
+  cost: number;
+  found: Found | null;
+  recordedAtMs: number;
+  receipt: Receipt;
+}
+
+/** Expanding a segment takes as long as looking at some lines of it. */
+const SEGMENT_COST = 10;
+/** Entries of a person's list that are read at a time. */
+const ENTRIES_AT_ONCE = 100;
+const NO_RECEIPT: Receipt = { receivedAtMs: 0, ordinal: 0 };
+
+export const ALL: Readonly<Places> = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+
+/** @param filter its email trimmed and lower-cased. */
+export function* newestFirst(
+  state: StoreState,
+  filter: FindFilter,
+  before: Readonly<Places>,
+  names: Names,
+): Generator<Step> {
+  const sources = [
+    signalSteps(state, filter, before[0], names),
+    heldSteps(state, filter, before[1], names),
+    deadSteps(state, filter, before[2]),
+  ];
+  const heads = sources.flatMap((steps) => {
+    const { value } = steps.next();
+    return value === undefined ? [] : [{ steps, step: value }];
+  });
+  while (heads.length > 0) {
+    const next = heads.reduce((one, other) => (isNewer(other.step, one.step) ? other : one));
+    yield next.step;
+    const { value } = next.steps.next();
+    if (value === undefined) heads.splice(heads.indexOf(next), 1);
+    else next.step = value;
+  }
+}
+
+/** Signals of one batch are recorded at the same time, in order of receipt. */
+function isNewer(one: Step, other: Step): boolean {
+  return one.recordedAtMs === other.recordedAtMs
+    ? isLater(one.receipt, other.receipt)
+    : one.recordedAtMs > other.recordedAtMs;
+}
+
+type Steps = Generator<Step, undefined>;
+
+function* signalSteps(state: StoreState, filter: FindFilter, before: number, names: Names): Steps {
+  const { status } = filter;
+  if (status === "held" || status === "dead") return;
+  if (filter.email === undefined) yield* linesOf(0, state.signals, { ...filter, status }, before, names);
+  else yield* linesOfPerson(state, filter, filter.email, before);
+}
+
+/** What was released is elsewhere by now. */
+function* heldSteps({ held }: StoreState, filter: FindFilter, before: number, names: Names): Steps {
+  const { status } = filter;
+  if (status === undefined || status === "held" || status === "purged") {
+    yield* linesOf(1, held, { ...filter, status }, before, names);
+  }
+}
+
+interface Asked {
+  event?: string;
+  source?: string;
+  email?: string;
+  status?: LineStatus | undefined;
+}
+
+function* linesOf(source: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
+  const { event, email, status } = asked;
+  const wanted = { event, source: asked.source, status };
+  const emailText = email === undefined ? "" : JSON.stringify(email);
+  for (const segment of log.walkBack(before, event === undefined ? { status } : wanted)) {
+    for (const seq of seqsAbout(segment, event).toReversed()) {
+      if (seq >= before || !(segment.texts[seq - segment.firstSeq] ?? "").includes(emailText)) continue;
+      const facts = segment.facts(seq);
+      yield lineStep(
+        source,
+        seq,
+        facts,
+        isAskedFor(facts, asked) && (email === undefined || (facts.email === email && names.of(facts) === email)),
+        1,
+      );
+    }
+    yield {
+      ...lineStep(source, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST),
+      receipt: NO_RECEIPT,
+    };
+  }
+}
+
+function seqsAbout(segment: Segment, event: string | undefined): number[] {
+  if (event !== undefined) return [...segment.seqsAbout(event)];
+  return segment.texts.map((_, index) => segment.firstSeq + index);
+}
+
+function* linesOfPerson(state: StoreState, asked: FindFilter, email: string, before: number): Steps {
+  const { sql, signals } = state;
+  const [person] = sql.exec<{ id: number; recent: string }>(`SELECT id, recent FROM people WHERE email = ?`, email);
+  if (person === undefined) return;
+  const oldest = signals.firstSeq;
+  let segment: Segment | null = null;
+  for (let end = before; end > oldest;) {
+    const entries = latestEntries(sql, personList(person.id), person.recent, { before: end, limit: ENTRIES_AT_ONCE });
+    for (const { seq } of entries) {
+      if (seq < oldest) return;
+      const isHere: boolean = segment !== null && seq >= segment.firstSeq && seq <= segment.lastSeq;
+      if (!isHere) segment = signals.segmentOf(seq);
+      if (segment === null) continue;
+      const facts = segment.facts(seq);
+      yield lineStep(0, seq, facts, isAskedFor(facts, asked), isHere ? 1 : SEGMENT_COST);
+    }
+    end = entries.length < ENTRIES_AT_ONCE ? 0 : (entries.at(-1)?.seq ?? 0);
+  }
+}
+
+function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, cost: number): Step {
+  const { receivedAtMs, ordinal } = facts.admission;
+  return {
+    source,
+    place,
+    cost,
+    found: isFound ? { facts, dead: null } : null,
+    recordedAtMs: facts.recordedAtMs,
+    receipt: { receivedAtMs, ordinal },
+  };
+}
+
+/** The email is the list's, or has been compared: a person may have another one by now. */
+function isAskedFor(facts: Facts, { event, source, status }: Asked | FindFilter): boolean {
+  if (facts.status === "released") return false;
+  return (
+    (event === undefined || facts.event === event) &&
+    (source === undefined || facts.source === source) &&
+    (status === undefined || facts.status === status)
+  );
+}
+
+/** Of a dead letter nobody knows what it says, or of whom. */
+function* deadSteps({ sql }: StoreState, { event, source, email, status }: FindFilter, before: number): Steps {
+  if (event !== undefined || source !== undefined || email !== undefined) return;
+  if (status !== undefined && status !== "dead" && status !== "purged") return;
+  const rows = sql.exec<DeadSummary>(
+    `SELECT seq, id, status, admission, reason, recorded_at, received_at FROM dead_letters
+     WHERE seq < ? ORDER BY seq DESC`,
+    before,
+  );
+  for (const row of rows) {
+    const { ordinal } = JSON.parse(row.admission) as Admission;
+    yield {
+      source: 2,
+      place: row.seq,
+      cost: 1,
+      found: status === undefined || row.status === status ? { facts: null, dead: row } : null,
+      recordedAtMs: row.recorded_at,
+      receipt: { receivedAtMs: row.received_at, ordinal },
+    };
+  }
+}

@@ -1,0 +1,91 @@
+/** One person with everything that the page tells of them, in one call. Each part is bounded, and read by an index. */
+import { PERSON_IDENTITIES_SHOWN, SCORE_CURVE_SIGNALS } from "../../limits.ts";
+import { deletedUntilMs } from "../deletion/retention.ts";
+import type { Facts } from "../log/line.ts";
+import { latestEntries, personList } from "../people/timelines.ts";
+import type { Entry } from "../people/timelines.ts";
+import type { Page, PageOf } from "../protocol.ts";
+import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../record-pages.ts";
+import type { StoreState } from "../state.ts";
+import { firstIdentities } from "./person-identities.ts";
+import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
+import type { PersonRow } from "./person-row.ts";
+import { readScoreCurve } from "./score-curve.ts";
+import { isScored, latestScored, toScoringSignals } from "./scored.ts";
+import type { ListedPerson } from "./scored.ts";
+import { shown } from "./signal-list.ts";
+
+type Row = PersonRow & { recent: string };
+
+/** Null: nobody has this email, or they are being deleted. A cursor that makes no sense is none. */
+export function readPersonPage(
+  state: StoreState,
+  email: string,
+  timeline: PersonTimeline,
+  { cursor, limit }: Page,
+): PersonPage | null {
+  const [person] = state.sql.exec<Row>(`SELECT ${PERSON_COLUMNS}, recent FROM people WHERE email = ?`, email);
+  if (person === undefined) return null;
+  const { identities, more } = firstIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN);
+  const before = /^\d{1,15}$/.test(cursor ?? "") ? Number(cursor) : Number.MAX_SAFE_INTEGER;
+  return {
+    person: toPersonSummary(person),
+    identities,
+    moreIdentities: more,
+    curve: readScoreCurve(state, person, person.score),
+    timeline: (timeline === "all" ? listSignals : listScores)(state, person, before, limit),
+    deletedUntilMs: deletedUntilMs(state.sql),
+  };
+}
+
+/** The person's signals that are kept, the latest recorded first, each with what it has scored. */
+function listSignals(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
+  const oldest = state.signals.firstSeq;
+  const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
+  const kept = entries.filter(({ seq }) => seq >= oldest);
+  return {
+    items: toTimeline(state, kept.slice(0, limit)).filter(({ signal }) => signal !== null),
+    next: kept.length > limit ? String(kept[limit - 1]?.seq) : null,
+  };
+}
+
+/** Those that have scored, the latest first. Where few have, a page may have fewer, and another one follows. */
+function listScores(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
+  const scored: Entry[] = [];
+  let last = 0;
+  let next: string | null = null;
+  for (const { looked, seq, entry } of latestScored(state, person, { before, look: SCORE_CURVE_SIGNALS })) {
+    if (entry !== null && scored.length === limit) {
+      next = String(last);
+      break;
+    }
+    if (entry !== null) scored.push(entry);
+    last = seq;
+    if (looked === SCORE_CURVE_SIGNALS) next = String(last);
+  }
+  return { items: toTimeline(state, scored), next };
+}
+
+function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry[] {
+  const lines = state.signals.readAll(entries.map(({ seq }) => seq));
+  return entries.map((entry) => {
+    const facts = lines.get(entry.seq);
+    return {
+      signal: facts === undefined ? null : toTimelineSignal(facts),
+      scores: isScored(entry) ? toScoringSignals(state, entry) : [],
+    };
+  });
+}
+
+function toTimelineSignal({ admission, kind, status, event, source, owner, linkedAtMs }: Facts): TimelineSignal {
+  return {
+    id: admission.id,
+    kind,
+    status: shown(status),
+    event,
+    source,
+    namedBy: owner?.by ?? null,
+    linkedAtMs,
+    receivedAtMs: admission.receivedAtMs,
+  };
+}

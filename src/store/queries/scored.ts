@@ -1,0 +1,73 @@
+/** What a person's signals have scored, read off the list of their signals: also of signals that are not kept any more. */
+import { latestEntries, personList, readEntries } from "../people/timelines.ts";
+import type { Entry, Scored } from "../people/timelines.ts";
+import type { ScoringSignal } from "../protocol.ts";
+import type { StoreState } from "../state.ts";
+
+/** Entries that are read at a time. */
+const ENTRIES_AT_ONCE = 1_000;
+
+export interface ListedPerson {
+  id: number;
+  /** The latest entries of their list, as their row has them. */
+  recent: string;
+}
+
+export type ScoredEntry = Entry & { scored: Scored };
+
+export function isScored(entry: Entry): entry is ScoredEntry {
+  return entry.scored !== null;
+}
+
+/**
+ * The signals of a person, the latest first, with how many have been looked at; `entry` is null for those that have scored
+ * nothing. No more than `look` are looked at.
+ */
+export function* latestScored(
+  { sql }: StoreState,
+  { id, recent }: ListedPerson,
+  { before, look }: { before: number; look: number },
+): Generator<{ looked: number; seq: number; entry: ScoredEntry | null }> {
+  let end = before;
+  for (let looked = 0; looked < look;) {
+    const limit = Math.min(ENTRIES_AT_ONCE, look - looked);
+    const entries = latestEntries(sql, personList(id), recent, { before: end, limit });
+    for (const entry of entries) yield { looked: ++looked, seq: entry.seq, entry: isScored(entry) ? entry : null };
+    const last = entries.at(-1);
+    if (last === undefined || entries.length < limit) return;
+    end = last.seq;
+  }
+}
+
+/** Entries behind a line, in ascending order: no more than one row of the list has, and some of the person's own row. */
+export function nextEntries(
+  sql: SqlStorage,
+  { id, recent }: ListedPerson,
+  after: number,
+): { entries: Entry[]; last: number | null } {
+  const list = personList(id);
+  const rows = sql
+    .exec<{ first_seq: number; entries: string }>(
+      `SELECT first_seq, entries FROM timelines WHERE list = ?1 AND first_seq >= ifnull(
+         (SELECT max(first_seq) FROM timelines WHERE list = ?1 AND first_seq <= ?2), 0) ORDER BY first_seq LIMIT 3`,
+      list,
+      after + 1,
+    )
+    .toArray();
+  // The row that has `after` may have nothing behind it: then the next one is read too.
+  const whole = rows.slice(0, 2);
+  const end = rows[2]?.first_seq ?? Number.POSITIVE_INFINITY;
+  const entries = [...whole.flatMap((row) => readEntries(row.entries)), ...readEntries(recent)]
+    .filter(({ seq }) => seq > after && seq < end)
+    .sort((one, other) => one.seq - other.seq);
+  return { entries, last: end === Number.POSITIVE_INFINITY ? null : end - 1 };
+}
+
+/** A signal may have scored by several rules. */
+export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): ScoringSignal[] {
+  return scored.verdicts.map((verdict) => ({
+    ...state.verdicts.get(verdict),
+    signalId: scored.signalId,
+    atMs: scored.atMs,
+  }));
+}

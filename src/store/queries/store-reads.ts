@@ -1,0 +1,200 @@
+/**
+ * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read; only payloads in
+ * R2 are waited for.
+ */
+import { drizzle } from "drizzle-orm/durable-sqlite";
+import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { migrate } from "drizzle-orm/durable-sqlite/migrator";
+import migrations from "../../../migrations/signal-store/migrations.js";
+import type { MappingRule } from "../../domain/mapping-rule.ts";
+import { WatchedObject } from "../../http/watchers.ts";
+import { listAccounts } from "../accounts/account-list.ts";
+import { findAccounts, readAccountPage } from "../accounts/account-page.ts";
+import type { ErasureReceipt, ExportPage, ExportRange } from "../data-care.ts";
+import { findErasure } from "../deletion/erasure.ts";
+import { ColdObjects } from "../log/cold-objects.ts";
+import type {
+  Account,
+  AccountFilter,
+  DeadLetter,
+  EventGroup,
+  LiveSignal,
+  Page,
+  PageOf,
+  Person,
+  SignalStatus,
+  SignalTrace,
+  StoreTotals,
+  StoredSignal,
+} from "../protocol.ts";
+import type {
+  AccountPage,
+  AccountsQuery,
+  AccountSummary,
+  PeopleQuery,
+  PersonPage,
+  PersonSummary,
+  PersonTimeline,
+} from "../record-pages.ts";
+import { readTotals } from "../record/books.ts";
+import { listDeadLetters } from "../record/dead-letters.ts";
+import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
+import { previewPage } from "../rules/preview.ts";
+import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
+import type { RuleFacts } from "../rules/rule-facts.ts";
+import { findRuleJob } from "../rules/rule-jobs.ts";
+import { StoreState } from "../state.ts";
+import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
+import { listEventGroups } from "./event-groups.ts";
+import { exportPage } from "./export.ts";
+import { latestSignals } from "./live.ts";
+import { listPeople } from "./people-list.ts";
+import { findPeople } from "./people-search.ts";
+import { readPersonPage } from "./person-page.ts";
+import { findGroup, queuePage, recentNames } from "./queue-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
+import { findSignals } from "./signal-list.ts";
+import type { FindFilter, FoundSignals } from "./signal-list.ts";
+import { traceSignal } from "./trace.ts";
+
+export class StoreReads extends WatchedObject<LiveSignal> {
+  protected readonly db: DrizzleSqliteDODatabase;
+  protected readonly workspaceId: string;
+  #state: StoreState | null = null;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.db = drizzle(ctx.storage);
+    this.workspaceId = ctx.id.name ?? "";
+    void ctx.blockConcurrencyWhile(() => migrate(this.db, migrations));
+  }
+
+  protected get state(): StoreState {
+    return (this.#state ??= new StoreState(this.ctx.storage.sql));
+  }
+
+  protected coldObjects(): ColdObjects {
+    return new ColdObjects(this.env.COLD, this.workspaceId);
+  }
+
+  /** The highest number of an outbox row that has been recorded; 0: none. */
+  highestRow(): number {
+    return this.state.books.rows.at(-1)?.[1] ?? 0;
+  }
+
+  /** See again.ts. */
+  held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
+    return heldSignals(this.state, periodEndMs, cursor, limit);
+  }
+
+  dead(cursor: number, limit: number): StoredSignal[] {
+    return deadSignals(this.state, cursor, limit);
+  }
+
+  deadById(ids: string[]): StoredSignal[] {
+    return deadSignalsById(this.state, ids);
+  }
+
+  /** Since the beginning, or for one billing period. */
+  totals(periodStartMs?: number): StoreTotals {
+    return readTotals(this.state.books.totals, periodStartMs);
+  }
+
+  events(page: Page): Promise<PageOf<EventGroup>> {
+    return listEventGroups(this.state, this.coldObjects(), page);
+  }
+
+  /** See signal-list.ts. */
+  signals(filter: FindFilter, page: Page): FoundSignals {
+    return findSignals(this.state, filter, page);
+  }
+
+  /** See live.ts. */
+  latest(limit: number): LiveSignal[] {
+    return latestSignals(this.state, limit);
+  }
+
+  signal(id: string): Promise<SignalTrace | null> {
+    return traceSignal(this.state, this.coldObjects(), id);
+  }
+
+  /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+    const { sources } = recentNames(this.state.sql);
+    return { groups: queuePage(this.state.sql, filter, page), sources, totals: this.totals() };
+  }
+
+  /** One group of it with its signals; null: no such group. */
+  queueGroup(
+    event: string,
+    source: string,
+    status: SignalStatus | undefined,
+    page: Page,
+  ): { group: QueueGroup; signals: FoundSignals } | null {
+    const group = findGroup(this.state.sql, event, source);
+    const filter = { event, source, ...(status === undefined ? {} : { status }) };
+    return group && { group, signals: findSignals(this.state, filter, page) };
+  }
+
+  /** Names of events that came lately. */
+  recentEvents(): string[] {
+    return recentNames(this.state.sql).events;
+  }
+
+  people(filter: { email?: string }, page: Page): PageOf<Person> {
+    return listPeople(this.state, filter, page);
+  }
+
+  findPeople(query: PeopleQuery, page: Page): PageOf<PersonSummary> {
+    return findPeople(this.state.sql, query, page);
+  }
+
+  /** See person-page.ts. */
+  personPage(email: string, timeline: PersonTimeline, page: Page): PersonPage | null {
+    return readPersonPage(this.state, email, timeline, page);
+  }
+
+  erasure(email: string): ErasureReceipt | null {
+    return findErasure(this.state.sql, email);
+  }
+
+  accounts(filter: AccountFilter, page: Page): PageOf<Account> {
+    return listAccounts(this.db, filter, page);
+  }
+
+  /** See accounts/account-page.ts. */
+  findAccounts(query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+    return findAccounts(this.db, query, page);
+  }
+
+  accountPage(externalId: string, page: Page): AccountPage | null {
+    return readAccountPage(this.db, this.state.signals, externalId, page);
+  }
+
+  deadLetters(page: Page): PageOf<DeadLetter> {
+    return listDeadLetters(this.state.sql, page);
+  }
+
+  /** See export.ts. */
+  exportPage(range: ExportRange): Promise<ExportPage> {
+    return exportPage(this.state, this.coldObjects(), range);
+  }
+
+  /** See rules/preview.ts. */
+  previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage> {
+    return previewPage(this.state, this.coldObjects(), rule, range);
+  }
+
+  ruleJob(ruleId: string): RuleJob | null {
+    return findRuleJob(this.state.sql, ruleId);
+  }
+
+  /** See rules/rule-facts.ts. */
+  ruleFacts(ruleIds: string[]): RuleFacts[] {
+    return ruleFacts(this.state.sql, ruleIds);
+  }
+
+  hasScoringSignals(ruleId: string): boolean {
+    return hasScoringSignals(this.state.sql, ruleId);
+  }
+}

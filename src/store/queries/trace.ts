@@ -1,0 +1,103 @@
+/** The whole way of one signal, by its id: in the log, among the held ones, or among the dead letters. */
+import type { ColdObjects } from "../log/cold-objects.ts";
+import { keepsPayload } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Segment } from "../log/segment.ts";
+import type { SignalTrace } from "../protocol.ts";
+import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
+import type { DeadLetterRow } from "../record/dead-letters.ts";
+import type { StoreState } from "../state.ts";
+import { Names } from "./names.ts";
+import { parsed } from "./payload-json.ts";
+import { shown, toSummary } from "./signal-list.ts";
+
+interface Place {
+  log: Log;
+  seq: number;
+  facts: Facts;
+  segment: Segment;
+}
+
+/** Null when the store has not seen it. The payload is null while cold storage, where it is, does not answer. */
+export async function traceSignal(state: StoreState, objects: ColdObjects, id: string): Promise<SignalTrace | null> {
+  const before = findLine(state, id);
+  if (before === null) return traceDead(state, id);
+  const payload = await payloadOf(before, objects);
+  // Meanwhile it may have been linked, or have been deleted with its person: its payload alone stays what it was.
+  const now = findLine(state, id);
+  return now === null ? traceDead(state, id) : traceLine(state, now, payload);
+}
+
+/** What was released is to be found where it is by now. */
+function findLine(state: StoreState, id: string): Place | null {
+  for (const log of [state.signals, state.held] as const) {
+    const found = log.find(id);
+    const segment = found && log.segmentOf(found.seq);
+    if (found !== null && segment !== null && found.facts.status !== "released") return { log, ...found, segment };
+  }
+  return null;
+}
+
+async function payloadOf({ log, segment, seq, facts }: Place, objects: ColdObjects): Promise<string | null> {
+  if (!keepsPayload(facts)) return null;
+  const payloads = await readPayloads(log, objects, [{ segment, seqs: [seq] }]);
+  return payloads.get(seq) ?? null;
+}
+
+function traceLine(state: StoreState, { facts, segment }: Place, payload: string | null): SignalTrace {
+  const { admission, owner } = facts;
+  const names = new Names(state.sql);
+  const email = owner === null ? null : names.of(facts);
+  const matched = facts.verdicts.map((verdict) => state.verdicts.get(verdict));
+  return {
+    ...toSummary({ facts, dead: null }, names),
+    status: shown(facts.status),
+    endpoint: admission.endpoint,
+    keyId: admission.keyId,
+    verdict: admission.verdict,
+    ordinal: admission.ordinal,
+    signalLimit: admission.signalLimit,
+    recordedAtMs: facts.recordedAtMs,
+    duplicateOf: facts.duplicateOf,
+    heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
+    deadReason: null,
+    anonymousId: facts.anonymousId,
+    userId: facts.userId,
+    person: owner === null || email === null ? null : { email, by: owner.by, linkedAtMs: facts.linkedAtMs },
+    rulesTried: facts.rulesTried,
+    rulesMatched: matched,
+    points: matched.reduce((sum, { points }) => sum + points, 0),
+    payload: keepsPayload(facts) ? parsed(payload) : null,
+    erasedAtMs: facts.erasedAtMs,
+    inColdStorage: keepsPayload(facts) && (segment.row?.cold ?? null) !== null,
+  };
+}
+
+function traceDead(state: StoreState, id: string): SignalTrace | null {
+  const row: DeadLetterRow | null = findDeadLetter(state.sql, id);
+  if (row === null) return null;
+  const admission = admissionOf(row);
+  return {
+    ...toSummary({ facts: null, dead: row }, new Names(state.sql)),
+    endpoint: admission.endpoint,
+    keyId: admission.keyId,
+    verdict: admission.verdict,
+    ordinal: admission.ordinal,
+    signalLimit: admission.signalLimit,
+    recordedAtMs: row.recorded_at,
+    duplicateOf: null,
+    heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
+    deadReason: row.reason,
+    anonymousId: null,
+    userId: null,
+    person: null,
+    rulesTried: 0,
+    rulesMatched: [],
+    points: 0,
+    payload: parsed(row.payload),
+    erasedAtMs: row.erased_at,
+    inColdStorage: false,
+  };
+}

@@ -1,0 +1,116 @@
+/**
+ * The store's side of the books (design §1.2), kept in the head of the log so that a batch writes no row for them: how
+ * many signals of each billing period are in which place. And what else is remembered there of what was recorded.
+ */
+import type { LineStatus } from "../log/line.ts";
+import type { LogMeta } from "../log/head.ts";
+import type { StoreTotals } from "../protocol.ts";
+
+export type BookColumn = keyof StoreTotals;
+
+const COLUMNS: readonly BookColumn[] = ["processed", "duplicates", "held", "purged", "deadLettered"];
+
+/** Where each status is counted; what is released is counted where it is recorded again. */
+export const COLUMN_OF: Record<Exclude<LineStatus, "released">, BookColumn> = {
+  processed: "processed",
+  anonymous: "processed",
+  duplicate: "duplicates",
+  held: "held",
+  purged: "purged",
+};
+
+/** Counts in the order of COLUMNS, by the start of the period. */
+type Totals = Record<string, number[]>;
+
+export interface BooksMeta extends LogMeta {
+  totals: Totals;
+  /** Of those, what retention has dropped: with what is still there they add up. */
+  dropped: Totals;
+  /** Numbers of outbox rows that have been recorded, as ranges in ascending order. */
+  rows: [first: number, last: number][];
+  /** The latest time at which one of those was admitted. */
+  latestRowAtMs: number;
+  nextPersonId: number;
+}
+
+export const EMPTY_BOOKS: BooksMeta = {
+  maxSpanMs: 0,
+  totals: {},
+  dropped: {},
+  rows: [],
+  latestRowAtMs: 0,
+  nextPersonId: 1,
+};
+
+export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {
+  const counts = (totals[periodStartMs] ??= COLUMNS.map(() => 0));
+  const at = COLUMNS.indexOf(column);
+  counts[at] = (counts[at] ?? 0) + by;
+}
+
+/** Since the beginning, or of one period. */
+export function readTotals(totals: Totals, periodStartMs: number | undefined): StoreTotals {
+  const periods = periodStartMs === undefined ? Object.values(totals) : [totals[periodStartMs] ?? []];
+  const sum = (column: BookColumn): number =>
+    periods.reduce((all, counts) => all + (counts[COLUMNS.indexOf(column)] ?? 0), 0);
+  return {
+    processed: sum("processed"),
+    duplicates: sum("duplicates"),
+    held: sum("held"),
+    purged: sum("purged"),
+    deadLettered: sum("deadLettered"),
+  };
+}
+
+export function hasRow(rows: BooksMeta["rows"], row: number): boolean {
+  const at = firstFrom(rows, row);
+  const [first = Number.POSITIVE_INFINITY] = rows[at] ?? [];
+  return first <= row;
+}
+
+export function addRow(rows: BooksMeta["rows"], row: number): void {
+  const at = firstFrom(rows, row);
+  const [before, behind] = [rows[at - 1], rows[at]];
+  if (behind !== undefined && behind[0] <= row) return;
+  const joinsBefore = before !== undefined && before[1] === row - 1;
+  const joinsBehind = behind !== undefined && behind[0] === row + 1;
+  if (joinsBefore && joinsBehind) rows.splice(at - 1, 2, [before[0], behind[1]]);
+  else if (joinsBefore) before[1] = row;
+  else if (joinsBehind) behind[0] = row;
+  else rows.splice(at, 0, [row, row]);
+}
+
+/** The first range that does not end before the row. */
+function firstFrom(rows: BooksMeta["rows"], row: number): number {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((rows[middle]?.[1] ?? 0) < row) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * Of outbox rows those that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
+ * often it is delivered. Row numbers are never used twice; where one comes again with a time later than any that was seen,
+ * the counter has been restored from a backup, and gives numbers anew: such a row is refused, because it is another one.
+ */
+export function takeFreshRows<Row extends { row: number; atMs: number }>(
+  books: BooksMeta,
+  rows: readonly Row[],
+): { fresh: Row[]; refused: number[] } {
+  const fresh: Row[] = [];
+  const refused: number[] = [];
+  const { latestRowAtMs } = books;
+  for (const row of rows) {
+    if (hasRow(books.rows, row.row)) {
+      if (row.atMs > latestRowAtMs) refused.push(row.row);
+      continue;
+    }
+    addRow(books.rows, row.row);
+    books.latestRowAtMs = Math.max(books.latestRowAtMs, row.atMs);
+    fresh.push(row);
+  }
+  return { fresh, refused };
+}

@@ -1,0 +1,70 @@
+/** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
+import type { Admission, DeadLetter, PageOf, Page, SignalToRecord } from "../protocol.ts";
+import { parsed } from "../queries/payload-json.ts";
+
+export interface DeadLetterRow {
+  [column: string]: SqlStorageValue;
+  seq: number;
+  id: string;
+  status: "dead" | "purged";
+  admission: string;
+  reason: string;
+  payload: string | null;
+  recorded_at: number;
+  received_at: number;
+  erased_at: number | null;
+}
+
+export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {
+  const { again: _again, ...admission } = signal.admission;
+  sql.exec(
+    `INSERT INTO dead_letters (id, status, admission, reason, payload, recorded_at, received_at)
+     VALUES (?, 'dead', ?, ?, ?, ?, ?)`,
+    admission.id,
+    JSON.stringify(admission),
+    reason,
+    signal.payload,
+    nowMs,
+    admission.receivedAtMs,
+  );
+}
+
+export function readDeadLetter(sql: SqlStorage, seq: number): DeadLetterRow | null {
+  return sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", seq).toArray()[0] ?? null;
+}
+
+/** By the signal's id; the latest, where it has died more than once. */
+export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
+  const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
+  return row ?? null;
+}
+
+export function deleteDeadLetter(sql: SqlStorage, seq: number): void {
+  sql.exec("DELETE FROM dead_letters WHERE seq = ?", seq);
+}
+
+export function admissionOf({ admission }: DeadLetterRow): Admission {
+  return JSON.parse(admission) as Admission;
+}
+
+/** Newest first. */
+export function listDeadLetters(sql: SqlStorage, { cursor, limit }: Page): PageOf<DeadLetter> {
+  const rows = sql
+    .exec<DeadLetterRow>(
+      "SELECT * FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT ?",
+      cursor === null ? Number.MAX_SAFE_INTEGER : Number(cursor),
+      limit + 1,
+    )
+    .toArray();
+  const shown = rows.slice(0, limit);
+  return {
+    items: shown.map((row) => ({
+      id: row.id,
+      reason: row.reason,
+      receivedAtMs: row.received_at,
+      deadAtMs: row.recorded_at,
+      payload: parsed(row.payload),
+    })),
+    next: rows.length > limit ? String(shown.at(-1)?.seq) : null,
+  };
+}

@@ -1,0 +1,264 @@
+/**
+ * Which signals others are duplicates of (design §8.2), by their content hashes. What was recorded lately is in memory, in
+ * open-addressing tables that are built when the store first records; what lies further back is looked for on disk, and
+ * only for signals that come late or again. A hit in memory is proved on the hash that the log keeps: memory may be wrong,
+ * or hold what a transaction took back.
+ *
+ * The tables come in generations, so that what is old leaves with the one it is in: a day of signals with an id of their
+ * own, ten minutes of others.
+ */
+import {
+  DUPLICATE_WINDOW_WITH_ID_MS,
+  DUPLICATE_WINDOW_WITHOUT_ID_MS,
+  LATE_AFTER_MS,
+  ORIGINALS_MAX_BYTES,
+  ORIGINALS_MAX_SLOTS,
+} from "../../limits.ts";
+import { DAY_MS } from "../../domain/duration.ts";
+import { isOriginal } from "../log/log.ts";
+import type { Log } from "../log/log.ts";
+import type { Facts } from "../log/line.ts";
+import { HASH_BYTES } from "../log/segment.ts";
+import type { Segment } from "../log/segment.ts";
+
+const LONG = 0x80;
+const FEWEST_SLOTS = 1_024;
+const MOST_FULL = 0.7;
+
+/** What is looked for: a signal that may be a duplicate. */
+export interface Candidate {
+  hash: Uint8Array;
+  receivedAtMs: number;
+  windowMs: number;
+  /** It comes once more, released or replayed, long after its receipt. */
+  again: boolean;
+}
+
+export interface Original {
+  seq: number;
+  id: string;
+}
+
+/** The bytes of a content hash that are kept. Those of a long window never equal those of a short one. */
+export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
+  const bytes = new Uint8Array(Buffer.from(contentHash, "base64url").subarray(0, HASH_BYTES));
+  const [first = 0] = bytes;
+  bytes[0] = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? first | LONG : first & ~LONG;
+  return bytes;
+}
+
+/** Fingerprints of hashes, and the lines that have them. */
+class Table {
+  readonly beganAtMs: number;
+  readonly #baseSeq: number;
+  /** Two numbers a slot: the fingerprint, 0 where there is none, and how far the line is from `baseSeq`. */
+  #slots = new Uint32Array(FEWEST_SLOTS * 2);
+  #used = 0;
+
+  constructor(beganAtMs: number, baseSeq: number) {
+    this.beganAtMs = beganAtMs;
+    this.#baseSeq = baseSeq;
+  }
+
+  get bytes(): number {
+    return this.#slots.byteLength;
+  }
+
+  /** Whether the next one makes it grow. */
+  get isFull(): boolean {
+    return this.#used >= (this.#slots.length / 2) * MOST_FULL;
+  }
+
+  get isLargest(): boolean {
+    return this.#slots.length / 2 >= ORIGINALS_MAX_SLOTS;
+  }
+
+  add(fingerprint: number, seq: number): void {
+    if (this.isFull) this.#grow();
+    this.#put(fingerprint, seq - this.#baseSeq);
+  }
+
+  find(fingerprint: number, into: number[]): void {
+    const mask = this.#slots.length / 2 - 1;
+    for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
+      const found = this.#slots[slot * 2];
+      if (found === 0 || found === undefined) return;
+      if (found === fingerprint) into.push(this.#baseSeq + (this.#slots[slot * 2 + 1] ?? 0));
+    }
+  }
+
+  #put(fingerprint: number, offset: number): void {
+    const mask = this.#slots.length / 2 - 1;
+    let slot = fingerprint & mask;
+    while (this.#slots[slot * 2] !== 0) slot = (slot + 1) & mask;
+    this.#slots[slot * 2] = fingerprint;
+    this.#slots[slot * 2 + 1] = offset;
+    this.#used++;
+  }
+
+  #grow(): void {
+    const before = this.#slots;
+    this.#slots = new Uint32Array(before.length * 2);
+    this.#used = 0;
+    for (let at = 0; at < before.length; at += 2) {
+      const fingerprint = before[at] ?? 0;
+      if (fingerprint !== 0) this.#put(fingerprint, before[at + 1] ?? 0);
+    }
+  }
+}
+
+/** All of this isolate, so that many workspaces do not take more memory than there is. */
+let everyone: WeakRef<Originals>[] = [];
+
+function bytesOfAll(): number {
+  everyone = everyone.filter((one) => one.deref() !== undefined);
+  return everyone.reduce((sum, one) => sum + (one.deref()?.bytes ?? 0), 0);
+}
+
+export class Originals {
+  readonly #log: Log;
+  #long: Table[] | null = null;
+  #short: Table[] = [];
+  /** Receipts from then on are in memory; later than it should be where memory was short. */
+  #coveredSinceMs = 0;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  get bytes(): number {
+    return [...(this.#long ?? []), ...this.#short].reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  /** How far back signals with an id of their own are compared, in milliseconds; less than the window where memory is short. */
+  coveredMs(nowMs: number): number {
+    return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
+  }
+
+  /** To be called for each line that was appended with a hash. */
+  add(hash: Uint8Array, seq: number, nowMs: number): void {
+    if (this.#long === null) return;
+    const isLong = ((hash[0] ?? 0) & LONG) !== 0;
+    const tables = isLong ? this.#long : this.#short;
+    const everyMs = isLong ? DAY_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS;
+    const keptMs = LATE_AFTER_MS + (isLong ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS);
+    let last = tables.at(-1);
+    if (last === undefined || nowMs - last.beganAtMs >= everyMs || (last.isFull && last.isLargest)) {
+      // What the first one holds is no older than the beginning of the second.
+      while (tables[1] !== undefined && tables[1].beganAtMs < nowMs - keptMs) tables.shift();
+      last = new Table(nowMs, seq);
+      tables.push(last);
+    }
+    if (last.isFull) this.#makeRoom(last.bytes, nowMs);
+    last.add(fingerprintOf(hash), seq);
+  }
+
+  /**
+   * For each candidate the original that it is a duplicate of, by number; what is recorded in the same batch is not known
+   * here.
+   */
+  find(candidates: readonly Candidate[], nowMs: number): (Original | null)[] {
+    this.#build(nowMs);
+    const onDisk = this.#findOnDisk(candidates, nowMs);
+    return candidates.map((candidate) => {
+      const seqs: number[] = [];
+      const fingerprint = fingerprintOf(candidate.hash);
+      for (const table of [...(this.#long ?? []), ...this.#short]) table.find(fingerprint, seqs);
+      for (const seq of seqs.sort((one, other) => one - other)) {
+        const original = this.#prove(candidate, seq);
+        if (original !== null) return original;
+      }
+      return onDisk.get(candidate) ?? null;
+    });
+  }
+
+  #prove(candidate: Candidate, seq: number): Original | null {
+    const segment = this.#log.segmentOf(seq);
+    if (segment === null) return null;
+    const at = (seq - segment.firstSeq) * HASH_BYTES;
+    const hash = this.#log.hashesOf(segment.firstSeq).subarray(at, at + HASH_BYTES);
+    return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
+  }
+
+  /** Candidates that come so late, or again, that their twins may have left memory. */
+  #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
+    const found = new Map<Candidate, Original>();
+    const late = candidates.filter(({ again, receivedAtMs }) => again || nowMs - receivedAtMs > LATE_AFTER_MS);
+    if (late.length === 0) return found;
+    const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
+    const from = Math.min(...late.map(({ receivedAtMs, windowMs }) => receivedAtMs - windowMs));
+    const to = Math.max(...late.map(({ receivedAtMs, windowMs }) => receivedAtMs + windowMs));
+    const lookThrough = (firstSeq: number, segment: () => Segment): void => {
+      const hashes = this.#log.hashesOf(firstSeq);
+      for (let at = 0; at < hashes.length; at += HASH_BYTES) {
+        const hash = hashes.subarray(at, at + HASH_BYTES);
+        for (const candidate of byFingerprint.get(fingerprintOf(hash)) ?? []) {
+          if (found.has(candidate) || !isSame(hash, candidate.hash)) continue;
+          const original = originalIn(segment(), firstSeq + at / HASH_BYTES, candidate);
+          if (original !== null) found.set(candidate, original);
+        }
+      }
+    };
+    for (const row of this.#log.rows("received_to >= ? AND received_from <= ? ORDER BY first_seq", from, to)) {
+      lookThrough(row.first_seq, () => this.#log.sealed(row));
+    }
+    lookThrough(this.#log.open().firstSeq, () => this.#log.open());
+    return found;
+  }
+
+  /** From what is on disk, once after a start. */
+  #build(nowMs: number): void {
+    if (this.#long !== null) return;
+    this.#long = [];
+    this.#coveredSinceMs = nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS;
+    everyone.push(new WeakRef(this));
+    const addAll = (firstSeq: number, receivedToMs: number): void => {
+      const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
+      const hashes = this.#log.hashesOf(firstSeq);
+      // As if added then; never in the future, where a test or a wrong clock may have put it.
+      const addedAtMs = Math.min(nowMs, receivedToMs);
+      for (let at = 0; at < hashes.length; at += HASH_BYTES) {
+        const hash = hashes.subarray(at, at + HASH_BYTES);
+        const [first = 0] = hash;
+        if (isNone(hash) || (!shortToo && (first & LONG) === 0)) continue;
+        this.add(hash, firstSeq + at / HASH_BYTES, addedAtMs);
+      }
+    };
+    for (const row of this.#log.rows("received_to >= ? ORDER BY first_seq", this.#coveredSinceMs)) {
+      addAll(row.first_seq, row.received_to);
+    }
+    addAll(this.#log.open().firstSeq, nowMs);
+  }
+
+  /** Before a table of so many bytes doubles. Where there is no room, the oldest is forgotten. */
+  #makeRoom(bytes: number, nowMs: number): void {
+    while (bytesOfAll() + bytes > ORIGINALS_MAX_BYTES) {
+      const tables = (this.#long?.length ?? 0) > 1 ? this.#long : this.#short;
+      if (tables === null || tables.length <= 1) return;
+      tables.shift();
+      if (tables === this.#long) this.#coveredSinceMs = tables[0]?.beganAtMs ?? nowMs;
+    }
+  }
+}
+
+function originalIn(segment: Segment, seq: number, { receivedAtMs, windowMs }: Candidate): Original | null {
+  const facts: Facts = segment.facts(seq);
+  const isNear = Math.abs(facts.admission.receivedAtMs - receivedAtMs) <= windowMs;
+  return isNear && isOriginal(facts) ? { seq, id: facts.admission.id } : null;
+}
+
+/** Never 0, which means that there is none; without the first byte, that says how long the window is. */
+function fingerprintOf(hash: Uint8Array): number {
+  const [, one = 0, two = 0, three = 0, four = 0] = hash;
+  return (one | (two << 8) | (three << 16) | (four << 24)) >>> 0 || 1;
+}
+
+function isSame(one: Uint8Array, other: Uint8Array): boolean {
+  for (let at = 0; at < HASH_BYTES; at++) if (one[at] !== other[at]) return false;
+  return true;
+}
+
+function isNone(hash: Uint8Array): boolean {
+  for (let at = 0; at < HASH_BYTES; at++) if (hash[at] !== 0) return false;
+  return true;
+}

@@ -1,0 +1,307 @@
+/**
+ * Records signals (design §8): each ends up in exactly one place. Runs inside one transaction of the Signal Store.
+ *
+ * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
+ * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
+ */
+import { Accounts } from "../accounts/accounts.ts";
+import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
+import type { Facts, LineStatus, Owner } from "../log/line.ts";
+import { startLinkJobs } from "../people/link-jobs.ts";
+import type { VisitorId } from "../people/identities.ts";
+import { People } from "../people/people.ts";
+import { insertEntries, visitorList } from "../people/timelines.ts";
+import type { Entry } from "../people/timelines.ts";
+import type { LiveSignal, RuleMatch, SignalToRecord } from "../protocol.ts";
+import { isLater } from "../receipt.ts";
+import type { Receipt } from "../receipt.ts";
+import type { StoreState } from "../state.ts";
+import { COLUMN_OF, countInBooks } from "./books.ts";
+import { insertDeadLetter } from "./dead-letters.ts";
+import { EventGroupChanges } from "./event-groups.ts";
+import { hashBytes } from "./originals.ts";
+import type { Candidate, Original } from "./originals.ts";
+import { Returning } from "./returning.ts";
+
+/** A signal on its way into the log. */
+interface Pending {
+  signal: SignalToRecord;
+  receipt: Receipt;
+  status: LineStatus | "dead";
+  /** Null: it could be processed. */
+  deadReason: string | null;
+  isErased: boolean;
+  hash: Uint8Array | null;
+  /** Of the same batch, or recorded before. */
+  original: Pending | Original | null;
+  owner: Owner | null;
+  matches: readonly RuleMatch[];
+  seq: number;
+}
+
+export interface Recorded {
+  /** The first of them, as the live page shows them. */
+  live(limit: number): LiveSignal[];
+  /** Whether there are earlier signals to be linked. */
+  linksWait: boolean;
+}
+
+export function recordSignals(state: StoreState, batch: readonly SignalToRecord[], nowMs: number): Recorded {
+  const groups = new EventGroupChanges();
+  const returning = new Returning(state, groups);
+  const people = new People(state);
+  const accounts = new Accounts(state.sql);
+  const pending = batch
+    .filter((signal) => returning.leave(signal))
+    .map(toPending)
+    .sort((one, other) => (isLater(one.receipt, other.receipt) ? 1 : -1));
+
+  decideFates(state, pending, people, nowMs);
+  for (const one of pending) identify(one, people);
+  const lists = new Map<string, Entry[]>();
+  const waiting: VisitorId[] = [];
+  for (const one of pending) {
+    own(one, people);
+    updateAccount(one, accounts);
+    append(state, one, nowMs);
+    hand(state, one, people, lists, waiting);
+    count(state, one, groups);
+  }
+
+  for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
+  people.write();
+  accounts.write();
+  groups.write(state.sql);
+  returning.write();
+  const linksWait = startLinkJobs(state.sql, [...people.identities.claimed, ...waiting], nowMs);
+  state.signals.flush();
+  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(one, people)), linksWait };
+}
+
+function toPending(signal: SignalToRecord): Pending {
+  const { receivedAtMs, ordinal } = signal.admission;
+  return {
+    signal,
+    receipt: { receivedAtMs, ordinal },
+    status: "processed",
+    deadReason: signal.work.kind === "dead" ? signal.work.reason : null,
+    isErased: false,
+    hash: null,
+    original: null,
+    owner: null,
+    matches: [],
+    seq: 0,
+  };
+}
+
+/** In this order: its person deleted → dead → past its period → held → duplicate → to be processed. */
+function decideFates(state: StoreState, pending: readonly Pending[], people: People, nowMs: number): void {
+  const erasedUntilMs = namesErasedUntilMs(state.sql);
+  const candidates: { one: Pending; candidate: Candidate }[] = [];
+  for (const one of pending) {
+    const { admission, work } = one.signal;
+    if (isErased(state, one, people, erasedUntilMs)) {
+      one.status = "purged";
+      one.isErased = true;
+    } else if (work.kind === "dead") one.status = "dead";
+    else if (admission.verdict === "held") one.status = admission.periodEndMs <= nowMs ? "purged" : "held";
+    else if (work.contentHash !== null) {
+      one.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
+      const { receivedAtMs } = one.receipt;
+      const again = admission.again !== undefined;
+      candidates.push({ one, candidate: { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again } });
+    }
+  }
+  const recorded = state.originals.find(
+    candidates.map(({ candidate }) => candidate),
+    nowMs,
+  );
+  const inBatch = new Map<string, Pending[]>();
+  for (const [index, { one, candidate }] of candidates.entries()) {
+    const key = Buffer.from(candidate.hash).toString("latin1");
+    const twins = inBatch.get(key) ?? [];
+    one.original = recorded[index] ?? twins.find((twin) => isNear(twin, one, candidate.windowMs)) ?? null;
+    if (one.original !== null) one.status = "duplicate";
+    else inBatch.set(key, [...twins, one]);
+  }
+}
+
+/** A dead letter goes by the fields that name people, as far as it can be read. */
+function isErased(state: StoreState, { signal, receipt }: Pending, people: People, erasedUntilMs: number): boolean {
+  if (receipt.receivedAtMs > erasedUntilMs) return false;
+  const isDead = signal.work.kind === "dead";
+  const visitor = isDead ? visitorOfPayload(signal.payload, signal.admission) : visitorOf(signal);
+  return visitor !== null && isOfErased(state.sql, visitor, receipt, (id) => people.identities.claimsOf(id));
+}
+
+function isNear(one: Pending, other: Pending, windowMs: number): boolean {
+  return Math.abs(one.receipt.receivedAtMs - other.receipt.receivedAtMs) <= windowMs;
+}
+
+/** Spec §6, identify: without an email no person and no link; but ids that are named together are one visitor's. */
+function identify(one: Pending, people: People): void {
+  const { work } = one.signal;
+  if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
+  const { email, userId, anonymousId, previousId } = work.normalised;
+  const ids: VisitorId[] = [];
+  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
+  if (work.kind === "signal") {
+    const [user] = ids;
+    if (user === undefined || previousId === undefined) return;
+    people.identities.pair({ kind: "anonymous_id", value: previousId }, user, one.receipt);
+    people.identities.pair({ kind: "user_id", value: previousId }, user, one.receipt);
+    return;
+  }
+  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
+  if (email !== undefined) {
+    const personId = people.personFor(email, one.receipt);
+    for (const id of ids) people.identities.claim(id, { ...one.receipt, personId });
+  } else if (ids[0] !== undefined && ids[1] !== undefined) people.identities.pair(ids[0], ids[1], one.receipt);
+}
+
+/** Whose it is; one whose visitor is unknown waits as anonymous. */
+function own(one: Pending, people: People): void {
+  const { work } = one.signal;
+  if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
+  const visitor = work.normalised;
+  if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
+  // A rule asks for the email of its owner: it is run through the rules when it is linked.
+  one.owner = work.evaluation === null ? null : people.ownerOf(visitor, one.receipt);
+  if (one.owner !== null) one.matches = work.evaluation?.matches ?? [];
+  else if (work.kind === "signal") one.status = "anonymous";
+}
+
+/** Design §8.7. A held update takes no effect. */
+function updateAccount(one: Pending, accounts: Accounts): void {
+  const { admission, work } = one.signal;
+  if (one.status !== "processed" || work.kind !== "account") return;
+  const reason = accounts.update(work.account, { ...one.receipt, signalId: admission.id });
+  if (reason === null) return;
+  one.status = "dead";
+  one.deadReason = reason;
+  one.hash = null;
+}
+
+function append(state: StoreState, one: Pending, nowMs: number): void {
+  const { status, signal, hash } = one;
+  if (status === "dead") {
+    insertDeadLetter(state.sql, signal, one.deadReason ?? "", nowMs);
+    return;
+  }
+  const facts = factsOf(state, one, status, nowMs);
+  const keepsPayload = status !== "duplicate" && status !== "purged";
+  const line = { facts, payload: keepsPayload ? signal.payload : null };
+  if (signal.admission.verdict === "held" && !one.isErased) {
+    one.seq = -state.held.append(line, null);
+    return;
+  }
+  const isOriginal = status === "processed" || status === "anonymous";
+  one.seq = state.signals.append(line, isOriginal ? hash : null);
+  if (isOriginal && hash !== null) state.originals.add(hash, one.seq, nowMs);
+}
+
+function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: number): Facts {
+  const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
+  const { work } = one.signal;
+  const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
+  // Purged means forgotten: who it was and what it said are not written at all; a duplicate's original says it.
+  const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
+  const comesAgain = status === "held";
+  return {
+    admission: {
+      ...admission,
+      ...(comesAgain && pathSource !== undefined ? { pathSource } : {}),
+      ...(comesAgain && idempotencyKey !== undefined ? { idempotencyKey } : {}),
+    },
+    recordedAtMs: nowMs,
+    kind: work.kind === "dead" ? "signal" : work.kind,
+    status,
+    event: worked?.normalised.event ?? null,
+    source: worked?.normalised.source ?? null,
+    email: names?.email ?? null,
+    userId: names?.userId ?? null,
+    anonymousId: names?.anonymousId ?? null,
+    traits: names?.traits ?? {},
+    owner: one.owner,
+    linkedAtMs: null,
+    duplicateOf: one.original === null ? null : idOf(one.original),
+    rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
+    verdicts: state.verdicts.idsOf(one.matches),
+    erasedAtMs: one.isErased ? nowMs : null,
+  };
+}
+
+/** Lists the line under whoever's it is: its person, or the visitor's ids. */
+function hand(
+  state: StoreState,
+  one: Pending,
+  people: People,
+  lists: Map<string, Entry[]>,
+  waiting: VisitorId[],
+): void {
+  const { work, admission } = one.signal;
+  if ((one.status !== "processed" && one.status !== "anonymous") || work.kind === "account" || work.kind === "dead") {
+    return;
+  }
+  const { userId, anonymousId, email, traits } = work.normalised;
+  if (one.owner !== null) {
+    const { personId } = one.owner;
+    const verdicts = state.verdicts.idsOf(one.matches);
+    const scored = verdicts.length === 0 ? null : { signalId: admission.id, atMs: one.receipt.receivedAtMs, verdicts };
+    people.enrich(personId, traits, one.receipt);
+    people.seen(personId, one.receipt.receivedAtMs);
+    people.own(personId, { seq: one.seq, scored });
+  }
+  const list = (id: VisitorId): void => {
+    const key = visitorList(id);
+    const entries = lists.get(key);
+    if (entries === undefined) lists.set(key, [{ seq: one.seq, scored: null }]);
+    else entries.push({ seq: one.seq, scored: null });
+    if (people.identities.claimsOf(id).length > 0) waiting.push(id);
+  };
+  if (email !== undefined && one.owner !== null) return;
+  // What an anonymous id gave to a person is taken over by whom its user id, which counts for more, belongs to in the end.
+  if (userId !== undefined && one.owner?.by !== "user_id") list({ kind: "user_id", value: userId });
+  if (anonymousId !== undefined && one.owner === null) list({ kind: "anonymous_id", value: anonymousId });
+}
+
+function count({ books }: StoreState, one: Pending, groups: EventGroupChanges): void {
+  const { admission, work } = one.signal;
+  const { status } = one;
+  if (status === "dead") return countInBooks(books.totals, admission.periodStartMs, "deadLettered", 1);
+  if (status === "released") return undefined;
+  countInBooks(books.totals, admission.periodStartMs, COLUMN_OF[status], 1);
+  if (work.kind !== "signal" || status === "purged") return undefined;
+  const { event, source } = work.normalised;
+  const original = one.original ?? one;
+  groups.received(event, source, one.receipt, { id: idOf(original), seq: original.seq });
+  if (status === "duplicate") return undefined;
+  const counts = { count: 1, held: Number(status === "held"), anonymous: Number(status === "anonymous") };
+  return groups.count(event, source, counts, admission.receivedAtMs);
+}
+
+function idOf(original: Pending | Original): string {
+  return "id" in original ? original.id : original.signal.admission.id;
+}
+
+function visitorOf({ work }: SignalToRecord) {
+  return work.kind === "signal" || work.kind === "identify" ? work.normalised : null;
+}
+
+function toLive(one: Pending, people: People): LiveSignal {
+  const { admission, work } = one.signal;
+  const worked = work.kind === "signal" || work.kind === "identify" ? work.normalised : null;
+  const isNamed = one.status !== "purged" && one.status !== "duplicate";
+  return {
+    id: admission.id,
+    status: one.status === "released" ? "held" : one.status,
+    kind: work.kind === "dead" ? "unknown" : work.kind,
+    event: worked?.event ?? null,
+    source: worked?.source ?? null,
+    email: (one.owner && people.emailOf(one.owner.personId)) ?? (isNamed ? (worked?.email ?? null) : null),
+    receivedAtMs: admission.receivedAtMs,
+    duplicateOf: one.original === null ? null : idOf(one.original),
+    deadReason: one.deadReason,
+    points: one.matches.reduce((sum, { points }) => sum + points, 0),
+  };
+}

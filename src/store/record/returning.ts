@@ -1,0 +1,65 @@
+/**
+ * Signals that come again (design §6, §8): a held one that was released, a dead letter that is replayed. Each names the
+ * place that it left, and leaves it in the transaction that records it; where that place says something else by now, it
+ * has been there and gone, and is ignored. None of them has had an effect on people.
+ */
+import { purged } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import type { SignalToRecord } from "../protocol.ts";
+import type { StoreState } from "../state.ts";
+import { countInBooks } from "./books.ts";
+import { admissionOf, deleteDeadLetter, readDeadLetter } from "./dead-letters.ts";
+import type { EventGroupChanges } from "./event-groups.ts";
+
+export class Returning {
+  readonly #state: StoreState;
+  readonly #groups: EventGroupChanges;
+  /** Held signals that have left, by their lines. */
+  readonly #released = new Map<number, Facts>();
+
+  constructor(state: StoreState, groups: EventGroupChanges) {
+    this.#state = state;
+    this.#groups = groups;
+  }
+
+  /** Whether the signal is to be recorded: always, when it comes for the first time. */
+  leave(signal: SignalToRecord): boolean {
+    const { again } = signal.admission;
+    if (again === undefined) return true;
+    return again.from === "held" ? this.#leaveHeld(signal, again.place) : this.#leaveDead(signal, again.place);
+  }
+
+  /** To be called once all are recorded. */
+  write(): void {
+    const { held } = this.#state;
+    for (const { segment, seqs } of held.segmentsOf(this.#released.keys())) {
+      held.blank(segment, seqs);
+      held.rewrite(segment, new Map(seqs.map((seq) => [seq, this.#released.get(seq) ?? segment.facts(seq)] as const)));
+    }
+    held.flush();
+  }
+
+  /** One that was purged on its way is recorded all the same. */
+  #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
+    const facts = this.#released.has(place) ? null : this.#state.held.read(place);
+    if (facts === null || facts.admission.id !== id || facts.erasedAtMs !== null) return false;
+    const { status, kind, event, source } = facts;
+    if (status !== "held" && status !== "purged") return false;
+    const { periodStartMs, receivedAtMs } = facts.admission;
+    countInBooks(this.#state.books.totals, periodStartMs, status, -1);
+    if (status === "held" && kind === "signal" && event !== null) {
+      this.#groups.count(event, source ?? "", { count: -1, held: -1, anonymous: 0 }, receivedAtMs);
+    }
+    this.#released.set(place, { ...purged(facts), status: "released" });
+    return true;
+  }
+
+  /** One that is dead again stays where it is. */
+  #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
+    const row = readDeadLetter(this.#state.sql, place);
+    if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
+    countInBooks(this.#state.books.totals, admissionOf(row).periodStartMs, "deadLettered", -1);
+    deleteDeadLetter(this.#state.sql, place);
+    return true;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * What a rule that is no more has scored on signals that retention has dropped: only the lists of persons still say so.
+ * They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
+ */
+import { People } from "../people/people.ts";
+import { personList, readEntries } from "../people/timelines.ts";
+import type { Scored } from "../people/timelines.ts";
+import type { StoreState } from "../state.ts";
+import type { RuleJobRow } from "./rule-jobs.ts";
+
+/**
+ * The next rows of lists, `limit` at most. The caller writes the job.
+ *
+ * @param verdicts what is to be removed.
+ * @returns whether there are no more.
+ */
+export function removeDroppedScores(
+  state: StoreState,
+  job: RuleJobRow,
+  verdicts: ReadonlySet<number>,
+  limit: number,
+): boolean {
+  const people = new People(state);
+  const remove = (personId: number, entries: string): void => {
+    const changes = new Map<number, { before: Scored; after: Scored | null }>();
+    for (const { seq, scored } of readEntries(entries)) {
+      if (scored === null || seq > job.last_seq || !hasOneOf(scored.verdicts, verdicts)) continue;
+      // What is said of a line that is there has been seen to.
+      if (hasOneOf(state.signals.read(seq)?.verdicts ?? [], verdicts)) continue;
+      const left = scored.verdicts.filter((id) => !verdicts.has(id));
+      changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
+    }
+    people.rescore(personId, changes);
+    job.removed += changes.size;
+  };
+  const isLast = takeRows(state.sql, job, limit, remove);
+  people.write();
+  return isLast;
+}
+
+function takeRows(
+  sql: SqlStorage,
+  job: RuleJobRow,
+  limit: number,
+  take: (personId: number, entries: string) => void,
+): boolean {
+  for (let left = limit; left > 0; left--) {
+    const personId = job.person_id ?? 0;
+    const rows = sql
+      .exec<{ first_seq: number; entries: string }>(
+        "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT ?",
+        personList(personId),
+        job.position,
+        left,
+      )
+      .toArray();
+    for (const { first_seq: firstSeq, entries } of rows) {
+      take(personId, entries);
+      job.position = firstSeq;
+    }
+    left -= rows.length;
+    if (left <= 0) return false;
+    const [next] = sql.exec<{ id: number; recent: string }>(
+      "SELECT id, recent FROM people WHERE id > ? ORDER BY id LIMIT 1",
+      personId,
+    );
+    if (next === undefined) return true;
+    // What is in the person's row comes first: it may move to the rows of the list, never back.
+    take(next.id, next.recent);
+    [job.person_id, job.position] = [next.id, 0];
+  }
+  return false;
+}
+
+function hasOneOf(verdicts: readonly number[], wanted: ReadonlySet<number>): boolean {
+  return verdicts.some((id) => wanted.has(id));
+}

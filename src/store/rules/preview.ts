@@ -1,0 +1,97 @@
+/** A mapping rule tried on stored signals before it is saved (design §8.5): newest first, a page at a time, reads only. */
+import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../../domain/mapping-rule.ts";
+import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
+import type { ColdObjects } from "../log/cold-objects.ts";
+import type { Facts } from "../log/line.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Segment } from "../log/segment.ts";
+import { People } from "../people/people.ts";
+import { parsed } from "../queries/payload-json.ts";
+import type { PreviewPage, PreviewRange, PreviewSample } from "../rule-protocol.ts";
+import type { StoreState } from "../state.ts";
+import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
+
+/** Lines of a segment, the latest first. */
+interface Part {
+  segment: Segment;
+  lines: { seq: number; facts: Facts }[];
+}
+
+/** The latest signals of the rule's events. Where payloads cannot be had the preview ends. */
+export async function previewPage(
+  state: StoreState,
+  objects: ColdObjects,
+  rule: MappingRule,
+  range: PreviewRange,
+): Promise<PreviewPage> {
+  const compiled = compileRules([rule]);
+  const { parts, next } = latestLines(state, rule, compiled, range);
+  const isTried = ({ facts }: Part["lines"][number]): boolean =>
+    canScore(facts) && facts.admission.receivedAtMs >= range.sinceMs;
+  const wanted = parts.map(({ segment, lines }) => ({ segment, seqs: lines.filter(isTried).map(({ seq }) => seq) }));
+  const payloads = await readPayloads(
+    state.signals,
+    objects,
+    wanted.filter(({ seqs }) => seqs.length > 0),
+  );
+  const people = new People(state);
+  const matching = new Set<number>();
+  const page: PreviewPage = { scanned: 0, matches: 0, people: [], samples: [], next, complete: true };
+  for (const line of parts.flatMap(({ lines }) => lines)) {
+    const { seq, facts } = line;
+    if (isTried(line) && !payloads.has(seq)) {
+      page.next = null;
+      page.complete = false;
+      break;
+    }
+    page.scanned++;
+    const payload = payloads.get(seq) ?? null;
+    if (!canScore(facts) || payload === null || matchesOf(compiled, facts, payload, people).length === 0) continue;
+    const email = people.emailOf(facts.owner.personId);
+    if (email === null) continue;
+    page.matches++;
+    matching.add(facts.owner.personId);
+    if (page.samples.length < PREVIEW_SAMPLES) page.samples.push(toSample(facts, email, payload));
+  }
+  return { ...page, people: [...matching] };
+}
+
+/** Null as `next`: there are no more. */
+function latestLines(
+  { signals }: StoreState,
+  rule: MappingRule,
+  compiled: CompiledRules,
+  { beforeSeq, sinceMs, limit }: PreviewRange,
+): { parts: Part[]; next: number | null } {
+  const { prefix, exact } = eventRange(rule.event);
+  const parts: Part[] = [];
+  let [found, segments] = [0, 0];
+  for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
+    // Nothing is recorded before it is received: what comes before such a line was received too early as well.
+    if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
+    const part: Part = { segment, lines: [] };
+    parts.push(part);
+    const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? [...segment.seqsAbout(prefix)] : allSeqs(segment);
+    for (const seq of seqs.toReversed()) {
+      if (seq >= beforeSeq) continue;
+      const facts = segment.facts(seq);
+      if (!isCounted(facts) || !isAboutEvent(compiled, facts.event ?? "")) continue;
+      if (facts.recordedAtMs < sinceMs) return { parts, next: null };
+      if (found === limit) return { parts, next: seq + 1 };
+      part.lines.push({ seq, facts });
+      found++;
+    }
+    if (++segments === RULE_STEP_SEGMENTS) return { parts, next: segment.firstSeq };
+  }
+  return { parts, next: null };
+}
+
+function allSeqs({ texts, firstSeq }: Segment): number[] {
+  return texts.map((_, index) => firstSeq + index);
+}
+
+function toSample({ admission, event, source }: Facts, email: string, payload: string): PreviewSample {
+  const { id, receivedAtMs } = admission;
+  return { id, event: event ?? "", source: source ?? "", email, receivedAtMs, payload: parsed(payload) };
+}

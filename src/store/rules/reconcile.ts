@@ -1,0 +1,248 @@
+/**
+ * A mapping rule is applied to the signals that are stored already (design §8.5): what it scored is brought in line with
+ * what it says now, and scores with that. In steps, each one transaction that also says how far the job is, so that a
+ * crash repeats nothing and loses nothing. The store's alarm drives it.
+ *
+ * A job looks at the lines that were there when it was asked for, all of them sealed then. Those recorded or linked after that have been run
+ * through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is left alone.
+ */
+import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../../domain/mapping-rule.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
+import type { ColdObjects } from "../log/cold-objects.ts";
+import { verdictsPattern } from "../log/line.ts";
+import type { Facts } from "../log/line.ts";
+import { readPayloads } from "../log/payloads.ts";
+import type { Payloads } from "../log/payloads.ts";
+import type { Segment } from "../log/segment.ts";
+import { People } from "../people/people.ts";
+import type { Scored } from "../people/timelines.ts";
+import type { StoreState } from "../state.ts";
+import { removeDroppedScores } from "./dropped-scores.ts";
+import { readRuleDays } from "./rule-days.ts";
+import { dueRuleJob, isCurrentJob, ruleOf, saveProgress } from "./rule-jobs.ts";
+import type { RuleJobRow } from "./rule-jobs.ts";
+import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
+import type { ScorableFacts } from "./rule-signals.ts";
+
+/** Verdicts of one rule: the version that each is of. */
+type Versions = ReadonlyMap<number, number>;
+
+/** A line that may come to score something else. */
+interface Candidate {
+  seq: number;
+  facts: ScorableFacts;
+  /** Whether the rule is about its event: then it takes the payload to say what it scores. Otherwise nothing. */
+  isAbout: boolean;
+}
+
+/** A segment as it was read. */
+interface Part {
+  segment: Segment;
+  candidates: Candidate[];
+  scanned: number;
+}
+
+type ScoreChanges = Map<number, { before: Scored | null; after: Scored | null }>;
+
+/**
+ * Takes the job that waits longest one step further. One whose payloads cannot be had waits for a while.
+ *
+ * @param limit of the lines that the rule is run over; a segment is always looked at as a whole.
+ * @returns whether the next step, of this or another job, can follow at once.
+ */
+export async function stepRuleJob(
+  state: StoreState,
+  objects: ColdObjects,
+  storage: DurableObjectStorage,
+  limit = RULE_STEP_SIGNALS,
+): Promise<boolean> {
+  const job = dueRuleJob(state.sql, Date.now());
+  if (job === null) return false;
+  const { parts, areLast } = nextParts(state, job, limit);
+  const payloads = await readPayloads(
+    state.signals,
+    objects,
+    parts
+      .map(({ segment, candidates }) => ({ segment, seqs: seqsOf(candidates) }))
+      .filter(({ seqs }) => seqs.length > 0),
+  );
+  try {
+    return storage.transactionSync(() => {
+      const nowMs = Date.now();
+      if (isCurrentJob(state.sql, job)) new Step(state, job, nowMs).take(parts, areLast, payloads, limit);
+      return dueRuleJob(state.sql, nowMs) !== null;
+    });
+  } catch (error) {
+    state.reload();
+    throw error;
+  }
+}
+
+/** Of the next segments, at least of one if there is one. */
+function nextParts(state: StoreState, job: RuleJobRow, limit: number): { parts: Part[]; areLast: boolean } {
+  const rule = ruleOf(job);
+  const outdated = outdatedVerdicts(job, verdictsOf(state.sql, job.rule_id));
+  const parts: Part[] = [];
+  const hasNothing = rule === null && (outdated.length === 0 || readRuleDays(state.sql, job.rule_id) === null);
+  if (job.person_id !== null || hasNothing) return { parts, areLast: true };
+  const { read, event } = reader(job, rule, outdated);
+  let candidates = 0;
+  for (const segment of state.signals.walk(job.position, { event })) {
+    if (segment.firstSeq > job.last_seq) break;
+    const part = read(segment);
+    parts.push(part);
+    candidates += part.candidates.length;
+    if (segment.lastSeq === job.last_seq) break;
+    if (candidates >= limit || parts.length >= RULE_STEP_SEGMENTS) return { parts, areLast: false };
+  }
+  return { parts, areLast: true };
+}
+
+/** What finds the candidates of a segment, and the event of the segments that are to be looked at; undefined: all are. */
+function reader(
+  job: RuleJobRow,
+  rule: MappingRule | null,
+  outdated: readonly number[],
+): { read: (segment: Segment) => Part; event: string | undefined } {
+  const compiled = compileRules(rule === null ? [] : [rule]);
+  const pattern = outdated.length === 0 ? null : verdictsPattern(outdated);
+  const { prefix: event, exact } = eventRange(rule?.event ?? "");
+  const isOutdated = new Set(outdated);
+  const read = (segment: Segment): Part => {
+    const part: Part = { segment, candidates: [], scanned: 0 };
+    for (const seq of linesOf(segment, { compiled, event: exact ? event : null, pattern })) {
+      const facts = segment.facts(seq);
+      const isAbout = facts.event !== null && isAboutEvent(compiled, facts.event);
+      if (isAbout && isCounted(facts)) part.scanned++;
+      if (!canScore(facts) || (facts.linkedAtMs ?? 0) > job.requested_at) continue;
+      if (isAbout || facts.verdicts.some((id) => isOutdated.has(id))) part.candidates.push({ seq, facts, isAbout });
+    }
+    return part;
+  };
+  return { read, event: rule !== null && exact && pattern === null ? event : undefined };
+}
+
+/** Those that the rule is about, or has scored, and few others. */
+function linesOf(
+  segment: Segment,
+  { compiled, event, pattern }: { compiled: CompiledRules; event: string | null; pattern: RegExp | null },
+): Iterable<number> {
+  const scored = pattern === null ? [] : segment.seqsFitting(pattern);
+  if (!hasEventsOf(segment, compiled)) return scored;
+  if (event === null) return segment.texts.map((_, index) => segment.firstSeq + index);
+  return pattern === null ? segment.seqsAbout(event) : new Set([...segment.seqsAbout(event), ...scored]);
+}
+
+/** One step, in its transaction. */
+class Step {
+  readonly #state: StoreState;
+  readonly #job: RuleJobRow;
+  readonly #nowMs: number;
+  readonly #rule: MappingRule | null;
+  readonly #compiled: CompiledRules;
+  readonly #versions: Versions;
+  readonly #people: People;
+  /** By person. */
+  readonly #changes = new Map<number, ScoreChanges>();
+
+  constructor(state: StoreState, job: RuleJobRow, nowMs: number) {
+    this.#state = state;
+    this.#job = { ...job, status: "running", started_at: job.started_at ?? nowMs };
+    this.#nowMs = nowMs;
+    this.#rule = ruleOf(job);
+    this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
+    this.#versions = verdictsOf(state.sql, job.rule_id);
+    this.#people = new People(state);
+  }
+
+  take(parts: readonly Part[], areLast: boolean, payloads: Payloads, limit: number): void {
+    const { sql, signals } = this.#state;
+    const job = this.#job;
+    const areTaken = parts.every((part) => this.#takePart(part, payloads));
+    for (const [personId, changes] of this.#changes) this.#people.rescore(personId, changes);
+    this.#people.write();
+    signals.flush();
+    if (areTaken && areLast && this.#isDone(limit)) {
+      job.status = "done";
+      job.finished_at = this.#nowMs;
+    }
+    saveProgress(sql, job);
+  }
+
+  /** Returns whether the next one can be taken: nothing of it has changed since it was read, and its payloads are there. */
+  #takePart({ segment, candidates, scanned }: Part, payloads: Payloads): boolean {
+    const job = this.#job;
+    if (candidates.length > 0 && !this.#state.signals.isCurrent(segment)) return false;
+    if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
+      job.due_at = this.#nowMs + COLD_RETRY_MS;
+      return false;
+    }
+    const changes = new Map<number, Facts>();
+    for (const { seq, facts, isAbout } of candidates) {
+      const before = facts.verdicts.find((id) => this.#versions.has(id));
+      const after = isAbout ? this.#judge(facts, payloads.get(seq) ?? null, before) : undefined;
+      if (after === before || this.#people.emailOf(facts.owner.personId) === null) continue;
+      job[before === undefined ? "added" : after === undefined ? "removed" : "changed"]++;
+      const others = facts.verdicts.filter((id) => id !== before);
+      const verdicts = after === undefined ? others : [...others, after].sort((one, other) => one - other);
+      changes.set(seq, { ...facts, verdicts });
+      const ofPerson = this.#changes.get(facts.owner.personId) ?? new Map();
+      ofPerson.set(seq, { before: scoredBy(facts, facts.verdicts), after: scoredBy(facts, verdicts) });
+      this.#changes.set(facts.owner.personId, ofPerson);
+    }
+    this.#state.signals.rewrite(segment, changes);
+    job.scanned += scanned;
+    job.position = segment.lastSeq;
+    return true;
+  }
+
+  /** What a line scores by the rule, given what it does so far; undefined is nothing. */
+  #judge(facts: ScorableFacts, payload: string | null, before: number | undefined): number | undefined {
+    if (payload === null || this.#rule === null) return before;
+    const [match] = matchesOf(this.#compiled, facts, payload, this.#people);
+    if (match !== undefined) this.#job.matched++;
+    const version = before === undefined ? 0 : (this.#versions.get(before) ?? 0);
+    if (version > this.#rule.version) return before;
+    return match && this.#state.verdicts.idOf(match);
+  }
+
+  /**
+   * After the last line: a rule that there is keeps what it scored on signals that are stored no longer, since nobody can
+   * say what it would score now. One that is no more loses it, from the next step on.
+   */
+  #isDone(limit: number): boolean {
+    const { sql, books } = this.#state;
+    const job = this.#job;
+    if (this.#rule !== null || Object.keys(books.dropped).length === 0) return true;
+    if (readRuleDays(sql, job.rule_id) === null) return true;
+    if (job.person_id === null) {
+      [job.person_id, job.position] = [0, 0];
+      return false;
+    }
+    const outdated = new Set(outdatedVerdicts(job, this.#versions));
+    return removeDroppedScores(this.#state, job, outdated, limit);
+  }
+}
+
+function verdictsOf(sql: SqlStorage, ruleId: string): Versions {
+  const rows = sql.exec<{ id: number; rule_version: number }>(
+    "SELECT id, rule_version FROM verdicts WHERE rule_id = ?",
+    ruleId,
+  );
+  return new Map([...rows].map(({ id, rule_version: version }) => [id, version] as const));
+}
+
+/** Those that no line is to have any more where the rule is not about it. */
+function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions: Versions): number[] {
+  const last = version ?? Number.POSITIVE_INFINITY;
+  return [...versions].filter(([, one]) => (rule === null ? one <= last : one < last)).map(([id]) => id);
+}
+
+function seqsOf(candidates: readonly Candidate[]): number[] {
+  return candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq);
+}
+
+function scoredBy({ admission }: Facts, verdicts: readonly number[]): Scored | null {
+  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
+}

@@ -1,0 +1,26 @@
+/** What a workspace's mapping rules have done, as their pages show it. */
+import type { DayCounts } from "../../domain/day-counts.ts";
+import type { RuleJob } from "../rule-protocol.ts";
+import { readRuleDays } from "./rule-days.ts";
+import { findRuleJob } from "./rule-jobs.ts";
+
+export interface RuleFacts {
+  /** Scoring signals that the rule has made, by day of receipt. */
+  days: DayCounts;
+  /** The latest application to what is stored. */
+  job: RuleJob | null;
+  hasScoringSignals: boolean;
+}
+
+/** In the order of the ids. */
+export function ruleFacts(sql: SqlStorage, ruleIds: readonly string[]): RuleFacts[] {
+  return ruleIds.map((ruleId) => {
+    const row = readRuleDays(sql, ruleId);
+    return { days: row?.days ?? "", job: findRuleJob(sql, ruleId), hasScoringSignals: row !== null };
+  });
+}
+
+/** Whether the rule has scored anything that still counts. */
+export function hasScoringSignals(sql: SqlStorage, ruleId: string): boolean {
+  return readRuleDays(sql, ruleId) !== null;
+}

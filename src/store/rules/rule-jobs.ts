@@ -1,0 +1,155 @@
+/**
+ * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
+ * steps are in reconcile.ts.
+ */
+import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
+import type { MappingRule } from "../../domain/mapping-rule.ts";
+import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
+import type { StoreState } from "../state.ts";
+
+/** A job as it is stored; see tables.ts. */
+export interface RuleJobRow {
+  [column: string]: SqlStorageValue;
+  rule_id: string;
+  rule: string | null;
+  rule_version: number | null;
+  rules_version: number;
+  status: RuleJobStatus;
+  requested_at: number;
+  started_at: number | null;
+  finished_at: number | null;
+  due_at: number;
+  last_seq: number;
+  position: number;
+  person_id: number | null;
+  total: number;
+  scanned: number;
+  matched: number;
+  added: number;
+  changed: number;
+  removed: number;
+}
+
+/** What a step changes. */
+const PROGRESS = [
+  "status",
+  "started_at",
+  "finished_at",
+  "due_at",
+  "position",
+  "person_id",
+  "scanned",
+  "matched",
+  "added",
+  "changed",
+  "removed",
+] as const;
+
+/**
+ * Begins anew where the rule is being applied already. A request that was overtaken by a later one changes nothing. What
+ * is open is sealed, so that a job only ever looks at segments; the caller flushes.
+ */
+export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
+  const { ruleId, rule, rulesVersion } = toApply;
+  const before = findRow(state.sql, ruleId);
+  if (before !== null && before.rules_version > rulesVersion) return;
+  state.signals.seal();
+  state.sql.exec(
+    `INSERT OR REPLACE INTO rule_jobs (rule_id, rule, rule_version, rules_version, status, requested_at, due_at, last_seq,
+       position, total, scanned, matched, added, changed, removed)
+     VALUES (?1, ?2, ?3, ?4, 'queued', ?5, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0)`,
+    ruleId,
+    rule && JSON.stringify(rule),
+    rule?.version ?? toApply.disabledVersion ?? null,
+    rulesVersion,
+    nowMs,
+    state.signals.nextSeq - 1,
+    rule === null ? 0 : estimate(state.sql, rule),
+  );
+}
+
+export function findRuleJob(sql: SqlStorage, ruleId: string): RuleJob | null {
+  const row = findRow(sql, ruleId);
+  return row === null ? null : toRuleJob(row);
+}
+
+export function hasRuleJobs(sql: SqlStorage): boolean {
+  return nextRuleJobMs(sql) !== null;
+}
+
+/** When the next one is due, in milliseconds since 1970; null when all are done. */
+export function nextRuleJobMs(sql: SqlStorage): number | null {
+  return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM rule_jobs WHERE status <> 'done'").one().at;
+}
+
+/** The one that waits longest. */
+export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
+  const [row] = sql.exec<RuleJobRow>(
+    "SELECT * FROM rule_jobs WHERE status <> 'done' AND due_at <= ? ORDER BY due_at LIMIT 1",
+    nowMs,
+  );
+  return row ?? null;
+}
+
+/** Whether rules of this version of the workspace are older than one that is, or was, applied to what is stored. */
+export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
+  return sql.exec("SELECT 1 FROM rule_jobs WHERE rules_version > ? LIMIT 1", rulesVersion).toArray().length > 0;
+}
+
+/** Whether a job is as it was read: neither has it begun anew since, nor has another step been done. */
+export function isCurrentJob(sql: SqlStorage, job: RuleJobRow): boolean {
+  return JSON.stringify(findRow(sql, job.rule_id)) === JSON.stringify(job);
+}
+
+export function saveProgress(sql: SqlStorage, job: RuleJobRow): void {
+  sql.exec(
+    `UPDATE rule_jobs SET ${PROGRESS.map((column) => `${column} = ?`).join(", ")} WHERE rule_id = ?`,
+    ...PROGRESS.map((column) => job[column]),
+    job.rule_id,
+  );
+}
+
+export function ruleOf({ rule }: RuleJobRow): MappingRule | null {
+  return rule === null ? null : (JSON.parse(rule) as MappingRule);
+}
+
+function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
+  return sql.exec<RuleJobRow>("SELECT * FROM rule_jobs WHERE rule_id = ?", ruleId).toArray()[0] ?? null;
+}
+
+/** As the signal queue counts them, without held ones. Of very many event names not all are looked at. */
+function estimate(sql: SqlStorage, rule: MappingRule): number {
+  const { prefix, exact } = eventRange(rule.event);
+  const compiled = compileRules([rule]);
+  const groups = sql.exec<{ event: string; count: number }>(
+    `SELECT event, count - held AS count FROM event_groups WHERE event >= ?1 ${exact ? "AND event = ?1" : ""}
+     ORDER BY event LIMIT ?2`,
+    prefix,
+    RULE_ESTIMATE_GROUPS,
+  );
+  let total = 0;
+  for (const { event, count } of groups) {
+    if (!event.startsWith(prefix)) break;
+    if (isAboutEvent(compiled, event)) total += count;
+  }
+  return total;
+}
+
+function toRuleJob(job: RuleJobRow): RuleJob {
+  const { status, scanned, total, matched, added, changed, removed } = job;
+  return {
+    ruleId: job.rule_id,
+    ruleVersion: ruleOf(job)?.version ?? null,
+    status,
+    scanned,
+    total,
+    matched,
+    added,
+    changed,
+    removed,
+    requestedAtMs: job.requested_at,
+    startedAtMs: job.started_at,
+    finishedAtMs: job.finished_at,
+  };
+}

@@ -1,0 +1,52 @@
+/** Signals as mapping rules see them; stored ones are normalised again from what was sent. */
+import { evaluate, isAboutEvent } from "../../domain/mapping-rule.ts";
+import type { CompiledRules } from "../../domain/mapping-rule.ts";
+import { normalise } from "../../domain/normalise.ts";
+import type { JsonObject, NormalisedSignal } from "../../domain/signal.ts";
+import type { Facts, Owner } from "../log/line.ts";
+import type { Segment } from "../log/segment.ts";
+import type { People } from "../people/people.ts";
+import type { Evaluation, RuleMatch } from "../protocol.ts";
+
+/** The rules' verdict, or null where they ask for an email that only the signal's owner has. */
+export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, ownerEmail?: string): Evaluation | null {
+  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return null;
+  const { tried, matches } = evaluate(rules, signal, ownerEmail);
+  return { rulesTried: tried, matches };
+}
+
+/** A line that can score. */
+export type ScorableFacts = Facts & { owner: Owner };
+
+/** What of the rules matches a stored signal. Its person is only looked up where the rules ask for their email. */
+export function matchesOf(
+  rules: CompiledRules,
+  facts: ScorableFacts,
+  payload: string,
+  people: People,
+): readonly RuleMatch[] {
+  const email = rules.asksForEmail ? emailOf(facts, people) : undefined;
+  if (email === null) return [];
+  const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
+  return evaluate(rules, signal, email).matches;
+}
+
+/** Of its person, who is known by it where it is what named them. */
+function emailOf({ owner, email }: ScorableFacts, people: People): string | null {
+  return owner.by === "email" && email !== null ? email : people.emailOf(owner.personId);
+}
+
+/** Only a processed signal of a person can score. */
+export function canScore(facts: Facts): facts is ScorableFacts {
+  return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
+}
+
+/** Whether the signal queue counts it. */
+export function isCounted({ kind, status }: Facts): boolean {
+  return kind === "signal" && (status === "processed" || status === "anonymous");
+}
+
+/** Whether a segment has signals that one of the rules is about. */
+export function hasEventsOf({ row }: Segment, rules: CompiledRules): boolean {
+  return row === null || (JSON.parse(row.groups) as [string, string][]).some(([event]) => isAboutEvent(rules, event));
+}

@@ -1,0 +1,64 @@
+/** Mapping rules as they are applied to what is stored, and what each has scored. */
+import { sql } from "drizzle-orm";
+import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { DayCounts } from "../../domain/day-counts.ts";
+import type { MappingRule } from "../../domain/mapping-rule.ts";
+import type { RuleJobStatus } from "../rule-protocol.ts";
+
+/** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */
+export const verdicts = sqliteTable(
+  "verdicts",
+  {
+    id: integer("id").primaryKey(),
+    ruleId: text("rule_id").notNull(),
+    ruleVersion: integer("rule_version").notNull(),
+    scoringSignal: text("scoring_signal").notNull(),
+    points: integer("points").notNull(),
+  },
+  (table) => [uniqueIndex("verdicts_rule").on(table.ruleId, table.ruleVersion)],
+);
+
+/** What each mapping rule has scored: how many times, and how many on each of the latest days of receipt. */
+export const ruleDays = sqliteTable("rule_days", {
+  ruleId: text("rule_id").primaryKey(),
+  count: integer("count").notNull(),
+  days: text("days").$type<DayCounts>().notNull(),
+});
+
+/** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. See rule-jobs.ts. */
+export const ruleJobs = sqliteTable(
+  "rule_jobs",
+  {
+    ruleId: text("rule_id").primaryKey(),
+    /** As it is applied; null: it is deleted or disabled, and what it scored is removed. */
+    rule: text("rule", { mode: "json" }).$type<MappingRule>(),
+    /** The rule's: what newer versions have made is let alone. Null: it is deleted, there will be none. */
+    ruleVersion: integer("rule_version"),
+    /** The workspace's, when the rule was read: signals that were run through older rules are not taken any more. */
+    rulesVersion: integer("rules_version").notNull(),
+    status: text("status").$type<RuleJobStatus>().notNull(),
+    requestedAt: integer("requested_at").notNull(),
+    startedAt: integer("started_at"),
+    finishedAt: integer("finished_at"),
+    /** When it goes on: later than now where a payload could not be had. */
+    dueAt: integer("due_at").notNull(),
+    /** The last line to be looked at: later ones have been run through this rule, or a newer one, as they came. */
+    lastSeq: integer("last_seq").notNull(),
+    /** The line looked at last; with a person, where the row of their list begins that was looked at last. */
+    position: integer("position").notNull(),
+    /** Whose list is being gone through for scores of dropped signals; null: lines are. */
+    personId: integer("person_id"),
+    total: integer("total").notNull(),
+    scanned: integer("scanned").notNull(),
+    matched: integer("matched").notNull(),
+    added: integer("added").notNull(),
+    changed: integer("changed").notNull(),
+    removed: integer("removed").notNull(),
+  },
+  (table) => [
+    index("rule_jobs_unfinished")
+      .on(table.dueAt)
+      .where(sql`status <> 'done'`),
+    index("rule_jobs_rules_version").on(table.rulesVersion),
+  ],
+);

@@ -1,0 +1,77 @@
+/** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
+import { LRUCache } from "lru-cache";
+import { VERDICTS_REMEMBERED } from "../../limits.ts";
+import type { RuleMatch } from "../protocol.ts";
+
+interface Row {
+  [column: string]: SqlStorageValue;
+  id: number;
+  rule_id: string;
+  rule_version: number;
+  scoring_signal: string;
+  points: number;
+}
+
+export class Verdicts {
+  readonly #sql: SqlStorage;
+  readonly #byId = new LRUCache<number, RuleMatch>({ max: VERDICTS_REMEMBERED });
+  readonly #ids = new LRUCache<string, number>({ max: VERDICTS_REMEMBERED });
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  /** Those of a signal, each once, in order of their numbers. */
+  idsOf(matches: readonly RuleMatch[]): number[] {
+    return [...new Set(matches.map((match) => this.idOf(match)))].sort((one, other) => one - other);
+  }
+
+  idOf(match: RuleMatch): number {
+    const { ruleId, ruleVersion, scoringSignal, points } = match;
+    const key = `${ruleId} ${ruleVersion}`;
+    const known = this.#ids.get(key);
+    if (known !== undefined) return known;
+    const [stored] = this.#sql.exec<Row>(
+      "SELECT * FROM verdicts WHERE rule_id = ? AND rule_version = ?",
+      ruleId,
+      ruleVersion,
+    );
+    const { id } =
+      stored ??
+      this.#sql
+        .exec<{ id: number }>(
+          "INSERT INTO verdicts (rule_id, rule_version, scoring_signal, points) VALUES (?, ?, ?, ?) RETURNING id",
+          ruleId,
+          ruleVersion,
+          scoringSignal,
+          points,
+        )
+        .one();
+    this.#ids.set(key, id);
+    return id;
+  }
+
+  get(id: number): RuleMatch {
+    const known = this.#byId.get(id);
+    if (known !== undefined) return known;
+    const row = this.#sql.exec<Row>("SELECT * FROM verdicts WHERE id = ?", id).one();
+    const match = {
+      ruleId: row.rule_id,
+      ruleVersion: row.rule_version,
+      scoringSignal: row.scoring_signal,
+      points: row.points,
+    };
+    this.#byId.set(id, match);
+    return match;
+  }
+
+  points(ids: readonly number[]): number {
+    return ids.reduce((sum, id) => sum + this.get(id).points, 0);
+  }
+
+  /** What is in memory may have been taken back. */
+  forget(): void {
+    this.#byId.clear();
+    this.#ids.clear();
+  }
+}

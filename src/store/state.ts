@@ -1,0 +1,36 @@
+/** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
+import type { BooksMeta } from "./record/books.ts";
+import { EMPTY_BOOKS } from "./record/books.ts";
+import { Log } from "./log/log.ts";
+import { Originals } from "./record/originals.ts";
+import { Verdicts } from "./rules/verdicts.ts";
+
+export class StoreState {
+  readonly sql: SqlStorage;
+  /** Everything that has been recorded, but for held signals and dead letters. */
+  readonly signals: Log<BooksMeta>;
+  /** Held signals, by billing period. */
+  readonly held: Log;
+  readonly originals: Originals;
+  readonly verdicts: Verdicts;
+
+  constructor(sql: SqlStorage) {
+    this.sql = sql;
+    this.signals = new Log(sql, "signals", EMPTY_BOOKS);
+    this.held = new Log(sql, "held", { maxSpanMs: 0 });
+    this.originals = new Originals(this.signals);
+    this.verdicts = new Verdicts(sql);
+  }
+
+  /** The books of the store, and what else its head remembers. `signals.flush` writes it. */
+  get books(): BooksMeta {
+    return this.signals.meta;
+  }
+
+  /** A transaction has been taken back: what is in memory is read again. */
+  reload(): void {
+    this.signals.reload();
+    this.held.reload();
+    this.verdicts.forget();
+  }
+}

@@ -1,0 +1,82 @@
+/** Lists by a time of which only the day has an index (src/store/queries/by-day.ts), against rows that are simply sorted. */
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { latestByDay, readDayPlace, writeDayPlace } from "../../src/store/queries/by-day.ts";
+import type { DayList, DayPlace } from "../../src/store/queries/by-day.ts";
+
+interface Row {
+  day: number;
+  at: number;
+  id: number;
+}
+
+const CHUNK = 4;
+const rows = fc.uniqueArray(fc.record({ day: fc.nat(5), at: fc.nat(3), id: fc.nat(60) }), {
+  selector: ({ id }) => id,
+  maxLength: 40,
+  size: "max",
+});
+const byOrder = (
+  [at = 0, id = 0]: readonly (string | number)[],
+  [otherAt = 0, otherId = 0]: readonly (string | number)[],
+) => Number(otherAt) - Number(at) || Number(otherId) - Number(id);
+const byTime = (one: Row, other: Row) => other.day - one.day || byOrder([one.at, one.id], [other.at, other.id]);
+
+function listOf(all: readonly Row[]): DayList<Row> {
+  return {
+    chunk: CHUNK,
+    latestDay: (upTo) =>
+      all.reduce<number | null>((latest, { day }) => (day <= upTo && day > (latest ?? -1) ? day : latest), null),
+    rows: (day, behind) =>
+      all
+        .filter((row) => row.day === day && row.id < Number(behind?.[0] ?? Number.MAX_SAFE_INTEGER))
+        .toSorted((one, other) => other.id - one.id)
+        .slice(0, CHUNK),
+    keyOf: ({ id }) => [id],
+    orderOf: ({ at, id }) => [at, id],
+    compare: byOrder,
+  };
+}
+
+/** In pages of this size, each from what its cursor says. */
+function paged(all: readonly Row[], size: number): Row[] {
+  const found: Row[] = [];
+  for (let place: DayPlace | null = null; ;) {
+    const page: { row: Row; place: DayPlace }[] = [];
+    for (const one of latestByDay(listOf(all), place)) if (page.push(one) === size) break;
+    found.push(...page.map(({ row }) => row));
+    const last = page.at(-1);
+    if (last === undefined) return found;
+    place = readDayPlace(writeDayPlace(last.place), ["number"], ["number", "number"]);
+    expect(place).toEqual(last.place);
+  }
+}
+
+test("everything comes once, whatever a day has and wherever pages end; in order where a day has no more than a chunk", () => {
+  fc.assert(
+    fc.property(rows, fc.integer({ min: 1, max: 9 }), (all, size) => {
+      const found = paged(all, size);
+      expect(found.toSorted(byTime)).toEqual(all.toSorted(byTime));
+      expect(found.map(({ day }) => day)).toEqual(all.map(({ day }) => day).toSorted((one, other) => other - one));
+      for (const [, ofDay] of Map.groupBy(found, ({ day }) => day)) {
+        if (ofDay.length <= CHUNK) expect(ofDay).toEqual(ofDay.toSorted(byTime));
+      }
+    }),
+  );
+});
+
+test("a place that this did not give out is none", () => {
+  for (const cursor of [
+    "",
+    "x",
+    "null",
+    "[1]",
+    "[1,null,null]",
+    '["1",null,[1,2]]',
+    "[1,[1,2],[1,2]]",
+    '[1,null,[1,"2"]]',
+    "[1.5,null,[1,2]]",
+  ]) {
+    expect(readDayPlace(cursor, ["number"], ["number", "number"]), cursor).toBe(null);
+  }
+});

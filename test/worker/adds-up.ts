@@ -1,0 +1,167 @@
+/** What the store keeps incrementally, counted again from its lines: books, groups, scores, lists, rule days, samples. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { expect } from "vitest";
+import { ROW_MAX_BYTES } from "../../src/limits.ts";
+import type { Facts } from "../../src/store/log/line.ts";
+import type { Log } from "../../src/store/log/log.ts";
+import { personList, readEntries, visitorList } from "../../src/store/people/timelines.ts";
+import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
+import { COLUMN_OF, countInBooks } from "../../src/store/record/books.ts";
+import { StoreState } from "../../src/store/state.ts";
+
+export interface StoredLine {
+  seq: number;
+  facts: Facts;
+}
+
+/** What is on disk: another reader sees it so, after a restart for instance. */
+export function readStore<T>(
+  workspaceId: string,
+  read: (state: StoreState, storage: DurableObjectStorage) => T | Promise<T>,
+): Promise<T> {
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
+    read(new StoreState(storage.sql), storage),
+  );
+}
+
+export function linesOf(log: Log): StoredLine[] {
+  return [...log.walk(0)].flatMap((segment) =>
+    segment.texts.map((_, index) => ({
+      seq: segment.firstSeq + index,
+      facts: segment.facts(segment.firstSeq + index),
+    })),
+  );
+}
+
+/** @param hasDropped retention has deleted signals, whose counts in the signal queue stay. */
+export function expectToAddUp(workspaceId: string, { hasDropped = false } = {}): Promise<void> {
+  return readStore(workspaceId, (state) => expectStateToAddUp(state, { hasDropped }));
+}
+
+export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {}): void {
+  const { sql } = state;
+  const [lines, held] = [linesOf(state.signals as unknown as Log), linesOf(state.held)];
+  const dead = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters").toArray();
+
+  const totals = structuredClone(state.books.dropped);
+  for (const { facts } of [...lines, ...held]) {
+    if (facts.status !== "released") countInBooks(totals, facts.admission.periodStartMs, COLUMN_OF[facts.status], 1);
+  }
+  for (const { admission, status } of dead) {
+    const { periodStartMs } = JSON.parse(admission) as { periodStartMs: number };
+    countInBooks(totals, periodStartMs, status === "dead" ? "deadLettered" : "purged", 1);
+  }
+  expect(withoutZeros(state.books.totals)).toEqual(withoutZeros(totals));
+
+  const counted = new Map<string, { count: number; held: number; anonymous: number }>();
+  for (const { facts } of [...lines, ...held]) {
+    const { kind, status, event, source, erasedAtMs } = facts;
+    if (kind !== "signal" || event === null) continue;
+    const isCounted = status === "processed" || status === "anonymous" || status === "held";
+    if (!isCounted) continue;
+    const group = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
+    group.count++;
+    if (status === "held") group.held++;
+    if (status === "anonymous" && erasedAtMs === null) group.anonymous++;
+    counted.set(`${event} ${source}`, group);
+  }
+  const groups = sql
+    .exec<{
+      event: string;
+      source: string;
+      count: number;
+      held: number;
+      anonymous: number;
+      sample_id: string;
+      sample_seq: number;
+    }>("SELECT * FROM event_groups")
+    .toArray();
+  for (const { event, source, count, held: heldHere, anonymous } of groups) {
+    const again = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
+    counted.delete(`${event} ${source}`);
+    const kept = { event, held: heldHere, anonymous, ...(hasDropped ? {} : { count }) };
+    expect(kept).toEqual({
+      event,
+      held: again.held,
+      anonymous: again.anonymous,
+      ...(hasDropped ? {} : { count: again.count }),
+    });
+  }
+  expect([...counted]).toEqual([]);
+
+  const people = sql
+    .exec<{ id: number; email: string; score: number; recent: string }>("SELECT id, email, score, recent FROM people")
+    .toArray();
+  const listed = new Map<string, Map<number, readonly number[]>>();
+  const rows = sql
+    .exec<{ list: string; entries: string }>("SELECT list, entries FROM timelines ORDER BY list, first_seq")
+    .toArray();
+  for (const { list, entries } of [
+    ...rows,
+    ...people.map(({ id, recent }) => ({ list: personList(id), entries: recent })),
+  ]) {
+    const here = listed.get(list) ?? new Map<number, readonly number[]>();
+    listed.set(list, here);
+    for (const { seq, scored } of readEntries(entries)) {
+      expect(here.has(seq), `line ${seq} is listed twice in ${list}`).toBe(false);
+      here.set(seq, scored?.verdicts ?? []);
+    }
+  }
+  const ruleCounts = new Map<string, number>();
+  for (const { id, email, score } of people) {
+    const entries = [...(listed.get(personList(id)) ?? [])];
+    expect({ email, score }).toEqual({
+      email,
+      score: entries.reduce((sum, [, verdicts]) => sum + state.verdicts.points(verdicts), 0),
+    });
+    for (const verdict of entries.flatMap(([, verdicts]) => verdicts)) {
+      const { ruleId } = state.verdicts.get(verdict);
+      ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
+    }
+    const own = lines.filter(({ facts }) => facts.owner?.personId === id);
+    const theirs = new Map(own.map(({ seq, facts }) => [seq, facts.verdicts] as const));
+    const oldest = state.signals.firstSeq;
+    expect(
+      new Map(entries.filter(([seq]) => seq >= oldest && !isGone(state, seq)).sort(([a], [b]) => a - b)),
+      email,
+    ).toEqual(theirs);
+  }
+  const ruleDays = sql
+    .exec<{ rule_id: string; count: number }>("SELECT rule_id, count FROM rule_days ORDER BY rule_id")
+    .toArray();
+  expect(ruleDays.map(({ rule_id, count }) => [rule_id, count])).toEqual(
+    [...ruleCounts].sort(([a], [b]) => (a < b ? -1 : 1)),
+  );
+
+  for (const { seq, facts } of lines) {
+    if (facts.owner !== null) expect(facts.status).toBe("processed");
+    else expect(facts.verdicts).toEqual([]);
+    if (facts.status !== "anonymous") continue;
+    const ids = [
+      ...(facts.userId === null ? [] : [visitorList({ kind: "user_id", value: facts.userId })]),
+      ...(facts.anonymousId === null ? [] : [visitorList({ kind: "anonymous_id", value: facts.anonymousId })]),
+    ];
+    expect(
+      ids.some((list) => listed.get(list)?.has(seq) === true),
+      `line ${seq} is on no list`,
+    ).toBe(true);
+  }
+  const longest = sql
+    .exec<{ bytes: number }>(
+      `SELECT max(n) AS bytes FROM (SELECT length(facts) + length(hashes) AS n FROM signals_facts UNION ALL
+           SELECT length(payloads) FROM signals_payloads UNION ALL SELECT length(groups) FROM signals_segments UNION ALL
+           SELECT length(entries) FROM timelines UNION ALL SELECT length(meta) + length(facts) + length(payloads) FROM heads)`,
+    )
+    .one();
+  expect(longest.bytes ?? 0).toBeLessThan(ROW_MAX_BYTES);
+}
+
+/** Dropped, or of a segment that is gone. */
+function isGone(state: StoreState, seq: number): boolean {
+  return state.signals.read(seq) === null;
+}
+
+function withoutZeros(totals: Record<string, number[]>) {
+  return Object.fromEntries(Object.entries(totals).filter(([, counts]) => counts.some((count) => count !== 0)));
+}

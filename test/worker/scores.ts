@@ -1,0 +1,71 @@
+/** What people have scored, as their lists say: also by signals that retention has dropped. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { allEntries, insertEntries, personList, readEntries } from "../../src/store/people/timelines.ts";
+import { Verdicts } from "../../src/store/rules/verdicts.ts";
+
+interface PersonRow {
+  [column: string]: SqlStorageValue;
+  id: number;
+  email: string;
+  score: number;
+  recent: string;
+}
+
+export interface ScoredSignal {
+  [column: string]: SqlStorageValue;
+  signal_id: string;
+  scoring_signal: string;
+  points: number;
+  at: number;
+  email: string;
+}
+
+export interface Scores {
+  people: { email: string; score: number }[];
+  /** In the order of the signals' ids. */
+  scoring: ScoredSignal[];
+}
+
+export function scoresOf(workspaceId: string): Promise<Scores> {
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => readScores(sql));
+}
+
+export function readScores(sql: SqlStorage): Scores {
+  const verdicts = new Verdicts(sql);
+  const people = peopleOf(sql);
+  const scoring = people.flatMap(({ id, email, recent }) =>
+    allEntries(sql, personList(id), recent).flatMap(({ scored }) =>
+      (scored?.verdicts ?? []).map((verdict) => {
+        const { scoringSignal, points } = verdicts.get(verdict);
+        return {
+          signal_id: scored?.signalId ?? "",
+          scoring_signal: scoringSignal,
+          points,
+          at: scored?.atMs ?? 0,
+          email,
+        };
+      }),
+    ),
+  );
+  return {
+    people: people.map(({ email, score }) => ({ email, score })),
+    scoring: scoring.sort((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1)),
+  };
+}
+
+/** As if all in the rows of people were too much for them: few histories make so much. */
+export function spillLists(workspaceId: string): Promise<void> {
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
+    for (const { id, recent } of peopleOf(sql)) insertEntries(sql, personList(id), readEntries(recent));
+    sql.exec("UPDATE people SET recent = ''");
+  });
+}
+
+function peopleOf(sql: SqlStorage): PersonRow[] {
+  return sql.exec<PersonRow>("SELECT id, email, score, recent FROM people ORDER BY email").toArray();
+}
+
+function keyOf({ signal_id: id, scoring_signal: name, points }: ScoredSignal): string {
+  return `${id} ${name} ${points}`;
+}

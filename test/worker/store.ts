@@ -1,0 +1,118 @@
+/**
+ * A Signal Store's parts, without the object around them: what a test hands to them is recorded as the consumer would have
+ * it recorded, in the company and at the time that the test says.
+ */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { duplicateKey } from "../../src/domain/canonical-form.ts";
+import { normalise } from "../../src/domain/normalise.ts";
+import type { JsonObject } from "../../src/domain/signal.ts";
+import { newId } from "../../src/http/ids.ts";
+import { ColdObjects } from "../../src/store/log/cold-objects.ts";
+import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
+import type { Admission, SignalToRecord } from "../../src/store/protocol.ts";
+import { recordSignals } from "../../src/store/record/record.ts";
+import { StoreState } from "../../src/store/state.ts";
+
+const DAY = 24 * 3_600_000;
+
+export interface Sent extends Partial<Admission> {
+  payload: JsonObject | string;
+  /** It could not be processed. */
+  dead?: boolean;
+}
+
+export class TestStore {
+  readonly workspaceId: string;
+  readonly storage: DurableObjectStorage;
+  readonly objects: ColdObjects;
+  state: StoreState;
+  #ordinal = 0;
+
+  constructor(workspaceId: string, storage: DurableObjectStorage, bucket: R2Bucket = env.COLD) {
+    this.workspaceId = workspaceId;
+    this.storage = storage;
+    this.state = new StoreState(storage.sql);
+    this.objects = new ColdObjects(bucket, workspaceId);
+  }
+
+  get sql(): SqlStorage {
+    return this.storage.sql;
+  }
+
+  /** Signals of event E score 5 points. Returns their ids. */
+  record(nowMs: number, ...sent: Sent[]): string[] {
+    const signals = sent.map((one) => this.signal(nowMs, one));
+    recordSignals(this.state, signals, nowMs);
+    return signals.map(({ admission }) => admission.id);
+  }
+
+  signal(nowMs: number, { payload, dead = false, ...given }: Sent): SignalToRecord {
+    const receivedAtMs = given.receivedAtMs ?? nowMs;
+    const admission: Admission = {
+      id: newId("sig", receivedAtMs),
+      keyId: "key_1",
+      endpoint: "signal_staging",
+      verdict: "accepted",
+      ordinal: ++this.#ordinal,
+      signalLimit: 1_000,
+      receivedAtMs,
+      periodStartMs: receivedAtMs - 10 * DAY,
+      periodEndMs: receivedAtMs + 20 * DAY,
+      ...given,
+    };
+    const text = typeof payload === "string" ? payload : JSON.stringify(payload);
+    if (dead || typeof payload === "string") {
+      return { admission, payload: text, work: { kind: "dead", reason: "Too much work" } };
+    }
+    const whole = normalise(payload, admission.pathSource);
+    const { properties: _, ...normalised } = whole;
+    const key = duplicateKey({ payload, text, normalised: whole, pathSource: undefined, idempotencyKey: undefined });
+    const match = { ruleId: "rule_1", ruleVersion: 1, scoringSignal: "s", points: 5 };
+    return {
+      admission,
+      payload: text,
+      work: {
+        kind: normalised.kind,
+        normalised,
+        contentHash: key && createHash("sha256").update(key.text).digest("base64url"),
+        duplicateWindowMs: key?.windowMs ?? 0,
+        evaluation: { rulesTried: 1, matches: normalised.event === "E" && normalised.kind === "signal" ? [match] : [] },
+      },
+    };
+  }
+
+  /** Whatever is open is in a segment. */
+  seal(): void {
+    this.state.signals.seal();
+    this.state.held.seal();
+    this.state.signals.flush();
+    this.state.held.flush();
+  }
+
+  /** As after a restart. */
+  restart(): void {
+    this.state = new StoreState(this.sql);
+  }
+
+  /** Until nothing is left to be moved, rewritten or removed. */
+  async workOnCold(nowMs: number): Promise<void> {
+    const work = { storage: this.storage, log: this.state.signals, objects: this.objects };
+    for (let turns = 0; (nextColdWorkMs(this.sql, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; turns++) {
+      if (turns > 50) throw new Error("still not quiet");
+      /* oxlint-disable no-await-in-loop -- each turn is what the one before it left */
+      await scrubObject(work);
+      await removeObjects(work, nowMs);
+      await moveToCold(work, nowMs);
+      /* oxlint-enable no-await-in-loop */
+    }
+  }
+}
+
+export function inStore<T>(act: (store: TestStore) => T | Promise<T>): Promise<T> {
+  const workspaceId = crypto.randomUUID();
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
+    act(new TestStore(workspaceId, storage)),
+  );
+}
