@@ -53,7 +53,10 @@ export async function startBare(workers: BuiltWorkers, stateDir: string): Promis
   };
 }
 
-export async function startStraightforward(workers: BuiltWorkers, stateDir: string): Promise<Contestant> {
+export async function startStraightforward(
+  workers: Pick<BuiltWorkers, "straightforward">,
+  stateDir: string,
+): Promise<Contestant> {
   const built = workers.straightforward;
   const running = await start(built, { stateDir: path.join(stateDir, "straightforward") });
   await applySql(running, "DB", built.configPath.replace(/\.toml$/, ".sql"));

@@ -1,7 +1,8 @@
 /** What must not cost more in a workspace that has grown: the calls that are measured. */
 import type { FilledWorkspace } from "./growth-workspaces.ts";
-import { EVENTS, emailOf, payloadOf, signalIdOf } from "./growth-traffic.ts";
+import { EVENTS, emailOf, signalIdOf } from "./growth-traffic.ts";
 import type { LoadCall } from "./load.ts";
+import { signalOf } from "./traffic.ts";
 
 /** Of one round. */
 const INGEST_CALLS = 300;
@@ -40,10 +41,11 @@ export function processingCalls(workspace: FilledWorkspace): LoadCall[] {
   }));
 }
 
-function newSignals(workspace: FilledWorkspace, count: number): string[] {
+/** Those that come next. */
+export function newSignals(workspace: FilledWorkspace, count: number): string[] {
   const first = workspace.sent;
   workspace.sent += count;
-  return Array.from({ length: count }, (_, index) => payloadOf(first + index, workspace.size.people, Date.now()));
+  return Array.from({ length: count }, (_, index) => signalOf(first + index, workspace.order, Date.now()));
 }
 
 function personOf(people: number, index: number): string {

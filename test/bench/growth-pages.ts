@@ -1,9 +1,10 @@
 /** The workspace pages of a large workspace: how long the service takes for each, signed in as its owner. */
 import * as z from "zod";
-import { EVENTS, emailOf, payloadOf, signalIdOf } from "./growth-traffic.ts";
+import { EVENTS, emailOf, signalIdOf } from "./growth-traffic.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import type { LoadCall, LoadResult } from "./load.ts";
 import { OperatorApi } from "./operator-api.ts";
+import { groupIn } from "./traffic.ts";
 
 export interface PageTime {
   name: string;
@@ -111,10 +112,6 @@ function eventOf(index: number): string {
   return encodeURIComponent(EVENTS[index] ?? "");
 }
 
-/** Of one of the first signals, which say their source. */
-function groupOf({ size, order }: FilledWorkspace, index: number): string {
-  const { event, source } = z
-    .object({ event: z.string(), source: z.string() })
-    .parse(JSON.parse(payloadOf(index, size.people, order.startMs)));
-  return new URLSearchParams({ event, source }).toString();
+function groupOf({ order }: FilledWorkspace, index: number): string {
+  return new URLSearchParams({ ...groupIn(index, order) }).toString();
 }

@@ -4,23 +4,13 @@
  * same, so that whoever fills a workspace and whoever asks for what is in it agree.
  */
 import { uuidv7 } from "../../src/domain/uuidv7.ts";
+import type { FillOrder } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
 
 export interface WorkspaceSize {
   signals: number;
   people: number;
   rules: number;
-}
-
-/** What the filler is told: signals `from` up to `to`, as if received evenly over the time up to now. */
-export interface FillOrder {
-  workspaceId: string;
-  keyId: string;
-  size: WorkspaceSize;
-  from: number;
-  to: number;
-  startMs: number;
-  endMs: number;
 }
 
 const VERBS = [
@@ -41,11 +31,11 @@ const THINGS = Array.from(
 );
 export const EVENTS = VERBS.flatMap((verb) => THINGS.map((thing) => `${verb} ${thing}`));
 /** The first three of ten signals each, then ever fewer. */
-const SOURCES = ["marketing-automation", "website", "product", "crm"];
+export const SOURCES = ["marketing-automation", "website", "product", "crm"];
 /** Of each stage a tenth of all signals: what the rules look at. */
 const STAGES = 10;
 /** One signal in a hundred is held. */
-const HELD_EVERY = 100;
+export const HELD_EVERY = 100;
 
 /** Signals come in visits: so many in a row of one person, or of one visitor. */
 const VISIT = 4;
@@ -89,8 +79,11 @@ export function isHeld(n: number): boolean {
 }
 
 /** Those of a hundred signals share their time, as those of one commit do. */
-export function receivedAtMs(n: number, { size, startMs, endMs }: FillOrder): number {
-  return Math.floor(startMs + ((n - (n % 100)) / size.signals) * (endMs - startMs));
+export function receivedAtMs(
+  n: number,
+  { size, startMs, endMs }: Pick<FillOrder, "size" | "startMs" | "endMs">,
+): number {
+  return Math.floor(startMs + ((n - (n % 100)) / Math.max(1, size.signals)) * (endMs - startMs));
 }
 
 export function signalIdOf(n: number, order: FillOrder): string {
@@ -122,7 +115,7 @@ export function rulesOf(count: number): BenchRule[] {
 }
 
 /** Evenly spread over 0 to 1, and always the same. */
-function chance(n: number, salt: number): number {
+export function chance(n: number, salt: number): number {
   let hash = Math.imul(n ^ Math.imul(salt, 0x9e3779b1), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   hash = Math.imul(hash ^ (hash >>> 16), 0x27d4eb2f);

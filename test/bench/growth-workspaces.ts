@@ -1,10 +1,14 @@
 /** Workspaces of a given size, made and filled before anything is measured. */
 import path from "node:path";
+import { DAY_MS } from "../../src/domain/duration.ts";
 import { OperatorApi } from "./operator-api.ts";
 import type { BuiltWorker } from "./build.ts";
+import type { FillOrder, FillerCall, StoreSize, TrafficName, Written } from "./fill-order.ts";
 import { rulesOf } from "./growth-traffic.ts";
-import type { FillOrder, WorkspaceSize } from "./growth-traffic.ts";
+import type { WorkspaceSize } from "./growth-traffic.ts";
+import type { BenchRule } from "./rules.ts";
 import { applySql, start } from "./start.ts";
+import type { RunningWorker } from "./start.ts";
 
 export interface FilledWorkspace {
   size: WorkspaceSize;
@@ -16,6 +20,16 @@ export interface FilledWorkspace {
   sent: number;
 }
 
+/** A workspace that is to be, with what is to be filled in. */
+export interface WantedWorkspace {
+  size: WorkspaceSize;
+  traffic: TrafficName;
+  rules: BenchRule[];
+  /** The receipt of the first signal, with which the billing period begins, and of the last one. */
+  startMs: number;
+  endMs: number;
+}
+
 /** The request rate must not end the bench; everything else is as deployed. */
 export const VARS = {
   REQUEST_RATE_PER_SECOND: "1000000",
@@ -24,55 +38,104 @@ export const VARS = {
   SIGN_IN: "local",
 };
 const SIGNAL_LIMIT = 1_000_000_000;
-const DAY_MS = 24 * 3_600_000;
-/** The billing period, and the signals, began so long ago. */
+/** The billing period of the growth bench, and its signals, began so long ago. */
 const AGE_MS = 20 * DAY_MS;
 /** In one call of the filler. */
 const FILL_SIGNALS = 50_000;
+/** That the store is given at a time where only what comes of it matters. */
+export const FILL_BATCH = 2_000;
 
-/** In the state folder, for a service that is started on it afterwards. */
+/** In the state folder, for a service that is started on it afterwards. Payloads are in cold storage, but for the latest. */
 export async function fillWorkspaces(
   service: BuiltWorker,
   filler: BuiltWorker,
   stateDir: string,
   sizes: readonly WorkspaceSize[],
 ): Promise<FilledWorkspace[]> {
-  const workspaces = await provision(service, stateDir, sizes);
-  const running = await start({ ...filler, configPath: service.configPath }, { stateDir });
+  const endMs = Date.now();
+  const wanted = sizes.map((size): WantedWorkspace => {
+    return { size, traffic: "visits", rules: rulesOf(size.rules), startMs: endMs - AGE_MS, endMs };
+  });
+  const workspaces = await provision(service, stateDir, wanted);
+  const filling = await Filler.start(service, filler, stateDir);
   try {
-    for (const { order } of workspaces) {
-      const { size } = order;
-      for (let from = 0; from < size.signals; from += FILL_SIGNALS) {
-        const body = JSON.stringify({ ...order, from, to: Math.min(from + FILL_SIGNALS, size.signals) });
-        // A connection of its own: the runtime closes one that was idle for as long as a call takes.
-        const response = await fetch(running.origin, { method: "POST", body, headers: { connection: "close" } });
-        if (!response.ok) throw new Error(`the filler: ${response.status} ${await response.text()}`);
-      }
+    for (const workspace of workspaces) {
+      await filling.record(workspace.order);
+      await filling.cool(workspace);
     }
   } finally {
-    await running.stop();
+    await filling.stop();
   }
   return workspaces;
 }
 
-async function provision(
+/** What fills workspaces, in the place of the service: workers/fill.ts. */
+export class Filler {
+  readonly running: RunningWorker;
+
+  private constructor(running: RunningWorker) {
+    this.running = running;
+  }
+
+  static async start(service: BuiltWorker, filler: BuiltWorker, stateDir: string): Promise<Filler> {
+    return new Filler(await start({ ...filler, configPath: service.configPath }, { stateDir }));
+  }
+
+  /** Returns what the store has written. */
+  async record(order: FillOrder): Promise<Written> {
+    const written: Written = { recording: 0, linking: 0, chores: 0, alarms: 0, statements: {} };
+    const step = Math.max(order.batch, FILL_SIGNALS - (FILL_SIGNALS % order.batch));
+    for (let from = order.from; from < order.to; from += step) {
+      const part = await this.#call<Written>({ call: "fill", ...order, from, to: Math.min(from + step, order.to) });
+      for (const [statement, rows] of Object.entries(part.statements))
+        written.statements[statement] = (written.statements[statement] ?? 0) + rows;
+      for (const what of ["recording", "linking", "chores", "alarms"] as const) written[what] += part[what];
+    }
+    return written;
+  }
+
+  /** Moves the payloads of what is sealed to R2. Returns what the store has written. */
+  cool({ id }: { id: string }): Promise<Written> {
+    return this.#call({ call: "cool", workspaceId: id });
+  }
+
+  size({ id }: { id: string }): Promise<StoreSize> {
+    return this.#call({ call: "size", workspaceId: id });
+  }
+
+  stop(): Promise<void> {
+    return this.running.stop();
+  }
+
+  async #call<Answer>(call: FillerCall): Promise<Answer> {
+    // A connection of its own: the runtime closes one that was idle for as long as a call takes.
+    const response = await fetch(this.running.origin, {
+      method: "POST",
+      body: JSON.stringify(call),
+      headers: { connection: "close" },
+    });
+    if (!response.ok) throw new Error(`the filler: ${response.status} ${await response.text()}`);
+    return (await response.json()) as Answer;
+  }
+}
+
+/** Workspaces with nothing in them yet. */
+export async function provision(
   service: BuiltWorker,
   stateDir: string,
-  sizes: readonly WorkspaceSize[],
+  wanted: readonly WantedWorkspace[],
 ): Promise<FilledWorkspace[]> {
   const running = await start(service, { stateDir, vars: VARS });
   try {
     await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
     const api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
-    const endMs = Date.now();
-    const startMs = endMs - AGE_MS;
-    const anchor = new Date(startMs).toISOString();
     const workspaces: FilledWorkspace[] = [];
-    for (const [index, size] of sizes.entries()) {
-      const slug = `growth-${index}`;
-      const made = await api.provision(SIGNAL_LIMIT, rulesOf(size.rules), slug, anchor);
-      const { workspaceId, keyId, key } = made;
-      const order = { workspaceId, keyId, size, from: 0, to: size.signals, startMs, endMs };
+    for (const [index, { size, traffic, rules, startMs, endMs }] of wanted.entries()) {
+      const slug = `bench-${index}`;
+      const anchor = new Date(startMs).toISOString();
+      const { workspaceId, keyId, key } = await api.provision(SIGNAL_LIMIT, rules, slug, anchor);
+      const range = { from: 0, to: size.signals, startMs, endMs };
+      const order = { workspaceId, keyId, traffic, size, ...range, batch: FILL_BATCH, alarms: false };
       workspaces.push({ size, id: workspaceId, slug, key, order, sent: size.signals });
     }
     return workspaces;

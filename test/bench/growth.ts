@@ -3,9 +3,8 @@
  * them filled beforehand and measured in turn. Fails where the large one costs more than MAX_RATIO times a small one.
  */
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { Bencher } from "./bencher.ts";
 import { build } from "./build.ts";
 import { measurePages } from "./growth-pages.ts";
 import type { PageTime } from "./growth-pages.ts";
@@ -14,10 +13,9 @@ import type { WorkspaceSize } from "./growth-traffic.ts";
 import { VARS, fillWorkspaces } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";
-import type { LoadCall, LoadResult } from "./load.ts";
-import { OperatorApi } from "./operator-api.ts";
+import type { LoadCall } from "./load.ts";
+import { median } from "./median.ts";
 import { start } from "./start.ts";
-import type { RunningWorker } from "./start.ts";
 
 export interface GrowthOptions {
   rounds: number;
@@ -35,10 +33,6 @@ export interface Growth {
 export const MAX_RATIO = 1.3;
 /** Of each kind and round. */
 const READ_CALLS = 30;
-const POLL_MS = 50;
-const SETTLE_TIMEOUT_MS = 60_000;
-/** Of POLL_MS: five minutes. */
-const PACKED_POLLS = 6_000;
 
 /** Small, small with as many rules as the large one (which tells what those cost), large. */
 export function sizesOf(signals: number): WorkspaceSize[] {
@@ -71,12 +65,10 @@ export async function measureGrowth(
 
   const running = await start(service, { stateDir, vars: VARS });
   const generator = new LoadGenerator();
-  const bencher = new Bencher(running, generator, failures);
+  const bencher = new Bencher("growth", running, generator, failures);
   const measured = new Map<string, { unit: Growth["unit"]; rounds: number[][] }>();
   let pages: PageTime[] = [];
   try {
-    console.error("… until what nobody is known for has moved to cold storage");
-    for (const { id } of workspaces) await untilPacked(running.origin, id);
     // Or the system would go on writing a gigabyte while what comes next is measured.
     execFileSync("sync");
     for (let round = 0; round <= rounds; round++) {
@@ -104,21 +96,6 @@ export async function measureGrowth(
     costs: sizes.map((_, index) => median(all.rounds.map((costs) => costs[index] ?? Number.NaN))),
   }));
   return { growth, pages };
-}
-
-/** Moving what was filled in would count as processing; in a workspace that has grown over time it has long been done. */
-async function untilPacked(origin: string, workspaceId: string): Promise<void> {
-  const operator = new OperatorApi(origin, VARS.OPERATOR_TOKEN);
-  const home = `workspaces/${workspaceId}`;
-  const { items } = await operator.get<{ items: { id: string }[] }>(`${home}/signals?status=anonymous&limit=1`);
-  for (const { id } of items) {
-    const isPacked = async () =>
-      (await operator.get<{ in_cold_storage: boolean }>(`${home}/signals/${id}`)).in_cold_storage;
-    for (let polls = 0; !(await isPacked()); polls++) {
-      if (polls > PACKED_POLLS) throw new Error("what nobody is known for does not move to cold storage");
-      await sleep(POLL_MS);
-    }
-  }
 }
 
 /** What costs more than it may. */
@@ -164,68 +141,11 @@ function measuresOf(bencher: Bencher, round: number): Measure[] {
       name: "Processing, CPU from the call to the settled row",
       unit: "µs a signal",
       measure: async (workspace) => {
-        const before = cpuMicroseconds(bencher.running.pid);
+        const before = bencher.running.cpuMicroseconds();
         await bencher.load(processingCalls(workspace));
         await bencher.settle(workspace);
-        return (cpuMicroseconds(bencher.running.pid) - before) / PROCESSED_SIGNALS;
+        return (bencher.running.cpuMicroseconds() - before) / PROCESSED_SIGNALS;
       },
     },
   ];
-}
-
-class Bencher {
-  readonly running: RunningWorker;
-  readonly #generator: LoadGenerator;
-  readonly #failures: string[];
-  readonly #api: OperatorApi;
-
-  constructor(running: RunningWorker, generator: LoadGenerator, failures: string[]) {
-    this.running = running;
-    this.#generator = generator;
-    this.#failures = failures;
-    this.#api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
-  }
-
-  /** On one connection, each call once. */
-  async load(calls: LoadCall[]): Promise<LoadResult> {
-    const result = await this.#generator.run({
-      origin: this.running.origin,
-      path: "",
-      connections: 1,
-      until: { requests: calls.length },
-      signalsPerRequest: 1,
-      expected: [200, 202],
-      addresses: 1,
-      calls,
-    });
-    for (const [what, count] of Object.entries(result.failures))
-      this.#failures.push(`growth, ${calls[0]?.path ?? ""}: ${count} × ${what}`);
-    return result;
-  }
-
-  async settle({ id }: FilledWorkspace): Promise<void> {
-    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
-    while ((await this.#api.books(id)).in_flight > 0) {
-      if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
-      await sleep(POLL_MS);
-    }
-  }
-
-  async audit({ id, sent }: FilledWorkspace): Promise<string[]> {
-    const books = await this.#api.books(id);
-    return books.balanced && books.accepted === sent ? [] : [`growth: ${sent} sent, but ${JSON.stringify(books)}`];
-  }
-}
-
-/** What all threads of a process have used. Linux only: nothing else tells it finely enough. */
-function cpuMicroseconds(pid: number | undefined): number {
-  const threads = readdirSync(`/proc/${pid}/task`);
-  const nanoseconds = threads.map(
-    (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0],
-  );
-  return nanoseconds.reduce((sum, one) => sum + Number(one), 0) / 1_000;
-}
-
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }

@@ -6,6 +6,8 @@ import type { PageTime } from "./growth-pages.ts";
 import type { Growth } from "./growth.ts";
 import type { WorkspaceSize } from "./growth-traffic.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
+import { isMet, shown, target } from "./store-figures.ts";
+import type { StorePart } from "./store-figures.ts";
 
 const SHOWN_AS: Partial<Record<ContestantName, string>> = { service: "whole service", admission: "admission alone" };
 
@@ -85,6 +87,11 @@ export function reportPages(pages: readonly PageTime[], maxMs: number): string {
     ["Page", "p50 ms", "At most"],
     pages.map(({ name, p50Ms }) => [name, p50Ms.toFixed(1), String(maxMs)]),
   );
+}
+
+export function reportStore({ title, figures, notes }: StorePart): string {
+  const rows = figures.map((figure) => [figure.name, shown(figure), target(figure), isMet(figure) ? "" : "missed"]);
+  return [table([title, "Measured", "Target", ""], rows), ...notes.map((note) => `${note}\n`)].join("\n");
 }
 
 function whole(count: number): string {

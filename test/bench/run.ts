@@ -2,6 +2,7 @@
  * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
  * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>]`; fails on any answer but the expected one.
  * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
+ * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -15,9 +16,19 @@ import type { BuiltWorkers, Contestant } from "./contestants.ts";
 import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
 import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
-import { reportBulkMemory, reportFigures, reportGrowth, reportHead, reportLatencies, reportPages } from "./report.ts";
+import {
+  reportBulkMemory,
+  reportFigures,
+  reportGrowth,
+  reportHead,
+  reportLatencies,
+  reportPages,
+  reportStore,
+} from "./report.ts";
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
+import { missed } from "./store-figures.ts";
+import { measureStore } from "./store.ts";
 
 const BULK_MEMORY = "bulk-memory";
 const NAMES = [...SCENARIOS.map(({ name }) => name), BULK_MEMORY];
@@ -46,6 +57,7 @@ process.on("SIGTERM", () => process.exit(143));
 const failures: string[] = [];
 try {
   if (isGrowth) await growth();
+  else if (positionals[0] === "store") await store();
   else await all();
 } catch (error) {
   failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -59,6 +71,11 @@ async function growth(): Promise<void> {
   console.log(reportGrowth(measured.growth, sizesOf(signals), MAX_RATIO));
   console.log(reportPages(measured.pages, MAX_PAGE_MS));
   failures.push(...tooDear(measured.growth), ...tooSlow(measured.pages));
+}
+
+async function store(): Promise<void> {
+  const parts = await measureStore(Number(flags.signals), scratch, failures, (part) => console.log(reportStore(part)));
+  failures.push(...missed(parts));
 }
 
 async function all(): Promise<void> {

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { composeKey } from "../../src/domain/api-key.ts";
 import type { Contestant, ContestantName } from "./contestants.ts";
 import type { LoadGenerator, LoadOrder, LoadResult } from "./load.ts";
+import { median } from "./median.ts";
 
 export interface Scenario {
   name: string;
@@ -170,8 +171,4 @@ function medians(figures: Figure[]): Figure {
     p50Ms: median(figures.map((figure) => figure.p50Ms)),
     p99Ms: median(figures.map((figure) => figure.p99Ms)),
   };
-}
-
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }

@@ -4,6 +4,7 @@
  * measured here.
  */
 import { execFileSync } from "node:child_process";
+import { readFileSync, readdirSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import path from "node:path";
 import { Miniflare, NoOpLog, convertV4MiniflareOptions } from "miniflare";
@@ -18,6 +19,8 @@ export interface RunningWorker {
   /** The whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
   pid: number | undefined;
   residentBytes(): number;
+  /** What all its threads have used so far. Linux only: nothing else tells it finely enough. */
+  cpuMicroseconds(): number;
   stop(): Promise<void>;
 }
 
@@ -30,6 +33,8 @@ export interface StartOptions {
   access?: V4WorkerOptions["access"];
 }
 
+/** What the Worker logs of what went wrong. */
+const FAILURE = /^\{"event":"(error|[a-z_]+_failed)"/;
 /** Per instance: the first ones tell, the rest would cost. */
 const ERRORS_SHOWN = 20;
 
@@ -52,7 +57,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
       cf: false,
       // The Worker writes its log lines; nobody formats them, and only errors are shown.
       handleStructuredLogs: ({ level, message }) => {
-        if (level !== "error" && !message.startsWith('{"event":"error"')) return;
+        if (level !== "error" && !FAILURE.test(message)) return;
         if (errors++ < ERRORS_SHOWN) console.error(message);
       },
     }),
@@ -64,6 +69,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
     miniflare,
     pid,
     residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
+    cpuMicroseconds: () => cpuMicroseconds(pid),
     stop: () => miniflare.dispose(),
   };
 }
@@ -103,4 +109,12 @@ function runtimeProcesses(): { pid: number; residentBytes: number }[] {
     .map((line) => line.trim().split(/\s+/))
     .filter(([, parent, , command]) => Number(parent) === process.pid && (command ?? "").includes("workerd"))
     .map(([pid, , residentKilobytes]) => ({ pid: Number(pid), residentBytes: Number(residentKilobytes) * 1024 }));
+}
+
+function cpuMicroseconds(pid: number | undefined): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map(
+    (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ")[0],
+  );
+  return nanoseconds.reduce((sum, one) => sum + Number(one), 0) / 1_000;
 }

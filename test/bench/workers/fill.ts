@@ -1,72 +1,126 @@
 /**
- * Fills workspaces for the growth bench: hands queue messages straight to this service's own consumer, which records
- * them in the Signal Store as always. Only what the calls would have left in the Quota Counter is written by hand.
+ * Fills workspaces for the benches: hands queue messages straight to this service's own consumer, which records them in
+ * the Signal Store as always, by a clock that says when they are received. Only what the calls would have left in the
+ * Quota Counter is written by hand.
  */
 import { consume } from "../../../src/queue/consumer.ts";
 import { writeMessage, writeRow, writeSignal } from "../../../src/queue/message.ts";
+import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
-import { isHeld, payloadOf, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
-import type { FillOrder } from "../growth-traffic.ts";
+import type { FillOrder, FillerCall } from "../fill-order.ts";
+import { HELD_EVERY, receivedAtMs, signalIdOf } from "../growth-traffic.ts";
+import { isHeldIn, signalOf } from "../traffic.ts";
+import type { SignalStore } from "./counting-store.ts";
 
-export { SignalStore } from "../../../src/store/signal-store.ts";
+export { SignalStore } from "./counting-store.ts";
 
-type FillEnv = Omit<Env, "QUOTA_COUNTER"> & { QUOTA_COUNTER: DurableObjectNamespace<QuotaCounter> };
+type FillEnv = Omit<Env, "QUOTA_COUNTER" | "SIGNAL_STORE"> & {
+  QUOTA_COUNTER: DurableObjectNamespace<QuotaCounter>;
+  SIGNAL_STORE: DurableObjectNamespace<SignalStore>;
+};
+type Period = { periodStartMs: number; periodEndMs: number };
 
 const ROW_SIGNALS = 100;
-const BATCH_SIGNALS = 2_000;
+
+/** Null: the real time. */
+let clockMs: number | null = null;
+const realNow = Date.now.bind(Date);
+Date.now = () => clockMs ?? realNow();
 
 export class QuotaCounter extends Counter {
+  nextRow(): number {
+    return this.ctx.storage.sql.exec<{ next_row: number }>("SELECT next_row FROM ledger").one().next_row;
+  }
+
   /** The ledger as these many admissions leave it. What is in memory is from before: the next start reads it. */
-  counted(accepted: number, held: number): void {
+  counted(accepted: number, held: number, nextRow: number): void {
     this.ctx.storage.sql.exec(
-      "UPDATE ledger SET accepted = ?1, held = ?2, admitted = ?1 + ?2, next_row = ?1 + ?2 + 1",
+      "UPDATE ledger SET accepted = ?1, held = ?2, admitted = ?1 + ?2, next_row = ?3",
       accepted,
       held,
+      nextRow,
     );
   }
 }
 
 export default {
   async fetch(request, env): Promise<Response> {
-    const order: FillOrder = await request.json();
-    const counter = env.QUOTA_COUNTER.getByName(order.workspaceId);
-    const usage = await counter.usage();
-    if (usage === null) return new Response("no such workspace", { status: 404 });
-    for (let from = order.from; from < order.to; from += BATCH_SIGNALS) {
-      let rows = "";
-      for (let first = from; first < Math.min(from + BATCH_SIGNALS, order.to); first += ROW_SIGNALS) {
-        rows += rowOf(order, first, usage);
-      }
-      await record(env, writeMessage(order.workspaceId, rows));
-    }
-    const held = Math.floor(order.to / ROW_SIGNALS);
-    await counter.counted(order.to - held, held);
-    return new Response("filled");
+    const call: FillerCall = await request.json();
+    const store = env.SIGNAL_STORE.getByName(call.workspaceId);
+    if (call.call === "size") return Response.json(await store.size());
+    if (call.call === "fill") return fill(env, store, call);
+    await store.cool();
+    return Response.json(await store.written());
   },
 } satisfies ExportedHandler<FillEnv>;
 
-function rowOf(order: FillOrder, first: number, period: { periodStartMs: number; periodEndMs: number }): string {
-  let signals = "";
-  let accepted = 0;
-  const count = Math.min(ROW_SIGNALS, order.to - first);
-  for (let n = first; n < first + count; n++) {
-    if (!isHeld(n)) accepted++;
-    signals += writeSignal(
-      { id: signalIdOf(n, order), key: order.keyId },
-      payloadOf(n, order.size.people, receivedAtMs(n, order)),
-    );
+async function fill(env: FillEnv, store: DurableObjectStub<SignalStore>, order: FillOrder): Promise<Response> {
+  const counter = env.QUOTA_COUNTER.getByName(order.workspaceId);
+  const period = await counter.usage();
+  if (period === null) return new Response("no such workspace", { status: 404 });
+  const rows = new Rows(order, period, await counter.nextRow());
+  try {
+    for (let from = order.from; from < order.to; from += order.batch) {
+      const to = Math.min(from + order.batch, order.to);
+      clockMs = receivedAtMs(to - 1, order) + 1;
+      if (order.alarms) await store.ring();
+      await record(env, writeMessage(order.workspaceId, rows.take(from, to)));
+      if (!order.alarms) await store.linkAll();
+    }
+  } finally {
+    clockMs = null;
   }
-  const row = {
-    row: first + 1,
-    at: receivedAtMs(first, order),
-    period_start: period.periodStartMs,
-    period_end: period.periodEndMs,
-    limit: order.size.signals,
-    first: first + 1,
-    count,
-    accepted,
-  };
-  return writeRow(row, signals);
+  const held = order.traffic === "visits" ? Math.floor(order.to / HELD_EVERY) : 0;
+  await counter.counted(order.to - held, held, rows.next);
+  return Response.json(await store.written());
+}
+
+/** Signals as the outbox would hold them. */
+class Rows {
+  readonly #order: FillOrder;
+  readonly #period: Period;
+  next: number;
+
+  constructor(order: FillOrder, period: Period, next: number) {
+    this.#order = order;
+    this.#period = period;
+    this.next = next;
+  }
+
+  take(from: number, to: number): string {
+    let rows = "";
+    for (let first = from; first < to;) {
+      let [signals, count, accepted] = ["", 0, 0];
+      while (first + count < to && count < ROW_SIGNALS) {
+        const n = first + count;
+        const envelope = { id: signalIdOf(n, this.#order), key: this.#order.keyId };
+        const signal = writeSignal(envelope, signalOf(n, this.#order));
+        if (count > 0 && signals.length + signal.length > MESSAGE_MAX_BYTES) break;
+        signals += signal;
+        count++;
+        // Of a row those that are held come last.
+        if (isHeldIn(n, this.#order)) break;
+        accepted++;
+      }
+      rows += this.#row(first, count, accepted, signals);
+      first += count;
+    }
+    return rows;
+  }
+
+  #row(first: number, count: number, accepted: number, signals: string): string {
+    const row = {
+      row: this.next++,
+      at: receivedAtMs(first, this.#order),
+      period_start: this.#period.periodStartMs,
+      period_end: this.#period.periodEndMs,
+      limit: this.#order.size.signals,
+      first: first + 1,
+      count,
+      accepted,
+    };
+    return writeRow(row, signals);
+  }
 }
 
 async function record(env: FillEnv, body: string): Promise<void> {

@@ -1,0 +1,58 @@
+/** Calls a service that runs, as an operator or a sender; whatever goes wrong is noted. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { VARS } from "./growth-workspaces.ts";
+import type { FilledWorkspace } from "./growth-workspaces.ts";
+import type { LoadCall, LoadGenerator, LoadResult } from "./load.ts";
+import { OperatorApi } from "./operator-api.ts";
+import type { RunningWorker } from "./start.ts";
+
+const POLL_MS = 50;
+const SETTLE_TIMEOUT_MS = 60_000;
+
+export class Bencher {
+  readonly running: RunningWorker;
+  readonly api: OperatorApi;
+  readonly #bench: string;
+  readonly #generator: LoadGenerator;
+  readonly #failures: string[];
+
+  constructor(bench: string, running: RunningWorker, generator: LoadGenerator, failures: string[]) {
+    this.#bench = bench;
+    this.running = running;
+    this.#generator = generator;
+    this.#failures = failures;
+    this.api = new OperatorApi(running.origin, VARS.OPERATOR_TOKEN);
+  }
+
+  /** Each call once. */
+  async load(calls: LoadCall[], connections = 1): Promise<LoadResult> {
+    const result = await this.#generator.run({
+      origin: this.running.origin,
+      path: "",
+      connections,
+      until: { requests: calls.length },
+      signalsPerRequest: 1,
+      expected: [200, 202],
+      addresses: 1,
+      calls,
+    });
+    for (const [what, count] of Object.entries(result.failures))
+      this.#failures.push(`${this.#bench}, ${calls[0]?.path ?? ""}: ${count} × ${what}`);
+    return result;
+  }
+
+  async settle({ id }: FilledWorkspace): Promise<void> {
+    const deadline = performance.now() + SETTLE_TIMEOUT_MS;
+    while ((await this.api.books(id)).in_flight > 0) {
+      if (performance.now() > deadline) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms`);
+      await sleep(POLL_MS);
+    }
+  }
+
+  async audit({ id, sent }: FilledWorkspace): Promise<string[]> {
+    const books = await this.api.books(id);
+    return books.balanced && books.accepted === sent
+      ? []
+      : [`${this.#bench}: ${sent} sent, but ${JSON.stringify(books)}`];
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * The traffic of the store bench: of sixty signals thirty are of visitors whom nobody knows, twenty-one of known people
+ * (two of three name their email, the others a user id), six are identify calls, three say again what an earlier one has
+ * said. Whoever sends comes again only when everybody else has, so that a batch finds next to nobody twice: a row for each
+ * signal, the dearest there is. One of ten identify calls makes a visitor known who has sent some four signals before,
+ * over as many days. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
+ */
+import type { FillOrder } from "./fill-order.ts";
+import { EVENTS, SOURCES, chance, emailOf, receivedAtMs } from "./growth-traffic.ts";
+import type { BenchRule } from "./rules.ts";
+
+export interface Group {
+  event: string;
+  source: string;
+}
+
+/** Signals a day: a million in five days. */
+export const SIGNALS_A_DAY = 200_000;
+/** Whose signals are spread over everything that was filled in: one of so many is theirs. */
+export const HEAVY_PERSON = { email: "heavy@example.com", every: 1_000, at: 500 };
+/** Likewise, a visitor whom nobody knows. */
+export const SPREAD_VISITOR = { id: "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01", every: 500, at: 250 };
+
+const CYCLE = 60;
+/** In a cycle: the first slots are theirs, in this order. */
+const BY_EMAIL = 14;
+const KNOWN = 21;
+const ANONYMOUS = 30;
+const IDENTIFY = 6;
+/** Coprime with CYCLE: neighbours are of different kinds. */
+const STRIDE = 7;
+const STRIDE_INVERSE = 43;
+/** Of an anonymous visitor. */
+const VISITOR_SIGNALS = 4;
+const VISITORS_PER_PERSON = 1.25;
+/** One of so many identify calls makes a visitor known; the others repeat what is known. */
+const NEWLY_KNOWN_EVERY = 10;
+/** Who says something again does so within some five minutes. */
+const REPEATED_WITHIN = 300;
+/** How often each event comes, added up: Zipf's law. The first one makes a quarter, the first ten make two thirds. */
+const SHARES = EVENTS.map((_, rank) => (rank + 1) ** -1.2);
+for (let rank = 1; rank < SHARES.length; rank++) SHARES[rank] = (SHARES[rank] ?? 0) + (SHARES[rank - 1] ?? 0);
+/** Each rule asks for one of these, so that a third of all signals match one of twenty. */
+const STAGES = 60;
+
+/** As sent. */
+export function mixedPayloadOf(n: number, order: FillOrder): string {
+  const isFilled = n < order.size.signals;
+  if (isFilled && n % HEAVY_PERSON.every === HEAVY_PERSON.at) return byEmail(n, HEAVY_PERSON.email, 0);
+  if (isFilled && n % SPREAD_VISITOR.every === SPREAD_VISITOR.at)
+    return track(n, order, { anonymousId: SPREAD_VISITOR.id });
+
+  const { people } = order.size;
+  const cycle = Math.floor(n / CYCLE);
+  let slot = slotOf(n);
+  if (slot < BY_EMAIL) {
+    const person = scattered(cycle * BY_EMAIL + slot, people);
+    return byEmail(n, emailOf(person), person);
+  }
+  if (slot < KNOWN) {
+    const person = scattered(cycle * (KNOWN - BY_EMAIL) + slot - BY_EMAIL, people);
+    return track(n, order, { anonymousId: uuidOf(person, 11), userId: uuidOf(person, 12) });
+  }
+  slot -= KNOWN;
+  if (slot < ANONYMOUS) return track(n, order, { anonymousId: visitorOf(cycle * ANONYMOUS + slot, people).id });
+  slot -= ANONYMOUS;
+  if (slot < IDENTIFY) return identify(n, cycle * IDENTIFY + slot, order);
+  return mixedPayloadOf(repeatedBy(n), order);
+}
+
+/** An event and a source that people name. */
+export function mixedGroup(index: number): Group {
+  const n = ((index % BY_EMAIL) * STRIDE_INVERSE) % CYCLE;
+  return groupOf(n + CYCLE * Math.floor(index / BY_EMAIL));
+}
+
+/** Each looks at all signals; one of them matches a third of them. */
+export function mixedRules(count: number): BenchRule[] {
+  return Array.from({ length: count }, (_, index) => ({
+    name: `Stage ${index}`,
+    event: "*",
+    match: "all",
+    conditions: [{ path: "properties.stage", operator: "equals", value: `stage ${index}` }],
+    scoring_signal: `Reached stage ${index}`,
+    points: index + 1,
+  }));
+}
+
+/** That twenty such rules give a signal. */
+export function pointsOf(payload: string): number {
+  const stage = Number(/"stage":"stage (\d+)"/.exec(payload)?.[1] ?? STAGES);
+  return stage < 20 ? stage + 1 : 0;
+}
+
+function byEmail(n: number, email: string, person: number): string {
+  const names = { first_name: `Jane ${person}`, company: `Customer ${person % 200}`, title: "Head of Sales" };
+  const form = { form_name: `Form ${n % 9}`, form_id: `f-${n % 9}` };
+  return JSON.stringify({ email, ...groupOf(n), properties: { ...names, ...propertiesOf(n), ...form } });
+}
+
+function track(n: number, order: FillOrder, ids: { anonymousId: string; userId?: string }): string {
+  const { event } = groupOf(n);
+  const properties = propertiesOf(n);
+  return JSON.stringify({ type: "track", ...deliveryOf(n, order), ...ids, event, properties });
+}
+
+function identify(n: number, index: number, order: FillOrder): string {
+  const { people } = order.size;
+  const person = scattered(index, people);
+  const newly = index % NEWLY_KNOWN_EVERY === 0 ? lastVisitor(n, people) : null;
+  const anonymousId = newly ?? uuidOf(person, 11);
+  const company = { name: `Jane ${person}`, company: `Customer ${person % 200}`, title: "Head of Sales" };
+  const traits = { email: emailOf(person), ...company, plan: ["free", "team", "business"][person % 3] };
+  const ids = { anonymousId, userId: uuidOf(person, 12) };
+  return JSON.stringify({ type: "identify", ...deliveryOf(n, order), ...ids, traits });
+}
+
+function deliveryOf(n: number, order: FillOrder): object {
+  const timestamp = new Date(receivedAtMs(n, order) - 500 - (n % 400)).toISOString();
+  return { messageId: uuidOf(n, 13), timestamp, context: { library: { name: "analytics.js", version: "2.1.0" } } };
+}
+
+function propertiesOf(n: number): object {
+  const { event } = groupOf(n);
+  return {
+    stage: `stage ${Math.floor(chance(n, 4) * STAGES)}`,
+    page_url: `https://www.example.com/${event.toLowerCase().replaceAll(" ", "-")}?n=${n}`,
+    seconds_on_page: n % 300,
+    campaign: { name: `Campaign ${n % 40}`, step: n % 7 },
+  };
+}
+
+function groupOf(n: number): Group {
+  const at = chance(n, 1) * (SHARES.at(-1) ?? 0);
+  const rank = SHARES.findIndex((upTo) => at < upTo);
+  return { event: EVENTS[rank] ?? "", source: SOURCES[rank % SOURCES.length] ?? "" };
+}
+
+/** Of the anonymous signal with that number among them, and whether it is this visitor's last. */
+function visitorOf(index: number, people: number): { id: string; isLast: boolean } {
+  const visitors = Math.ceil(people * VISITORS_PER_PERSON);
+  const place = scattered(index, visitors);
+  // Every pass over all visitors a fourth of them is replaced by new ones.
+  const age = Math.floor(index / visitors) + (place % VISITOR_SIGNALS);
+  const id = uuidOf(place + visitors * Math.floor(age / VISITOR_SIGNALS), 14);
+  return { id, isLast: age % VISITOR_SIGNALS === VISITOR_SIGNALS - 1 };
+}
+
+/** The latest visitor before signal `n` who does not come again. */
+function lastVisitor(n: number, people: number): string | null {
+  for (let index = Math.floor(n / CYCLE) * ANONYMOUS - 1; index >= 0; index--) {
+    const { id, isLast } = visitorOf(index, people);
+    if (isLast) return id;
+  }
+  return null;
+}
+
+/** The signal whose content this one has: none that repeats another. */
+function repeatedBy(n: number): number {
+  let before = n - CYCLE - Math.floor(chance(n, 6) * (REPEATED_WITHIN - CYCLE));
+  while (before > 0 && slotOf(before) >= CYCLE - 3) before--;
+  return Math.max(0, before);
+}
+
+function slotOf(n: number): number {
+  return (n * STRIDE) % CYCLE;
+}
+
+/** All numbers below `count` come once before any comes again. */
+function scattered(index: number, count: number): number {
+  return (index * 7_919 + 17) % count;
+}
+
+function uuidOf(n: number, salt: number): string {
+  const hex = [0, 1, 2, 3].map((part) => Math.floor(chance(n, salt * 8 + part) * 0x1_0000_0000).toString(16));
+  const all = hex.map((one) => one.padStart(8, "0")).join("");
+  return [all.slice(0, 8), all.slice(8, 12), `4${all.slice(13, 16)}`, `8${all.slice(17, 20)}`, all.slice(20)].join("-");
+}
