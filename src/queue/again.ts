@@ -36,13 +36,14 @@ export async function releaseHeld(env: Env, workspaceId: string): Promise<Releas
   return { released, stillHeld: Math.max(0, held - released) };
 }
 
-/** All dead letters, or those with the given ids. Returns how many. */
+/** All dead letters, or those with the given ids; fewer where the outbox has no room for them. Returns how many. */
 export async function replayDeadLetters(env: Env, workspaceId: string, ids: string[] | null): Promise<number> {
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
   let replayed = 0;
   for await (const page of deadPages(env.SIGNAL_STORE.getByName(workspaceId), ids)) {
-    await counter.replay(page.map((signal) => signalAgain(signal, signal.admission.verdict)));
-    replayed += page.length;
+    const sent = await counter.replay(page.map((signal) => signalAgain(signal, signal.admission.verdict)));
+    replayed += sent;
+    if (sent < page.length) break;
   }
   return replayed;
 }

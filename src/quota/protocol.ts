@@ -145,6 +145,7 @@ export interface Backlog {
   unsettledSignals: number;
   /** Of the counter's whole database, nearly all of which is the outbox: what OUTBOX_MAX_BYTES bounds. */
   outboxBytes: number;
+  outboxMaxBytes: number;
   /** When the oldest of them was admitted; null when nothing waits. */
   oldestAtMs: number | null;
 }

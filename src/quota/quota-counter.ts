@@ -193,8 +193,12 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     this.#drain.stopForFullStore();
   }
 
-  /** Makes as many of these held signals accepted as now fit, and sends them through the queue again. */
+  /**
+   * Makes as many of these held signals accepted as now fit, and sends them through the queue again. While the outbox is
+   * full none does: they are safe where they are.
+   */
   release(signals: SignalAgain[]): ReleaseResult {
+    if (this.#isOutboxFull()) return { released: 0, full: true };
     let released: SignalAgain[] = [];
     let full = true;
     const nowMs = Date.now();
@@ -207,13 +211,19 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     return { released: released.length, full };
   }
 
-  /** Sends dead letters through the queue again. They were counted when they first came. */
-  replay(signals: SignalAgain[]): void {
+  /**
+   * Sends dead letters through the queue again. They were counted when they first came.
+   *
+   * @returns how many: all, or none while the outbox is full.
+   */
+  replay(signals: SignalAgain[]): number {
+    if (this.#isOutboxFull()) return 0;
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
       ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs, this.#unsettled);
       return signals.length > 0;
     });
+    return signals.length;
   }
 
   usage(): Usage | null {
@@ -250,6 +260,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       storeFull: this.#drain.storeFull,
       unsettledSignals: this.#unsettled.signals(undefined),
       outboxBytes: this.#sql.databaseSize,
+      outboxMaxBytes: configuredOutboxBytes(this.env),
       oldestAtMs: oldestUnsettled(this.#sql),
     };
   }
@@ -283,6 +294,10 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     await this.#drain.run();
   }
 
+  #isOutboxFull(): boolean {
+    return this.#sql.databaseSize >= configuredOutboxBytes(this.env);
+  }
+
   get #workspaceId(): string {
     return this.ctx.id.name ?? "";
   }
@@ -307,7 +322,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       ledger.accepted + ledger.held,
     );
     // Asked once for all of them. What follows of a body whose first slice was admitted is admitted too.
-    const full = this.#sql.databaseSize >= configuredOutboxBytes(this.env);
+    const full = this.#isOutboxFull();
     for (const { call, rate } of calls) {
       if (this.#revoked.has(call.keyId)) {
         results.push(this.#refuseDeactivated(call, nowMs));

@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { ADMIT_SLICE_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../src/limits.ts";
+import { ADMIT_SLICE_MAX_BYTES, OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../src/limits.ts";
 import { readMessage } from "../../src/queue/message.ts";
 import type { RecordResult, RowToRecord } from "../../src/store/protocol.ts";
 import { TestCounter, admitCall, lose, newCounter } from "./counter.ts";
@@ -145,6 +145,7 @@ describe("a store that is full", () => {
       storeFull: true,
       unsettledSignals: 3,
       outboxBytes: expect.any(Number),
+      outboxMaxBytes: OUTBOX_MAX_BYTES,
       oldestAtMs: START,
     });
     await counter.counted(2);
@@ -301,8 +302,8 @@ describe("an outbox that is full", () => {
   /** From so many bytes on, more than there are now, it takes no new calls. */
   async function limitOutbox({ counter }: TestWorkspace, more: number): Promise<void> {
     await runInDurableObject(counter, (instance, { storage }) => {
-      const OUTBOX_MAX_BYTES = String(storage.sql.databaseSize + more);
-      Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: lose }, OUTBOX_MAX_BYTES } });
+      const limit = { OUTBOX_MAX_BYTES: String(storage.sql.databaseSize + more) };
+      Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: lose }, ...limit } });
     });
   }
   const signal = (text = "") => ({ email: "a@example.com", event: "Signed Up", text });
