@@ -342,3 +342,5 @@ export const COLD_TOGETHER_MS = 3_600_000;
 export const CHORE_REST_MS = 60_000;
 /** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
 export const STORE_MAX_BYTES = 9_000_000_000;
+/** Of that, in percent: from here on admins are told: ten weeks before, where a store fills in a year. */
+export const STORE_NOTICE_PERCENT = 80;

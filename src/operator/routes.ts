@@ -9,6 +9,7 @@ import { createDocumentRoutes } from "./document-routes.tsx";
 import { erasureRoutes } from "./erasures.ts";
 import { exportRoutes } from "./exports.ts";
 import { operator, refused } from "./environment.ts";
+import { healthRoutes } from "./health.ts";
 import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
 import { notFound, operationOf } from "./operation.ts";
@@ -48,6 +49,7 @@ const described = operator
   .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
   .route("/", planRoutes)
   .route("/", workspaceRoutes)
+  .route("/", healthRoutes)
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)

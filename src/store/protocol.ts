@@ -94,6 +94,15 @@ export type RecordResult =
   /** The store has no room: nothing was recorded. */
   | { outcome: "full" };
 
+/** How full the store is. */
+export interface StoreRoom {
+  bytes: number;
+  /** From here on it records nothing. */
+  maxBytes: number;
+  /** How far back signals with an id of their own are compared; less than the window while memory is short. */
+  duplicatesCoveredMs: number;
+}
+
 /** What says whose a signal is, the strongest first (design §8.3). */
 export type NamedBy = "email" | "user_id" | "anonymous_id";
 

@@ -40,7 +40,8 @@ export class SignalStore extends StoreReads {
     },
     {
       name: "apply_rules",
-      due: () => nextRuleJobMs(this.state.sql),
+      // It makes entries in people's lists, and no room: it waits for that.
+      due: () => (this.isFull() ? null : nextRuleJobMs(this.state.sql)),
       step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
     },
     {
@@ -74,7 +75,11 @@ export class SignalStore extends StoreReads {
     if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
       throw new Error("newer mapping rules have been applied meanwhile");
     }
-    if (this.state.sql.databaseSize >= storeMaxBytes(this.env)) return { outcome: "full" };
+    if (this.isFull()) {
+      // What makes room is due, also where the limit is another one than before.
+      this.#alarmForNext();
+      return { outcome: "full" };
+    }
     const nowMs = Date.now();
     const { fresh, refused } = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);

@@ -54,6 +54,7 @@ describe("the document", () => {
         "GET …",
         "PATCH …",
         "POST …/recover",
+        "GET …/health",
         "POST …/members",
         "GET …/members",
         "PATCH …/members/{email}",

@@ -7,6 +7,7 @@ import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import { migrate } from "drizzle-orm/durable-sqlite/migrator";
 import migrations from "../../../migrations/signal-store/migrations.js";
 import type { MappingRule } from "../../domain/mapping-rule.ts";
+import { storeMaxBytes } from "../../env.ts";
 import { WatchedObject } from "../../http/watchers.ts";
 import { listAccounts } from "../accounts/account-list.ts";
 import { findAccounts, readAccountPage } from "../accounts/account-page.ts";
@@ -24,6 +25,7 @@ import type {
   Person,
   SignalStatus,
   SignalTrace,
+  StoreRoom,
   StoreTotals,
   StoredSignal,
 } from "../protocol.ts";
@@ -82,6 +84,20 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return this.state.books.rows.at(-1)?.[1] ?? 0;
   }
 
+  /** Pages that were freed do not count: what is deleted makes room at once. */
+  room(): StoreRoom {
+    const { sql, originals } = this.state;
+    return {
+      bytes: sql.databaseSize,
+      maxBytes: storeMaxBytes(this.env),
+      duplicatesCoveredMs: originals.coveredMs(Date.now()),
+    };
+  }
+
+  protected isFull(): boolean {
+    return this.state.sql.databaseSize >= storeMaxBytes(this.env);
+  }
+
   /** See again.ts. */
   held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
     return heldSignals(this.state, periodEndMs, cursor, limit);
@@ -119,9 +135,13 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
-  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+  queuePage(
+    filter: QueueFilter,
+    page: Page,
+  ): { groups: QueuePage; sources: string[]; totals: StoreTotals; isFull: boolean } {
     const { sources } = recentNames(this.state.sql);
-    return { groups: queuePage(this.state.sql, filter, page), sources, totals: this.totals() };
+    const groups = queuePage(this.state.sql, filter, page);
+    return { groups, sources, totals: this.totals(), isFull: this.isFull() };
   }
 
   /** One group of it with its signals; null: no such group. */

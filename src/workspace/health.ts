@@ -1,0 +1,32 @@
+/** How full a workspace is, and what waits (docs/design.md: never full), asked of its two Durable Objects. */
+import type { Filled, RoomLevel } from "../domain/room.ts";
+import { roomLevel } from "../domain/room.ts";
+import { quotaCounter, signalStore } from "./objects.ts";
+
+export interface Health {
+  level: RoomLevel;
+  store: Filled;
+  outbox: Filled;
+  /** Signals that are accepted and not recorded yet. */
+  waiting: number;
+  /** When the oldest of them was admitted, in milliseconds since 1970; null when none waits. */
+  waitingSinceMs: number | null;
+  /** How far back signals with an id of their own are compared; less than the window while memory is short. */
+  duplicatesCoveredMs: number;
+}
+
+export async function readHealth(env: Env, workspaceId: string): Promise<Health> {
+  const [{ duplicatesCoveredMs, ...store }, backlog] = await Promise.all([
+    signalStore(env, workspaceId).room(),
+    quotaCounter(env, workspaceId).backlog(),
+  ]);
+  const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
+  return {
+    level: roomLevel(store, outbox),
+    store,
+    outbox,
+    waiting: backlog.unsettledSignals,
+    waitingSinceMs: backlog.oldestAtMs,
+    duplicatesCoveredMs,
+  };
+}
