@@ -104,8 +104,8 @@ export const REFUSAL_COPY = {
 } as const satisfies Record<RefusalCode, RefusalCopy>;
 
 /** Refused for want of room: the Usage page is where something can be done. */
-export function isAboutQuota(code: RefusalCode): boolean {
-  return code === "allowance_exceeded" || code === "extra_room_exceeded";
+export function isForWantOfRoom(code: RefusalCode): boolean {
+  return code === "allowance_exceeded" || code === "extra_room_exceeded" || code === "unavailable";
 }
 
 export function isRefusalCode(code: string | undefined): code is RefusalCode {

@@ -7,6 +7,7 @@ import { usageCurve } from "../domain/usage-day.ts";
 import { PAGE_MAX_ITEMS } from "../limits.ts";
 import { readBooks } from "../workspace/books.ts";
 import { releaseForWorkspace } from "../workspace/held.ts";
+import { readHealth } from "../workspace/health.ts";
 import { configureWorkspaces, usageByDayOf } from "../workspace/quota.ts";
 import type { Done } from "./copy.ts";
 import { byMember, pages, type PagesEnv } from "./environment.ts";
@@ -42,9 +43,10 @@ async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response
 
 async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
   const workspace = c.get("workspace");
-  const [{ usage, days, firstDayMs }, all, plans] = await Promise.all([
+  const [{ usage, days, firstDayMs }, all, health, plans] = await Promise.all([
     usageByDayOf(c.env, c.get("db"), workspace.id),
     readBooks(c.env, workspace.id, undefined),
+    readHealth(c.env, workspace.id),
     listPlans(c.get("db"), { cursor: null, limit: PAGE_MAX_ITEMS }),
   ]);
   const { periodStartMs } = usage;
@@ -58,6 +60,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
     curve: usageCurve(days, periodStartMs, { ...usage, nowMs }),
     pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: usage.accepted + usage.held }),
     books: { all, period },
+    health,
     nowMs,
     manager: mayManage(c),
   };

@@ -2,7 +2,7 @@
 import type { RefusalCode } from "../../domain/refusal.ts";
 import { statusOf } from "../../http/problem.ts";
 import type { Rejection } from "../../quota/protocol.ts";
-import { REFUSAL_COPY, isAboutQuota } from "../refusal-copy.ts";
+import { REFUSAL_COPY, isForWantOfRoom } from "../refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
@@ -77,7 +77,7 @@ export function RejectionsPage(data: RejectionsData) {
                 <Time ms={latestMs} nowMs={nowMs} />
               </td>
               <td class="advice">
-                {REFUSAL_COPY[code].advice} {isAboutQuota(code) && <a href={`${path}/usage`}>See the usage.</a>}
+                {REFUSAL_COPY[code].advice} {isForWantOfRoom(code) && <a href={`${path}/usage`}>See the usage.</a>}
               </td>
             </tr>
           ))}

@@ -24,13 +24,15 @@ export function Queue({
   groups,
   sources,
   totals,
-}: Known & { groups: QueuePage; sources: readonly string[]; totals: StoreTotals }) {
+  isFull,
+}: Known & { groups: QueuePage; sources: readonly string[]; totals: StoreTotals; isFull: boolean }) {
   const filtered = ["q", "source", "only"].some((name) => (query[name] ?? "").trim() !== "");
   const nothing = groups.items.length === 0 && groups.complete;
   return (
     <>
       <Head title="Signal Queue">What has come in, by event name and source. Open an event to see its signals.</Head>
       <SignalTabs base={base} shown="queue" />
+      {isFull && <Full base={base} />}
       <Waiting base={base} totals={totals} />
       <Filters query={query} sources={sources} />
       <Panel flush>
@@ -47,6 +49,17 @@ export function Queue({
         <Pager path={`${base}/signals`} query={query} next={groups.next} />
       </Panel>
     </>
+  );
+}
+
+/** Why nothing new comes in. */
+function Full({ base }: { base: string }) {
+  return (
+    <Notice tone="bad" title="The storage is full: signals are accepted, but none is processed.">
+      <p>
+        None is lost. <a href={`${base}/usage`}>How many wait, and what to do</a>
+      </p>
+    </Notice>
   );
 }
 

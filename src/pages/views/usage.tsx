@@ -2,20 +2,23 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { quotaCeiling } from "../../domain/quota.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
+import type { Health } from "../../workspace/health.ts";
 import { streakSaid, usageNotice } from "../usage-copy.ts";
 import { BooksPanel } from "./books.tsx";
 import { counted, day, grouped } from "./format.ts";
 import { Badge, Empty, Head, Notice, Panel, Stat, Stats, Table } from "./parts.tsx";
+import { StorageNotice, StoragePanel } from "./storage.tsx";
 import { Overages, Plans, type ChangesData } from "./usage-changes.tsx";
 import { Curve, type CurveData } from "./usage-curve.tsx";
 
 export interface UsageData extends CurveData, ChangesData {
+  health: Health;
   /** What was wrong with a form. */
   error?: string;
 }
 
 export function UsagePage(data: UsageData) {
-  const { usage, workspace, plans, nowMs, error } = data;
+  const { usage, health, workspace, plans, nowMs, error } = data;
   const plan = plans.find(({ id }) => id === workspace.plan);
   const notice = usageNotice(usage);
   return (
@@ -34,6 +37,7 @@ export function UsagePage(data: UsageData) {
           <p>{notice.text}</p>
         </Notice>
       )}
+      <StorageNotice health={health} nowMs={nowMs} />
       <Now usage={usage} nowMs={nowMs} />
       <Curve data={data} />
       <div class="columns">
@@ -42,6 +46,7 @@ export function UsagePage(data: UsageData) {
       </div>
       <Plans data={data} />
       <BooksPanel path={data.path} books={data.books} periodStartMs={usage.periodStartMs} />
+      <StoragePanel health={health} nowMs={nowMs} />
       <PastPeriods history={usage.history} />
     </>
   );
