@@ -45,6 +45,7 @@ function paged(all: readonly Row[], size: number): Row[] {
     const page: { row: Row; place: DayPlace }[] = [];
     for (const one of latestByDay(listOf(all), place)) if (page.push(one) === size) break;
     found.push(...page.map(({ row }) => row));
+    expect(found.length).toBeLessThanOrEqual(all.length);
     const last = page.at(-1);
     if (last === undefined) return found;
     place = readDayPlace(writeDayPlace(last.place), ["number"], ["number", "number"]);

@@ -167,6 +167,18 @@ describe("signals", () => {
 });
 
 describe("a trace", () => {
+  test("of a held signal that died when it was released is that of a dead letter", async () => {
+    const held = signal({ verdict: "held" });
+    await deliver(workspace.id, [held]);
+    await deliver(workspace.id, [{ ...held, payload: "{", verdict: "accepted", again: { from: "held", place: 1 } }]);
+    expect(await signalStore(env, workspace.id).signal(held.id)).toMatchObject({
+      status: "dead",
+      kind: "unknown",
+      payload: "{",
+    });
+    expect(idsOf(await all())).toEqual([held.id]);
+  });
+
   test("has the payload from R2, and says where it is when R2 does not answer", async () => {
     const sent = signal({ email: "ann@example.com" });
     await deliver(workspace.id, [sent, signal()]);
