@@ -109,8 +109,6 @@ export const SQL_MAX_PARAMETERS = 100;
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
-/** In a person's row, of the numbers of signals that became theirs last, and of scoring signals: 30 or so in a large store. */
-export const RECENT_CHARACTERS = 256;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
 /** Visitors whose signals are looked for together: one step of the store's link jobs. */
@@ -222,6 +220,8 @@ export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
 export const EXPORT_PAGE_SEGMENTS = 20;
 /** And, where only what has scored is exported, the people and parts of their lists: some 20 ms where nobody has. */
 export const EXPORT_PAGE_LOOKS = 1_000;
+/** And people, each with look-ups of their ids: some 20 ms. */
+export const EXPORT_PAGE_PEOPLE = 250;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
@@ -250,8 +250,6 @@ export const SCORE_CURVE_STEPS = 120;
 export const SCORE_CURVE_SIGNALS = 20_000;
 /** Ids shown with a person. */
 export const PERSON_IDENTITIES_SHOWN = 50;
-/** Scoring signals shown with one page of a person's signals: 40 for each. */
-export const TIMELINE_SCORES_SHOWN = 1_000;
 /** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** People that one page of those by score looks through for who has none: some 10 ms. */

@@ -2,7 +2,7 @@
  * People with their ids. One of them may have tens of thousands, so that a line may be longer than a page: it is written in
  * parts, the ids as they are read.
  */
-import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../limits.ts";
+import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_PEOPLE } from "../../limits.ts";
 import type { ExportFormat, ExportPage } from "../data-care.ts";
 import type { StoreState } from "../state.ts";
 import { headerOf, lineOf } from "./export-text.ts";
@@ -43,7 +43,7 @@ export function exportPeople(state: StoreState, format: ExportFormat, cursor: st
     cursor === null
       ? { person: 0, lastPerson: state.books.nextPersonId - 1, list: null }
       : (JSON.parse(cursor) as Position);
-  for (let rows = 0; rows < EXPORT_PAGE_ROWS && text.length < EXPORT_PAGE_MAX_CHARACTERS;) {
+  for (let rows = 0; rows < EXPORT_PAGE_PEOPLE && text.length < EXPORT_PAGE_MAX_CHARACTERS;) {
     const part: Part | null =
       position.list === null ? nextPerson(state, position, format) : nextIds(state, position, format);
     if (part === null) return { text, next: null };
