@@ -279,6 +279,12 @@ describe("the log", () => {
       expect(firsts(log.walk(0, { event: 'R"a,re', source: "site" }))).toEqual([]);
       expect(firsts(log.walk(0, { status: "duplicate" }))).toEqual([31]);
       expect([...(log.segmentOf(15)?.seqsAbout('R"a,re') ?? [])]).toEqual([18]);
+      expect(firsts(log.walk(0, { status: "duplicate" }))).toEqual([31]);
+      const [seq, segment] = [34, log.segmentOf(34)];
+      if (segment === null) throw new Error("no segment");
+      log.rewrite(segment, new Map([[seq, { ...segment.facts(seq), status: "anonymous" }]]));
+      expect(firsts(log.walk(0, { status: "duplicate" }))).toEqual([]);
+      expect(firsts(log.walk(0, { status: "anonymous" }))).toEqual([31]);
       expect(firsts(log.walk(155))).toEqual([151, 161, 171, 181, 191]);
       expect(firsts(log.walkBack(36))).toEqual([31, 21, 11, 1]);
     }));

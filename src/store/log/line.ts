@@ -56,9 +56,21 @@ const ENDPOINTS: readonly EndpointType[] = ["signal_staging", "product_org"];
 const VERDICTS: readonly Verdict[] = ["accepted", "held"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 
+const LETTERS = "padghr";
+
 /** A letter for each status, as a segment lists which of them it has. */
 export function statusLetter(status: LineStatus): string {
-  return "padghr"[STATUSES.indexOf(status)] ?? "p";
+  return LETTERS[STATUSES.indexOf(status)] ?? "p";
+}
+
+/** Those of these lines, each once. */
+export function statusLetters(texts: readonly string[]): string {
+  // The status is what follows the id, in which there is no comma.
+  const statuses = new Set(texts.map((text) => text.charAt(text.indexOf(",") + 1)));
+  return [...statuses]
+    .map((status) => LETTERS[Number(status)] ?? "p")
+    .sort()
+    .join("");
 }
 
 type Encoded = [

@@ -11,7 +11,7 @@ import { uuidv7Ms } from "../../domain/uuidv7.ts";
 import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
 import { Head } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
-import { beginningOf, decodeFacts, emptied, encodeFacts, isEmptied, statusLetter } from "./line.ts";
+import { beginningOf, decodeFacts, emptied, encodeFacts, isEmptied, statusLetter, statusLetters } from "./line.ts";
 import type { Facts, Line, LineStatus } from "./line.ts";
 import {
   HASH_BYTES,
@@ -22,7 +22,6 @@ import {
   expandPayloads,
   groupText,
   summarise,
-  withStatuses,
 } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 
@@ -266,7 +265,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
       firstSeq,
     );
     if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
-    const statuses = withStatuses(row.statuses, new Set([...changes.values()].map(({ status }) => status)));
+    const statuses = statusLetters(texts);
     if (statuses !== row.statuses) {
       this.#sql.exec(`UPDATE ${this.name}_segments SET statuses = ? WHERE first_seq = ?`, statuses, firstSeq);
     }

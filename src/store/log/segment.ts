@@ -30,7 +30,7 @@ export interface SegmentRow {
   period_end: number;
   /** JSON: `[event, source]` of each group that has lines here. */
   groups: string;
-  /** Letters of the statuses that lines have, or have had. */
+  /** Letters of the statuses that lines have. */
   statuses: string;
   /** The object in R2 that has the payloads, and where in it; null: they are here, or nowhere. */
   cold: string | null;
@@ -132,11 +132,6 @@ export function summarise(
   }
   if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
   return { ...row, groups: JSON.stringify([...groups.values()]), statuses: [...statuses].sort().join("") };
-}
-
-/** Letters that are not there yet, added. */
-export function withStatuses(letters: string, statuses: Iterable<LineStatus>): string {
-  return [...new Set([...Array.from(letters), ...[...statuses].map(statusLetter)])].sort().join("");
 }
 
 /** A part of `groups` where the segment has lines of this event. */
