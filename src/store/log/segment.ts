@@ -2,7 +2,7 @@
 import { constants, gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { decodeFacts, eventText, statusLetter } from "./line.ts";
-import type { Facts, LineStatus } from "./line.ts";
+import type { Facts } from "./line.ts";
 
 /** No JSON text holds one, so that payloads stay as they were sent. */
 const PAYLOAD_END = "\u001e";
