@@ -192,9 +192,16 @@ class SignalsPage {
       const here = log.payloadsOf(segment);
       payload = here === null ? this.#cold.get(seq) : (here[seq - segment.firstSeq] ?? null);
     }
-    if (payload === undefined) this.missing.push({ segment, seqs: [seq] });
+    if (payload === undefined) this.#miss(segment, seq);
     this.#found.push({ facts, payload: payload ?? null });
     this.#characters += payload?.length ?? 0;
+  }
+
+  /** Lines of a segment together: it is expanded once. */
+  #miss(segment: Segment, seq: number): void {
+    const last = this.missing.at(-1);
+    if (last?.segment === segment) last.seqs.push(seq);
+    else this.missing.push({ segment, seqs: [seq] });
   }
 
   #addDead(row: DeadLetterRow): void {
