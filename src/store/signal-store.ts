@@ -16,8 +16,8 @@ import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
-import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
-import { hasFreshLinkJob, nextLinkJobMs } from "./people/link-jobs.ts";
+import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
+import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
 import { stepLinkJob } from "./people/linking.ts";
 import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
 import { StoreReads } from "./queries/store-reads.ts";
@@ -153,8 +153,10 @@ export class SignalStore extends StoreReads {
     const rules = () => rulesOf(this.env.DB, this.workspaceId);
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     try {
+      let waits = true;
       // oxlint-disable-next-line no-await-in-loop -- each step is what the one before it left
-      for (let steps = 0; steps < LINK_TURN_STEPS && (await stepLinkJob(work)); steps++);
+      for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJob(work);
+      if (waits) hurryLinkJobs(state.sql, Date.now());
     } catch (error) {
       logEvent("link_failed", { workspace: this.workspaceId, error: errorText(error) });
       this.#chores.rest("link");

@@ -45,6 +45,12 @@ export function isLinkJobDue(sql: SqlStorage, { kind, value }: VisitorId, byMs: 
   return found.toArray().length > 0;
 }
 
+/** A turn has ended before all was done: the alarm goes on at once, with the one that waits longest. */
+export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
+  const visitor = dueLinkJob(sql, nowMs + LINK_ALARM_MS);
+  if (visitor !== null) putOffLinkJob(sql, visitor, nowMs);
+}
+
 export function endLinkJob(sql: SqlStorage, { kind, value }: VisitorId): void {
   sql.exec("DELETE FROM link_jobs WHERE kind = ? AND value = ?", kind, value);
 }
