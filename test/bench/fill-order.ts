@@ -1,8 +1,8 @@
 /** What the filler is told (workers/fill.ts), and what it answers. */
 import type { WorkspaceSize } from "./growth-traffic.ts";
 
-/** `visits`: growth-traffic.ts. `mixed`: store-traffic.ts. `new`, `large`: hostile-traffic.ts. */
-export type TrafficName = "visits" | "mixed" | "new" | "large";
+/** `visits`: growth-traffic.ts. `mixed`, `unlinked`: store-traffic.ts. `new`, `large`: hostile-traffic.ts. */
+export type TrafficName = "visits" | "mixed" | "unlinked" | "new" | "large";
 
 /** Signals `from` up to `to` of a traffic, as if received evenly from start to end. What comes behind `size.signals` goes on in that pace. */
 export interface FillOrder {

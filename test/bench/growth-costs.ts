@@ -42,10 +42,12 @@ export function processingCalls(workspace: FilledWorkspace): LoadCall[] {
 }
 
 /** Those that come next. */
-export function newSignals(workspace: FilledWorkspace, count: number): string[] {
+export function newSignals(workspace: FilledWorkspace, count: number, traffic = workspace.order.traffic): string[] {
   const first = workspace.sent;
   workspace.sent += count;
-  return Array.from({ length: count }, (_, index) => signalOf(first + index, workspace.order, Date.now()));
+  return Array.from({ length: count }, (_, index) =>
+    signalOf(first + index, { ...workspace.order, traffic }, Date.now()),
+  );
 }
 
 function personOf(people: number, index: number): string {

@@ -34,29 +34,39 @@ export async function measureSpeed(
   straightforward: Contestant,
   generator: LoadGenerator,
 ): Promise<StorePart> {
-  const costs: Record<"empty" | "large" | "straightforward", number[]> = { empty: [], large: [], straightforward: [] };
+  const costs = {
+    empty: [] as number[],
+    large: [] as number[],
+    unlinked: [] as number[],
+    straightforward: [] as number[],
+  };
   for (const [round, small] of empty.entries()) {
     const measured = {
       empty: await process(bencher, small),
       large: await process(bencher, large),
+      unlinked: await process(bencher, large, "unlinked"),
       straightforward: await processStraightforward(straightforward, generator),
     };
     if (round === 0) continue;
-    for (const who of ["empty", "large", "straightforward"] as const) costs[who].push(measured[who]);
+    for (const who of ["empty", "large", "unlinked", "straightforward"] as const) costs[who].push(measured[who]);
   }
-  const [inEmpty, inLarge, there] = [median(costs.empty), median(costs.large), median(costs.straightforward)];
+  const [inEmpty, inLarge] = [median(costs.empty), median(costs.large)];
+  const [unlinked, there] = [median(costs.unlinked), median(costs.straightforward)];
   return {
     title: "Processing, CPU from the first call to the last settled row, 20 rules",
     figures: [
       { name: "Processing a signal in an empty workspace", value: inEmpty, unit: "µs" },
       { name: "Processing a signal in the large workspace", value: inLarge, unit: "µs" },
       { name: "Its speed, to the empty one's", value: inEmpty / inLarge, unit: "×", atLeast: MIN_SPEED },
+      { name: "Processing there where no visitor becomes known", value: unlinked, unit: "µs" },
+      { name: "Its speed, to the empty one's", value: inEmpty / unlinked, unit: "×", atLeast: MIN_SPEED },
       { name: "The straightforward Worker, which takes them one by one", value: there, unit: "µs" },
       { name: "Speed in the large workspace, to the straightforward Worker's", value: there / inLarge, unit: "×" },
     ],
     notes: [
       `Medians of ${empty.length - 1} rounds of ${ROUND_SIGNALS.toLocaleString("en")} signals in calls of ${BATCH}. ` +
-        `Empty: ${list(costs.empty)}; large: ${list(costs.large)}; straightforward: ${list(costs.straightforward)}.`,
+        `Empty: ${list(costs.empty)}; large: ${list(costs.large)}, ${list(costs.unlinked)}; ` +
+        `straightforward: ${list(costs.straightforward)}.`,
     ],
   };
 }
@@ -137,12 +147,16 @@ async function recordOne(filler: Filler, workspace: FilledWorkspace): Promise<nu
 }
 
 /** Microseconds a signal. */
-async function process(bencher: Bencher, workspace: FilledWorkspace): Promise<number> {
+async function process(
+  bencher: Bencher,
+  workspace: FilledWorkspace,
+  traffic = workspace.order.traffic,
+): Promise<number> {
   const path = `/api/signal-staging/webhook/${workspace.key}/batch`;
   const calls = Array.from({ length: ROUND_SIGNALS / BATCH }, () => ({
     method: "POST" as const,
     path,
-    body: `[${newSignals(workspace, BATCH).join(",")}]`,
+    body: `[${newSignals(workspace, BATCH, traffic).join(",")}]`,
   }));
   const before = bencher.running.cpuMicroseconds();
   await bencher.load(calls, CONNECTIONS);

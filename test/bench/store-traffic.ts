@@ -3,7 +3,7 @@
  * (two of three name their email, the others a user id), six are identify calls, three say again what an earlier one has
  * said. Whoever sends comes again only when everybody else has, so that a batch finds next to nobody twice: a row for each
  * signal, the dearest there is. One of ten identify calls makes a visitor known who has sent some four signals before,
- * over as many days. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
+ * over as many days; in the traffic `unlinked` none does. Ids are UUIDs, as CDPs send them. Signal `n` is always the same.
  */
 import type { FillOrder } from "./fill-order.ts";
 import { EVENTS, SOURCES, chance, emailOf, receivedAtMs } from "./growth-traffic.ts";
@@ -107,7 +107,8 @@ function track(n: number, order: FillOrder, ids: { anonymousId: string; userId?:
 function identify(n: number, index: number, order: FillOrder): string {
   const { people } = order.size;
   const person = scattered(index, people);
-  const newly = index % NEWLY_KNOWN_EVERY === 0 ? lastVisitor(n, people) : null;
+  const isNew = order.traffic === "mixed" && index % NEWLY_KNOWN_EVERY === 0;
+  const newly = isNew ? lastVisitor(n, people) : null;
   const anonymousId = newly ?? uuidOf(person, 11);
   const company = { name: `Jane ${person}`, company: `Customer ${person % 200}`, title: "Head of Sales" };
   const traits = { email: emailOf(person), ...company, plan: ["free", "team", "business"][person % 3] };

@@ -12,6 +12,7 @@ export function signalOf(n: number, order: FillOrder, atMs = receivedAtMs(n, ord
     case "visits":
       return payloadOf(n, order.size.people, atMs);
     case "mixed":
+    case "unlinked":
       return mixedPayloadOf(n, order);
     case "new":
       return newPayloadOf(n);
