@@ -94,7 +94,7 @@ export class SignalStore extends StoreReads {
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
         recorded = fresh.flatMap((row) => this.#recordAlone(row, nowMs));
       }
-    }
+    } else if (refused.length > 0) this.state.signals.flush();
     this.#alarmForNext();
     this.watchers.tell(signals.length, (limit) => recorded.flatMap((one) => one.live(limit)).slice(0, limit));
     return { outcome: "recorded", linksWait: hasFreshLinkJob(this.state.sql, nowMs), refused };

@@ -30,6 +30,8 @@ export interface BooksMeta extends LogMeta {
   rows: [first: number, last: number][];
   /** The latest time at which one of those was admitted. */
   latestRowAtMs: number;
+  /** Each time that numbers came again: up to which they had been seen, and the latest time at which one of those was admitted. */
+  restored: [row: number, atMs: number][];
   nextPersonId: number;
 }
 
@@ -39,6 +41,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   dropped: {},
   rows: [],
   latestRowAtMs: 0,
+  restored: [],
   nextPersonId: 1,
 };
 
@@ -95,22 +98,27 @@ function firstFrom(rows: BooksMeta["rows"], row: number): number {
  * Of outbox rows those that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
  * often it is delivered. Row numbers are never used twice; where one comes again with a time later than any that was seen,
  * the counter has been restored from a backup, and gives numbers anew: such a row is refused, because it is another one.
+ * So are the others up to the highest that was seen then, also once the counter has come past it.
  */
 export function takeFreshRows<Row extends { row: number; atMs: number }>(
   books: BooksMeta,
   rows: readonly Row[],
 ): { fresh: Row[]; refused: number[] } {
-  const fresh: Row[] = [];
-  const refused: number[] = [];
-  const { latestRowAtMs } = books;
+  const fresh = new Map<number, Row>();
+  const refused = new Set<number>();
+  const seen: [row: number, atMs: number] = [books.rows.at(-1)?.[1] ?? 0, books.latestRowAtMs];
   for (const row of rows) {
     if (hasRow(books.rows, row.row)) {
-      if (row.atMs > latestRowAtMs) refused.push(row.row);
+      const known = books.restored.find(([last]) => row.row <= last);
+      const [, latestAtMs] = known ?? seen;
+      if (fresh.has(row.row) || row.atMs <= latestAtMs) continue;
+      refused.add(row.row);
+      if (known === undefined) books.restored.push(seen);
       continue;
     }
     addRow(books.rows, row.row);
     books.latestRowAtMs = Math.max(books.latestRowAtMs, row.atMs);
-    fresh.push(row);
+    fresh.set(row.row, row);
   }
-  return { fresh, refused };
+  return { fresh: [...fresh.values()], refused: [...refused] };
 }
