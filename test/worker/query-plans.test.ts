@@ -223,6 +223,7 @@ const CALLS: Record<string, Call> = {
   "dead letters": get("/dead-letters"),
   "dead letters, a later page": get("/dead-letters?cursor=5&limit=3"),
   usage: get("/usage"),
+  health: get("/health"),
   books: get("/books"),
   "books of a period": get("/books?period=current"),
   rejections: get("/rejections"),
