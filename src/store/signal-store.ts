@@ -10,7 +10,7 @@
 import { rulesOf } from "../control/rules-cache.ts";
 import { storeMaxBytes } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { LINK_TURN_STEPS } from "../limits.ts";
+import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
 import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
@@ -75,12 +75,11 @@ export class SignalStore extends StoreReads {
     if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
       throw new Error("newer mapping rules have been applied meanwhile");
     }
+    const nowMs = Date.now();
     if (this.isFull()) {
-      // What makes room is due, also where the limit is another one than before.
-      this.#alarmForNext();
+      this.#noteFull(nowMs);
       return { outcome: "full" };
     }
-    const nowMs = Date.now();
     const { fresh, refused } = takeFreshRows(this.state.books, rows);
     const signals = fresh.flatMap((row) => row.signals);
     let recorded: Recorded[] = [];
@@ -145,6 +144,16 @@ export class SignalStore extends StoreReads {
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     await this.#chores.run();
+    this.#alarmForNext();
+  }
+
+  /** What makes room is due, also where the limit is another one than before. */
+  #noteFull(nowMs: number): void {
+    const { books, signals } = this.state;
+    if (nowMs - books.fullAtMs >= FULL_NOTED_MS) {
+      books.fullAtMs = nowMs;
+      signals.flush();
+    }
     this.#alarmForNext();
   }
 

@@ -6,9 +6,16 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../src/domain/duration.ts";
-import { DUPLICATE_WINDOW_WITH_ID_MS, OUTBOX_MAX_BYTES, STORE_MAX_BYTES, STORE_PROBE_MS } from "../../src/limits.ts";
+import {
+  DUPLICATE_WINDOW_WITH_ID_MS,
+  ERASURE_REMEMBERED_DAYS,
+  FULL_DRAINED_MS,
+  OUTBOX_MAX_BYTES,
+  STORE_MAX_BYTES,
+  STORE_PROBE_MS,
+} from "../../src/limits.ts";
 import type { StoreState } from "../../src/store/state.ts";
-import { expectToAddUp } from "./adds-up.ts";
+import { expectToAddUp, readStore } from "./adds-up.ts";
 import { bucketWith, coldState, ring, withBindings } from "./cold.ts";
 import { newMembers } from "./members.ts";
 import type { Members } from "./members.ts";
@@ -215,6 +222,39 @@ describe("a full store", () => {
     expect(await workspace.settled()).toMatchObject({ purged: 1, dead_lettered: 0, in_flight: 0, balanced: true });
     expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ status: "purged", payload: null });
     expect((await workspace.operator<{ items: [] }>("GET", "/people?email=big@example.com")).items).toEqual([]);
+  });
+
+  test("remembers whom to delete for as long as what was received before may wait, and no longer", async () => {
+    await filled();
+    await sendUntilFull();
+    await accepted(large("big@example.com"));
+    vi.setSystemTime(Date.now() + 1);
+    await limitStore(1);
+    await workspace.operator("DELETE", "/people/big@example.com");
+    const names = () =>
+      runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
+        sql.exec("SELECT * FROM erased_names").toArray(),
+      );
+    for (let day = 0; day < ERASURE_REMEMBERED_DAYS + 2; day++) {
+      vi.setSystemTime(Date.now() + DAY_MS - STORE_PROBE_MS);
+      await probe();
+      await eventually(async () => {
+        const { fullAtMs } = await readStore(workspace.id, ({ books }) => books);
+        expect(fullAtMs).toBe(Date.now());
+      });
+    }
+    await workspace.operator("DELETE", "/people/stranger@example.com");
+    await limitStore(STORE_MAX_BYTES);
+    await ring(workspace.id, { seal: false, setNext: true });
+    expect(await names()).toHaveLength(2);
+    // What is not to be forgotten yet is nothing to be done either.
+    const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBeGreaterThan(Date.now());
+    await probe();
+    expect(await workspace.settled()).toMatchObject({ purged: 1, in_flight: 0, balanced: true });
+    vi.setSystemTime(Date.now() + FULL_DRAINED_MS);
+    await ring(workspace.id, { seal: false });
+    expect(await names()).toHaveLength(1);
   });
 
   test("looks for room itself where its limit was lowered: payloads that are young move at once", async () => {

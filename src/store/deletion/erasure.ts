@@ -5,7 +5,7 @@
  * signals and dead letters, each page by page. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
-import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../limits.ts";
+import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS, FULL_DRAINED_MS } from "../../limits.ts";
 import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { insertEntries, personList, readEntries } from "../people/timelines.ts";
@@ -51,21 +51,23 @@ export function findErasure(sql: SqlStorage, email: string): ErasureReceipt | nu
 }
 
 /** When there is something to do, in milliseconds since 1970; null when there is nothing. */
-export function nextErasureMs({ sql }: StoreState, nowMs: number): number | null {
+export function nextErasureMs({ sql, books }: StoreState, nowMs: number): number | null {
   const inR2 = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();
   if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
   const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM erased_names").one().at;
-  return oldest === null ? null : oldest + REMEMBERED_MS;
+  return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
 }
 
 /** Takes the job that waits longest one step further, and ends those that were waiting for cold storage only. */
 export function stepErasure(state: StoreState, nowMs: number): void {
   const { sql } = state;
-  sql.exec(
-    "DELETE FROM erased_names WHERE hash IN (SELECT hash FROM erased_names WHERE at <= ? LIMIT ?)",
-    nowMs - REMEMBERED_MS,
-    ERASURE_ROWS,
-  );
+  if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
+    sql.exec(
+      "DELETE FROM erased_names WHERE hash IN (SELECT hash FROM erased_names WHERE at <= ? LIMIT ?)",
+      nowMs - REMEMBERED_MS,
+      ERASURE_ROWS,
+    );
+  }
   sql.exec("DELETE FROM erasures WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
   const job = nextJob(sql);
   if (job !== undefined) new ErasureWork(state, job, nowMs).run(ERASURE_ROWS);

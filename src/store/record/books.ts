@@ -32,6 +32,8 @@ export interface BooksMeta extends LogMeta {
   latestRowAtMs: number;
   /** Each time that numbers came again: up to which they had been seen, and the latest time at which one of those was admitted. */
   restored: [row: number, atMs: number][];
+  /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
+  fullAtMs: number;
   nextPersonId: number;
 }
 
@@ -42,6 +44,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   rows: [],
   latestRowAtMs: 0,
   restored: [],
+  fullAtMs: 0,
   nextPersonId: 1,
 };
 
