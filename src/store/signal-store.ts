@@ -36,7 +36,7 @@ export class SignalStore extends StoreReads {
     {
       name: "purge",
       due: () => nextPurgeMs(this.state),
-      step: (nowMs) => this.#transact(() => purgeHeld(this.state, nowMs)),
+      step: (nowMs) => this.transact(() => purgeHeld(this.state, nowMs)),
     },
     {
       name: "apply_rules",
@@ -47,12 +47,12 @@ export class SignalStore extends StoreReads {
     {
       name: "erase",
       due: (nowMs) => nextErasureMs(this.state, nowMs),
-      step: (nowMs) => this.#transact(() => stepErasure(this.state, nowMs)),
+      step: (nowMs) => this.transact(() => stepErasure(this.state, nowMs)),
     },
     {
       name: "retention",
       due: () => nextRetentionMs(this.state),
-      step: (nowMs) => this.#transact(() => deleteExpired(this.state, nowMs)),
+      step: (nowMs) => this.transact(() => deleteExpired(this.state, nowMs)),
     },
     { name: "link", due: () => nextLinkJobMs(this.state.sql), step: () => this.link() },
     {
@@ -86,7 +86,7 @@ export class SignalStore extends StoreReads {
     if (fresh.length > 0) {
       try {
         const record = (): Recorded => recordSignals(this.state, signals, nowMs);
-        recorded = [carefully ? this.#transact(record) : record()];
+        recorded = [carefully ? this.transact(record) : record()];
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
         // From here on nothing can be committed, and no more of this runs. An exception alone would undo nothing.
@@ -122,7 +122,7 @@ export class SignalStore extends StoreReads {
    * @param email trimmed and lower-cased.
    */
   erase(id: string, email: string): ErasureReceipt {
-    this.#transact(() => erasePerson(this.state, id, email, Date.now()));
+    this.transact(() => erasePerson(this.state, id, email, Date.now()));
     this.#alarmForNext();
     const receipt = findErasure(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
@@ -131,7 +131,7 @@ export class SignalStore extends StoreReads {
 
   /** See rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
-    this.#transact(() => {
+    this.transact(() => {
       startRuleJob(this.state, rule, Date.now());
       this.state.signals.flush();
     });
@@ -185,23 +185,13 @@ export class SignalStore extends StoreReads {
     return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
   }
 
-  /** All of it, or nothing; memory follows. */
-  #transact<T>(act: () => T): T {
-    try {
-      return this.ctx.storage.transactionSync(act);
-    } catch (error) {
-      this.state.reload();
-      throw error;
-    }
-  }
-
   /** A row whole: each of its signals is recorded, or is a dead letter. */
   #recordAlone(row: RowToRecord, nowMs: number): Recorded[] {
-    return this.#transact(() => {
+    return this.transact(() => {
       takeFreshRows(this.state.books, [row]);
       return row.signals.map((signal) => {
         try {
-          return this.#transact(() => recordSignals(this.state, [signal], nowMs));
+          return this.transact(() => recordSignals(this.state, [signal], nowMs));
         } catch (error) {
           const work = { kind: "dead" as const, reason: `Could not be recorded: ${errorText(error)}` };
           takeFreshRows(this.state.books, [row]);

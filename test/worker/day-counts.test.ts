@@ -2,7 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
-import { readStore } from "./adds-up.ts";
+import { readStore, ruleDaysOf } from "./adds-up.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -47,11 +47,8 @@ test("add up, also after held signals are released, purged, or turn out to be du
 
 test("of a rule are there for as long as it has scored anything, of whatever day", async () => {
   await deliver(workspace.id, [{ id: "sig_old", ordinal: 7, payload: form(9), at: now - 90 * DAY }]);
-  const [row] = await readStore(workspace.id, ({ sql }) =>
-    sql.exec<{ rule_id: string; count: number }>("SELECT rule_id, count FROM rule_days").toArray(),
-  );
-  const ruleId = row?.rule_id ?? "";
-  expect(row).toEqual({ rule_id: ruleId, count: 4 });
+  const [[ruleId = "", row] = []] = await readStore(workspace.id, (state) => [...ruleDaysOf(state)]);
+  expect(row?.count).toBe(4);
   expect(await workspace.store.hasScoringSignals(ruleId)).toBe(true);
   await workspace.store.applyRule({ ruleId, rule: null, rulesVersion: 1_000 });
   await runInDurableObject(workspace.store, (store) => store.alarm());
@@ -93,6 +90,6 @@ test("cost one row written for each rule that matched and batch, and none for a 
     sql.exec = exec;
     return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
   });
-  expect(written.filter((query) => query.includes("rule_days"))).toHaveLength(1);
-  expect(written.filter((query) => query.includes("event_groups"))).toHaveLength(1);
+  // They stand in the head, which a batch writes in any case.
+  expect(written.filter((query) => /rule_days|event_groups/.test(query))).toEqual([]);
 });

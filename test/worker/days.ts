@@ -3,19 +3,20 @@ import { expect } from "vitest";
 import { dayOf } from "../../src/domain/day-counts.ts";
 import { allEntries, personList } from "../../src/store/people/timelines.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { linesOf, readStore } from "./adds-up.ts";
+import { linesOf, readStore, ruleDaysOf } from "./adds-up.ts";
 
 type Counts = Record<string, Record<string, number>>;
 
 export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
-  await readStore(workspaceId, ({ sql, signals, held, verdicts }) => {
+  await readStore(workspaceId, (state) => {
+    const { sql, signals, held, verdicts } = state;
     const kept: Counts = {};
     for (const { name, days } of sql.exec<{ name: string; days: string }>(
-      `SELECT event || ' ' || source AS name, days FROM event_groups WHERE days <> ''
-       UNION ALL SELECT rule_id, days FROM rule_days`,
+      `SELECT event || ' ' || source AS name, days FROM event_groups WHERE days <> ''`,
     )) {
       kept[name] = stored(days);
     }
+    for (const [ruleId, { days }] of ruleDaysOf(state)) kept[ruleId] = stored(days);
 
     const counted: Counts = {};
     const count = (name: string, atMs: number): void => {

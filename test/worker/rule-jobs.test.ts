@@ -273,7 +273,7 @@ test("goes through sealed, open and cold segments alike, in bounded steps, and r
     expect(bench.reads).toBe(1);
     expect(bench.job()).toMatchObject({ status: "done", scanned: 26, matched: 14, added: 14, changed: 0, removed: 0 });
     expect(bench.points.filter((points) => points === 3)).toHaveLength(14);
-    expect(ruleFacts(bench.storage.sql, [RULE.id, "rule_none"])).toMatchObject([
+    expect(ruleFacts(bench.state, [RULE.id, "rule_none"])).toMatchObject([
       { hasScoringSignals: true, job: { status: "done" } },
       { hasScoringSignals: false, job: null, days: "" },
     ]);
@@ -462,7 +462,7 @@ test("of a disabled rule a request that comes late does not remove what it score
     bench.remove();
     await bench.finish();
     expect(bench.points).toEqual([]);
-    expect(ruleFacts(bench.storage.sql, [RULE.id])).toMatchObject([{ hasScoringSignals: false, days: "" }]);
+    expect(ruleFacts(bench.state, [RULE.id])).toMatchObject([{ hasScoringSignals: false, days: "" }]);
   }));
 
 test("removal needs no payload: R2 may be down", () =>

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   LINK_PAGE_SIGNALS,
   LIST_SCAN_SIGNALS,
+  PENDING_GROUPS,
   PURGE_ROWS,
   SAMPLE_MAX_SIGNALS,
   SEGMENT_MAX_LINES,
@@ -235,6 +236,48 @@ describe("design §8.2: duplicates, wherever their originals are", () => {
     await evictDurableObject(stub());
     await send(again(track(1)));
     expect(await statusOf("sig_1-again")).toEqual(["anonymous"]);
+  });
+});
+
+describe("the counts of the signal queue and of rules", () => {
+  const names = (count: number, from = 0) =>
+    Array.from({ length: count }, (_, n) => ({
+      id: `sig_${from + n}`,
+      payload: form({ event: `Event ${from + n}` }),
+      ordinal: from + n + 1,
+    }));
+  const rowsOfGroups = () =>
+    runInDurableObject(
+      stub(),
+      (_, { storage: { sql } }) =>
+        sql.exec<{ count: number }>("SELECT count(*) AS count FROM event_groups").one().count,
+    );
+
+  test("wait in the head, over restarts, until somebody reads them", async () => {
+    await newRule("*", 4);
+    await send(...names(3));
+    await evictDurableObject(stub());
+    await send(...names(2, 2));
+    expect(await rowsOfGroups()).toBe(0);
+    await evictDurableObject(stub());
+    const { items } = await store().events(PAGE);
+    expect(items.map(({ event, count }) => `${event}: ${count}`).sort()).toEqual([
+      "Event 0: 1",
+      "Event 1: 1",
+      "Event 2: 1",
+      "Event 3: 1",
+    ]);
+    expect(await rowsOfGroups()).toBe(4);
+    await send(...names(1, 4));
+    expect(await rowsOfGroups()).toBe(4);
+    expect((await store().queueGroup("Event 4", "unknown", undefined, PAGE))?.group).toMatchObject({ count: 1 });
+  });
+
+  test("go to their rows when there are many, so that the head stays small", async () => {
+    await send(...names(PENDING_GROUPS));
+    expect(await rowsOfGroups()).toBe(0);
+    await send(...names(1, PENDING_GROUPS));
+    expect(await rowsOfGroups()).toBe(PENDING_GROUPS + 1);
   });
 });
 
@@ -557,7 +600,7 @@ describe("design §8.6: scores", () => {
     await runInDurableObject(stub(), (_, { storage: { sql } }) => {
       const exec = sql.exec.bind(sql);
       sql.exec = ((query: string, ...bindings: unknown[]) => {
-        if (query.includes("INTO rule_days")) throw new Error("disk full");
+        if (query.includes("INTO people")) throw new Error("disk full");
         return exec(query, ...bindings);
       }) as typeof sql.exec;
     });

@@ -8,7 +8,7 @@ import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { COLUMN_OF, countInBooks } from "../record/books.ts";
-import { EventGroupChanges } from "../record/event-groups.ts";
+import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 import { replaceSamples } from "./samples.ts";
 import type { GoneLine } from "./samples.ts";
@@ -57,7 +57,9 @@ export class Blanking {
 
   write(): void {
     const { sql } = this.#state;
-    this.#groups.write(sql);
+    this.#groups.write(this.#state);
+    // A sample that is gone must not come back.
+    settleGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);
   }

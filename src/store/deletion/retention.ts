@@ -18,7 +18,7 @@ import type { SegmentRow } from "../log/segment.ts";
 import { COLUMN_OF, countInBooks } from "../record/books.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { EventGroupChanges } from "../record/event-groups.ts";
+import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 import { VisitorLists } from "./visitor-lists.ts";
 
@@ -123,7 +123,8 @@ class Dropping {
 
   write(): void {
     const { sql } = this.#state;
-    this.#groups.write(sql);
+    this.#groups.write(this.#state);
+    settleGroups(this.#state);
     this.#lists.write(sql);
     releaseObjects(sql, this.#objects);
   }

@@ -146,7 +146,7 @@ class LinkStep {
     this.#people.write();
     for (const personId of this.#left) this.#recount(personId);
     this.#people.write();
-    this.#groups.write(sql);
+    this.#groups.write(this.#state);
     signals.flush();
   }
 

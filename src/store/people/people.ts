@@ -193,7 +193,7 @@ export class People {
   }
 
   write(): void {
-    this.ruleDays.write(this.#state.sql);
+    this.ruleDays.write(this.#state);
     for (const person of this.#byId.values()) if (person !== null) this.#write(person);
   }
 

@@ -1,6 +1,6 @@
 /**
- * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read; only payloads in
- * R2 are waited for.
+ * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read, and what the
+ * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
  */
 import { drizzle } from "drizzle-orm/durable-sqlite";
 import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
@@ -39,6 +39,7 @@ import type {
   PersonTimeline,
 } from "../record-pages.ts";
 import { readTotals } from "../record/books.ts";
+import { settleGroups } from "../record/event-groups.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
 import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
@@ -73,6 +74,28 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   protected get state(): StoreState {
     return (this.#state ??= new StoreState(this.ctx.storage.sql));
+  }
+
+  /** For who reads the groups of the signal queue: their rows are brought up to date. */
+  protected get stateWithGroups(): StoreState {
+    const { state } = this;
+    if (Object.keys(state.books.groups).length > 0) {
+      this.transact(() => {
+        settleGroups(state);
+        state.signals.flush();
+      });
+    }
+    return state;
+  }
+
+  /** All of it, or nothing; memory follows. */
+  protected transact<T>(act: () => T): T {
+    try {
+      return this.ctx.storage.transactionSync(act);
+    } catch (error) {
+      this.state.reload();
+      throw error;
+    }
   }
 
   protected coldObjects(): ColdObjects {
@@ -117,7 +140,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   events(page: Page): Promise<PageOf<EventGroup>> {
-    return listEventGroups(this.state, this.coldObjects(), page);
+    return listEventGroups(this.stateWithGroups, this.coldObjects(), page);
   }
 
   /** See signal-list.ts. */
@@ -135,13 +158,9 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
-  queuePage(
-    filter: QueueFilter,
-    page: Page,
-  ): { groups: QueuePage; sources: string[]; totals: StoreTotals; isFull: boolean } {
-    const { sources } = recentNames(this.state.sql);
-    const groups = queuePage(this.state.sql, filter, page);
-    return { groups, sources, totals: this.totals(), isFull: this.isFull() };
+  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+    const { sources } = recentNames(this.stateWithGroups.sql);
+    return { groups: queuePage(this.state.sql, filter, page), sources, totals: this.totals() };
   }
 
   /** One group of it with its signals; null: no such group. */
@@ -151,14 +170,14 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     status: SignalStatus | undefined,
     page: Page,
   ): { group: QueueGroup; signals: FoundSignals } | null {
-    const group = findGroup(this.state.sql, event, source);
+    const group = findGroup(this.stateWithGroups.sql, event, source);
     const filter = { event, source, ...(status === undefined ? {} : { status }) };
     return group && { group, signals: findSignals(this.state, filter, page) };
   }
 
   /** Names of events that came lately. */
   recentEvents(): string[] {
-    return recentNames(this.state.sql).events;
+    return recentNames(this.stateWithGroups.sql).events;
   }
 
   people(filter: { email?: string }, page: Page): PageOf<Person> {
@@ -211,10 +230,10 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   /** See rules/rule-facts.ts. */
   ruleFacts(ruleIds: string[]): RuleFacts[] {
-    return ruleFacts(this.state.sql, ruleIds);
+    return ruleFacts(this.state, ruleIds);
   }
 
   hasScoringSignals(ruleId: string): boolean {
-    return hasScoringSignals(this.state.sql, ruleId);
+    return hasScoringSignals(this.state, ruleId);
   }
 }

@@ -5,6 +5,8 @@
 import type { LineStatus } from "../log/line.ts";
 import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
+import type { RuleChange } from "../rules/rule-days.ts";
+import type { GroupChange } from "./event-groups.ts";
 
 export type BookColumn = keyof StoreTotals;
 
@@ -35,6 +37,10 @@ export interface BooksMeta extends LogMeta {
   /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
+  /** What is still to be added to the rows of the signal queue's groups. */
+  groups: Record<string, GroupChange>;
+  /** And to those of the mapping rules. */
+  rules: Record<string, RuleChange>;
 }
 
 export const EMPTY_BOOKS: BooksMeta = {
@@ -46,6 +52,8 @@ export const EMPTY_BOOKS: BooksMeta = {
   restored: [],
   fullAtMs: 0,
   nextPersonId: 1,
+  groups: {},
+  rules: {},
 };
 
 export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {

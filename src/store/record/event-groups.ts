@@ -1,9 +1,14 @@
-/** Adds up what a batch changes in the signal queue, so that each group is read and written once. */
-import { dayOf } from "../../domain/day-counts.ts";
+/**
+ * Adds up what batches change in the signal queue. The changes stand in the head of the log, which each batch writes in any
+ * case, and go to the groups' rows when there are many, or when somebody reads those: a group that every batch has costs a
+ * row in hundreds of signals, not in each batch.
+ */
+import { addToDays, dayOf } from "../../domain/day-counts.ts";
 import type { DayCounts } from "../../domain/day-counts.ts";
+import { PENDING_GROUPS } from "../../limits.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-import { DayChanges } from "./day-changes.ts";
+import type { StoreState } from "../state.ts";
 
 /** How signals change the numbers of their group. */
 export interface GroupCounts {
@@ -18,11 +23,12 @@ export interface Sample {
   seq: number;
 }
 
-interface Change extends GroupCounts {
+/** What is to be added to a group's row; plain data, as the head keeps it. */
+export interface GroupChange extends GroupCounts {
   event: string;
   source: string;
-  /** The part of `count` that each day has. */
-  days: DayChanges;
+  /** The part of `count` that each day has, by its number. */
+  days: Record<string, number>;
   /** What was received, if anything was: the earliest, the latest, and the original of the latest. */
   received: { firstMs: number; latest: Receipt; sample: Sample } | null;
 }
@@ -57,12 +63,13 @@ const INSERT = `INSERT INTO event_groups (event, source, ${COLUMNS.join(", ")}) 
 const READ = `SELECT ${COLUMNS.join(", ")} FROM event_groups WHERE event = ? AND source = ?`;
 
 export class EventGroupChanges {
-  readonly #groups = new Map<string, Change>();
+  readonly #groups = new Map<string, GroupChange>();
 
   /** @param receivedAtMs of the signals that are counted. */
   count(event: string, source: string, by: GroupCounts, receivedAtMs: number): void {
     const group = this.#group(event, source);
-    group.days.add(receivedAtMs, by.count);
+    const day = dayOf(receivedAtMs);
+    group.days[day] = (group.days[day] ?? 0) + by.count;
     group.count += by.count;
     group.held += by.held;
     group.anonymous += by.anonymous;
@@ -71,50 +78,87 @@ export class EventGroupChanges {
   /** @param sample the signal itself, or its original. */
   received(event: string, source: string, receipt: Receipt, sample: Sample): void {
     const group = this.#group(event, source);
-    const { received } = group;
-    const firstMs = Math.min(received?.firstMs ?? receipt.receivedAtMs, receipt.receivedAtMs);
-    group.received =
-      received !== null && isLater(received.latest, receipt)
-        ? { ...received, firstMs }
-        : { firstMs, latest: receipt, sample };
+    group.received = laterOf(group.received, { firstMs: receipt.receivedAtMs, latest: receipt, sample });
   }
 
-  write(sql: SqlStorage): void {
-    for (const change of this.#groups.values()) {
-      const [row] = sql.exec<Row>(READ, change.event, change.source);
-      if (row === undefined) insert(sql, change);
-      else update(sql, row, change);
+  /** Into the head: whoever calls it flushes the log. */
+  write({ sql, books }: StoreState): void {
+    for (const [key, change] of this.#groups) {
+      const known = books.groups[key];
+      books.groups[key] = known === undefined ? change : sum(known, change);
     }
+    if (Object.keys(books.groups).length > PENDING_GROUPS) settle(sql, books.groups);
   }
 
-  #group(event: string, source: string): Change {
+  #group(event: string, source: string): GroupChange {
     const key = `${source.length} ${source}${event}`;
     let group = this.#groups.get(key);
     if (group === undefined) {
-      group = { event, source, count: 0, held: 0, anonymous: 0, days: new DayChanges(), received: null };
+      group = { event, source, count: 0, held: 0, anonymous: 0, days: {}, received: null };
       this.#groups.set(key, group);
     }
     return group;
   }
 }
 
-function insert(sql: SqlStorage, { event, source, received, days, ...counts }: Change): void {
+/** Brings the rows of the groups up to date, for whoever reads them. Whoever calls it flushes the log. */
+export function settleGroups({ sql, books }: StoreState): void {
+  settle(sql, books.groups);
+}
+
+function settle(sql: SqlStorage, groups: Record<string, GroupChange>): void {
+  for (const [key, change] of Object.entries(groups)) {
+    const [row] = sql.exec<Row>(READ, change.event, change.source);
+    if (row === undefined) insert(sql, change);
+    else update(sql, row, change);
+    delete groups[key];
+  }
+}
+
+function sum(one: GroupChange, other: GroupChange): GroupChange {
+  const days = { ...one.days };
+  for (const [day, by] of Object.entries(other.days)) days[day] = (days[day] ?? 0) + by;
+  return {
+    event: one.event,
+    source: one.source,
+    days,
+    count: one.count + other.count,
+    held: one.held + other.held,
+    anonymous: one.anonymous + other.anonymous,
+    received: other.received === null ? one.received : laterOf(one.received, other.received),
+  };
+}
+
+function laterOf(known: GroupChange["received"], received: NonNullable<GroupChange["received"]>) {
+  if (known === null) return received;
+  const firstMs = Math.min(known.firstMs, received.firstMs);
+  return isLater(known.latest, received.latest) ? { ...known, firstMs } : { ...received, firstMs };
+}
+
+function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
+  const isNothing = Object.values(changes).every((by) => by === 0);
+  return isNothing
+    ? days
+    : addToDays(days, new Map(Object.entries(changes).map(([day, by]) => [Number(day), by] as const)));
+}
+
+function insert(sql: SqlStorage, { event, source, received, days, ...counts }: GroupChange): void {
   // A group is made by a signal that is received: without one there is nothing to change.
   if (received === null) return;
   const { firstMs, latest, sample } = received;
   const values = [counts.count, counts.held, counts.anonymous, firstMs, latest.receivedAtMs];
-  const of = [dayOf(latest.receivedAtMs), sample.id, latest.ordinal, sample.seq, days.applyTo("")];
+  const of = [dayOf(latest.receivedAtMs), sample.id, latest.ordinal, sample.seq, addDays("", days)];
   sql.exec(INSERT, event, source, ...values, ...of);
 }
 
 /** Of those columns that become something else: where one has an index, naming it writes a row there too. */
-function update(sql: SqlStorage, row: Row, change: Change): void {
+function update(sql: SqlStorage, row: Row, change: GroupChange): void {
   const { received } = change;
   const now: Partial<Row> = {
     count: row.count + change.count,
     held: row.held + change.held,
     anonymous: row.anonymous + change.anonymous,
-    days: change.days.isNothing ? row.days : change.days.applyTo(row.days),
+    days: addDays(row.days, change.days),
   };
   if (received !== null) {
     const { firstMs, latest, sample } = received;

@@ -71,7 +71,7 @@ export function recordSignals(state: StoreState, batch: readonly SignalToRecord[
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
   people.write();
   accounts.write();
-  groups.write(state.sql);
+  groups.write(state);
   returning.write();
   const linksWait = startLinkJobs(state.sql, [...people.identities.claimed, ...waiting], nowMs);
   state.signals.flush();

@@ -84,7 +84,7 @@ function nextParts(state: StoreState, job: RuleJobRow, limit: number): { parts: 
   const rule = ruleOf(job);
   const outdated = outdatedVerdicts(job, verdictsOf(state.sql, job.rule_id));
   const parts: Part[] = [];
-  const hasNothing = rule === null && (outdated.length === 0 || readRuleDays(state.sql, job.rule_id) === null);
+  const hasNothing = rule === null && (outdated.length === 0 || readRuleDays(state, job.rule_id) === null);
   if (job.person_id !== null || hasNothing) return { parts, areLast: true };
   const { read, event } = reader(job, rule, outdated);
   let candidates = 0;
@@ -162,12 +162,12 @@ class Step {
     const areTaken = parts.every((part) => this.#takePart(part, payloads));
     for (const [personId, changes] of this.#changes) this.#people.rescore(personId, changes);
     this.#people.write();
-    signals.flush();
     if (areTaken && areLast && this.#isDone(limit)) {
       job.status = "done";
       job.finished_at = this.#nowMs;
     }
     saveProgress(sql, job);
+    signals.flush();
   }
 
   /** Returns whether the next one can be taken: nothing of it has changed since it was read, and its payloads are there. */
@@ -212,10 +212,10 @@ class Step {
    * say what it would score now. One that is no more loses it, from the next step on.
    */
   #isDone(limit: number): boolean {
-    const { sql, books } = this.#state;
+    const { books } = this.#state;
     const job = this.#job;
     if (this.#rule !== null || Object.keys(books.dropped).length === 0) return true;
-    if (readRuleDays(sql, job.rule_id) === null) return true;
+    if (readRuleDays(this.#state, job.rule_id) === null) return true;
     if (job.person_id === null) {
       [job.person_id, job.position] = [0, 0];
       return false;

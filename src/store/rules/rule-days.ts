@@ -1,41 +1,68 @@
-/** How often each mapping rule has scored, and on which days of receipt: one row read and written per rule and batch. */
-import { DayChanges } from "../record/day-changes.ts";
+/**
+ * How often each mapping rule has scored, and on which days of receipt. What a batch changes stands in the head of the log,
+ * which it writes in any case, and goes to the rules' rows when there is much of it.
+ */
+import { addToDays, dayOf } from "../../domain/day-counts.ts";
 import type { DayCounts } from "../../domain/day-counts.ts";
+import { PENDING_RULES } from "../../limits.ts";
+import type { StoreState } from "../state.ts";
 
-interface Change {
+/** What is to be added to a rule's row; plain data, as the head keeps it. */
+export interface RuleChange {
   count: number;
-  days: DayChanges;
+  /** By the numbers of the days. */
+  days: Record<string, number>;
 }
 
 export class RuleDayChanges {
-  readonly #rules = new Map<string, Change>();
+  readonly #rules = new Map<string, RuleChange>();
 
   add(ruleId: string, atMs: number, by: number): void {
     let change = this.#rules.get(ruleId);
-    if (change === undefined) this.#rules.set(ruleId, (change = { count: 0, days: new DayChanges() }));
-    change.count += by;
-    change.days.add(atMs, by);
+    if (change === undefined) this.#rules.set(ruleId, (change = { count: 0, days: {} }));
+    addTo(change, { count: by, days: { [dayOf(atMs)]: by } });
   }
 
-  write(sql: SqlStorage): void {
-    for (const [ruleId, { count, days }] of this.#rules) {
-      if (count === 0 && days.isNothing) continue;
-      const row = readRuleDays(sql, ruleId);
-      const sum = (row?.count ?? 0) + count;
-      if (sum <= 0) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
-      else if (row === null)
-        sql.exec("INSERT INTO rule_days (rule_id, count, days) VALUES (?, ?, ?)", ruleId, sum, days.applyTo(""));
-      else sql.exec("UPDATE rule_days SET count = ?, days = ? WHERE rule_id = ?", sum, days.applyTo(row.days), ruleId);
-    }
+  /** Into the head: whoever calls it flushes the log. */
+  write({ sql, books }: StoreState): void {
+    for (const [ruleId, change] of this.#rules) addTo((books.rules[ruleId] ??= { count: 0, days: {} }), change);
     this.#rules.clear();
+    if (Object.keys(books.rules).length <= PENDING_RULES) return;
+    for (const [ruleId, change] of Object.entries(books.rules)) writeRow(sql, ruleId, change);
+    books.rules = {};
   }
 }
 
 /** Null: the rule has scored nothing that is still there. */
-export function readRuleDays(sql: SqlStorage, ruleId: string): { count: number; days: DayCounts } | null {
+export function readRuleDays({ sql, books }: StoreState, ruleId: string): { count: number; days: DayCounts } | null {
+  return sumOf(readRow(sql, ruleId), books.rules[ruleId]);
+}
+
+function writeRow(sql: SqlStorage, ruleId: string, change: RuleChange): void {
+  const row = readRow(sql, ruleId);
+  const now = sumOf(row, change);
+  if (now === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
+  else if (row === null)
+    sql.exec("INSERT INTO rule_days (rule_id, count, days) VALUES (?, ?, ?)", ruleId, now.count, now.days);
+  else sql.exec("UPDATE rule_days SET count = ?, days = ? WHERE rule_id = ?", now.count, now.days, ruleId);
+}
+
+function readRow(sql: SqlStorage, ruleId: string): { count: number; days: DayCounts } | null {
   const [row] = sql.exec<{ count: number; days: DayCounts }>(
     "SELECT count, days FROM rule_days WHERE rule_id = ?",
     ruleId,
   );
   return row ?? null;
+}
+
+function sumOf(row: { count: number; days: DayCounts } | null, change: RuleChange | undefined) {
+  if (change === undefined) return row;
+  const count = (row?.count ?? 0) + change.count;
+  const days = new Map(Object.entries(change.days).map(([day, by]) => [Number(day), by] as const));
+  return count <= 0 ? null : { count, days: addToDays(row?.days ?? "", days) };
+}
+
+function addTo(into: RuleChange, { count, days }: RuleChange): void {
+  into.count += count;
+  for (const [day, by] of Object.entries(days)) into.days[day] = (into.days[day] ?? 0) + by;
 }

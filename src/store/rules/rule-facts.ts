@@ -1,6 +1,7 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
 import type { DayCounts } from "../../domain/day-counts.ts";
 import type { RuleJob } from "../rule-protocol.ts";
+import type { StoreState } from "../state.ts";
 import { readRuleDays } from "./rule-days.ts";
 import { findRuleJob } from "./rule-jobs.ts";
 
@@ -13,14 +14,14 @@ export interface RuleFacts {
 }
 
 /** In the order of the ids. */
-export function ruleFacts(sql: SqlStorage, ruleIds: readonly string[]): RuleFacts[] {
+export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
   return ruleIds.map((ruleId) => {
-    const row = readRuleDays(sql, ruleId);
-    return { days: row?.days ?? "", job: findRuleJob(sql, ruleId), hasScoringSignals: row !== null };
+    const row = readRuleDays(state, ruleId);
+    return { days: row?.days ?? "", job: findRuleJob(state.sql, ruleId), hasScoringSignals: row !== null };
   });
 }
 
 /** Whether the rule has scored anything that still counts. */
-export function hasScoringSignals(sql: SqlStorage, ruleId: string): boolean {
-  return readRuleDays(sql, ruleId) !== null;
+export function hasScoringSignals(state: StoreState, ruleId: string): boolean {
+  return readRuleDays(state, ruleId) !== null;
 }

@@ -6,6 +6,7 @@ import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rul
 import type { MappingRule } from "../../domain/mapping-rule.ts";
 import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
+import { settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 
 /** A job as it is stored; see tables.ts. */
@@ -55,6 +56,7 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
   state.signals.seal();
+  settleGroups(state);
   state.sql.exec(
     `INSERT OR REPLACE INTO rule_jobs (rule_id, rule, rule_version, rules_version, status, requested_at, due_at, last_seq,
        position, total, scanned, matched, added, changed, removed)
