@@ -57,9 +57,9 @@ export async function measureSpeed(
     figures: [
       { name: "Processing a signal in an empty workspace", value: inEmpty, unit: "µs" },
       { name: "Processing a signal in the large workspace", value: inLarge, unit: "µs" },
-      { name: "Its speed, to the empty one's", value: inEmpty / inLarge, unit: "×", atLeast: MIN_SPEED },
+      { name: "Speed there, to the empty one's", value: inEmpty / inLarge, unit: "×", atLeast: MIN_SPEED },
       { name: "Processing there where no visitor becomes known", value: unlinked, unit: "µs" },
-      { name: "Its speed, to the empty one's", value: inEmpty / unlinked, unit: "×", atLeast: MIN_SPEED },
+      { name: "Speed where none does, to the empty one's", value: inEmpty / unlinked, unit: "×", atLeast: MIN_SPEED },
       { name: "The straightforward Worker, which takes them one by one", value: there, unit: "µs" },
       { name: "Speed in the large workspace, to the straightforward Worker's", value: there / inLarge, unit: "×" },
     ],

@@ -107,12 +107,12 @@ function track(n: number, order: FillOrder, ids: { anonymousId: string; userId?:
 function identify(n: number, index: number, order: FillOrder): string {
   const { people } = order.size;
   const person = scattered(index, people);
-  const isNew = order.traffic === "mixed" && index % NEWLY_KNOWN_EVERY === 0;
-  const newly = isNew ? lastVisitor(n, people) : null;
-  const anonymousId = newly ?? uuidOf(person, 11);
+  const isNew = index % NEWLY_KNOWN_EVERY === 0;
+  const visitor = isNew && order.traffic === "mixed" ? { anonymousId: lastVisitor(n, people) } : {};
+  const device = isNew ? visitor : { anonymousId: uuidOf(person, 11) };
   const company = { name: `Jane ${person}`, company: `Customer ${person % 200}`, title: "Head of Sales" };
   const traits = { email: emailOf(person), ...company, plan: ["free", "team", "business"][person % 3] };
-  const ids = { anonymousId, userId: uuidOf(person, 12) };
+  const ids = { ...device, userId: uuidOf(person, 12) };
   return JSON.stringify({ type: "identify", ...deliveryOf(n, order), ...ids, traits });
 }
 
@@ -148,12 +148,12 @@ function visitorOf(index: number, people: number): { id: string; isLast: boolean
 }
 
 /** The latest visitor before signal `n` who does not come again. */
-function lastVisitor(n: number, people: number): string | null {
+function lastVisitor(n: number, people: number): string | undefined {
   for (let index = Math.floor(n / CYCLE) * ANONYMOUS - 1; index >= 0; index--) {
     const { id, isLast } = visitorOf(index, people);
     if (isLast) return id;
   }
-  return null;
+  return undefined;
 }
 
 /** The signal whose content this one has: none that repeats another. */

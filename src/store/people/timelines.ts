@@ -50,8 +50,7 @@ export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly 
   let rest = [...entries].sort((one, other) => one.seq - other.seq);
   while (rest.length > 0) {
     const [first] = rest;
-    const row = rowFor(sql, list, first?.seq ?? 0);
-    const end = row === undefined ? Number.POSITIVE_INFINITY : nextRowAfter(sql, list, row.first_seq);
+    const { row, end } = placeFor(sql, list, first?.seq ?? 0);
     const here = rest.filter(({ seq }) => seq < end);
     rest = rest.slice(here.length);
     if (row === undefined) writeRows(sql, list, here);
@@ -171,6 +170,17 @@ function readEntry(text: string): Entry {
 }
 
 /** The row that this line belongs to: the last that begins before it, else the first. */
+/** The row that a line is to be in, and where the next one begins. Mostly it is the last one, by one statement. */
+function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | undefined; end: number } {
+  const [last] = sql.exec<Row>(
+    "SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq DESC LIMIT 1",
+    list,
+  );
+  if (last === undefined || last.first_seq <= seq) return { row: last, end: Number.POSITIVE_INFINITY };
+  const row = rowFor(sql, list, seq);
+  return { row, end: row === undefined ? Number.POSITIVE_INFINITY : nextRowAfter(sql, list, row.first_seq) };
+}
+
 function rowFor(sql: SqlStorage, list: ListKey, seq: number): Row | undefined {
   const [row] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
