@@ -74,6 +74,7 @@ CREATE TABLE `cold_objects` (
 	`last_seq` integer NOT NULL
 );
 --> statement-breakpoint
+CREATE INDEX `cold_objects_state` ON `cold_objects` (`state`,`at`);--> statement-breakpoint
 CREATE TABLE `cold_scrubs` (
 	`first_seq` integer PRIMARY KEY NOT NULL
 );

@@ -41,7 +41,6 @@ const EXCEPTIONS = {
   "SELECT period_start, count FROM outbox": "once after a start, which sends all of these rows again",
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
   held_segments: "the same of held signals",
-  cold_objects: "a row for each object in R2, of tens of thousands of signals",
   cold_scrubs: "segments of which something is being deleted from R2",
   [NEXT_COLD]: "the first row of each",
   "UPDATE link_jobs SET due_at = 1": "the test's own, see ring",

@@ -41,8 +41,11 @@ export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
   let objects = 0;
   for (const { cold, first_seq: firstSeq } of rows) {
     if (cold === null) continue;
+    // Of the segments that may be in the object: very many may be waiting of others.
     const asked = sql.exec(
-      "SELECT 1 FROM cold_scrubs JOIN signals_segments USING (first_seq) WHERE cold = ? LIMIT 1",
+      `SELECT 1 FROM cold_objects JOIN cold_scrubs
+         ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
+         JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
       cold,
     );
     if (asked.toArray().length === 0) objects++;
@@ -55,7 +58,7 @@ export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
 export function isScrubbing(sql: SqlStorage): boolean {
   const { found } = sql
     .exec<{ found: number }>(
-      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS found`,
+      `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state IN ('writing', 'removing')) AS found`,
     )
     .one();
   return found === 1;
@@ -147,13 +150,15 @@ export async function scrubObject(work: ColdWork): Promise<boolean> {
   }
   const rows = rowsIn(work, key);
   const packed: Packed[] = [];
+  const versions: number[] = [];
   for (const row of rows) {
     // oxlint-disable-next-line no-await-in-loop -- one at a time is little to hold in memory
     const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
     if (bytes === null) throw new Error("an object could not be read");
+    // As it is now: what changes from here on, while others are read, is found out in the end.
+    versions.push(log.sealed(row).version);
     packed.push({ firstSeq: row.first_seq, bytes: without(log, row, bytes) });
   }
-  const versions = rows.map((row) => log.sealed(row).version);
   await writeObject(work, packed, (written) => {
     const now = rowsIn(work, key);
     const isSame = now.length === rows.length && now.every((row, index) => log.sealed(row).version === versions[index]);

@@ -82,15 +82,20 @@ export const heldPayloads = payloadsOf("held");
 export const heldLate = lateOf("held");
 
 /** Objects in R2 with payloads of segments: written before the object is, deleted after it. See cold.ts. */
-export const coldObjects = sqliteTable("cold_objects", {
-  key: text("key").primaryKey(),
-  /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody needs. */
-  state: text("state").$type<"writing" | "stored" | "removing">().notNull(),
-  at: integer("at").notNull(),
-  /** The segments in it are among these. */
-  firstSeq: integer("first_seq").notNull(),
-  lastSeq: integer("last_seq").notNull(),
-});
+export const coldObjects = sqliteTable(
+  "cold_objects",
+  {
+    key: text("key").primaryKey(),
+    /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody needs. */
+    state: text("state").$type<"writing" | "stored" | "removing">().notNull(),
+    at: integer("at").notNull(),
+    /** The segments in it are among these. */
+    firstSeq: integer("first_seq").notNull(),
+    lastSeq: integer("last_seq").notNull(),
+  },
+  // Every batch asks whether one is not finished, of up to a thousand that a day makes.
+  (table) => [index("cold_objects_state").on(table.state, table.at)],
+);
 
 /** Segments in R2 with payloads of which no copy may be left: their lines say which. See cold.ts. */
 export const coldScrubs = sqliteTable("cold_scrubs", { firstSeq: integer("first_seq").primaryKey() });

@@ -1,0 +1,89 @@
+/** Cold storage where something else happens in between, and what asking it costs. */
+import { env } from "cloudflare:workers";
+import { runInDurableObject } from "cloudflare:test";
+import { describe, expect, test } from "vitest";
+import { COLD_AFTER_MS } from "../../src/limits.ts";
+import { erasePerson } from "../../src/store/deletion/erasure.ts";
+import { moveToCold, nextColdWorkMs, scrubCold } from "../../src/store/log/cold.ts";
+import { textOfBucket } from "./everything.ts";
+import { bucketWith } from "./cold.ts";
+import { TestStore } from "./store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+
+function inStore(act: (store: TestStore) => Promise<void>, bucket?: R2Bucket): Promise<void> {
+  const workspaceId = crypto.randomUUID();
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
+    act(new TestStore(workspaceId, storage, bucket)),
+  );
+}
+
+const of = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
+
+describe("an object that is rewritten", () => {
+  test("holds nothing of who is deleted while another segment of it is being read", async () => {
+    let reads = 0;
+    let between = () => {};
+    const bucket = bucketWith({ before: (name) => void (name === "get" && ++reads === 2 && between()) });
+    await inStore(async (store) => {
+      for (const email of ["ann@example.com", "bob@example.com", "cleo@example.com"]) {
+        store.record(NOW, of(email), of("zoe@example.com"));
+        store.seal();
+      }
+      const work = { storage: store.storage, log: store.state.signals, objects: store.objects };
+      await moveToCold(work, NOW + COLD_AFTER_MS);
+      erasePerson(store.state, "del_1", "cleo@example.com", NOW + COLD_AFTER_MS);
+      between = () => {
+        between = () => {};
+        erasePerson(store.state, "del_2", "ann@example.com", NOW + COLD_AFTER_MS);
+      };
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      const left = await textOfBucket(store.workspaceId);
+      expect(left).toContain("said by bob");
+      expect(left).not.toContain("said by cleo");
+      expect(left).not.toContain("said by ann");
+    }, bucket);
+  });
+});
+
+describe("with very many objects", () => {
+  /** Rows that SQLite reads for this. */
+  function rowsRead(sql: SqlStorage, act: () => void): number {
+    let rows = 0;
+    const exec = sql.exec.bind(sql);
+    const cursors: { rowsRead: number }[] = [];
+    sql.exec = ((...given: Parameters<typeof exec>) => {
+      const cursor = exec(...given);
+      cursors.push(cursor);
+      return cursor;
+    }) as typeof sql.exec;
+    act();
+    sql.exec = exec;
+    for (const cursor of cursors) rows += cursor.rowsRead;
+    return rows;
+  }
+
+  test("the question when something is to be done, which every batch asks, reads a few rows", () =>
+    inStore(async ({ sql }) => {
+      for (let n = 0; n < 3_000; n++)
+        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n, n);
+      expect(nextColdWorkMs(sql, NOW)).toBeNull();
+      expect(rowsRead(sql, () => nextColdWorkMs(sql, NOW))).toBeLessThan(20);
+    }));
+
+  test("what is to be removed from one of them is noted without looking through what is from others", () =>
+    inStore(async (store) => {
+      const { sql } = store;
+      for (let n = 0; n < 400; n++) {
+        store.record(NOW, of("zoe@example.com"));
+        store.seal();
+        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n + 1, n + 1);
+        sql.exec("UPDATE signals_segments SET cold = ? WHERE first_seq = ?", `cold_${n}`, n + 1);
+      }
+      const rows = store.state.signals.rows("cold IS NOT NULL ORDER BY first_seq");
+      let objects = 0;
+      expect(rowsRead(sql, () => void (objects = scrubCold(sql, rows)))).toBeLessThan(6_000);
+      expect(objects).toBe(400);
+      expect(scrubCold(sql, rows)).toBe(0);
+    }));
+});
