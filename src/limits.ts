@@ -340,6 +340,12 @@ export const COLD_TOGETHER_MS = 3_600_000;
 export const CHORE_REST_MS = 60_000;
 /** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
 export const STORE_MAX_BYTES = 9_000_000_000;
+/** Of that, in percent, from which on admins are told: ten weeks before it is full, where a store fills in a year. */
+export const STORE_NOTICE_PERCENT = 80;
+/** A store that is full notes it this often: each time is a row. */
+export const FULL_NOTED_MS = 3_600_000;
+/** So long after that note what waited for room has been recorded: 5 GB in a day are 60 signals a second. */
+export const FULL_DRAINED_MS = 86_400_000;
 /** Groups of the signal queue whose changes wait in the head, at most: some 30 KB. */
 export const PENDING_GROUPS = 256;
 /** And mapping rules whose counts do: some 10 KB. */
