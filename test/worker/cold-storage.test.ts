@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { COLD_AFTER_MS, LINK_PAGE_SIGNALS, LINK_TURN_STEPS } from "../../src/limits.ts";
+import { COLD_AFTER_MS } from "../../src/limits.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import type { StoreState } from "../../src/store/state.ts";
@@ -170,8 +170,10 @@ describe("§6.1: signals of unknown visitors", () => {
     });
     await send(identify(0));
     const linked = async () => (await scoreOf(0)) ?? 0;
-    expect(await linked()).toBeGreaterThan(0);
-    expect(await linked()).toBeLessThanOrEqual(2 * LINK_TURN_STEPS * LINK_PAGE_SIGNALS);
+    // The alarm goes on at once, and lets others have their turn.
+    const first = await linked();
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThan(2 * count);
     await evictDurableObject(workspace.store);
     await ringUntilQuiet(workspace.id);
     expect(await linked()).toBe(2 * count);
