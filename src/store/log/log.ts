@@ -242,6 +242,27 @@ export class Log<Meta extends LogMeta = LogMeta> {
   }
 
   /**
+   * The same of segments with lines received in that time, one after the other, since there may be very many; and of what is
+   * open, which may have been received at any time.
+   */
+  *hashesReceived(
+    fromMs: number,
+    toMs = Number.MAX_SAFE_INTEGER,
+  ): Generator<{ firstSeq: number; receivedToMs: number; hashes: Uint8Array }> {
+    const rows = this.#sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
+      `SELECT first_seq, received_to, hashes FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq)
+       WHERE received_to >= ? AND received_from <= ? ORDER BY first_seq`,
+      fromMs,
+      toMs,
+    );
+    for (const { first_seq: firstSeq, received_to: receivedToMs, hashes } of rows) {
+      yield { firstSeq, receivedToMs, hashes: new Uint8Array(hashes) };
+    }
+    const { firstSeq } = this.#head;
+    yield { firstSeq, receivedToMs: Number.MAX_SAFE_INTEGER, hashes: this.#head.hashBytes() };
+  }
+
+  /**
    * What became of some lines of a segment has changed. A line that is no original any more loses its hash.
    *
    * @throws when the segment is not as it was read.

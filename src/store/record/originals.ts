@@ -51,7 +51,7 @@ export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
 class Table {
   readonly beganAtMs: number;
   readonly #baseSeq: number;
-  /** Two numbers a slot: the fingerprint, 0 where there is none, and how far the line is from `baseSeq`. */
+  /** Two numbers a slot: the fingerprint, 0 where there is none, and how far the line is from `baseSeq`: behind it, or before. */
   #slots = new Uint32Array(FEWEST_SLOTS * 2);
   #used = 0;
 
@@ -83,7 +83,8 @@ class Table {
     for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
       const found = this.#slots[slot * 2];
       if (found === 0 || found === undefined) return;
-      if (found === fingerprint) into.push(this.#baseSeq + (this.#slots[slot * 2 + 1] ?? 0));
+      // As a signed number: where the first line was taken back, others may have come before its number.
+      if (found === fingerprint) into.push(this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0));
     }
   }
 
@@ -186,23 +187,26 @@ export class Originals {
     const late = candidates.filter(({ again, receivedAtMs }) => again || nowMs - receivedAtMs > LATE_AFTER_MS);
     if (late.length === 0) return found;
     const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
-    const from = Math.min(...late.map(({ receivedAtMs, windowMs }) => receivedAtMs - windowMs));
-    const to = Math.max(...late.map(({ receivedAtMs, windowMs }) => receivedAtMs + windowMs));
-    const lookThrough = (firstSeq: number, segment: () => Segment): void => {
-      const hashes = this.#log.hashesOf(firstSeq);
+    // What has been received since then with an id of its own is in memory.
+    const rememberedMs = Math.max(this.#coveredSinceMs, nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS);
+    const until = ({ receivedAtMs, windowMs }: Candidate): number =>
+      windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS
+        ? Math.min(receivedAtMs + windowMs, rememberedMs)
+        : receivedAtMs + windowMs;
+    const from = late.reduce((min, { receivedAtMs, windowMs }) => Math.min(min, receivedAtMs - windowMs), nowMs);
+    const to = late.reduce((max, candidate) => Math.max(max, until(candidate)), 0);
+    for (const { firstSeq, hashes } of this.#log.hashesReceived(from, to)) {
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
         for (const candidate of byFingerprint.get(fingerprintOf(hash)) ?? []) {
           if (found.has(candidate) || !isSame(hash, candidate.hash)) continue;
-          const original = originalIn(segment(), firstSeq + at / HASH_BYTES, candidate);
+          const seq = firstSeq + at / HASH_BYTES;
+          const segment = this.#log.segmentOf(seq);
+          const original = segment && originalIn(segment, seq, candidate);
           if (original !== null) found.set(candidate, original);
         }
       }
-    };
-    for (const row of this.#log.rows("received_to >= ? AND received_from <= ? ORDER BY first_seq", from, to)) {
-      lookThrough(row.first_seq, () => this.#log.sealed(row));
     }
-    lookThrough(this.#log.open().firstSeq, () => this.#log.open());
     return found;
   }
 
@@ -212,9 +216,8 @@ export class Originals {
     this.#long = [];
     this.#coveredSinceMs = nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS;
     everyone.push(new WeakRef(this));
-    const addAll = (firstSeq: number, receivedToMs: number): void => {
+    for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
       const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
-      const hashes = this.#log.hashesOf(firstSeq);
       // As if added then; never in the future, where a test or a wrong clock may have put it.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
@@ -223,11 +226,7 @@ export class Originals {
         if (isNone(hash) || (!shortToo && (first & LONG) === 0)) continue;
         this.add(hash, firstSeq + at / HASH_BYTES, addedAtMs);
       }
-    };
-    for (const row of this.#log.rows("received_to >= ? ORDER BY first_seq", this.#coveredSinceMs)) {
-      addAll(row.first_seq, row.received_to);
     }
-    addAll(this.#log.open().firstSeq, nowMs);
   }
 
   /** Before a table of so many bytes doubles. Where there is no room, the oldest is forgotten. */
