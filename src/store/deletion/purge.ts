@@ -8,11 +8,14 @@ import { Blanking } from "./blanking.ts";
 /** When held lines that are open end, of as many as have been looked at. They are replaced as one where any changes. */
 const openEnds = new WeakMap<readonly string[], { seen: number; endMs: number }>();
 
-/** Deletes names and payloads of held signals whose period has ended; of PURGE_ROWS of them, or a segment more. */
+/** Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more. */
 export function purgeHeld(state: StoreState, nowMs: number): void {
   const { held } = state;
   const blanking = new Blanking(state);
-  const purge = (segment: Segment): number => blanking.blank(held, segment, dueLines(segment, nowMs), purged).length;
+  const purge = (segment: Segment): number => {
+    blanking.blank(held, segment, dueLines(segment, nowMs), purged);
+    return segment.texts.length;
+  };
   let left = PURGE_ROWS;
   if (openEndMs(state) <= nowMs) left -= purge(held.open());
   while (left > 0) {
