@@ -111,7 +111,7 @@ export function summarise(
   SegmentRow,
   "received_from" | "received_to" | "ordinal_from" | "ordinal_to" | "period_end" | "groups" | "statuses"
 > {
-  const groups = new Map<string, [string, string]>();
+  const groups = new Set<string>();
   const statuses = new Set<string>();
   const row = {
     received_from: Number.MAX_SAFE_INTEGER,
@@ -129,10 +129,10 @@ export function summarise(
     row.period_end = Math.max(row.period_end, admission.periodEndMs);
     if (status === "held") heldUntil = Math.min(heldUntil, admission.periodEndMs);
     statuses.add(statusLetter(status));
-    if (kind === "signal" && event !== null) groups.set(`${event}\n${source}`, [event, source ?? ""]);
+    if (kind === "signal" && event !== null) groups.add(JSON.stringify([event, source ?? ""]));
   }
   if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
-  return { ...row, groups: JSON.stringify([...groups.values()]), statuses: [...statuses].sort().join("") };
+  return { ...row, groups: `[${[...groups].join(",")}]`, statuses: [...statuses].sort().join("") };
 }
 
 /** A part of `groups` where the segment has lines of this event. */
