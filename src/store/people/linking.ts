@@ -8,9 +8,16 @@
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import { normalise } from "../../domain/normalise.ts";
 import type { JsonObject } from "../../domain/signal.ts";
-import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_MAX_CHARACTERS } from "../../limits.ts";
+import {
+  COLD_RETRY_MS,
+  LINK_ALARM_MS,
+  LINK_PAGE_SIGNALS,
+  RULE_STEP_MAX_CHARACTERS,
+  RULE_STEP_SEGMENTS,
+} from "../../limits.ts";
 import { deletedUntilMs } from "../deletion/retention.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
+import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
@@ -91,7 +98,7 @@ function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
   }
 }
 
-/** The oldest lines on the list, at most LINK_PAGE_SIGNALS, and fewer where they are large. Those that are gone are taken off. */
+/** The oldest lines on the list, at most LINK_PAGE_SIGNALS, and fewer where they are large or lie far apart. */
 function nextParts(state: StoreState, visitor: VisitorId): Part[] {
   const seqs = firstEntries(state.sql, visitorList(visitor))
     .slice(0, LINK_PAGE_SIGNALS)
@@ -99,7 +106,8 @@ function nextParts(state: StoreState, visitor: VisitorId): Part[] {
   const parts: Part[] = [];
   let characters = 0;
   for (const part of state.signals.segmentsOf(seqs)) {
-    if (characters >= RULE_STEP_MAX_CHARACTERS) break;
+    // What is in memory at a time are whole segments, however few of their lines are the visitor's.
+    if (characters >= RULE_STEP_MAX_CHARACTERS || parts.length >= RULE_STEP_SEGMENTS) break;
     parts.push(part);
     const payloads = state.signals.payloadsOf(part.segment);
     for (const seq of part.seqs) characters += payloads?.[seq - part.segment.firstSeq]?.length ?? 0;
@@ -196,9 +204,18 @@ class LinkStep {
   #recount(personId: number): void {
     const { sql, signals } = this.#state;
     const entries = allEntries(sql, personList(personId), this.#people.recentOf(personId));
-    const facts = signals.readAll(entries.map(({ seq }) => seq));
-    const lines = [...facts.values()].map(({ admission, traits }) => ({ receipt: admission, traits }));
-    this.#people.recount(personId, lines, deletedUntilMs(sql));
+    const oldest = signals.firstSeq;
+    const seqs = entries.map(({ seq }) => seq).filter((seq) => seq >= oldest);
+    // One after the other: somebody may have a hundred thousand.
+    function* lines() {
+      for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
+        for (const seq of here) {
+          const facts = segment.facts(seq);
+          if (!isEmptied(facts)) yield { receipt: facts.admission, traits: facts.traits };
+        }
+      }
+    }
+    this.#people.recount(personId, lines(), deletedUntilMs(sql));
   }
 }
 
