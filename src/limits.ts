@@ -329,6 +329,8 @@ export const TIMELINE_ROW_CHARACTERS = 4_000;
 export const IDENTITY_MAX_CLAIMS = 20;
 /** Ids that another id is paired with, before it is known. */
 export const PAIRS_MAX = 20;
+/** Ids that become somebody's with one that they are paired with, directly or through others: far more than anybody has. */
+export const CLAIM_SPREADS_TO = 1_000;
 /** Verdicts of mapping rules that an object keeps in memory: all of most workspaces. */
 export const VERDICTS_REMEMBERED = 2_000;
 /** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */

@@ -1,5 +1,5 @@
 /** Identities as a batch reads and changes them: to whom ids belong, and which ids are one visitor's. */
-import { IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../limits.ts";
+import { CLAIM_SPREADS_TO, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../limits.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { addClaim, claimInForce } from "./claims.ts";
@@ -48,15 +48,25 @@ export class Identities {
     return claimInForce(this.claimsOf(id), receipt)?.personId;
   }
 
-  /** From then on the id is that person's (spec §6, identify); and with it all that it is paired with and nobody's yet. */
+  /**
+   * From then on the id is that person's (spec §6, identify); and with it all that it is paired with and nobody's yet, the
+   * nearest first, CLAIM_SPREADS_TO of them.
+   */
   claim(id: VisitorId, claim: Claim): void {
     const before = this.claimsOf(id);
     const after = addClaim(before, claim, IDENTITY_MAX_CLAIMS);
     if (isEqual(before, after)) return;
     this.#write(id, before, after);
     if (before.length > 0) return;
-    for (const { other, receipt } of this.#pairsOf(id)) {
-      if (this.claimsOf(other).length === 0) this.claim(other, { ...later(claim, receipt), personId: claim.personId });
+    const taken = [{ id, claim }];
+    for (const one of taken) {
+      for (const { other, receipt } of this.#pairsOf(one.id)) {
+        if (taken.length === CLAIM_SPREADS_TO) return;
+        if (this.claimsOf(other).length > 0) continue;
+        const theirs = { ...later(one.claim, receipt), personId: claim.personId };
+        this.#write(other, [], [theirs]);
+        taken.push({ id: other, claim: theirs });
+      }
     }
   }
 

@@ -1,0 +1,144 @@
+/** The Signal Store where there is very much of something, and where something was taken back. */
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../src/domain/mapping-rule.ts";
+import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } from "../../src/limits.ts";
+import { nextPurgeMs, purgeHeld } from "../../src/store/deletion/purge.ts";
+import { decodeFacts, purged } from "../../src/store/log/line.ts";
+import { Identities } from "../../src/store/people/identities.ts";
+import { stepLinkJob } from "../../src/store/people/linking.ts";
+import { expectStateToAddUp, linesOf } from "./adds-up.ts";
+import { inStore } from "./store.ts";
+import type { Sent, TestStore } from "./store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+const DAY = 24 * 3_600_000;
+const HOUR = 3_600_000;
+
+const visit = (n: number, fields: object = {}): Sent => ({
+  payload: { type: "track", event: "Visit", messageId: `m-${n}`, anonymousId: "a-1", ...fields },
+});
+const nobody: Sent = { payload: { event: "Nobody's" } };
+const alias = (previousId: string, userId: string): Sent => ({ payload: { type: "alias", previousId, userId } });
+const identify = (ids: object): Sent => ({
+  payload: { type: "identify", ...ids, traits: { email: "ann@example.com" } },
+});
+const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
+
+/** Records them, and takes it back. */
+function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
+  try {
+    store.storage.transactionSync(() => {
+      store.record(nowMs, ...sent);
+      throw new Error("taken back");
+    });
+  } catch {
+    store.state.reload();
+  }
+}
+
+describe("duplicates", () => {
+  test("are found where a batch before them was taken back", () =>
+    inStore((store) => {
+      fail(store, NOW, nobody, visit(1));
+      store.record(NOW, visit(1));
+      store.record(NOW, visit(1));
+      expect(statuses(store)).toEqual(["anonymous", "duplicate"]);
+    }));
+
+  test("that come late are looked for on disk no further than memory does not reach", () =>
+    inStore((store) => {
+      const at = [NOW - 8 * DAY, NOW - 7 * DAY - 2 * HOUR, NOW - 6 * DAY, NOW - 3 * HOUR];
+      for (const [n, atMs] of at.entries()) {
+        store.record(atMs, visit(n));
+        store.seal();
+      }
+      store.restart();
+      const late = (n: number): Sent => ({ ...visit(n), receivedAtMs: NOW - 2 * HOUR });
+      store.record(NOW, { ...visit(0), receivedAtMs: NOW - 2 * DAY }, late(1), late(2), late(3), late(4));
+      expect(statuses(store).slice(at.length)).toEqual([
+        "duplicate",
+        "duplicate",
+        "duplicate",
+        "duplicate",
+        "anonymous",
+      ]);
+    }));
+});
+
+test("what a segment says of its groups tells them apart, whatever is in their names", () =>
+  inStore((store) => {
+    const event = (name: string, source: string): Sent => ({
+      payload: { event: name, source, email: "a@example.com" },
+    });
+    store.record(NOW, event("a\nb", "c"), event("a", "b\nc"));
+    store.seal();
+    for (const wanted of [
+      { event: "a\nb", source: "c" },
+      { event: "a", source: "b\nc" },
+    ]) {
+      expect([...store.state.signals.walk(0, wanted)].length).toBe(1);
+    }
+  }));
+
+test("held signals that were all released are let alone in bounded steps", () =>
+  inStore((store) => {
+    const { held } = store.state;
+    const segments = Math.ceil(PURGE_ROWS / SEGMENT_MAX_LINES) + 2;
+    for (let n = 0; n < segments; n++) {
+      const signals = Array.from({ length: SEGMENT_MAX_LINES }, (_, each): Sent => {
+        return { ...nobody, verdict: "held", periodEndMs: NOW + 10, ordinal: n * SEGMENT_MAX_LINES + each };
+      });
+      store.record(NOW, ...signals);
+      store.seal();
+    }
+    for (const segment of [...held.walk(0)]) {
+      const released = segment.texts.map((text, index) => {
+        return [segment.firstSeq + index, { ...purged(decodeFacts(text)), status: "released" as const }] as const;
+      });
+      held.rewrite(segment, new Map(released));
+    }
+    const left = () => held.rows("instr(statuses, 'h') > 0").length;
+    expect(left()).toBe(segments);
+    purgeHeld(store.state, NOW + 10);
+    expect(left()).toBe(2);
+    expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+    purgeHeld(store.state, NOW + 10);
+    expect(nextPurgeMs(store.state)).toBeNull();
+  }));
+
+test("a visitor whose signals lie far apart is linked in steps that read so many segments", () =>
+  inStore(async (store) => {
+    const count = RULE_STEP_SEGMENTS + 40;
+    for (let n = 0; n < count; n++) {
+      store.record(NOW, visit(n));
+      store.seal();
+    }
+    store.record(NOW, identify({ anonymousId: "a-1" }));
+    const work = {
+      state: store.state,
+      storage: store.storage,
+      objects: store.objects,
+      rules: async () => ({ version: 1, rules: compileRules([]) }),
+    };
+    const waiting = () => statuses(store).filter((status) => status === "anonymous").length;
+    expect(waiting()).toBe(count);
+    await stepLinkJob(work);
+    expect(waiting()).toBe(40);
+    await stepLinkJob(work);
+    expect(waiting()).toBe(0);
+    expectStateToAddUp(store.state);
+  }));
+
+describe("ids that are paired one with the next", () => {
+  test("in a chain as long as anybody likes make no dead letter, and become somebody's up to a bound", () =>
+    inStore((store) => {
+      const length = CLAIM_SPREADS_TO + 9_000;
+      store.record(NOW, ...Array.from({ length }, (_, n) => alias(`u-${n}`, `u-${n + 1}`)));
+      store.record(NOW + 1, identify({ userId: "u-0" }));
+      const identities = new Identities(store.sql);
+      const claims = (n: number) => identities.claimsOf({ kind: "user_id", value: `u-${n}` }).length;
+      expect([claims(0), claims(1), claims(2)]).toEqual([1, 1, 1]);
+      const { count } = store.sql.exec<{ count: number }>("SELECT count(*) AS count FROM identities").one();
+      expect(count).toBe(CLAIM_SPREADS_TO);
+    }));
+});
