@@ -173,12 +173,18 @@ export class SignalStore extends StoreReads {
     this.#alarmForNext();
   }
 
-  /** What must not be kept any longer comes first. */
+  /**
+   * What must not be kept any longer comes first. Each for itself: an object that cannot be read for good must not keep
+   * payloads from moving, or the store would fill up.
+   */
   async #workOnCold(nowMs: number): Promise<void> {
     const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
-    await scrubObject(work);
-    await removeObjects(work, nowMs);
-    await moveToCold(work, nowMs, this.#coldAfterMs);
+    const failures: unknown[] = [];
+    const failed = (error: unknown): void => void failures.push(error);
+    await scrubObject(work).catch(failed);
+    await removeObjects(work, nowMs).catch(failed);
+    await moveToCold(work, nowMs, this.#coldAfterMs).catch(failed);
+    if (failures.length > 0) throw failures[0];
   }
 
   get #coldAfterMs(): number {

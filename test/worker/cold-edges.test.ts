@@ -1,13 +1,15 @@
 /** Cold storage where something else happens in between, and what asking it costs. */
 import { env } from "cloudflare:workers";
-import { runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import { COLD_AFTER_MS } from "../../src/limits.ts";
 import { erasePerson } from "../../src/store/deletion/erasure.ts";
 import { moveToCold, nextColdWorkMs, scrubCold } from "../../src/store/log/cold.ts";
 import { textOfBucket } from "./everything.ts";
-import { bucketWith } from "./cold.ts";
+import { bucketWith, coldState, ring, withBindings } from "./cold.ts";
+import { DAY, deliver } from "./deliver.ts";
 import { TestStore } from "./store.ts";
+import { newWorkspace } from "./workspace.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 
@@ -86,4 +88,39 @@ describe("with very many objects", () => {
       expect(objects).toBe(400);
       expect(scrubCold(sql, rows)).toBe(0);
     }));
+});
+
+test("an object that cannot be read holds up what is to be removed from it, and nothing else", async () => {
+  let lost = "";
+  const bucket = bucketWith({
+    before: (name, key) => {
+      if (name === "get" && String(key).endsWith(lost)) throw new Error("it is gone");
+    },
+  });
+  const workspace = await newWorkspace();
+  const send = (n: number, email: string) =>
+    deliver(workspace.id, [{ id: `sig_${n}`, payload: of(email).payload, at: Date.now() - 3 * DAY + n }]);
+  await send(1, "ann@example.com");
+  await ring(workspace.id);
+  lost = (await coldState(workspace.id)).objects[0]?.key ?? "none";
+  await send(2, "bob@example.com");
+  await ring(workspace.id);
+  await send(3, "cleo@example.com");
+  await withBindings(workspace.id, { COLD: bucket });
+  await workspace.store.erase("del_1", "ann@example.com");
+  await workspace.store.erase("del_2", "bob@example.com");
+  for (let rings = 0; rings < 12; rings++) {
+    // Each time as if the chore that has failed had rested.
+    await evictDurableObject(workspace.store);
+    await withBindings(workspace.id, { COLD: bucket });
+    await ring(workspace.id);
+  }
+  const { objects, cold, warm } = await coldState(workspace.id);
+  expect(warm).toEqual([]);
+  expect(cold).toEqual([1, 2, 3]);
+  expect(objects.map(({ state }) => state)).toEqual(["stored", "stored", "stored"]);
+  const left = await textOfBucket(workspace.id);
+  expect(left).toContain("said by ann");
+  expect(left).not.toContain("said by bob");
+  expect((await workspace.store.erasure("ann@example.com"))?.finishedAtMs).toBeNull();
 });

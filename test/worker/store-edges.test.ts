@@ -91,7 +91,7 @@ test("held signals that were all released are let alone in bounded steps", () =>
       store.record(NOW, ...signals);
       store.seal();
     }
-    for (const segment of [...held.walk(0)]) {
+    for (const segment of held.walk(0)) {
       const released = segment.texts.map((text, index) => {
         return [segment.firstSeq + index, { ...purged(decodeFacts(text)), status: "released" as const }] as const;
       });

@@ -140,7 +140,8 @@ export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_A
 export async function scrubObject(work: ColdWork): Promise<boolean> {
   const { storage, log, objects } = work;
   const { sql } = storage;
-  const [scrub] = sql.exec<{ first_seq: number }>("SELECT first_seq FROM cold_scrubs ORDER BY first_seq LIMIT 1");
+  // Any of them: one that cannot be read holds up no other.
+  const [scrub] = sql.exec<{ first_seq: number }>("SELECT first_seq FROM cold_scrubs ORDER BY random() LIMIT 1");
   if (scrub === undefined) return false;
   const [asked] = log.rows("first_seq = ?", scrub.first_seq);
   const key = asked?.cold ?? null;
