@@ -103,18 +103,12 @@ export const MESSAGE_MAX_ATTEMPTS = 6;
 
 // --- Processing ---
 
-/** Parameters of one SQL statement: the platform's limit. */
-export const SQL_MAX_PARAMETERS = 100;
 /** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
-/** Visitors whose signals are looked for together: one step of the store's link jobs. */
-export const LINK_STEP_VISITORS = 100;
-/** Objects of cold storage that such a step reads: at most some 4 MB in memory. */
-export const LINK_STEP_OBJECTS = 4;
 /** And how many steps follow each other before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 export const LINK_TURN_STEPS = 10;
 /** The alarm takes a link job when the consumer that caused it has not within this time. */
@@ -141,16 +135,10 @@ export const PURGE_ROWS = 2_000;
 // --- Cold storage (spec §6.1) ---
 
 /**
- * Anonymous signals stay in the store for this long: who logs in at once is never packed, and a trickle of signals makes
- * at most 1,440 objects a day, for less than a cent.
+ * Payloads stay in the store for so long: who is linked, corrected or looked at is mostly so on the same day, and a busy
+ * workspace writes an object an hour.
  */
-export const COLD_AFTER_MS = 60_000;
-/** One object: writing it costs $0.0000045, so that a thousand signals make it nothing beside the rows they take. */
-export const COLD_OBJECT_MAX_SIGNALS = 1_000;
-/** And its payloads, in characters: reading one signal reads them all, in some ten milliseconds. */
-export const COLD_OBJECT_MAX_CHARACTERS = 1_000_000;
-/** Objects that one alarm writes, and rewrites, before the store looks at its other work. */
-export const COLD_TURN_OBJECTS = 10;
+export const COLD_AFTER_MS = 24 * 3_600_000;
 /** Objects that one alarm removes: R2 deletes up to 1,000 keys in a call. */
 export const COLD_REMOVE_OBJECTS = 500;
 /** Objects that are read at a time: the platform opens six connections. */

@@ -141,7 +141,15 @@ export async function scrubObject(work: ColdWork): Promise<boolean> {
   const { storage, log, objects } = work;
   const { sql } = storage;
   // Any of them: one that cannot be read holds up no other.
-  const [scrub] = sql.exec<{ first_seq: number }>("SELECT first_seq FROM cold_scrubs ORDER BY random() LIMIT 1");
+  const from = Math.floor(Math.random() * log.nextSeq);
+  const [scrub] = [from, 0].flatMap((seq) =>
+    sql
+      .exec<{ first_seq: number }>(
+        "SELECT first_seq FROM cold_scrubs WHERE first_seq >= ? ORDER BY first_seq LIMIT 1",
+        seq,
+      )
+      .toArray(),
+  );
   if (scrub === undefined) return false;
   const [asked] = log.rows("first_seq = ?", scrub.first_seq);
   const key = asked?.cold ?? null;

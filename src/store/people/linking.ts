@@ -40,6 +40,8 @@ export interface LinkWork {
   objects: ColdObjects;
   /** The workspace's, as they are now. */
   rules: () => Promise<WorkspaceRules>;
+  /** A step of this turn was in vain, since the rules were older than some that have been applied. */
+  isStale?: boolean;
 }
 
 /** A segment as it was read, and the lines of it that are on the visitor's list. */
@@ -62,8 +64,11 @@ export async function stepLinkJob(work: LinkWork): Promise<boolean> {
   const parts = nextParts(state, visitor);
   const payloads = await readPayloads(state.signals, objects, parts);
   return inTransaction(work, () => {
-    // Run through rules that are older than some that have been applied meanwhile: once more.
-    if (isStale(state.sql, current.version)) return true;
+    // Run through rules that are older than some that have been applied meanwhile: once more, and then later.
+    if (isStale(state.sql, current.version)) {
+      if (work.isStale === true) throw new Error("the mapping rules are older than some that have been applied");
+      return (work.isStale = true);
+    }
     const nowMs = Date.now();
     // Its person is being deleted, for instance: the list is not this step's any more.
     if (!isLinkJobDue(state.sql, visitor, nowMs + LINK_ALARM_MS)) return hasFreshLinkJob(state.sql, nowMs);
