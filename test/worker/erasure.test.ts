@@ -13,6 +13,8 @@ import { call, newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 const NOW = Date.now();
+/** Payloads of then move to R2 with the next alarm. */
+const OLD = NOW - 2 * DAY;
 const JANE = "jane.doe@example.com";
 const BOB = "bob@example.com";
 
@@ -106,7 +108,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
   });
   const held = { verdict: "held", periodEnd: NOW + DAY } as const;
   const of = (who: string, email: string, from: number) => {
-    const early = [visit(`sig_${who}_cold`, who, from)];
+    const early = [{ ...visit(`sig_${who}_cold`, who, from), at: OLD }];
     const late = [
       identify(`sig_${who}_identify`, who, email, from + 1),
       form(`sig_${who}_form`, email, from + 2),
@@ -120,7 +122,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
   };
   const [jane, bob] = [of("jane", JANE, 1), of("bob", BOB, 101)];
   // One object of cold storage for both; Carol's visit waits in it for ever.
-  await send(...jane.early, ...bob.early, visit("sig_carol", "carol", 201));
+  await send(...jane.early, ...bob.early, { ...visit("sig_carol", "carol", 201), at: OLD });
   await ring(workspace.id);
   await send(...jane.late, ...bob.late);
   await vi.waitFor(async () => expect(await trace("sig_jane_cold")).toMatchObject({ status: "processed" }));
