@@ -16,7 +16,7 @@ import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
-import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
+import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
 import { stepLinkJob } from "./people/linking.ts";
 import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";

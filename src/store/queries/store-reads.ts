@@ -158,9 +158,13 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   /** The signal queue's page: the groups, and what it says besides. See queue-page.ts. */
-  queuePage(filter: QueueFilter, page: Page): { groups: QueuePage; sources: string[]; totals: StoreTotals } {
+  queuePage(
+    filter: QueueFilter,
+    page: Page,
+  ): { groups: QueuePage; sources: string[]; totals: StoreTotals; isFull: boolean } {
     const { sources } = recentNames(this.stateWithGroups.sql);
-    return { groups: queuePage(this.state.sql, filter, page), sources, totals: this.totals() };
+    const groups = queuePage(this.state.sql, filter, page);
+    return { groups, sources, totals: this.totals(), isFull: this.isFull() };
   }
 
   /** One group of it with its signals; null: no such group. */
