@@ -1,6 +1,4 @@
 /** What the store keeps incrementally, counted again from its lines: books, groups, scores, lists, rule days, samples. */
-import { runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
@@ -9,23 +7,11 @@ import { personList, readEntries, visitorList } from "../../src/store/people/tim
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
 import { COLUMN_OF, countInBooks } from "../../src/store/record/books.ts";
 import { readRuleDays } from "../../src/store/rules/rule-days.ts";
-import { StoreState } from "../../src/store/state.ts";
+import type { StoreState } from "../../src/store/state.ts";
 
 export interface StoredLine {
   seq: number;
   facts: Facts;
-}
-
-/** What is on disk: another reader sees it so, after a restart for instance. */
-export function readStore<T>(
-  workspaceId: string,
-  read: (state: StoreState, storage: DurableObjectStorage) => T | Promise<T>,
-): Promise<T> {
-  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (instance, { storage }) => {
-    // The rows of the signal queue's groups are brought up to date.
-    instance.recentEvents();
-    return read(new StoreState(storage.sql), storage);
-  });
 }
 
 /** By rule, of those that have scored anything. */
@@ -46,10 +32,6 @@ export function linesOf(log: Log): StoredLine[] {
 }
 
 /** @param hasDropped retention has deleted signals, whose counts in the signal queue stay. */
-export function expectToAddUp(workspaceId: string, { hasDropped = false } = {}): Promise<void> {
-  return readStore(workspaceId, (state) => expectStateToAddUp(state, { hasDropped }));
-}
-
 export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {}): void {
   const { sql } = state;
   const [lines, held] = [linesOf(state.signals as unknown as Log), linesOf(state.held)];

@@ -7,7 +7,7 @@ import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import type { StoreState } from "../../src/store/state.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { expectToAddUp } from "./adds-up.ts";
+import { expectToAddUp } from "./read-store.ts";
 import { bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "./cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";

@@ -2,7 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
-import { readStore, ruleDaysOf } from "./adds-up.ts";
+import { ruleDaysOf } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";

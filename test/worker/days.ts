@@ -3,7 +3,8 @@ import { expect } from "vitest";
 import { dayOf } from "../../src/domain/day-counts.ts";
 import { allEntries, personList } from "../../src/store/people/timelines.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { linesOf, readStore, ruleDaysOf } from "./adds-up.ts";
+import { linesOf, ruleDaysOf } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 
 type Counts = Record<string, Record<string, number>>;
 

@@ -8,7 +8,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "./cold.ts";
-import { expectToAddUp } from "./adds-up.ts";
+import { expectToAddUp } from "./read-store.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";

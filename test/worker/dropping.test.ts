@@ -7,7 +7,8 @@ import { COLD_AFTER_MS, RETENTION_ROWS, RETENTION_SWEEP_MS, SEGMENT_MAX_LINES } 
 import { deletedUntilMs, deleteExpired, nextRetentionMs, setRetention } from "../../src/store/deletion/retention.ts";
 import { nextPurgeMs, purgeHeld } from "../../src/store/deletion/purge.ts";
 import { readTotals } from "../../src/store/record/books.ts";
-import { expectToAddUp, linesOf } from "./adds-up.ts";
+import { linesOf } from "./adds-up.ts";
+import { expectToAddUp } from "./read-store.ts";
 import { textOfBucket, textOfTables } from "./everything.ts";
 import { inStore } from "./store.ts";
 import type { Sent, TestStore } from "./store.ts";

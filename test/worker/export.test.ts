@@ -8,7 +8,7 @@ import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../
 import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { readStore } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 import { ring } from "./cold.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";

@@ -1,6 +1,6 @@
 /** Spec §2.2, §4, §6, §7, §8.9 and design §9: what senders may post, in which forms, and what they are told. */
 import { describe, expect, test } from "vitest";
-import { readStore } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 

@@ -15,7 +15,7 @@ import {
   STORE_PROBE_MS,
 } from "../../src/limits.ts";
 import type { StoreState } from "../../src/store/state.ts";
-import { expectToAddUp, readStore } from "./adds-up.ts";
+import { expectToAddUp, readStore } from "./read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "./cold.ts";
 import { newMembers } from "./members.ts";
 import type { Members } from "./members.ts";

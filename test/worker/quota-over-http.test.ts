@@ -1,6 +1,7 @@
 /** Spec §8 and design §6, invariants 2 and 3, as senders see them: which signals are kept, and what the others are told. */
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { linesOf, readStore } from "./adds-up.ts";
+import { linesOf } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 import { concurrently, newPlan, newWorkspace, operator } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 

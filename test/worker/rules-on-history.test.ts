@@ -9,7 +9,7 @@ import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import { hasRuleJobs } from "../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../src/store/state.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import { expectToAddUp } from "./adds-up.ts";
+import { expectToAddUp } from "./read-store.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";

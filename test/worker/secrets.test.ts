@@ -8,7 +8,8 @@ import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/api-key.ts";
 import type { StoreState } from "../../src/store/state.ts";
-import { linesOf, readStore } from "./adds-up.ts";
+import { linesOf } from "./adds-up.ts";
+import { readStore } from "./read-store.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { TestKey, TestWorkspace } from "./workspace.ts";
 

@@ -12,7 +12,8 @@ import {
 } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
-import { expectToAddUp, linesOf, readStore } from "./adds-up.ts";
+import { linesOf } from "./adds-up.ts";
+import { expectToAddUp, readStore } from "./read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
