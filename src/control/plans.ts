@@ -26,6 +26,12 @@ export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf
   return pageOf(rows, page, (plan) => plan.id);
 }
 
+/** By id. */
+export async function planNames(db: ControlDatabase): Promise<Map<string, string>> {
+  const rows = await db.select({ id: plans.id, name: plans.name }).from(plans);
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
 export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | null> {
   return (await db.select().from(plans).where(eq(plans.id, id)).get()) ?? null;
 }

@@ -34,6 +34,12 @@ export function paceOf(
   return elapsedMs < HOUR_MS ? null : { perDay: (now.used * DAY_MS) / elapsedMs, fullDays: 0 };
 }
 
+/** How many signals the billing period ends with at this pace: a whole number, rounded to two digits. */
+export function expected(perDay: number, now: { nowMs: number; periodEndMs: number; used: number }): number {
+  const signals = now.used + (perDay * Math.max(0, now.periodEndMs - now.nowMs)) / DAY_MS;
+  return Math.max(now.used, Math.round(Number(signals.toPrecision(2))));
+}
+
 /**
  * When `target` signals are reached: a time within the period, `reached` when they are already, null when it will not be
  * in this period.

@@ -65,7 +65,7 @@ export function rejectionItem(rejection: Rejection, keyNames: Readonly<Record<st
     status: "rejected",
     what: REFUSAL_COPY[code].label,
     email: "",
-    from: keyNames[keyId] ?? keyId,
+    from: keyNames[keyId] ?? "An API key",
     reason: many + (detail ?? REFUSAL_COPY[code].advice),
     signalId: null,
   };

@@ -103,8 +103,8 @@ export const REFUSAL_COPY = {
   unavailable: { label: "Temporarily unavailable", advice: "Send the same request again after Retry-After seconds." },
 } as const satisfies Record<RefusalCode, RefusalCopy>;
 
-/** Refused for want of room: the Usage page is where something can be done. */
-export function isForWantOfRoom(code: RefusalCode): boolean {
+/** Refused because the limit is reached: the Usage page is where something can be done. */
+export function isOverLimit(code: RefusalCode): boolean {
   return code === "allowance_exceeded" || code === "extra_room_exceeded" || code === "unavailable";
 }
 

@@ -27,7 +27,7 @@ const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => Said>> = {
     overages: (usage) => ({
       tone: "info",
       title: percentUsed(usage),
-      text: "Overages are on: beyond the limit signals are accepted and metered.",
+      text: "Overages are on: signals beyond the limit are accepted, and billed as overages.",
     }),
     extra_room: (usage) => ({
       tone: "warn",
@@ -151,6 +151,28 @@ function endedOver(streak: number): string {
     : `Each of the last ${streak} periods ended over the limit.`;
 }
 
+/**
+ * How many signals are held in this period, how many of them could be released now, and how many that were released are
+ * on their way.
+ *
+ * @param stored held signals as the store has them: less than were counted where some turned out to be duplicates, more
+ * for as long as released ones have not come through the queue.
+ */
+export function heldSaid(usage: Usage, stored: number): { fit: number; title: string; text: string } {
+  const held = Math.min(Math.max(0, stored), usage.held);
+  const released = Math.max(0, stored - usage.held);
+  const fit = Math.min(held, roomToRelease(usage));
+  const fits =
+    held === 0
+      ? "."
+      : fit > 0
+        ? `; ${grouped(fit)} of them fit now.`
+        : "; none fits: it takes a larger plan or overages to release them.";
+  const onTheWay =
+    released > 0 ? ` ${counted(released, "released signal is", "released signals are")} being processed.` : "";
+  return { fit, title: counted(held, "held signal"), text: ` in this period${fits}${onTheWay}` };
+}
+
 /** What becomes of signals, and of what is held, once this plan and these overages hold. */
 export function changeSaid(usage: Usage, to: { signalLimit: number; paid: boolean; overages: boolean }): string {
   const after = { ...usage, ...to };
@@ -159,9 +181,9 @@ export function changeSaid(usage: Usage, to: { signalLimit: number; paid: boolea
   const room = roomToRelease(after);
   const then = usage.extraRoomRemoved
     ? "signals past it are refused at once"
-    : `up to twice that many are held, and beyond ${grouped(2 * to.signalLimit)} they are refused`;
+    : `as many again are held, and beyond ${grouped(2 * to.signalLimit)} they are refused`;
   const next = to.overages
-    ? `Every signal is accepted; those beyond ${grouped(to.signalLimit)} in a period are metered.`
+    ? `Every signal is accepted; those beyond ${grouped(to.signalLimit)} in a period are billed as overages.`
     : left > 0
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period; then ${then}.`
       : usage.extraRoomRemoved || used >= 2 * to.signalLimit

@@ -42,6 +42,8 @@ export interface TimelineEntry {
 
 export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   namedBy: NamedBy | null;
+  /** The value that named the person: an email, a user id, an anonymous id; null where nothing did. */
+  namedByValue: string | null;
   /** When it became the person's, if it was anonymous before. */
   linkedAtMs: number | null;
 }

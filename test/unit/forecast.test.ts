@@ -1,7 +1,7 @@
 /** §8.2–§8.4: the forecast of the day on which a limit is reached, and when an admin is told how much is used. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { paceOf, reaches } from "../../src/domain/forecast.ts";
+import { expected, paceOf, reaches } from "../../src/domain/forecast.ts";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import type { UsageDay } from "../../src/domain/usage-day.ts";
 import { usageLevel } from "../../src/domain/usage-level.ts";
@@ -17,6 +17,17 @@ const end = (number: number, accepted: number, periodStartMs = START): UsageDay 
   rejected: 0,
 });
 const at = (nowMs: number, used: number) => ({ nowMs, periodStartMs: START, periodEndMs: END, used });
+
+describe("what a period ends with", () => {
+  test("goes on at the pace until the period's end, in two digits", () => {
+    expect(expected(214, { ...at(day(2), 200), periodEndMs: END })).toBe(6_600);
+  });
+
+  test("is never less than what has come, whatever the rounding", () => {
+    expect(expected(0, at(day(2), 123_456))).toBe(123_456);
+    expect(expected(50, at(END + 5, 7))).toBe(7);
+  });
+});
 
 describe("the pace", () => {
   test("is the mean of the last seven full days; today and what came before do not count", () => {

@@ -1,6 +1,6 @@
 /** §8.2–§8.6 in words: notices at 80, 100 and 200 %, and how far the extra room is from ending. */
 import { describe, expect, test } from "vitest";
-import { changeSaid, streakSaid, usageNotice } from "../../src/pages/usage-copy.ts";
+import { changeSaid, heldSaid, streakSaid, usageNotice } from "../../src/pages/usage-copy.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {
@@ -92,12 +92,46 @@ describe("§8.5: the extra room", () => {
   });
 });
 
+describe("held signals", () => {
+  const said = (more: Partial<Usage>, stored: number) => {
+    const { fit, title, text } = heldSaid(usage(more), stored);
+    return [fit, title + text];
+  };
+
+  test("say how many fit", () => {
+    expect(said({ accepted: 100, held: 7 }, 7)).toEqual([
+      0,
+      "7 held signals in this period; none fits: it takes a larger plan or overages to release them.",
+    ]);
+    expect(said({ accepted: 100, held: 7, signalLimit: 103 }, 7)).toEqual([
+      3,
+      "7 held signals in this period; 3 of them fit now.",
+    ]);
+    expect(said({ accepted: 100 }, 0)).toEqual([0, "0 held signals in this period."]);
+  });
+
+  test("say how many were released and are on their way, until the store has processed them", () => {
+    expect(said({ accepted: 60, held: 0 }, 60)).toEqual([
+      0,
+      "0 held signals in this period. 60 released signals are being processed.",
+    ]);
+    expect(said({ accepted: 103, held: 4, signalLimit: 103 }, 5)[1]).toContain("1 released signal is being processed.");
+  });
+
+  test("that turned out to be duplicates are held no longer", () => {
+    expect(said({ accepted: 100, held: 7, overages: true }, 5)).toEqual([
+      5,
+      "5 held signals in this period; 5 of them fit now.",
+    ]);
+  });
+});
+
 describe("what a change will do", () => {
   const to = { signalLimit: 100, paid: true, overages: false };
 
   test("says how many more are accepted, and what becomes of those beyond", () => {
     expect(changeSaid(usage({ accepted: 40 }), to)).toContain(
-      "60 more signals are accepted in this period; then up to",
+      "60 more signals are accepted in this period; then as many again are held",
     );
     expect(changeSaid(usage({ accepted: 40, extraRoomRemoved: true }), to)).toContain("refused at once");
     expect(changeSaid(usage({ accepted: 100 }), to)).toContain("the next signals are held");

@@ -65,6 +65,19 @@ describe("the page", () => {
     expect(html).not.toContain("<script>alert");
   });
 
+  test("says what was changed of the workspace, with the plan's name", async () => {
+    const of = await newMembers({ key: null });
+    await operator("PUT", "/plans/large-one", { name: "Large & wide", signal_limit: 5, paid: true });
+    await of.owner.post(`${of.home}/usage/overages`, { overages: "on" });
+    await of.owner.post(`${of.home}/usage/overages`, { overages: "off" });
+    await operator("PATCH", `/workspaces/${of.workspace.id}`, { plan: "large-one", name: "New name" });
+    expect(rows(await of.owner.see(path(of))).slice(0, 3)).toEqual([
+      "The operator changed the plan to Large &amp; wide, renamed the workspace to New name",
+      `${of.owner.email} switched overages off`,
+      `${of.owner.email} switched overages on`,
+    ]);
+  });
+
   test("shows members nothing of the API keys, by whatever filter", async () => {
     const of = await newMembers({ key: null });
     const { id } = await newKey(of, "Hidden key");

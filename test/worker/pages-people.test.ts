@@ -181,7 +181,7 @@ describe("a person", () => {
     expect(Math.min(...order)).toBeGreaterThan(0);
     expect(html).toContain(`href="${of.home}/rules/${rule.id}">Rule for &lt;b&gt;Viewed&lt;/b&gt;</a>`);
     expect(html).toContain("links its ids to the email");
-    expect(html).toContain("carries a linked anonymous id; was anonymous until");
+    expect(html).toContain("matched by anonymous id <code>anon-&lt;i&gt;</code>; was anonymous until");
     expect(html).toContain("<code>anon-&lt;i&gt;</code>");
     expect(html).toContain("<code>user-1</code>");
     expect(html).not.toMatch(/<script>alert|<img src=x>|<b>Viewed/);

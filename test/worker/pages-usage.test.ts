@@ -118,7 +118,7 @@ describe("changing plan and overages, releasing held signals", () => {
     await workspace.settled();
     const offer = textOf(await owner.see(path));
     expect(offer).toContain(
-      "2 more signals are accepted in this period; then up to twice that many are held, and beyond 10 they are refused.",
+      "2 more signals are accepted in this period; then as many again are held, and beyond 10 they are refused.",
     );
     expect(offer).toContain("Signals already held stay held until you release them: 1 fit then.");
     expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);

@@ -2,7 +2,7 @@
 
 export const SIGN_IN_COPY = {
   title: "Sign in",
-  local: "On this machine nobody is asked for a proof: choose who you want to be.",
+  local: "Local mode: pick a member, no password.",
   localEmpty: "There is no member yet. Add one through the operator API, described at /docs.",
   oidc: "You sign in with your organisation's account.",
   oidcButton: "Sign in",

@@ -14,11 +14,12 @@ interface Props {
   actors: readonly string[];
   /** Names by id; empty where they are not shown. */
   keys: ReadonlyMap<string, string>;
+  plans: ReadonlyMap<string, string>;
   withKeys: boolean;
   nowMs: number;
 }
 
-export function ActivityView({ base, asked, entries: { items, next }, actors, keys, withKeys, nowMs }: Props) {
+export function ActivityView({ base, asked, entries: { items, next }, actors, keys, plans, withKeys, nowMs }: Props) {
   const path = `${base}/settings/activity`;
   const isFiltered = asked.actor !== "" || asked.action !== "";
   return (
@@ -46,7 +47,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, ke
         {items.length > 0 ? (
           <Table caption="Activity" head={["When", "Who", "What", "Details"]}>
             {items.map((entry) => (
-              <Entry entry={entry} place={{ base, keys }} nowMs={nowMs} />
+              <Entry entry={entry} place={{ base, keys, plans }} nowMs={nowMs} />
             ))}
           </Table>
         ) : (

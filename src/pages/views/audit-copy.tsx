@@ -10,6 +10,8 @@ export interface Place {
   base: string;
   /** Names of its API keys by id. */
   keys: ReadonlyMap<string, string>;
+  /** Names of the plans by id. */
+  plans: ReadonlyMap<string, string>;
 }
 
 interface Reading {
@@ -19,16 +21,25 @@ interface Reading {
 }
 
 export const AUDIT_COPY = {
-  "plan.created": { label: "Plan created", sentence: ({ target }) => <>created the plan {target}</> },
-  "plan.updated": { label: "Plan changed", sentence: ({ target }) => <>changed the plan {target}</> },
+  "plan.created": {
+    label: "Plan created",
+    sentence: ({ target }, place) => <>created the plan {planName(target, place)}</>,
+  },
+  "plan.updated": {
+    label: "Plan changed",
+    sentence: ({ target }, place) => <>changed the plan {planName(target, place)}</>,
+  },
   "workspace.created": { label: "Workspace created", sentence: () => <>created this workspace</> },
   "workspace.updated": {
     label: "Workspace changed",
-    sentence: (_entry, { base }) => (
-      <>
-        changed <a href={`${base}/usage`}>this workspace</a>
-      </>
-    ),
+    sentence: ({ detail }, place) => {
+      const changes = changesOf(detail, place);
+      return changes.length === 0 ? (
+        <>changed this workspace</>
+      ) : (
+        <a href={`${place.base}/usage`}>{changes.join(", ")}</a>
+      );
+    },
   },
   "workspace.recovered": {
     label: "Workspace recovered",
@@ -93,11 +104,7 @@ export const AUDIT_COPY = {
   },
   "rule.deleted": {
     label: "Mapping rule deleted",
-    sentence: ({ target }) => (
-      <>
-        deleted the mapping rule <code>{target}</code>
-      </>
-    ),
+    sentence: ({ target, detail }) => <>deleted the mapping rule {textOf(detail["name"]) ?? <code>{target}</code>}</>,
   },
   "rule.applied": {
     label: "Mapping rule applied",
@@ -139,6 +146,19 @@ export const AUDIT_COPY = {
 export function readingOf(action: string): Reading {
   const known: Partial<Record<string, Reading>> = AUDIT_COPY;
   return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
+}
+
+/** What a change of the workspace says it did, such as `switched overages on`. */
+function changesOf({ name, plan, overages }: AuditRecord["detail"], place: Place): string[] {
+  return [
+    ...(typeof overages === "boolean" ? [`switched overages ${overages ? "on" : "off"}`] : []),
+    ...(typeof plan === "string" ? [`changed the plan to ${planName(plan, place)}`] : []),
+    ...(typeof name === "string" ? [`renamed the workspace to ${name}`] : []),
+  ];
+}
+
+function planName(id: string, { plans }: Place): string {
+  return plans.get(id) ?? id;
 }
 
 function Member({ base, email }: { base: string; email: string }) {

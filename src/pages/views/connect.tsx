@@ -39,7 +39,10 @@ export function ManagersConnectView({ home, query, active, selected, usedMs, now
   const { id, name, maskedKey, hasSecret, endpointType, payloadTemplate } = selected;
   return (
     <>
-      <Head title="Connect">How to set up a sender, with each active key.</Head>
+      <Head title="Connect">
+        How to set up a sender, with each active key. Every endpoint and error is described in the{" "}
+        <a href="/docs">API documentation</a>.
+      </Head>
       <Panel title="Key">
         <ul class="key-choice" aria-label="Active keys">
           {active.items.map((key) => (

@@ -106,6 +106,7 @@ export function WorkspacePage({
             <div class="account">
               <span title={frame.email}>{frame.email}</span>
               <span class="quiet">{ROLE_LABEL[frame.role]}</span>
+              <a href="/docs">API documentation</a>
               <form method="post" action="/sign-out">
                 <button class="link">Sign out</button>
               </form>

@@ -105,14 +105,25 @@ function titleOf({ kind, event }: TimelineSignal): Child {
 }
 
 const WHY = {
-  email: "carries the email",
-  user_id: "carries a linked user id",
-  anonymous_id: "carries a linked anonymous id",
+  email: "matched by its email",
+  user_id: "matched by user id",
+  anonymous_id: "matched by anonymous id",
 } as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
 
 /** How it came to be this person's. */
-function why({ kind, namedBy, linkedAtMs }: TimelineSignal): Child {
-  const by = WHY[namedBy ?? "email"];
+function why({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
+  const by = (
+    <>
+      {WHY[namedBy ?? "email"]}
+      {/* The email stands at the top of the page. */}
+      {namedBy !== null && namedBy !== "email" && (
+        <>
+          {" "}
+          <code>{namedByValue}</code>
+        </>
+      )}
+    </>
+  );
   if (kind === "identify") return "links its ids to the email";
   if (linkedAtMs === null) return by;
   return (

@@ -2,7 +2,7 @@
 import type { RefusalCode } from "../../domain/refusal.ts";
 import { statusOf } from "../../http/problem.ts";
 import type { Rejection } from "../../quota/protocol.ts";
-import { REFUSAL_COPY, isForWantOfRoom } from "../refusal-copy.ts";
+import { REFUSAL_COPY, isOverLimit } from "../refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
@@ -77,7 +77,7 @@ export function RejectionsPage(data: RejectionsData) {
                 <Time ms={latestMs} nowMs={nowMs} />
               </td>
               <td class="advice">
-                {REFUSAL_COPY[code].advice} {isForWantOfRoom(code) && <a href={`${path}/usage`}>See the usage.</a>}
+                {REFUSAL_COPY[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
               </td>
             </tr>
           ))}
@@ -107,7 +107,10 @@ function Calls({ data }: { data: RejectionsData }) {
             name="key"
             label="Key"
             value={query["key"] ?? ""}
-            options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyId] as const)]}
+            options={[
+              ["", "Any"],
+              ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? `An API key (…${keyId.slice(-4)})`] as const),
+            ]}
           />
           <button>Filter</button>
           {(query["code"] ?? query["key"]) !== undefined && <a href={`${path}/rejections`}>All</a>}
@@ -159,7 +162,7 @@ function Reason({ code }: { code: RefusalCode }) {
 
 /** Spec §5.6: only owners and admins get to the keys. */
 function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
-  const name = keyNames.get(keyId) ?? keyId;
+  const name = keyNames.get(keyId) ?? "An API key";
   return manager ? <a href={`${path}/settings/api-keys#${keyId}`}>{name}</a> : <>{name}</>;
 }
 

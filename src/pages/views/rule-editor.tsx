@@ -59,7 +59,7 @@ export function Editor({
           <TextField
             name="event"
             label="Event"
-            hint="An event name, heeding letter case; * stands for anything, as in Filled Out *."
+            hint="The event's name, case-sensitive; * stands for anything, as in Filled Out *."
             error={errors["event"]}
             value={form.event}
             list="events"
@@ -73,12 +73,12 @@ export function Editor({
           </datalist>
           <SelectField
             name="match"
-            label="And, if there are conditions"
+            label="Match"
             error={errors["match"]}
             value={form.match}
             options={[
-              ["all", "all of them hold"],
-              ["any", "any of them holds"],
+              ["all", "all conditions"],
+              ["any", "any condition"],
             ]}
           />
           <Conditions rows={form.conditions} errors={errors} />
@@ -132,7 +132,7 @@ function Conditions({ rows, errors }: { rows: readonly ConditionRow[]; errors: F
       <p class="hint" id="conditions-hint">
         On <code>event</code>, <code>source</code>, <code>email</code> or <code>properties.</code> and a path, such as{" "}
         <code>properties.form_name</code>, <code>properties.items[0].sku</code>, or <code>properties.items[].sku</code>{" "}
-        for any of them. Text is compared without regard to letter case, numbers as numbers.
+        for any of them. Text is not case-sensitive; numbers are compared as numbers.
       </p>
       {rows.length === 0 && <p class="quiet">None: every signal of this event matches.</p>}
       {rows.map((row, index) => (
@@ -222,7 +222,7 @@ const FIELD_LABEL: Record<string, string> = {
   event: "Event",
   scoring_signal: "Scoring signal",
   points: "Points",
-  match: "All or any",
+  match: "Match",
   conditions: "Conditions",
 };
 

@@ -2,9 +2,8 @@
 import type { Plan } from "../../control/plans.ts";
 import type { Workspace } from "../../control/workspaces.ts";
 import type { Books } from "../../domain/books.ts";
-import { roomToRelease } from "../../domain/quota.ts";
 import type { Usage } from "../../quota/protocol.ts";
-import { changeSaid } from "../usage-copy.ts";
+import { changeSaid, heldSaid } from "../usage-copy.ts";
 import { counted, grouped } from "./format.ts";
 import { Badge, Confirm, Panel, Table } from "./parts.tsx";
 
@@ -22,16 +21,14 @@ export interface ChangesData {
 
 export function Overages({ data: { path, usage, books, manager } }: { data: ChangesData }) {
   const to = usage.overages ? "off" : "on";
-  // What is stored as held: a duplicate among those counted as held is held no longer.
-  const held = Math.max(0, books.period.held);
-  const fit = Math.min(held, roomToRelease(usage));
+  const { fit, title, text } = heldSaid(usage, books.period.held);
   return (
     <Panel title="Overages and held signals">
       <p>
         <Badge tone={usage.overages ? "good" : "quiet"}>{usage.overages ? "Overages on" : "Overages off"}</Badge>{" "}
         {usage.overages
-          ? "Every signal is accepted; beyond the limit they are metered."
-          : "Pay-as-you-go would accept every signal beyond the limit, and meter it."}
+          ? "Every signal is accepted; those beyond the limit are counted, and billed by whoever runs this service."
+          : "With overages (pay-as-you-go) every signal beyond the limit would be accepted, counted, and billed by whoever runs this service."}
       </p>
       {manager && (
         <Confirm
@@ -45,11 +42,8 @@ export function Overages({ data: { path, usage, books, manager } }: { data: Chan
         </Confirm>
       )}
       <p>
-        <strong>{counted(held, "held signal")}</strong> in this period
-        {held > 0 &&
-          (fit > 0
-            ? `; ${grouped(fit)} of them fit now.`
-            : "; none fits: it takes a larger plan or overages to release them.")}
+        <strong>{title}</strong>
+        {text}
       </p>
       {manager && fit > 0 && (
         <Confirm
@@ -76,37 +70,39 @@ export function Plans({ data: { path, usage, workspace, plans, manager } }: { da
         head={[
           "Plan",
           { text: "Signals per period", number: true },
-          "Paid",
+          "Price",
           ...(manager ? [{ text: "Change", hidden: true }] : []),
         ]}
       >
-        {plans.map((plan) => (
-          <tr>
-            <th scope="row">
-              {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
-            </th>
-            <td class="number">{grouped(plan.signalLimit)}</td>
-            <td>{plan.paid ? "paid" : "unpaid"}</td>
-            {manager && (
-              <td>
-                {plan.id !== workspace.plan && (
-                  <Confirm
-                    label="Change"
-                    action={`${path}/usage/plan`}
-                    submit={`Change to ${plan.name}`}
-                    tone="primary"
-                  >
-                    <input type="hidden" name="plan" value={plan.id} />
-                    <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
-                    {plan.paid && !usage.paid && (
-                      <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
-                    )}
-                  </Confirm>
-                )}
-              </td>
-            )}
-          </tr>
-        ))}
+        {plans
+          .toSorted((a, b) => a.signalLimit - b.signalLimit)
+          .map((plan) => (
+            <tr>
+              <th scope="row">
+                {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
+              </th>
+              <td class="number">{grouped(plan.signalLimit)}</td>
+              <td>{plan.paid ? "Paid" : "Free"}</td>
+              {manager && (
+                <td>
+                  {plan.id !== workspace.plan && (
+                    <Confirm
+                      label="Change"
+                      action={`${path}/usage/plan`}
+                      submit={`Change to ${plan.name}`}
+                      tone="primary"
+                    >
+                      <input type="hidden" name="plan" value={plan.id} />
+                      <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
+                      {plan.paid && !usage.paid && (
+                        <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
+                      )}
+                    </Confirm>
+                  )}
+                </td>
+              )}
+            </tr>
+          ))}
       </Table>
     </Panel>
   );

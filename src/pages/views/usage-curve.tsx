@@ -1,5 +1,5 @@
 /** The Usage page's curve of the period: the chart, what it means in words, and its numbers. */
-import { reaches, type Pace } from "../../domain/forecast.ts";
+import { expected, reaches, type Pace } from "../../domain/forecast.ts";
 import { quotaCeiling } from "../../domain/quota.ts";
 import type { CurvePoint } from "../../domain/usage-day.ts";
 import type { Usage } from "../../quota/protocol.ts";
@@ -91,8 +91,14 @@ function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
     return at === null ? `${name} will not be reached in this period` : `${name} will be reached on ${day(at)}`;
   };
   const limit = when(usage.signalLimit, "the limit");
-  // Beyond the limit nothing more happens with overages, and everything without extra room.
-  const twice = usage.overages || usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
+  if (usage.overages) {
+    const total = expected(pace.perDay, now);
+    const overages = total - usage.signalLimit;
+    if (overages <= 0) return `${perDay}, ${limit}.`;
+    return `${perDay}, about ${grouped(total)} by ${day(usage.periodEndMs)}, ${grouped(overages)} of them overages.`;
+  }
+  // Beyond the limit everything is refused without extra room.
+  const twice = usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
   if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
   return `${perDay}, ${limit}, and ${twice}.`;
 }

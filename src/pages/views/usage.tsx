@@ -1,6 +1,7 @@
 /** The Usage page: the period's curve and forecast, the extra room, plan and overages, the books, past periods. */
 import { DAY_MS } from "../../domain/duration.ts";
 import { quotaCeiling } from "../../domain/quota.ts";
+import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import type { Health } from "../../workspace/health.ts";
 import { streakSaid, usageNotice } from "../usage-copy.ts";
@@ -66,13 +67,9 @@ function Now({ usage, nowMs }: { usage: Usage; nowMs: number }) {
       <Stat
         label={usage.overages ? "Beyond the limit" : "Held"}
         value={usage.overages ? usage.overage : usage.held}
-        note={usage.overages ? "accepted and metered" : "collected, without effect on scores"}
+        note={usage.overages ? "accepted as overages" : "collected, without effect on scores"}
       />
-      <Stat
-        label="Refused"
-        value={usage.rejected}
-        note={usage.rejected === 0 ? "none for want of room" : "with a 429"}
-      />
+      <Stat label="Refused" value={usage.rejected} note={usage.rejected === 0 ? "none over the limit" : "with a 429"} />
       <Stat
         label="Until refusals"
         value={ceiling === null ? "No end" : Math.max(0, ceiling - used)}
@@ -92,7 +89,9 @@ function ExtraRoom({ data: { usage } }: { data: UsageData }) {
   return (
     <Panel title="Extra room">
       <p>
-        <Badge tone={tone}>{usage.extraRoomRemoved ? "Ended" : `${usage.streak} in a row`}</Badge>{" "}
+        <Badge tone={tone}>
+          {usage.extraRoomRemoved ? "Ended" : `${usage.streak} of ${OVERAGE_STREAK_LIMIT} periods over the limit`}
+        </Badge>{" "}
         <strong>{title}</strong>
       </p>
       <p>{text}</p>
@@ -123,7 +122,7 @@ function PastPeriods({ history }: { history: readonly ClosedPeriod[] }) {
             { text: "Held", number: true },
             { text: "Refused", number: true },
             { text: "Overage", number: true },
-            { text: "Over in a row", number: true },
+            { text: "Overage streak", number: true },
           ]}
         >
           {history.map((period) => (

@@ -15,6 +15,9 @@ import { isScored, latestScored, toScoringSignals } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
 import { shown } from "./signal-list.ts";
 
+/** Where a signal holds what named its person. */
+const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
+
 type Row = PersonRow & { recent: string };
 
 /** Null: nobody has this email, or they are being deleted. A cursor that makes no sense is none. */
@@ -77,7 +80,8 @@ function toTimeline(state: StoreState, entries: readonly Entry[]): TimelineEntry
   });
 }
 
-function toTimelineSignal({ admission, kind, status, event, source, owner, linkedAtMs }: Facts): TimelineSignal {
+function toTimelineSignal(facts: Facts): TimelineSignal {
+  const { admission, kind, status, event, source, owner, linkedAtMs } = facts;
   return {
     id: admission.id,
     kind,
@@ -85,6 +89,7 @@ function toTimelineSignal({ admission, kind, status, event, source, owner, linke
     event,
     source,
     namedBy: owner?.by ?? null,
+    namedByValue: owner === null ? null : facts[NAMING_FIELD[owner.by]],
     linkedAtMs,
     receivedAtMs: admission.receivedAtMs,
   };
