@@ -2,7 +2,7 @@
  * API keys (spec §2.1, §3.1; design §5) as they are found, listed and ended; new-keys.ts makes them. What is stored are
  * SHA-256 hashes and what the list shows.
  */
-import { maskedKey } from "../domain/api-key.ts";
+import { keyEnd, maskedKey } from "../domain/api-key.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
@@ -19,7 +19,12 @@ export interface ApiKey {
   /** First 8 characters, an ellipsis, last 4. */
   maskedKey: string;
   createdAt: string;
+  /** A member's email, or `operator`. */
+  createdBy: string;
+  /** The expiration that was asked for. */
   expiresAt: string | null;
+  /** When it ends by itself: at its expiration, or with its overlap once it was rotated. */
+  endsAt: string | null;
   deactivatedAt: string | null;
   hasSecret: boolean;
   payloadTemplate: PayloadMapping[] | null;
@@ -34,7 +39,7 @@ export interface KeyFacts {
   endpointType: EndpointType;
   /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
   secretHash: Uint8Array | null;
-  expiresAtMs: number | null;
+  endsAtMs: number | null;
   /** Of a `product_org` key, null for others. */
   payloadTemplate: PayloadMapping[] | null;
 }
@@ -65,7 +70,9 @@ export async function listActiveKeys(
   page: Page,
 ): Promise<PageOf<ApiKey>> {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
-  const isAlive = and(isNull(apiKeys.deactivatedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, iso(nowMs))));
+  const notPast = (end: typeof apiKeys.expiresAt | typeof apiKeys.overlapEndsAt) =>
+    or(isNull(end), gt(end, iso(nowMs)));
+  const isAlive = and(isNull(apiKeys.deactivatedAt), notPast(apiKeys.expiresAt), notPast(apiKeys.overlapEndsAt));
   const rows = await db
     .select()
     .from(apiKeys)
@@ -162,6 +169,7 @@ interface KeyFactsRow {
   endpoint_type: EndpointType;
   secret_hash: string | null;
   expires_at: string | null;
+  overlap_ends_at: string | null;
   payload_template: string | null;
 }
 
@@ -177,6 +185,7 @@ export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promis
       endpoint_type: apiKeys.endpointType,
       secret_hash: apiKeys.secretHash,
       expires_at: apiKeys.expiresAt,
+      overlap_ends_at: apiKeys.overlapEndsAt,
       payload_template: apiKeys.payloadTemplate,
     })
     .from(apiKeys)
@@ -187,12 +196,13 @@ export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promis
 }
 
 function toKeyFacts(row: KeyFactsRow): KeyFacts {
+  const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
   return {
     keyId: row.id,
     workspaceId: row.workspace_id,
     endpointType: row.endpoint_type,
     secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
-    expiresAtMs: row.expires_at === null ? null : Date.parse(row.expires_at),
+    endsAtMs: endsAt === null ? null : Date.parse(endsAt),
     payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
   };
 }
@@ -230,7 +240,9 @@ export function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
     endpointType: row.endpointType,
     maskedKey: maskedKey({ first8: row.keyFirst8, last4: row.keyLast4 }),
     createdAt: row.createdAt,
+    createdBy: row.createdBy,
     expiresAt: row.expiresAt,
+    endsAt: keyEnd(row),
     deactivatedAt: row.deactivatedAt,
     hasSecret: row.secretHash !== null,
     payloadTemplate: row.payloadTemplate,

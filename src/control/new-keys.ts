@@ -10,7 +10,7 @@ import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { isKey, sha256Hex, toApiKey, type ApiKey } from "./keys.ts";
 import { apiKeys } from "./schema.ts";
-import { and, eq, exists } from "drizzle-orm";
+import { and, eq, exists, sql } from "drizzle-orm";
 
 const SECRET_BYTES = 32;
 
@@ -41,6 +41,8 @@ export interface Rotation {
   keyId: string;
   /** How long the old key goes on; 0: it is ended after this. */
   overlapMs: number;
+  /** Of the successor; undefined: what was asked for the old key. */
+  expiresAt?: string | null | undefined;
   /** As for `createKeyOnce`; null: every call makes a successor. */
   formToken: string | null;
 }
@@ -75,33 +77,35 @@ export async function createKeyOnce(
 
 /**
  * Makes a successor with the same settings (design §5); the old key ends when the overlap does, or when it would have
- * anyway. The overlap must be longer than key facts are cached; with none, deactivate the old key after this.
+ * anyway, and the successor never with it. The overlap must be longer than key facts are cached; with none, deactivate
+ * the old key after this.
  */
 export async function rotateKey(
   db: ControlDatabase,
   workspaceId: string,
-  { keyId, overlapMs, formToken }: Rotation,
+  { keyId, overlapMs, expiresAt, formToken }: Rotation,
   by: Change,
 ): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore>> {
   const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
   if (old === undefined) return refuse({ reason: "not_found" });
   const settings = { ...old, secret: old.secretHash !== null };
+  if (expiresAt !== undefined) settings.expiresAt = expiresAt;
   const draft = await composeRow(workspaceId, settings, by, { formToken, successorOf: old.id });
   // Asked before the key's status: a rotation without overlap, sent again, finds the old key ended by the first.
   const before = formToken === null ? undefined : await madeBy(db, draft.row);
   if (before !== undefined) return refuse({ reason: "made_before", key: toApiKey(before) });
-  if (keyStatus(old, by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
+  if (keyStatus(toApiKey(old), by.nowMs) === "Inactive") return refuse({ reason: "inactive" });
 
   const ends = iso(by.nowMs + overlapMs);
-  const endsSooner = old.expiresAt !== null && Date.parse(old.expiresAt) <= by.nowMs + overlapMs;
-  const detail = { successor: draft.row.id, overlap_ms: overlapMs };
+  const neverLater = sql<string>`min(coalesce(${apiKeys.overlapEndsAt}, ${ends}), ${ends})`;
+  const detail = { successor: draft.row.id, overlap_ms: overlapMs, expires_at: draft.row.expiresAt };
   const isMade = wasInserted(db, draft);
   const [inserted] = await db.batch([
     insertKey(db, draft),
     auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
     db
       .update(apiKeys)
-      .set({ expiresAt: overlapMs === 0 || endsSooner ? old.expiresAt : ends })
+      .set({ overlapEndsAt: overlapMs === 0 ? old.overlapEndsAt : neverLater })
       .where(and(isKey(workspaceId, keyId), isMade)),
   ]);
   return inserted.length === 1 ? ok(draft.created) : madeBefore(db, draft);
@@ -160,7 +164,9 @@ async function composeRow(
     secretHash: secret === null ? null : await sha256Hex(secret),
     payloadTemplate: key.payloadTemplate,
     createdAt: iso(by.nowMs),
+    createdBy: by.actor,
     expiresAt: key.expiresAt,
+    overlapEndsAt: null,
     deactivatedAt: null,
     successorOf,
     formToken: formToken === null ? null : await sha256Hex(formToken),

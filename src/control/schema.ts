@@ -15,6 +15,8 @@ export const plans = sqliteTable("plans", {
   paid: integer("paid", { mode: "boolean" }).notNull(),
   /** Null: signals are kept for ever. */
   retentionDays: integer("retention_days"),
+  /** Ids of the workspaces whose admins may choose it; null: all may. */
+  offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),
 });
 
 export const workspaces = sqliteTable(
@@ -102,7 +104,12 @@ export const apiKeys = sqliteTable(
     secretHash: text("secret_hash"),
     payloadTemplate: text("payload_template", { mode: "json" }).$type<PayloadMapping[]>(),
     createdAt: text("created_at").notNull(),
+    /** A member's email, or `operator`. */
+    createdBy: text("created_by").notNull().default("operator"),
+    /** The expiration that was asked for, which a successor takes over. */
     expiresAt: text("expires_at"),
+    /** Of a key that was rotated: when it ends although it does not expire yet. */
+    overlapEndsAt: text("overlap_ends_at"),
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),

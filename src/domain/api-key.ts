@@ -112,8 +112,15 @@ export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {
   return expiresAtMs !== null && nowMs >= expiresAtMs;
 }
 
+/** When a key ends by itself: at its expiration, or with its overlap once it was rotated. ISO 8601 UTC; null: never. */
+export function keyEnd(key: { expiresAt: string | null; overlapEndsAt: string | null }): string | null {
+  const { expiresAt, overlapEndsAt } = key;
+  if (expiresAt === null || overlapEndsAt === null) return expiresAt ?? overlapEndsAt;
+  return expiresAt < overlapEndsAt ? expiresAt : overlapEndsAt;
+}
+
 /** Spec §2.1: what the list shows; an expired key is inactive like a deactivated one. Times as ISO 8601 text. */
-export function keyStatus(key: { expiresAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
+export function keyStatus(key: { endsAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
   if (key.deactivatedAt !== null) return "Inactive";
-  return isExpired(key.expiresAt === null ? null : Date.parse(key.expiresAt), nowMs) ? "Inactive" : "Active";
+  return isExpired(key.endsAt === null ? null : Date.parse(key.endsAt), nowMs) ? "Inactive" : "Active";
 }

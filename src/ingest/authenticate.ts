@@ -41,7 +41,7 @@ export async function authenticate(
     const waitMs = await countFailure(env.AUTH_FAILURES, "unknown_key", address, nowMs);
     return waitMs > 0 ? tooManyFailures(waitMs, null) : unauthorized("key_unknown", null);
   }
-  if (isExpired(key.expiresAtMs, nowMs)) return unauthorized("key_expired", key);
+  if (isExpired(key.endsAtMs, nowMs)) return unauthorized("key_expired", key);
   if (key.secretHash === null) return { ok: true, key };
   if (secret === undefined) return unauthorized("secret_missing", key);
   if (await matchesHash(secret, key.secretHash)) return { ok: true, key };

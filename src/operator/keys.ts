@@ -4,7 +4,7 @@ import { listKeys, type ApiKey } from "../control/keys.ts";
 import { createKey, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
-import { newKey, payloadMapping } from "../workspace/key-schemas.ts";
+import { keyRotation, newKey, payloadMapping } from "../workspace/key-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
@@ -16,7 +16,9 @@ const keyFields = {
   endpoint_type: z.enum(["signal_staging", "product_org"]),
   masked_key: z.string().meta({ example: "sk_4fG7a…x9Qz" }),
   created_at: instant,
-  expires_at: instant.nullable().meta({ description: "Null: never." }),
+  expires_at: instant.nullable().meta({
+    description: "When it ends by itself: at its expiration, or with its overlap once it was rotated. Null: never.",
+  }),
   status: z.enum(["Active", "Inactive"]).meta({ description: "Inactive: deactivated, or expired." }),
   last_used_at: instant.nullable().meta({ description: "The last authenticated webhook request." }),
   deactivated_at: instant.nullable(),
@@ -67,8 +69,8 @@ export const keyRoutes = operator
       tag: "API keys",
       summary: "Rotate an API key",
       description:
-        "Makes a successor with the same settings and a new secret, if there was one. The old key goes on for the overlap, or ends at once with `none`. `last_used_at` of both tells which is still in use.",
-      body: z.strictObject({ overlap: z.enum(["none", "1h", "24h", "7d"]) }).meta({ id: "KeyRotation" }),
+        "Makes a successor with the same settings and a new secret, if there was one; `expires_at` gives it another expiration, or none. The old key goes on for the overlap, or ends at once with `none`. `last_used_at` of both tells which is still in use.",
+      body: keyRotation,
       bodyExample: { overlap: "24h" },
       answers: { 201: { description: "The successor.", schema: createdKeyAnswer } },
       conflicts: ["key_inactive"],
@@ -76,8 +78,9 @@ export const keyRoutes = operator
     async (c) => {
       const { id } = c.get("workspace");
       const keyId = c.req.param("key_id");
-      const { overlap } = c.req.valid("json");
-      const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap }, byOperator());
+      const { overlap, expires_at: expiresAt } = c.req.valid("json");
+      const rotation = { keyId, overlap, expiresAt, formToken: null };
+      const rotated = await replaceKey(c.env, c.get("db"), id, rotation, byOperator());
       if (!rotated.ok) {
         if (rotated.refusal.reason === "not_found") return notFound(c, "key");
         return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
@@ -129,7 +132,7 @@ function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof 
     endpoint_type: key.endpointType,
     masked_key: key.maskedKey,
     created_at: key.createdAt,
-    expires_at: key.expiresAt,
+    expires_at: key.endsAt,
     status: keyStatus(key, Date.now()),
     last_used_at: isoOrNull(lastUsed[key.id] ?? null),
     deactivated_at: key.deactivatedAt,

@@ -8,6 +8,7 @@ import type { EndpointType } from "../domain/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { payloadTemplate } from "../workspace/key-schemas.ts";
 import { name as keyName } from "../workspace/schemas.ts";
+import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 
 /** A mapping as it is typed; `target` is one of ACCOUNT_TARGETS, or `attributes` with the name in `attribute`. */
 export interface MappingRow {
@@ -18,13 +19,11 @@ export interface MappingRow {
   required: boolean;
 }
 
-export interface TypedKey {
+export interface TypedKey extends TypedLifetime {
   /** Random text of this form, by which it is known when it is sent twice. */
   formToken: string;
   name: string;
   endpointType: EndpointType;
-  /** `2026-11-21T10:00` in UTC; empty: never. */
-  expires: string;
   secret: boolean;
   rows: MappingRow[];
   /** Payload to try the template on; JSON text. */
@@ -51,7 +50,8 @@ export function emptyRow(target = ""): MappingRow {
 
 export function emptyKey(formToken: string): TypedKey {
   const rows = [emptyRow("external_id"), emptyRow("name")];
-  return { formToken, name: "", endpointType: "signal_staging", expires: "", secret: false, rows, sample: "" };
+  const lifetime = { lifetime: "never", expires: "" } as const;
+  return { formToken, name: "", endpointType: "signal_staging", ...lifetime, secret: false, rows, sample: "" };
 }
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
@@ -78,7 +78,7 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
     formToken: formTokenOf(form) ?? newToken,
     name: textOf(form, "name"),
     endpointType: textOf(form, "endpoint_type") === "product_org" ? "product_org" : "signal_staging",
-    expires: textOf(form, "expires"),
+    ...readLifetime(form),
     secret: form.has("secret"),
     rows,
     sample: textOf(form, "sample"),
@@ -92,18 +92,16 @@ export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | nu
   if (typed.name.trim() === "") errors.name = "Give the key a name.";
   else if (!name.success) errors.name = sentence(name.error.issues[0]?.message ?? "");
   else if (holdsKey(typed.name)) errors.name = "The name holds an API key, and names are shown. Choose another one.";
-  const expiresAt = typed.expires === "" ? null : readUtc(typed.expires);
-  if (expiresAt === undefined) errors.expires = "Give a date and a time, or leave it empty.";
-  else if (expiresAt !== null && expiresAt.getTime() <= nowMs) errors.expires = "It must lie in the future.";
+  const expiration = expirationOf(typed, nowMs);
+  if (!expiration.ok) errors.expires = expiration.refusal;
   const isProductOrg = typed.endpointType === "product_org";
   const template = isProductOrg ? checkRows(typed.rows, errors) : null;
 
   const hasErrors = Object.keys(errors).length > 1 || errors.rows.some((row) => Object.keys(row).length > 0);
-  if (hasErrors || !name.success || expiresAt === undefined) return { key: null, errors };
+  if (hasErrors || !name.success || !expiration.ok) return { key: null, errors };
   const { endpointType, secret } = typed;
-  const expires = expiresAt === null ? null : expiresAt.toISOString();
   return {
-    key: { name: name.data, endpointType, expiresAt: expires, secret, payloadTemplate: template },
+    key: { name: name.data, endpointType, expiresAt: expiration.value, secret, payloadTemplate: template },
     errors,
   };
 }
@@ -168,15 +166,6 @@ function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadM
 
 function sentence(message: string): string {
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
-}
-
-const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
-
-/** Undefined where it is no time, the 31st of February included. */
-function readUtc(text: string): Date | undefined {
-  const at = new Date(`${text}Z`);
-  if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;
-  return at.toISOString().startsWith(text) ? at : undefined;
 }
 
 function textOf(form: FormData, name: string): string {

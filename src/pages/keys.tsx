@@ -12,9 +12,10 @@ import { quotaCounter } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv } from "./environment.ts";
 import { checkKeyForm, emptyKey, emptyRow, formTokenOf, mapSample, NO_ERRORS, readKeyForm, toRow } from "./key-form.ts";
 import type { KeyFormErrors, TypedKey } from "./key-form.ts";
+import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { done, fragment, managersOnlyPage, notFoundPage, page, workspacePath } from "./page.tsx";
 import { KeyCreatedView, KeyMadeBeforeView } from "./views/key-created.tsx";
-import { DeactivateView, isOverlap, RotateView } from "./views/key-ending.tsx";
+import { DeactivateView, isOverlap, RotateView, type RotationForm } from "./views/key-ending.tsx";
 import { KeyFormView } from "./views/key-form.tsx";
 import { KeysView } from "./views/keys.tsx";
 import { MappedRecord } from "./views/template-editor.tsx";
@@ -77,21 +78,38 @@ export const keyPages = pages
   .get("/:key_id/rotate", async (c) => {
     const key = await activeKey(c);
     if (key instanceof Response) return key;
-    return rotateForm(c, key, crypto.randomUUID(), []);
+    const asked = c.req.query("overlap");
+    // A key that expires is rotated because it does: how long the next one lives is asked, and never taken for granted.
+    const lifetime: TypedLifetime = { lifetime: key.expiresAt === null ? "never" : "", expires: "" };
+    return rotateForm(c, key, {
+      formToken: crypto.randomUUID(),
+      overlap: isOverlap(asked) ? asked : "24h",
+      lifetime,
+      errors: {},
+    });
   })
   .post("/:key_id/rotate", async (c) => {
     const form = await c.req.formData();
-    const keyId = c.req.param("key_id");
-    const overlap = form.get("overlap");
+    const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
+    if (key === null) return notFoundPage(c, "key");
     const formToken = formTokenOf(form);
-    const { id } = c.get("workspace");
-    if (formToken === null || !isOverlap(overlap)) {
-      const key = await activeKey(c);
-      if (key instanceof Response) return key;
-      return rotateForm(c, key, formToken ?? crypto.randomUUID(), ["Choose when the old key ends."]);
+    const overlap = form.get("overlap");
+    const lifetime = readLifetime(form);
+    const expiration = expirationOf(lifetime, Date.now(), key.expiresAt);
+    if (formToken === null || !isOverlap(overlap) || !expiration.ok) {
+      return rotateForm(c, key, {
+        formToken: formToken ?? crypto.randomUUID(),
+        overlap: isOverlap(overlap) ? overlap : "24h",
+        lifetime,
+        errors: {
+          ...(isOverlap(overlap) ? {} : { overlap: "Choose when the old key ends." }),
+          ...(expiration.ok ? {} : { lifetime: expiration.refusal }),
+        },
+      });
     }
-    const rotated = await replaceKey(c.env, c.get("db"), id, { keyId, overlap, formToken }, byMember(c));
-    if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), id, keyId));
+    const rotation = { keyId: key.id, overlap, formToken, expiresAt: expiration.value };
+    const rotated = await replaceKey(c.env, c.get("db"), c.get("workspace").id, rotation, byMember(c));
+    if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), c.get("workspace").id, key.id));
     if (rotated.refusal.reason === "made_before") return madeBeforePage(c, rotated.refusal.key);
     return endedPage(c, rotated.refusal.reason);
   });
@@ -132,11 +150,10 @@ async function madeBeforePage(c: Ctx, apiKey: ApiKey) {
   return page(c, { ...TEXT, title: "Created already", status: 409 }, view);
 }
 
-async function rotateForm(c: Ctx, key: ApiKey, formToken: string, errors: string[]) {
-  const asked = c.req.query("overlap");
-  const overlap = isOverlap(asked) ? asked : "24h";
-  const view = <RotateView {...await endingOf(c, key)} {...{ formToken, overlap, errors }} />;
-  return page(c, { ...TEXT, title: "Rotate", status: errors.length === 0 ? 200 : 422 }, view);
+async function rotateForm(c: Ctx, key: ApiKey, form: RotationForm) {
+  if (keyStatus(key, Date.now()) === "Inactive") return endedPage(c, "inactive");
+  const status = Object.keys(form.errors).length === 0 ? 200 : 422;
+  return page(c, { ...TEXT, title: "Rotate", status }, <RotateView {...await endingOf(c, key)} form={form} />);
 }
 
 async function endingOf(c: Ctx, apiKey: ApiKey) {

@@ -44,6 +44,17 @@ export const payloadTemplate = z
     template.map((mapping) => ({ ...mapping, required: mapping.required || mapping.target === "external_id" })),
   );
 
+const expiration = time.refine((at) => Date.parse(at) > Date.now(), "must lie in the future").nullish();
+
+export const keyRotation = z
+  .strictObject({
+    overlap: z.enum(["none", "1h", "24h", "7d"]),
+    expires_at: expiration.meta({
+      description: "Of the successor; null: never. What was asked for the old key, when this is left out.",
+    }),
+  })
+  .meta({ id: "KeyRotation" });
+
 export const newKey = z
   .strictObject({
     name,
@@ -51,10 +62,7 @@ export const newKey = z
       .enum(["signal_staging", "product_org"])
       .default("signal_staging")
       .meta({ description: "Which endpoints the key may be used on." }),
-    expires_at: time
-      .refine((expiresAt) => Date.parse(expiresAt) > Date.now(), "must lie in the future")
-      .nullish()
-      .meta({ description: "The key never expires when this is left out." }),
+    expires_at: expiration.meta({ description: "The key never expires when this is left out." }),
     secret: z.boolean().default(false).meta({ description: "Generate a shared secret that calls must carry." }),
     payload_template: payloadTemplate
       .nullish()

@@ -1,7 +1,7 @@
 /** What of an API key's life (spec §3.1, design §5) concerns both the control plane and the Quota Counter. */
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivateKey, type ApiKey } from "../control/keys.ts";
-import { rotateKey } from "../control/new-keys.ts";
+import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { quotaCounter } from "./objects.ts";
 
 /** How long the old key goes on after a rotation. All but `none` are longer than key facts are cached at the edge. */
@@ -28,10 +28,11 @@ export async function replaceKey(
   env: Env,
   db: ControlDatabase,
   workspaceId: string,
-  { keyId, overlap, formToken = null }: { keyId: string; overlap: Overlap; formToken?: string | null },
+  { overlap, ...rotation }: Omit<Rotation, "overlapMs"> & { overlap: Overlap },
   by: Change,
 ): ReturnType<typeof rotateKey> {
-  const rotated = await rotateKey(db, workspaceId, { keyId, overlapMs: OVERLAP_MS[overlap], formToken }, by);
+  const rotated = await rotateKey(db, workspaceId, { ...rotation, overlapMs: OVERLAP_MS[overlap] }, by);
+  const { keyId } = rotation;
   const isRotated =
     rotated.ok || (rotated.refusal.reason === "made_before" && rotated.refusal.key.successorOf === keyId);
   if (isRotated && overlap === "none") await endKey(env, db, workspaceId, keyId, by);

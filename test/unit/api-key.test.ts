@@ -6,6 +6,7 @@ import {
   composeKey,
   isExpired,
   isWellFormedKey,
+  keyEnd,
   keyEnds,
   keyStatus,
   maskedKey,
@@ -123,8 +124,18 @@ describe("§3.1 status", () => {
     ["after its expiration", "2026-11-19T12:00:00.000Z", null, "Inactive"],
     ["deactivated", null, "2026-11-01T00:00:00.000Z", "Inactive"],
     ["deactivated before its expiration", "2027-01-01T00:00:00.000Z", "2026-11-01T00:00:00.000Z", "Inactive"],
-  ])("%s", (_, expiresAt, deactivatedAt, status) => {
-    expect(keyStatus({ expiresAt, deactivatedAt }, nowMs)).toBe(status);
+  ])("%s", (_, endsAt, deactivatedAt, status) => {
+    expect(keyStatus({ endsAt, deactivatedAt }, nowMs)).toBe(status);
+  });
+
+  test.each([
+    ["never, without either", null, null, null],
+    ["at its expiration", "2026-12-01T00:00:00.000Z", null, "2026-12-01T00:00:00.000Z"],
+    ["with its overlap", null, "2026-12-02T00:00:00.000Z", "2026-12-02T00:00:00.000Z"],
+    ["at its expiration, before the overlap is over", "2026-12-01", "2026-12-02", "2026-12-01"],
+    ["with its overlap, before it expires", "2026-12-03", "2026-12-02", "2026-12-02"],
+  ])("a key ends by itself %s", (_, expiresAt, overlapEndsAt, end) => {
+    expect(keyEnd({ expiresAt, overlapEndsAt })).toBe(end);
   });
 
   test("a key without expiration never expires", () => {

@@ -22,8 +22,13 @@ async function listed(workspace: TestWorkspace, id: string): Promise<ListedKey |
   return items.find((key) => key.id === id);
 }
 
-function rotate(workspace: TestWorkspace, overlap: string, key = workspace.key): Promise<TestKey & ListedKey> {
-  return workspace.operator("POST", `/keys/${key.id}/rotate`, { overlap });
+function rotate(
+  workspace: TestWorkspace,
+  overlap: string,
+  key = workspace.key,
+  rest: { expires_at?: string | null } = {},
+): Promise<TestKey & ListedKey> {
+  return workspace.operator("POST", `/keys/${key.id}/rotate`, { overlap, ...rest });
 }
 
 async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
@@ -83,6 +88,38 @@ describe("design §5: rotation", () => {
     expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(expires_at);
   });
 
+  test("a key in its overlap that is rotated again has a successor that outlives the overlap", async () => {
+    const workspace = await newWorkspace();
+    const first = await rotate(workspace, "24h");
+    const second = await rotate(workspace, "24h");
+    expect([first.expires_at, second.expires_at]).toEqual([null, null]);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 25 * 3_600_000 });
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect([await status(workspace, first), await status(workspace, second)]).toEqual([202, 202]);
+  });
+
+  test("a key in its overlap keeps the nearer of two ends when it is rotated again", async () => {
+    const workspace = await newWorkspace();
+    await rotate(workspace, "24h");
+    const end = (await listed(workspace, workspace.key.id))?.expires_at;
+    await rotate(workspace, "7d");
+    expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(end);
+    await rotate(workspace, "1h");
+    expect(Date.parse((await listed(workspace, workspace.key.id))?.expires_at ?? "")).toBeLessThan(
+      Date.parse(end ?? "") - 22 * 3_600_000,
+    );
+  });
+
+  test("the successor has the expiration that is asked for: the old key's when left out, another one, or none", async () => {
+    const inDays = (days: number) => new Date(Date.now() + days * 24 * 3_600_000).toISOString();
+    const [near, far] = [inDays(2), inDays(90)];
+    const workspace = await newWorkspace({ key: { expires_at: near } });
+    expect((await rotate(workspace, "1h")).expires_at).toBe(near);
+    expect((await rotate(workspace, "1h", workspace.key, { expires_at: far })).expires_at).toBe(far);
+    expect((await rotate(workspace, "1h", workspace.key, { expires_at: null })).expires_at).toBeNull();
+    await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
+  });
+
   test("the list tells which of the two is still in use", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "1h");
@@ -104,7 +141,11 @@ describe("design §5: rotation", () => {
     const entry = await env.DB.prepare("SELECT detail FROM audit_log WHERE action = 'key.rotated' AND target = ?")
       .bind(workspace.key.id)
       .first<{ detail: string }>();
-    expect(JSON.parse(entry?.detail ?? "null")).toEqual({ successor: successor.id, overlap_ms: 3_600_000 });
+    expect(JSON.parse(entry?.detail ?? "null")).toEqual({
+      successor: successor.id,
+      overlap_ms: 3_600_000,
+      expires_at: null,
+    });
   });
 
   test("two of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
@@ -133,9 +174,11 @@ describe("design §5: rotation", () => {
       .bind(key.id)
       .all<{ detail: string }>();
     expect(results.map(({ detail }) => JSON.parse(detail) as unknown)).toEqual([
-      { successor: winner.rotated.value.record.id, overlap_ms: winner.overlapMs },
+      { successor: winner.rotated.value.record.id, overlap_ms: winner.overlapMs, expires_at: null },
     ]);
-    const old = await env.DB.prepare("SELECT expires_at FROM api_keys WHERE id = ?").bind(key.id).first("expires_at");
+    const old = await env.DB.prepare("SELECT overlap_ends_at FROM api_keys WHERE id = ?")
+      .bind(key.id)
+      .first("overlap_ends_at");
     expect(old).toBe(new Date(by.nowMs + winner.overlapMs).toISOString());
   });
 });

@@ -57,7 +57,7 @@ function copied(html: string, id: string): string {
 
 async function newForm(browser: Browser, fields: Record<string, string> = {}): Promise<Record<string, string>> {
   const html = await browser.see(`${keysPath}/new`);
-  return { form_token: tokenIn(html), name: "CRM", endpoint_type: "signal_staging", expires: "", ...fields };
+  return { form_token: tokenIn(html), name: "CRM", endpoint_type: "signal_staging", lifetime: "never", ...fields };
 }
 
 async function create(browser: Browser, fields: Record<string, string> = {}): Promise<string> {
@@ -208,8 +208,17 @@ describe("§3.1: creating a key", () => {
     expect((await other.owner.post(`${other.home}/settings/api-keys/new`, form)).status).toBe(200);
   });
 
+  test.each([
+    ["30d", 30],
+    ["90d", 90],
+    ["365d", 365],
+  ])("a preset of %s ends the key %i days from now", async (lifetime, days) => {
+    await create(members.owner, { lifetime });
+    expect(Date.parse((await newest()).expires_at ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + days, 2);
+  });
+
   test("the expiration is UTC, to the minute that was typed", async () => {
-    await create(members.owner, { expires: "2099-12-31T23:59" });
+    await create(members.owner, { lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z", endpoint_type: "signal_staging" });
   });
 
@@ -218,6 +227,7 @@ describe("§3.1: creating a key", () => {
     const typed = await newForm(members.owner, {
       ...TEMPLATE,
       name: "  ",
+      lifetime: "at",
       expires: "2020-01-01T00:00",
       secret: "on",
       "rows.0.target": "plan",
@@ -252,7 +262,10 @@ describe("§3.1: creating a key", () => {
     ["a name that nobody sees", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
     ["a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
     ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "The name holds an API key"],
-    ["a day that does not exist", { expires: "2099-02-31T00:00" }, "Give a date and a time"],
+    ["a day that does not exist", { lifetime: "at", expires: "2099-02-31T00:00" }, "Give a date and a time"],
+    ["no lifetime", { lifetime: "" }, "Choose when the key expires."],
+    ["a lifetime that is none", { lifetime: "toString" }, "Choose when the key expires."],
+    ["an old key's lifetime where there is no old key", { lifetime: "keep" }, "Choose when the key expires."],
     ["a product org key without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
   ])("refuses %s", async (_, fields, error) => {
     const answer = await members.owner.post(`${keysPath}/new`, await newForm(members.owner, fields));
@@ -403,7 +416,7 @@ describe("design §5: rotating", () => {
     const { id } = await newest();
     const html = await members.owner.see(`${keysPath}/${id}/rotate`);
     for (const text of ["Now", "1 hour", "24 hours", "7 days"]) expect(html).toContain(text);
-    return { id, old, form: { form_token: tokenIn(html), overlap } };
+    return { id, old, form: { form_token: tokenIn(html), overlap, lifetime: "never" } };
   }
 
   test("shows the successor once, both keys work, and the list tells which is still in use", async () => {
@@ -436,7 +449,7 @@ describe("design §5: rotating", () => {
     expect(again.status).toBe(409);
     expect(await again.text()).toContain("created already");
     expect(await listed()).toHaveLength(count);
-    const other = { form_token: crypto.randomUUID(), overlap: "1h" };
+    const other = { ...form, form_token: crypto.randomUUID(), overlap: "1h" };
     expect((await members.owner.post(`${keysPath}/${id}/rotate`, other)).status).toBe(409);
   });
 
@@ -464,17 +477,38 @@ describe("design §5: rotating", () => {
   test("a form that made another key ends nothing when it is sent for this one", async () => {
     const form = await newForm(members.owner);
     await members.owner.post(`${keysPath}/new`, form);
-    const { id, old } = await rotation("none");
+    const { id, old, form: rotating } = await rotation("none");
     const token = form["form_token"] ?? "";
-    const answer = await members.owner.post(`${keysPath}/${id}/rotate`, { form_token: token, overlap: "none" });
+    const answer = await members.owner.post(`${keysPath}/${id}/rotate`, { ...rotating, form_token: token });
     expect(answer.status).toBe(409);
     expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
   });
 
-  test("wants to know when the old key ends", async () => {
+  test("wants to know when the old key ends and when the new one expires, and keeps what was chosen", async () => {
     const { id } = await rotation("1h");
-    const answer = await members.owner.post(`${keysPath}/${id}/rotate`, { form_token: crypto.randomUUID() });
-    expect(answer.status).toBe(422);
-    expect(await answer.text()).toContain("Choose when the old key ends.");
+    const post = (fields: Record<string, string>) =>
+      members.owner.post(`${keysPath}/${id}/rotate`, { form_token: crypto.randomUUID(), ...fields });
+    const noEnd = await post({ lifetime: "90d" });
+    expect(noEnd.status).toBe(422);
+    const html = await noEnd.text();
+    expect(html).toContain("Choose when the old key ends.");
+    expect(html).toMatch(/<option value="90d" selected/);
+    const noExpiration = await post({ overlap: "7d" });
+    expect(noExpiration.status).toBe(422);
+    expect(await noExpiration.text()).toMatch(/Choose when the key expires\.[\s\S]*value="7d" checked/);
+  });
+
+  test("asks for the successor's expiration where the old key has one, and offers to keep that", async () => {
+    await create(members.owner, { name: "Expiring", lifetime: "30d" });
+    const { id, expires_at: old } = await newest();
+    const html = await members.owner.see(`${keysPath}/${id}/rotate`);
+    expect(html).toMatch(/<option value="" selected[^>]*>Choose…/);
+    const post = async (lifetime: string) => {
+      const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime };
+      expect((await members.owner.post(`${keysPath}/${id}/rotate`, form)).status).toBe(200);
+      return (await newest()).expires_at;
+    };
+    expect(await post("keep")).toBe(old);
+    expect(Date.parse((await post("365d")) ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + 365, 2);
   });
 });

@@ -94,11 +94,11 @@ function Replaced({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
       ) : (
         <p>
           The old key goes on{" "}
-          {replaced.expiresAt === null ? (
+          {replaced.endsAt === null ? (
             "for now"
           ) : (
             <>
-              until <LocalTime iso={replaced.expiresAt} />
+              until <LocalTime iso={replaced.endsAt} />
             </>
           )}
           . Until then, put the new one everywhere the old one is. The list shows which of the two is still in use.

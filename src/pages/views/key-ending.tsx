@@ -1,6 +1,8 @@
 /** Settings › API Keys: what is asked before a key is deactivated or rotated (spec §3.1, design §5). */
 import type { ApiKey } from "../../control/keys.ts";
 import type { Overlap } from "../../workspace/keys.ts";
+import type { TypedLifetime } from "../key-lifetime.ts";
+import { LifetimeFields } from "./key-lifetime.tsx";
 import { KeyCrumbs, KeyFacts } from "./key-parts.tsx";
 import { FormErrors } from "./fields.tsx";
 import { Head, Notice, Panel } from "./parts.tsx";
@@ -50,21 +52,21 @@ export function isOverlap(text: unknown): text is Overlap {
   return typeof text === "string" && Object.hasOwn(OVERLAPS, text);
 }
 
-export function RotateView({
-  path,
-  apiKey,
-  usedMs,
-  nowMs,
-  formToken,
-  overlap,
-  errors,
-}: Ending & { formToken: string; overlap: Overlap; errors: readonly string[] }) {
+export interface RotationForm {
+  formToken: string;
+  overlap: Overlap;
+  lifetime: TypedLifetime;
+  errors: { overlap?: string; lifetime?: string };
+}
+
+export function RotateView({ path, apiKey, usedMs, nowMs, form }: Ending & { form: RotationForm }) {
+  const { formToken, overlap, lifetime, errors } = form;
   return (
     <>
       <Head title={`Rotate ${apiKey.name}`} crumbs={<KeyCrumbs path={path} />}>
         Makes a successor with the same settings{apiKey.hasSecret ? " and a new secret" : ""}. It is shown once.
       </Head>
-      <FormErrors errors={errors} />
+      <FormErrors errors={Object.values(errors)} />
       <Panel>
         <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
         <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
@@ -90,12 +92,17 @@ export function RotateView({
               </div>
             ))}
           </fieldset>
-          {apiKey.expiresAt !== null && (
+          {apiKey.endsAt !== null && (
             <p class="quiet small">
-              An overlap never prolongs a key: it ends at its expiration, if that comes first. The successor has the
-              same expiration.
+              An overlap never prolongs a key: it ends when it would have anyway, if that comes first.
             </p>
           )}
+          <LifetimeFields
+            label="When does the new key expire?"
+            typed={lifetime}
+            kept={apiKey.expiresAt}
+            error={errors.lifetime}
+          />
           <div class="row">
             <button class="primary">Rotate</button>
             <a class="button" href={path}>

@@ -1,6 +1,7 @@
 /** Settings › API Keys: the form of a new key (spec §2.1). Works without a script; with one, the mapped record is live. */
 import type { KeyFormErrors, Mapped, TypedKey } from "../key-form.ts";
 import { CheckField, FormErrors, TextField } from "./fields.tsx";
+import { LifetimeFields } from "./key-lifetime.tsx";
 import { KeyCrumbs } from "./key-parts.tsx";
 import { TemplateEditor } from "./template-editor.tsx";
 import { Head, Panel } from "./parts.tsx";
@@ -75,19 +76,7 @@ export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
                 </div>
               ))}
             </fieldset>
-            <TextField
-              name="expires"
-              label="Expiration"
-              type="datetime-local"
-              data-local-time
-              value={typed.expires}
-              error={errors.expires}
-              hint={
-                <>
-                  Leave it empty for a key that never expires. Time zone: <span data-zone-of="expires">UTC</span>.
-                </>
-              }
-            />
+            <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
             <CheckField
               name="secret"
               label="Secret"

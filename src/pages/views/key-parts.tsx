@@ -37,7 +37,7 @@ export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: nu
         <code>{apiKey.maskedKey}</code>
       </Fact>
       <Fact name="Endpoint Type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
-      <Fact name="Expires">{apiKey.expiresAt === null ? "Never" : <LocalTime iso={apiKey.expiresAt} />}</Fact>
+      <Fact name="Expires">{apiKey.endsAt === null ? "Never" : <LocalTime iso={apiKey.endsAt} />}</Fact>
       <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
     </Facts>
   );

@@ -84,10 +84,10 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
         <LocalDate iso={apiKey.createdAt} />
       </td>
       <td>
-        {apiKey.expiresAt === null ? "Never" : <LocalDate iso={apiKey.expiresAt} />}
-        {apiKey.expiresAt !== null && isActive && (
+        {apiKey.endsAt === null ? "Never" : <LocalDate iso={apiKey.endsAt} />}
+        {apiKey.endsAt !== null && isActive && (
           <div class="quiet small">
-            <Time ms={Date.parse(apiKey.expiresAt)} nowMs={nowMs} />
+            <Time ms={Date.parse(apiKey.endsAt)} nowMs={nowMs} />
           </div>
         )}
       </td>
@@ -117,8 +117,8 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
 }
 
 /** Spec §3.1: deactivated, or expired by itself. */
-function Ended({ apiKey: { deactivatedAt, expiresAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
-  const at = deactivatedAt ?? expiresAt;
+function Ended({ apiKey: { deactivatedAt, endsAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
+  const at = deactivatedAt ?? endsAt;
   if (at === null) return <></>;
   return (
     <div class="quiet small">
