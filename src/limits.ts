@@ -179,6 +179,8 @@ export const RETENTION_SWEEP_MS = 3_600_000;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/** Workspaces that a plan is offered to by name: a plan for more is one for all. */
+export const PLAN_MAX_WORKSPACES = 200;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */

@@ -1,9 +1,10 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
+import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { plans } from "./schema.ts";
-import { asc, eq, gt } from "drizzle-orm";
+import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
 
 export interface Plan {
   id: string;
@@ -14,6 +15,8 @@ export interface Plan {
   paid: boolean;
   /** Days after its receipt that a signal is kept; null: for ever. */
   retentionDays: number | null;
+  /** Ids of the workspaces whose owners and admins may choose it; null: all may. */
+  offeredTo: string[] | null;
 }
 
 export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf<Plan>> {
@@ -30,6 +33,27 @@ export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf
 export async function planNames(db: ControlDatabase): Promise<Map<string, string>> {
   const rows = await db.select({ id: plans.id, name: plans.name }).from(plans);
   return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
+/** What a workspace may choose from, and the plan that it has, offered or not: the smallest first. */
+export async function plansFor(db: ControlDatabase, workspace: { id: string; plan: string }): Promise<Plan[]> {
+  return db
+    .select()
+    .from(plans)
+    .where(or(eq(plans.id, workspace.plan), isOfferedTo(workspace.id)))
+    .orderBy(asc(plans.signalLimit), asc(plans.id))
+    .limit(PAGE_MAX_ITEMS);
+}
+
+/** Whether the workspace's own people may choose the plan; false for one that does not exist. */
+export async function isPlanOffered(db: ControlDatabase, planId: string, workspaceId: string): Promise<boolean> {
+  const isOffered = and(eq(plans.id, planId), isOfferedTo(workspaceId));
+  return (await db.select({ id: plans.id }).from(plans).where(isOffered).get()) !== undefined;
+}
+
+function isOfferedTo(workspaceId: string) {
+  const isNamed = sql`EXISTS (SELECT 1 FROM json_each(${plans.offeredTo}) WHERE value = ${workspaceId})`;
+  return or(isNull(plans.offeredTo), isNamed);
 }
 
 export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | null> {
@@ -50,6 +74,7 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
         signal_limit: plan.signalLimit,
         paid: plan.paid,
         retention_days: plan.retentionDays,
+        offered_to: plan.offeredTo,
       },
     }),
   ]);

@@ -7,7 +7,7 @@ import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { plans, workspaces } from "./schema.ts";
-import { and, asc, desc, eq, exists, gt, inArray, lt } from "drizzle-orm";
+import { and, asc, desc, eq, exists, gt, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface Workspace {
@@ -106,6 +106,14 @@ export async function updateWorkspace(
   }
   const updated = await findWorkspace(db, id);
   return updated === null ? refuse("not_found") : ok(updated);
+}
+
+/** Those of `ids` that no workspace has. */
+export async function unknownWorkspaces(db: ControlDatabase, ids: readonly string[]): Promise<string[]> {
+  const isOneOf = sql`${workspaces.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const found = await db.select({ id: workspaces.id }).from(workspaces).where(isOneOf);
+  const known = new Set(found.map(({ id }) => id));
+  return ids.filter((id) => !known.has(id));
 }
 
 /** Ids of the workspaces on a plan, in order, at most `limit` of them behind `afterId`. */

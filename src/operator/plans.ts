@@ -1,6 +1,8 @@
 /** Plans (spec §8). A changed limit reaches every workspace on the plan before the call returns. */
 import * as z from "zod";
 import { listPlans, putPlan, type Plan } from "../control/plans.ts";
+import { unknownWorkspaces } from "../control/workspaces.ts";
+import { PLAN_MAX_WORKSPACES } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
 import { operation, validationFailed } from "./operation.ts";
 import { configurePlan } from "../workspace/quota.ts";
@@ -16,9 +18,14 @@ const planFields = {
 const RETENTION =
   "Days after its receipt that a signal is kept; null: for ever. People, scores and scoring signals stay.";
 
+const offeredTo = z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable();
+const OFFERED =
+  "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.";
+
 const planBody = z.strictObject({
   ...planFields,
   retention_days: retentionDays.default(null).meta({ description: RETENTION }),
+  offered_to: offeredTo.default(null).meta({ description: OFFERED }),
 });
 const planAnswer = z
   .object({
@@ -26,6 +33,7 @@ const planAnswer = z
     ...planFields,
     name: z.string(),
     retention_days: retentionDays.meta({ description: RETENTION }),
+    offered_to: offeredTo.meta({ description: OFFERED }),
   })
   .meta({ id: "Plan" });
 
@@ -62,14 +70,18 @@ export const planRoutes = operator
           { path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" },
         ]);
       }
-      const { signal_limit: signalLimit, retention_days: days, ...rest } = c.req.valid("json");
-      const plan: Plan = { id, signalLimit, retentionDays: days, ...rest };
+      const { signal_limit: signalLimit, retention_days: days, offered_to: offered, ...rest } = c.req.valid("json");
+      const unknown = await unknownWorkspaces(c.get("db"), offered ?? []);
+      if (unknown.length > 0) {
+        return validationFailed(c, [{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
+      }
+      const plan: Plan = { id, signalLimit, retentionDays: days, offeredTo: offered, ...rest };
       const { created } = await putPlan(c.get("db"), plan, byOperator());
       await configurePlan(c.env, c.get("db"), id);
       return c.json(planJson(plan), created ? 201 : 200);
     },
   );
 
-function planJson({ id, name: label, signalLimit, paid, retentionDays: days }: Plan): z.infer<typeof planAnswer> {
-  return { id, name: label, signal_limit: signalLimit, paid, retention_days: days };
+function planJson({ signalLimit, retentionDays: days, offeredTo: offered, ...plan }: Plan): z.infer<typeof planAnswer> {
+  return { ...plan, signal_limit: signalLimit, retention_days: days, offered_to: offered };
 }

@@ -1,10 +1,9 @@
 /** Usage: where the billing period stands, and plan, overages and held signals, for owners and admins to change. */
 import type { Context } from "hono";
-import { listPlans } from "../control/plans.ts";
+import { isPlanOffered, plansFor } from "../control/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../control/workspaces.ts";
 import { paceOf } from "../domain/forecast.ts";
 import { usageCurve } from "../domain/usage-day.ts";
-import { PAGE_MAX_ITEMS } from "../limits.ts";
 import { readBooks } from "../workspace/books.ts";
 import { releaseForWorkspace } from "../workspace/held.ts";
 import { readHealth } from "../workspace/health.ts";
@@ -14,6 +13,9 @@ import { byMember, pages, type PagesEnv } from "./environment.ts";
 import { done, mayManage, page, workspacePath } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { UsagePage, type UsageData } from "./views/usage.tsx";
+
+/** Also of a plan that is offered to others: who asks does not learn that it exists. */
+const NO_SUCH_PLAN = "There is no such plan.";
 
 export const usagePages = pages
   .createApp()
@@ -25,7 +27,8 @@ export const usagePages = pages
   })
   .post("/plan", requireManager, async (c) => {
     const { plan } = await c.req.parseBody();
-    return change(c, { plan: typeof plan === "string" ? plan : "" }, "plan_changed");
+    const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
+    return isOffered ? change(c, { plan }, "plan_changed") : usagePage(c, NO_SUCH_PLAN);
   })
   .post("/release", requireManager, async (c) => {
     const { released } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));
@@ -47,7 +50,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
     usageByDayOf(c.env, c.get("db"), workspace.id),
     readBooks(c.env, workspace.id, undefined),
     readHealth(c.env, workspace.id),
-    listPlans(c.get("db"), { cursor: null, limit: PAGE_MAX_ITEMS }),
+    plansFor(c.get("db"), workspace),
   ]);
   const { periodStartMs } = usage;
   const period = await readBooks(c.env, workspace.id, periodStartMs);
@@ -55,7 +58,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
   return {
     path: workspacePath(c),
     workspace,
-    plans: plans.items,
+    plans,
     usage,
     curve: usageCurve(days, periodStartMs, { ...usage, nowMs }),
     pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: usage.accepted + usage.held }),
@@ -70,7 +73,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
 async function change(c: Context<PagesEnv>, to: WorkspaceChange, what: Done): Promise<Response> {
   const { id } = c.get("workspace");
   const updated = await updateWorkspace(c.get("db"), id, to, byMember(c));
-  if (!updated.ok) return usagePage(c, "There is no such plan.");
+  if (!updated.ok) return usagePage(c, NO_SUCH_PLAN);
   await configureWorkspaces(c.env, c.get("db"), [id]);
   return done(c, "usage", what);
 }

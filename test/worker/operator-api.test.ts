@@ -126,16 +126,16 @@ describe("plans", () => {
     const plans = items(await get("/operator/plans"));
     expect(plans).toEqual(
       expect.arrayContaining([
-        { id: "free", name: "Free", signal_limit: 1_000, paid: false, retention_days: null },
-        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, retention_days: null },
-        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, retention_days: null },
-        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, retention_days: null },
+        { id: "free", name: "Free", signal_limit: 1_000, paid: false, retention_days: null, offered_to: null },
+        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, retention_days: null, offered_to: null },
+        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, retention_days: null, offered_to: null },
+        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, retention_days: null, offered_to: null },
       ]),
     );
   });
 
   test("PUT creates a plan (201), then replaces it (200)", async () => {
-    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90 };
+    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90, offered_to: [] };
     expect(await put("/operator/plans/tiny", plan)).toMatchObject({ status: 201, body: { id: "tiny", ...plan } });
     expect(await put("/operator/plans/tiny", { ...plan, paid: false })).toMatchObject({ status: 200 });
     expect(items(await get("/operator/plans"))).toContainEqual({ id: "tiny", ...plan, paid: false });
@@ -156,6 +156,7 @@ describe("plans", () => {
     ["a limit as text", { signal_limit: "10" }, ["signal_limit"]],
     ["an unknown field", { price: 3 }, ["price"]],
     ["no name", { name: "  " }, ["name"]],
+    ["a workspace that does not exist", { offered_to: ["ws_no-such-one"] }, ["offered_to"]],
   ])("%s is a 422 that names the field", async (_, change, fields) => {
     expect(
       complaints(await put("/operator/plans/odd", { name: "Odd", signal_limit: 1, paid: true, ...change })),
@@ -436,7 +437,7 @@ describe("§2.1 API keys", () => {
       workspaceId: idOf(workspace),
       endpointType: "signal_staging",
       secretHash: new Uint8Array(hash),
-      expiresAtMs: Date.parse(expiresAt),
+      endsAtMs: Date.parse(expiresAt),
       payloadTemplate: null,
     });
     expect((await findKeyFacts(db, await sha256Hex("sk_unknown"))).facts).toBeNull();

@@ -160,6 +160,34 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await auditOf(workspace)).toEqual(before);
   });
 
+  test("a plan is offered to all, or to the workspaces that it names; what is not offered is neither seen nor chosen", async () => {
+    const [theirs, others] = [await atUsage({ signalLimit: 2 }), await atUsage({ signalLimit: 2 })];
+    const own = `own-${crypto.randomUUID()}`;
+    const plan = { name: own, signal_limit: 9, paid: true, offered_to: [theirs.workspace.id] };
+    await operator("PUT", `/plans/${own}`, plan);
+    expect(await theirs.owner.see(theirs.path)).toContain(own);
+    for (const browser of [others.owner, others.member]) expect(await browser.see(others.path)).not.toContain(own);
+
+    const refused = await others.owner.post(`${others.path}/plan`, { plan: own });
+    expect(refused.status).toBe(422);
+    expect(await refused.text()).toContain("There is no such plan.");
+    expect(await others.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
+    expect((await theirs.owner.post(`${theirs.path}/plan`, { plan: own })).status).toBe(303);
+
+    // It is shown to who has it, also when it is offered to nobody any more.
+    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: [] });
+    expect(textOf(await theirs.member.see(theirs.path))).toContain(`${own} Current`);
+    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: null });
+    expect((await others.owner.post(`${others.path}/plan`, { plan: own })).status).toBe(303);
+  });
+
+  test("plans stand in the order of their size", async () => {
+    const { path, owner } = await atUsage();
+    const text = textOf(await owner.see(path));
+    const at = ["Free", "Starter", "Growth", "Scale"].map((name) => text.indexOf(` ${name} `));
+    expect(at).toEqual(at.toSorted((a, b) => a - b));
+  });
+
   test("a plan's name is text, whatever it says", async () => {
     await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
     const { path, owner } = await atUsage();
