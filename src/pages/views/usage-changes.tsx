@@ -74,35 +74,33 @@ export function Plans({ data: { path, usage, workspace, plans, manager } }: { da
           ...(manager ? [{ text: "Change", hidden: true }] : []),
         ]}
       >
-        {plans
-          .toSorted((a, b) => a.signalLimit - b.signalLimit)
-          .map((plan) => (
-            <tr>
-              <th scope="row">
-                {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
-              </th>
-              <td class="number">{grouped(plan.signalLimit)}</td>
-              <td>{plan.paid ? "Paid" : "Free"}</td>
-              {manager && (
-                <td>
-                  {plan.id !== workspace.plan && (
-                    <Confirm
-                      label="Change"
-                      action={`${path}/usage/plan`}
-                      submit={`Change to ${plan.name}`}
-                      tone="primary"
-                    >
-                      <input type="hidden" name="plan" value={plan.id} />
-                      <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
-                      {plan.paid && !usage.paid && (
-                        <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
-                      )}
-                    </Confirm>
-                  )}
-                </td>
-              )}
-            </tr>
-          ))}
+        {plans.map((plan) => (
+          <tr>
+            <th scope="row">
+              {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
+            </th>
+            <td class="number">{grouped(plan.signalLimit)}</td>
+            <td>{plan.paid ? "Paid" : "Free"}</td>
+            {manager && (
+              <td>
+                {plan.id !== workspace.plan && (
+                  <Confirm
+                    label="Change"
+                    action={`${path}/usage/plan`}
+                    submit={`Change to ${plan.name}`}
+                    tone="primary"
+                  >
+                    <input type="hidden" name="plan" value={plan.id} />
+                    <p>{changeSaid(usage, { ...plan, overages: usage.overages })}</p>
+                    {plan.paid && !usage.paid && (
+                      <p>On a paid plan, three periods in a row over the limit end the extra room for good.</p>
+                    )}
+                  </Confirm>
+                )}
+              </td>
+            )}
+          </tr>
+        ))}
       </Table>
     </Panel>
   );
