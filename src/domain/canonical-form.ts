@@ -1,7 +1,7 @@
 /** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../limits.ts";
-import { contentTimeMs } from "./content-hash.ts";
 import { isJsonObject } from "./dot-path.ts";
+import { isAbsent } from "./normalise.ts";
 import type { JsonObject, NormalisedSignal } from "./signal.ts";
 import { WrittenNumber, asWritten } from "./written-number.ts";
 
@@ -67,31 +67,36 @@ export interface DuplicateKey {
   /** To be hashed. */
   text: string;
   windowMs: number;
-  /** A time that the text tells, in milliseconds since 1970. */
-  contentMs: number | null;
 }
 
 /**
  * What to hash, and for how long the same hash means a duplicate; null where the signal can be none. In this order:
- * idempotency key → id of its own → names nobody (never a duplicate) → the same content within minutes.
- * The first line tells keys from payloads, so that neither can pass for the other.
+ * idempotency key → id of its own → names nobody, or says again who somebody is (never a duplicate) → the same content
+ * within minutes. The first line tells keys from payloads, so that neither can pass for the other.
  */
 export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null {
   const { payload, text, normalised, pathSource, idempotencyKey } = candidate;
   if (idempotencyKey !== undefined) return idempotencyDuplicateKey(idempotencyKey);
-  if (!normalised.hasOwnId && !namesSomebody(normalised)) return null;
+  if (!normalised.hasOwnId && (!namesSomebody(normalised) || isLatestWord(normalised, payload))) return null;
   return {
     text: `payload\n${JSON.stringify(pathSource ?? null)}\n${canonicalForm(asWritten(payload, text))}`,
     windowMs: normalised.hasOwnId ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS,
-    contentMs: normalised.hasOwnId ? contentTimeMs(payload) : null,
   };
 }
 
 /** Of a signal that came with an idempotency key, and of an account update, which has no other. */
 export function idempotencyDuplicateKey(idempotencyKey: string): DuplicateKey {
-  return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS, contentMs: null };
+  return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
 }
 
 function namesSomebody(signal: NormalisedSignal): boolean {
   return signal.email !== undefined || signal.userId !== undefined || signal.anonymousId !== undefined;
+}
+
+/**
+ * Of an identify that tells no time, the same content need not be the same call: an id that was given to somebody else
+ * meanwhile, or a trait that was changed, is changed back by it. Done twice it does no harm.
+ */
+function isLatestWord({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
+  return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);
 }

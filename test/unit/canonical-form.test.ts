@@ -254,6 +254,23 @@ describe("§8.2 what makes a duplicate", () => {
     ["messageId", "m-1"],
   ])("one that has %s can be", (field, value) => expect(keyOf({ event: "A", [field]: value })).not.toBeNull());
 
+  describe("an identify", () => {
+    const identify = { type: "identify", anonymousId: "a-1", traits: { email: "jane@example.com" } };
+    test("that tells neither id nor time never is: the same again may change back what another one changed", () => {
+      expect(keyOf(identify)).toBeNull();
+      expect(keyOf({ ...identify, timestamp: "", originalTimestamp: null, sentAt: "2026-02-23T22:28:55Z" })).toBeNull();
+    });
+    test.each(["timestamp", "originalTimestamp"])("that tells a %s can be, within minutes", (field) =>
+      expect(keyOf({ ...identify, [field]: "2026-02-23T22:28:55Z" })?.windowMs).toBe(600_000),
+    );
+    test("with an id, or an idempotency key, is told by that, over 7 days", () => {
+      expect(keyOf({ ...identify, messageId: "m-1" })?.windowMs).toBe(7 * DAY_MS);
+      expect(keyOf(identify, undefined, "k1#0")?.windowMs).toBe(7 * DAY_MS);
+    });
+    test("differs from any other call, of which the same content within minutes is a duplicate", () =>
+      expect(keyOf({ ...identify, type: "track", event: "A" })?.windowMs).toBe(600_000));
+  });
+
   test("an idempotency key decides alone, over 7 days, also for a signal that names nobody", () => {
     const key = keyOf({ event: "A" }, undefined, "k1#0");
     expect(key?.windowMs).toBe(7 * DAY_MS);

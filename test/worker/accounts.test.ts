@@ -207,6 +207,25 @@ describe("an account update", () => {
   });
 });
 
+test("an account update that is repeated with its Idempotency-Key is a duplicate, and overwrites nothing newer", async () => {
+  const workspace = await newAccounts();
+  for (const [key, plan] of [
+    ["k1", "starter"],
+    ["k2", "scale"],
+    ["k1", "starter"],
+    ["k1", "another"],
+  ] as const) {
+    const headers = { "idempotency-key": key };
+    const response = await workspace.send({ company: { id: "x1" }, plan }, { path: PATH, headers });
+    expect(response.status).toBe(202);
+    await workspace.settled();
+  }
+  expect(await workspace.books()).toMatchObject({ processed: 2, duplicates: 2, balanced: true });
+  const account = await accountOf(workspace, "x1");
+  expect(account).toMatchObject({ plan: "scale" });
+  expect(account?.history).toHaveLength(2);
+});
+
 describe("in the consumer", () => {
   test("an update that cannot be mapped is a dead letter, alone", async () => {
     const workspace = await newAccounts();

@@ -13,6 +13,7 @@ import {
 import { signalStore } from "../../src/workspace/objects.ts";
 import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
 import { linesOf } from "./adds-up.ts";
+import { ringUntilQuiet } from "./cold.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
@@ -545,6 +546,48 @@ describe("§6, design §8.3: people", () => {
     await send(visit("sig_4", 30));
     expect((await personOf("jane@example.com"))?.score).toBe(5);
     expect((await personOf("ada@example.com"))?.score).toBe(5);
+  });
+
+  test("two emails for one id in one body, commit and batch: each signal is whose the id was then, in any split", async () => {
+    const visit = { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-1" };
+    const named = (email: string) => ({ type: "identify", anonymousId: "a-1", userId: "u-1", traits: { email } });
+    const body = [visit, named("a@example.com"), visit, named("b@example.com"), visit, visit];
+    for (let split = 0; split < 2 ** (body.length - 1); split++) {
+      workspace = await newWorkspace();
+      await newRule("Visit", 5);
+      let together: Delivered[] = [];
+      for (const [index, payload] of body.entries()) {
+        together.push({
+          id: `sig_${split}_${index}`,
+          payload: { ...payload, messageId: `m-${index}` },
+          at: START,
+          ordinal: index + 1,
+        });
+        if (index < body.length - 1 && ((split >> index) & 1) === 0) continue;
+        await send(...together);
+        together = [];
+      }
+      await ringUntilQuiet(workspace.id);
+      const scores = await Promise.all(["a@example.com", "b@example.com"].map(personOf));
+      // What came before the first of them is the first one's.
+      expect({ split, scores: scores.map((person) => person?.score) }).toEqual({ split, scores: [10, 10] });
+    }
+  });
+
+  test("what an identify without id and time says again, after another one, changes things again", async () => {
+    await newRule("Visit", 5);
+    const names = { a: { email: "ada@example.com", title: "CTO" }, b: { email: "bob@example.com", title: "CFO" } };
+    for (const [index, who] of (["a", "b", "a"] as const).entries()) {
+      await send(identify(`sig_${index}`, index * MINUTE, names[who], { anonymousId: "a-1" }));
+    }
+    await send({ id: "sig_3", payload: { type: "track", event: "Visit", anonymousId: "a-1" }, at: START + 3 * MINUTE });
+    expect(await personOf("ada@example.com")).toMatchObject({ score: 5, lastSeenMs: START + 3 * MINUTE });
+    expect(await personOf("bob@example.com")).toMatchObject({ score: 0 });
+    await send(identify("sig_4", 4 * MINUTE, { ...names.b, email: "ada@example.com" }));
+    await send(identify("sig_5", 5 * MINUTE, names.a));
+    await send(identify("sig_6", 6 * MINUTE, { ...names.b, email: "ada@example.com" }));
+    expect(await personOf("ada@example.com")).toMatchObject({ title: "CFO" });
+    expect(await store().totals()).toMatchObject({ processed: 7, duplicates: 0 });
   });
 
   test("ids that a broken sender gives to everybody link nobody", async () => {
