@@ -240,6 +240,8 @@ export const SCORE_CURVE_STEPS = 120;
 export const SCORE_CURVE_SIGNALS = 20_000;
 /** Ids shown with a person. */
 export const PERSON_IDENTITIES_SHOWN = 50;
+/** And other people who have been named by one of them, the latest. */
+export const SHARED_IDS_SHOWN = 20;
 /** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** People that one page of those by score looks through for who has none: some 10 ms. */

@@ -1,5 +1,6 @@
 /** What the pages of people and accounts ask the Signal Store for, and get. Times are milliseconds since 1970. */
 import type { AccountField } from "../domain/payload-template.ts";
+import type { SharedId } from "./queries/shared-ids.ts";
 import type { AccountChange, Identity, NamedBy, PageOf, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
 
 /** What the list of people is asked for: an order, or the beginning of an email or a name; those come in their order. */
@@ -17,6 +18,8 @@ export interface PersonPage {
   /** At most PERSON_IDENTITIES_SHOWN. */
   identities: Identity[];
   moreIdentities: boolean;
+  /** Other people who have been named by an id of theirs too, the latest. */
+  sharedIds: SharedId[];
   curve: ScoreCurve;
   timeline: PageOf<TimelineEntry>;
   /** Receipt of the latest signal that was deleted for its age; 0: none was. */

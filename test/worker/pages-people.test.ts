@@ -192,6 +192,28 @@ describe("a person", () => {
     expect(scores).toContain("-2");
   });
 
+  test("whose email has changed is two people of one id, and the page of each says so and leads to the other", async () => {
+    const of = await newMembers();
+    const named = (email: string, at: number, userId: string): Partial<Delivered> => ({
+      at,
+      payload: { type: "identify", messageId: `${email} ${userId}`, userId, traits: { email } },
+    });
+    await happened(of, [
+      named("old@example.com", NOW - 3 * HOUR, "u-<1>"),
+      named("old@example.com", NOW - 3 * HOUR, "u-own"),
+      named("new@example.com", NOW - 2 * HOUR, "u-<1>"),
+      named("else@example.com", NOW - HOUR, "u-else"),
+    ]);
+    const page = (email: string) => of.member.see(`${of.home}/people/${encodeURIComponent(email)}`);
+    const shared = (other: string) =>
+      `User id <code>u-&lt;1&gt;</code>: <a href="${of.home}/people/${encodeURIComponent(other)}">${other}</a>, named`;
+    expect(await page("old@example.com")).toContain(shared("new@example.com"));
+    expect(await page("new@example.com")).toContain(shared("old@example.com"));
+    expect(await page("else@example.com")).not.toContain("Other people");
+    await happened(of, [named("new@example.com", NOW, "u-own")]);
+    expect(await page("old@example.com")).toContain("No id is linked any more");
+  });
+
   test("of any email has a page of their own", async () => {
     const of = await newMembers();
     const emails = [

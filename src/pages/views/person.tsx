@@ -65,7 +65,7 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
         deletedUntilMs={found.deletedUntilMs}
         nowMs={nowMs}
       />
-      <Identities identities={found.identities} more={found.moreIdentities} nowMs={nowMs} />
+      <Identities base={base} found={found} nowMs={nowMs} />
     </>
   );
 }
@@ -116,7 +116,8 @@ const IDENTITY_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as c
   string
 >;
 
-function Identities({ identities, more, nowMs }: { identities: Identity[]; more: boolean; nowMs: number }) {
+function Identities({ base, found, nowMs }: Pick<Props, "base" | "found" | "nowMs">) {
+  const { identities, moreIdentities, sharedIds } = found;
   return (
     <Panel title="Identities" flush id="identities">
       <p class="panel-text quiet small">
@@ -125,7 +126,9 @@ function Identities({ identities, more, nowMs }: { identities: Identity[]; more:
       </p>
       {identities.length === 0 ? (
         <p class="panel-text">
-          No id is linked: no identify call has named this email together with an anonymous id or user id.
+          {sharedIds.length === 0
+            ? "No id is linked: no identify call has named this email together with an anonymous id or user id."
+            : "No id is linked any more: somebody else has been named by each of them since."}
         </p>
       ) : (
         <Table caption="Identities" head={["Kind", "Id", "Linked"]}>
@@ -142,7 +145,23 @@ function Identities({ identities, more, nowMs }: { identities: Identity[]; more:
           ))}
         </Table>
       )}
-      {more && <p class="panel-text quiet small">There are more; an export of the people has all of them.</p>}
+      {moreIdentities && <p class="panel-text quiet small">There are more; an export of the people has all of them.</p>}
+      {sharedIds.length > 0 && (
+        <div class="panel-text small">
+          <p>
+            Other people have been named by the same id. Each signal belongs to the one who had it when the signal was
+            received; what was linked stays.
+          </p>
+          <ul>
+            {sharedIds.map(({ kind, value, email, sinceMs }) => (
+              <li>
+                {IDENTITY_LABEL[kind]} <code>{value}</code>: <a href={personPath(base, email)}>{email}</a>, named{" "}
+                <Time ms={sinceMs} nowMs={nowMs} />
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
     </Panel>
   );
 }

@@ -50,12 +50,12 @@ export function readIdentities(
   };
 }
 
-/** The first of them, and whether there are more; of very many, no more than so many claims are looked at. */
+/** The first of them, and whether there are more; of very many, no more than the claims until `until` are looked at. */
 export function firstIdentities(
   sql: SqlStorage,
   personId: number,
   limit: number,
-): { identities: Identity[]; more: boolean } {
+): { identities: Identity[]; more: boolean; until: ClaimPlace | null } {
   const { identities, next } = readIdentities(sql, personId, { behind: FIRST_CLAIM, limit: 4 * limit });
-  return { identities: identities.slice(0, limit), more: next !== null || identities.length > limit };
+  return { identities: identities.slice(0, limit), more: next !== null || identities.length > limit, until: next };
 }

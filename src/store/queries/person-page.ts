@@ -13,6 +13,7 @@ import type { PersonRow } from "./person-row.ts";
 import { readScoreCurve } from "./score-curve.ts";
 import { isScored, latestScored, toScoringSignals } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
+import { sharedIds } from "./shared-ids.ts";
 import { shown } from "./signal-list.ts";
 
 /** Where a signal holds what named its person. */
@@ -29,12 +30,13 @@ export function readPersonPage(
 ): PersonPage | null {
   const [person] = state.sql.exec<Row>(`SELECT ${PERSON_COLUMNS}, recent FROM people WHERE email = ?`, email);
   if (person === undefined) return null;
-  const { identities, more } = firstIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN);
+  const { identities, more, until } = firstIdentities(state.sql, person.id, PERSON_IDENTITIES_SHOWN);
   const before = /^\d{1,15}$/.test(cursor ?? "") ? Number(cursor) : Number.MAX_SAFE_INTEGER;
   return {
     person: toPersonSummary(person),
     identities,
     moreIdentities: more,
+    sharedIds: sharedIds(state.sql, person.id, until),
     curve: readScoreCurve(state, person, person.score),
     timeline: (timeline === "all" ? listSignals : listScores)(state, person, before, limit),
     deletedUntilMs: deletedUntilMs(state.sql),
