@@ -6,6 +6,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { canManage } from "../domain/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import type { PagesEnv } from "./environment.ts";
+import { usageBar } from "./usage-bar.tsx";
 import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
 import { Notice } from "./views/parts.tsx";
 
@@ -17,11 +18,11 @@ export interface PageOptions {
 }
 
 /** A page of the workspace. What a form has done (`?done=`) is said at the top. */
-export function page(
+export async function page(
   c: Context<PagesEnv>,
   { title, section, status = 200 }: PageOptions,
   content: Child,
-): Response | Promise<Response> {
+): Promise<Response> {
   const what = c.req.query("done");
   const frame = {
     email: c.get("user").email,
@@ -31,6 +32,7 @@ export function page(
   };
   const document = (
     <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
+      {section !== "usage" && (await usageBar(c))}
       {isDone(what) && <Notice tone="good">{DONE[what]}</Notice>}
       {content}
     </WorkspacePage>

@@ -93,6 +93,13 @@ export function usageNotice(usage: Usage): Said | null {
   return level === null ? null : NOTICES[level][beyond(usage)](usage);
 }
 
+/** What somebody has seen once they dismiss the notice: it is another with the next level, refusal or period. */
+export function usageNoticeName(usage: Usage): string | null {
+  const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
+  if (level === null) return null;
+  return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-refused" : ""}`;
+}
+
 /** Spec §8.5 in plain words: how far the workspace is from losing the extra room, and what to do about it. */
 export function streakSaid(usage: Usage): Said {
   const { paid, overages, streak, extraRoomRemoved, signalLimit } = usage;

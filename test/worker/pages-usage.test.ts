@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
 import { newMembers } from "./members.ts";
-import { textOf } from "./pages.ts";
+import { textOf, type Browser } from "./pages.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 afterEach(() => {
@@ -141,6 +141,42 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
+  });
+
+  test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
+    const { workspace, path, home, owner, member } = await atUsage({ signalLimit: 5 });
+    const bar = async (browser: Browser, page = "people", cookie = "") => {
+      const html = await (await browser.get(`${home}/${page}`, cookie)).text();
+      return /<section class="notice bar.*?<\/section>/s.exec(html)?.[0] ?? null;
+    };
+    expect(await bar(owner)).toBeNull();
+    await send(workspace, 4);
+    expect(await bar(owner)).toContain("80 % of the signal limit is used.");
+    expect(await bar(member, "signals")).toContain("80 % of the signal limit is used.");
+    // The Usage page says it at length.
+    expect(await bar(owner, "usage")).toBeNull();
+
+    const name = /name="name" value="([^"]*)"/.exec((await bar(owner)) ?? "")?.[1] ?? "";
+    const dismissed = await owner.post(`${path}/dismiss`, { name, back: `${home}/people` });
+    expect([dismissed.status, dismissed.headers.get("location")]).toEqual([303, `${home}/people`]);
+    const cookie = dismissed.headers.get("set-cookie")?.split(";")[0] ?? "";
+    expect(await bar(owner, "people", cookie)).toBeNull();
+    expect(await bar(member)).toContain("80 %");
+
+    await send(workspace, 1);
+    expect(await bar(owner, "people", cookie)).toContain("The signal limit is reached.");
+    await send(workspace, 5);
+    expect(await bar(owner, "people", cookie)).toContain("signals are refused");
+  });
+
+  test("what is dismissed leads back into the workspace, and nowhere else", async () => {
+    const { path, owner } = await atUsage();
+    for (const back of ["https://evil.example/", "//evil.example/", "/w/other/people", "/sign-out"]) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const answer = await owner.post(`${path}/dismiss`, { name: "x; Domain=evil", back });
+      expect(answer.headers.get("location")).toBe(path);
+      expect(answer.headers.get("set-cookie")).toBeNull();
+    }
   });
 
   test("a plan or a word that does not exist is a 422 that says so, and changes nothing", async () => {

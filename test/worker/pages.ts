@@ -35,8 +35,10 @@ export class Browser {
     return (this.#cookie ??= sessionCookie(this.email));
   }
 
-  async get(path: string): Promise<Response> {
-    return call(path, { headers: { cookie: await this.cookie() }, redirect: "manual" });
+  /** @param more a cookie besides the session's. */
+  async get(path: string, more = ""): Promise<Response> {
+    const cookie = more === "" ? await this.cookie() : `${await this.cookie()}; ${more}`;
+    return call(path, { headers: { cookie }, redirect: "manual" });
   }
 
   /** The page's text; it must be there. */
