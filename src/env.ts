@@ -1,5 +1,4 @@
-/** The Hono environment of the whole Worker, and the one factory that every route and middleware is made with. */
-import { createFactory } from "hono/factory";
+/** The Hono environment of the whole Worker, and what its variables configure. */
 import type { RequestRate } from "./domain/request-rate.ts";
 import { OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
 
@@ -15,8 +14,6 @@ export interface AppEnv {
     logFields: Record<string, string | number | boolean | null>;
   };
 }
-
-export const factory = createFactory<AppEnv>();
 
 /** The request rate per key: wrangler.toml's variables, else limits.ts. */
 export function configuredRate(env: Env): RequestRate {

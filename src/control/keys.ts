@@ -32,24 +32,6 @@ export interface ApiKey {
   successorOf: string | null;
 }
 
-/** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
-export interface KeyFacts {
-  keyId: string;
-  workspaceId: string;
-  endpointType: EndpointType;
-  /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
-  secretHash: Uint8Array | null;
-  endsAtMs: number | null;
-  /** Of a `product_org` key, null for others. */
-  payloadTemplate: PayloadMapping[] | null;
-}
-
-export interface KeyLookUp {
-  facts: KeyFacts | null;
-  /** Not by a replica, which may not know a new key yet. */
-  byPrimary: boolean;
-}
-
 /** Newest first; active, expired and deactivated ones (spec §2.1). */
 export async function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
@@ -162,51 +144,6 @@ export async function deactivateKey(
   return findKey(db, workspaceId, keyId);
 }
 
-/** A row as D1 has it. */
-interface KeyFactsRow {
-  id: string;
-  workspace_id: string;
-  endpoint_type: EndpointType;
-  secret_hash: string | null;
-  expires_at: string | null;
-  overlap_ends_at: string | null;
-  payload_template: string | null;
-}
-
-/**
- * The edge's look-up. Says nothing about deactivation: the Quota Counter does, in the commit that counts. `run`, because
- * no other call of the query builder tells who has answered.
- */
-export async function findKeyFacts(db: ControlDatabase, keyHash: string): Promise<KeyLookUp> {
-  const { results, meta } = await db
-    .select({
-      id: apiKeys.id,
-      workspace_id: apiKeys.workspaceId,
-      endpoint_type: apiKeys.endpointType,
-      secret_hash: apiKeys.secretHash,
-      expires_at: apiKeys.expiresAt,
-      overlap_ends_at: apiKeys.overlapEndsAt,
-      payload_template: apiKeys.payloadTemplate,
-    })
-    .from(apiKeys)
-    .where(eq(apiKeys.keyHash, keyHash))
-    .run();
-  const [row] = results as unknown as KeyFactsRow[];
-  return { facts: row === undefined ? null : toKeyFacts(row), byPrimary: meta.served_by_primary === true };
-}
-
-function toKeyFacts(row: KeyFactsRow): KeyFacts {
-  const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
-  return {
-    keyId: row.id,
-    workspaceId: row.workspace_id,
-    endpointType: row.endpoint_type,
-    secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
-    endsAtMs: endsAt === null ? null : Date.parse(endsAt),
-    payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
-  };
-}
-
 /** Payload templates of these keys of the workspace, by key id. A template never changes. */
 export async function loadTemplates(
   db: ControlDatabase,
@@ -221,12 +158,6 @@ export async function loadTemplates(
   const templates = new Map<string, PayloadMapping[]>();
   for (const { id, payloadTemplate } of rows) if (payloadTemplate !== null) templates.set(id, payloadTemplate);
   return templates;
-}
-
-/** SHA-256 of the text's UTF-8 bytes, in lower-case hexadecimal, as keys and secrets are stored. */
-export async function sha256Hex(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export function isKey(workspaceId: string, keyId: string) {

@@ -8,7 +8,8 @@ import type { EndpointType } from "../domain/signal.ts";
 import { newId } from "../http/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { isKey, sha256Hex, toApiKey, type ApiKey } from "./keys.ts";
+import { sha256Hex } from "./key-facts.ts";
+import { isKey, toApiKey, type ApiKey } from "./keys.ts";
 import { apiKeys } from "./schema.ts";
 import { and, eq, exists, sql } from "drizzle-orm";
 

@@ -1,10 +1,10 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
-import { LRUCache } from "lru-cache";
 import { controlDatabase } from "./database.ts";
 import { loadRules, rulesVersion } from "./rules.ts";
 import { compileRules } from "../domain/mapping-rule.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
 import { RULES_CACHE_WORKSPACES } from "../limits.ts";
+import { Lru } from "../platform/lru.ts";
 
 export interface WorkspaceRules {
   /** The workspace's rules version. */
@@ -12,7 +12,7 @@ export interface WorkspaceRules {
   rules: CompiledRules;
 }
 
-const compiled = new LRUCache<string, WorkspaceRules>({ max: RULES_CACHE_WORKSPACES });
+const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_WORKSPACES);
 
 /** One small query at the primary per call: a rule that was saved applies to what is processed from then on. */
 export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {

@@ -3,8 +3,9 @@
  * the exception: lines for calls that no workspace stands behind are summed up beyond a few a second, because each costs
  * more time than refusing the call does, and money.
  */
+import type { MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
-import { factory } from "../env.ts";
+import type { AppEnv } from "../env.ts";
 import { STRANGER_LOG_LINES_PER_SECOND } from "../limits.ts";
 import { newId } from "./ids.ts";
 import { logEvent } from "./log.ts";
@@ -12,7 +13,7 @@ import { logEvent } from "./log.ts";
 /** This isolate's lines for strangers in the current second, and calls that got none. Plain counts, no promises. */
 const strangers = { secondMs: 0, lines: 0, unlogged: 0 };
 
-export const requestLog = factory.createMiddleware(async function requestLog(c, next) {
+export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedMs = Date.now();
   const requestId = newId("req", startedMs);
   c.set("requestId", requestId);
@@ -31,7 +32,7 @@ export const requestLog = factory.createMiddleware(async function requestLog(c, 
     ms: Date.now() - startedMs,
     ...fields,
   });
-});
+};
 
 function strangerMayLog(nowMs: number): boolean {
   if (nowMs - strangers.secondMs >= 1_000) {

@@ -2,8 +2,6 @@
  * From checked signals to verdicts: composes the outbox records, calls the workspace's Quota Counter, and gives each
  * signal its outcome. One call for all but large bodies, which go in slices, in order.
  */
-import { controlDatabase } from "../control/database.ts";
-import { workspaceConfigs } from "../control/workspaces.ts";
 import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
 import type { RateState } from "../domain/request-rate.ts";
 import type { BodySignal } from "../domain/signal-body.ts";
@@ -113,10 +111,12 @@ async function admitSlice(
   return null;
 }
 
-/** An object that its workspace's plan has not reached yet gets it from the control plane. */
+/** An object that its workspace's plan has not reached yet gets it from the control plane, which is loaded only for that. */
 async function configure(env: Env, counter: DurableObjectStub<QuotaCounter>, workspaceId: string): Promise<void> {
-  const config = (await workspaceConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId)?.quota;
-  if (config !== undefined) await counter.configure(config);
+  const { controlDatabase } = await import("../control/database.ts");
+  const { workspaceConfigs } = await import("../control/workspaces.ts");
+  const config = (await workspaceConfigs(controlDatabase(env.DB), [workspaceId])).get(workspaceId);
+  if (config !== undefined) await counter.configure(config.quota);
 }
 
 function endOfSlice(signals: BodySignal[], from: number): number {

@@ -3,15 +3,15 @@
  * took a look-up, a wrong secret. Senders of many customers share addresses, so what one of them does wrong must not
  * hold up the others: keys that this isolate has known never wait, new ones hardly ever do.
  */
-import { LRUCache } from "lru-cache";
 import { takeRequest } from "../domain/request-rate.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { AUTH_FAILURE_ADDRESSES, AUTH_FAILURE_PENALTY_MS, PENALISED_LOOKUPS_PER_SECOND } from "../limits.ts";
+import { Lru } from "../platform/lru.ts";
 
 export type FailureKind = "unknown_key" | "wrong_secret";
 
 /** Until when an address is known to have failed too often, so that a flood costs no further calls. */
-const penalisedUntilMs = new LRUCache<string, number>({ max: AUTH_FAILURE_ADDRESSES });
+const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
 
 const LOOKUPS = { perSecond: PENALISED_LOOKUPS_PER_SECOND, burst: PENALISED_LOOKUPS_PER_SECOND };
 let lookupsEmptyAtMs = 0;

@@ -3,12 +3,11 @@
  * key that was deactivated. Unknown keys are not remembered: a new key works at once. Plain data, no promises: requests
  * of one isolate may share it.
  */
-import { LRUCache } from "lru-cache";
-import { controlDatabase } from "../control/database.ts";
-import { findKeyFacts, sha256Hex } from "../control/keys.ts";
-import type { KeyFacts } from "../control/keys.ts";
+import { findKeyFacts, sha256Hex } from "../control/key-facts.ts";
+import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
+import { Lru } from "../platform/lru.ts";
 import { compileTemplate } from "../domain/payload-template.ts";
 import type { CompiledTemplate } from "../domain/payload-template.ts";
 
@@ -26,10 +25,7 @@ interface Entry {
   readAtMs: number;
 }
 
-const entries = new LRUCache<string, Entry>({
-  maxSize: KEY_CACHE_ENTRIES,
-  sizeCalculation: ({ key }) => 1 + (key.template?.length ?? 0),
-});
+const entries = new Lru<string, Entry>(KEY_CACHE_ENTRIES);
 
 /** The key if it was read less than KEY_CACHE_MS ago. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
@@ -59,15 +55,15 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
 
 async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   const hash = await sha256Hex(value);
-  const nearest = await findKeyFacts(controlDatabase(d1.withSession("first-unconstrained")), hash);
+  const nearest = await findKeyFacts(d1.withSession("first-unconstrained"), hash);
   const facts =
     nearest.facts === null && !nearest.byPrimary
-      ? (await findKeyFacts(controlDatabase(d1.withSession("first-primary")), hash)).facts
+      ? (await findKeyFacts(d1.withSession("first-primary"), hash)).facts
       : nearest.facts;
   if (facts === null) return undefined;
   const { payloadTemplate, ...unchanging } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
   const key = { ...unchanging, template, shedEmptyAtMs: 0, notedAtMs: 0 };
-  entries.set(value, { key, readAtMs: nowMs });
+  entries.set(value, { key, readAtMs: nowMs }, 1 + (template?.length ?? 0));
   return key;
 }

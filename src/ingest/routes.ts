@@ -1,9 +1,10 @@
 /**
  * The five ingestion endpoints (spec §4). Each request goes down the same column: authenticate → endpoint type → body →
- * signals → admit → answer. Register order matters: the batch path and the source path overlap.
+ * signals → admit → answer.
  */
 import type { Context } from "hono";
-import { getConnInfo } from "hono/cloudflare-workers";
+import { HonoBase } from "hono/hono-base";
+import { RegExpRouter } from "hono/router/reg-exp-router";
 import { holdsKey } from "../domain/api-key.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
@@ -15,7 +16,7 @@ import { readSignals } from "../domain/signal-body.ts";
 import { fitsName, validateSignal } from "../domain/validate-signal.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import type { AppEnv } from "../env.ts";
-import { configuredRate, factory } from "../env.ts";
+import { configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { problem } from "../http/problem.ts";
 import {
@@ -52,24 +53,27 @@ const SIGNALS: Endpoint = {
 const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_MAX_SIGNALS, lines: true };
 const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
 
-export const ingestRoutes = factory
-  .createApp({ strict: false })
-  .post("/signal-staging/webhook/:apiKey{sk_[^/]+}/batch", (c) => ingest(c, SIGNALS))
-  .post("/signal-staging/webhook/:source/:apiKey", (c) => ingest(c, SIGNALS, c.req.param("source")))
-  .post("/signal-staging/webhook/:apiKey", (c) => ingest(c, SIGNALS))
-  .post("/signal-staging/bulk/:apiKey", (c) => ingest(c, BULK))
-  .post("/product-orgs/webhook/:apiKey", (c) => ingest(c, ACCOUNTS))
-  .all("/signal-staging/webhook/:source/:apiKey", postOnly)
+/** Batch path and source path are one pattern: of two that overlap, Hono's fast router knows none. */
+export const ingestRoutes = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
+  .post("/signal-staging/webhook/:apiKey", (c) => ingest(c, SIGNALS, c.req.param("apiKey")))
+  .post("/signal-staging/webhook/:sourceOrKey/:keyOrBatch", (c) => {
+    const { sourceOrKey, keyOrBatch } = c.req.param();
+    const isBatch = keyOrBatch === "batch" && sourceOrKey.startsWith("sk_");
+    return isBatch ? ingest(c, SIGNALS, sourceOrKey) : ingest(c, SIGNALS, keyOrBatch, sourceOrKey);
+  })
+  .post("/signal-staging/bulk/:apiKey", (c) => ingest(c, BULK, c.req.param("apiKey")))
+  .post("/product-orgs/webhook/:apiKey", (c) => ingest(c, ACCOUNTS, c.req.param("apiKey")))
   .all("/signal-staging/webhook/:apiKey", postOnly)
+  .all("/signal-staging/webhook/:sourceOrKey/:keyOrBatch", postOnly)
   .all("/signal-staging/bulk/:apiKey", postOnly)
   .all("/product-orgs/webhook/:apiKey", postOnly);
 
-async function ingest(c: Context<AppEnv>, endpoint: Endpoint, source?: string): Promise<Response> {
+async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, source?: string): Promise<Response> {
   const nowMs = Date.now();
   const credentials = {
-    apiKey: c.req.param("apiKey") ?? "",
+    apiKey,
     secret: c.req.header("x-api-secret"),
-    address: getConnInfo(c).remote.address ?? "unknown",
+    address: c.req.header("cf-connecting-ip") ?? "unknown",
   };
   const who = await authenticate(c.env, credentials, nowMs);
   if (who.key !== null) c.get("logFields")["workspace"] = who.key.workspaceId;

@@ -1,7 +1,8 @@
 /** What anybody may read: the OpenAPI document, the page made from it, and whether the Worker is alive. */
+import { Hono } from "hono";
 import { html } from "hono/html";
 import type { RouterRoute } from "hono/types";
-import { factory } from "../env.ts";
+import type { AppEnv } from "../env.ts";
 import { problem } from "../http/problem.ts";
 import { DocsPage } from "./docs-page.tsx";
 import { DOCS_STYLE } from "./docs-style.ts";
@@ -20,8 +21,7 @@ export function createDocumentRoutes(routes: readonly RouterRoute[]) {
   let made: ApiDocument | undefined;
   const document = (): ApiDocument => (made ??= openApiDocument(routes));
 
-  const app = factory
-    .createApp()
+  const app = new Hono<AppEnv>()
     .get("/healthz", (c) => c.json({ status: "ok" }))
     .get("/openapi.json", (c) => c.json(document()))
     .get("/docs/style.css", (c) => c.body(DOCS_STYLE, 200, { "content-type": "text/css; charset=utf-8" }))

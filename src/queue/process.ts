@@ -1,5 +1,4 @@
 /** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
-import { createHash } from "node:crypto";
 import { duplicateKey, idempotencyDuplicateKey } from "../domain/canonical-form.ts";
 import type { DuplicateKey } from "../domain/canonical-form.ts";
 import type { CompiledRules } from "../domain/mapping-rule.ts";
@@ -8,6 +7,7 @@ import { normalise } from "../domain/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
+import { sha256 } from "../platform/node.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rules/rule-signals.ts";
 import type { ReceivedRow, ReceivedSignal } from "./message.ts";
@@ -77,7 +77,7 @@ function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string |
 
 function hashed(duplicate: DuplicateKey | null): Deduplication {
   if (duplicate === null) return { contentHash: null, duplicateWindowMs: 0 };
-  const contentHash = createHash("sha256").update(duplicate.text).digest("base64url");
+  const contentHash = sha256(duplicate.text).digest("base64url");
   return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 

@@ -1,12 +1,12 @@
 /** Compiled payload templates by key id. A key's template never changes, so what is here is right for ever. */
-import { LRUCache } from "lru-cache";
 import { controlDatabase } from "../control/database.ts";
 import { loadTemplates } from "../control/keys.ts";
 import { compileTemplate } from "../domain/payload-template.ts";
 import type { CompiledTemplate } from "../domain/payload-template.ts";
 import { TEMPLATE_CACHE_KEYS } from "../limits.ts";
+import { Lru } from "../platform/lru.ts";
 
-const compiled = new LRUCache<string, CompiledTemplate>({ max: TEMPLATE_CACHE_KEYS });
+const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
 
 /** By key id. A key that the workspace does not have is missing: its signals cannot be processed. */
 export type Templates = ReadonlyMap<string, CompiledTemplate>;

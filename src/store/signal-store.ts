@@ -7,7 +7,6 @@
  * before anything is committed; and no answer leaves before the writes are durable, so what the consumer settles has
  * been stored. Memory is a copy of what is stored, and read again where a transaction was taken back.
  */
-import { rulesOf } from "../control/rules-cache.ts";
 import { storeMaxBytes } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
@@ -159,7 +158,10 @@ export class SignalStore extends StoreReads {
 
   async #linkTurn(): Promise<void> {
     const { state } = this;
-    const rules = () => rulesOf(this.env.DB, this.workspaceId);
+    const rules = async () => {
+      const { rulesOf } = await import("../control/rules-cache.ts");
+      return rulesOf(this.env.DB, this.workspaceId);
+    };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     try {
       let waits = true;

@@ -1,8 +1,8 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
-import { createHash } from "node:crypto";
 import type { DurableObject } from "cloudflare:workers";
 import { errorText, logEvent } from "../http/log.ts";
 import { WATCHER_HEADER } from "../http/watchers.ts";
+import { sha256 } from "../platform/node.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 
@@ -56,5 +56,5 @@ export async function endWatching(env: Env, workspaceIds: readonly string[], wat
 
 /** A connection is found by a short text of plain characters, which an email need not be. */
 function watcherOf(email: string): string {
-  return createHash("sha256").update(email).digest("hex");
+  return sha256(email).digest("hex");
 }

@@ -2,7 +2,10 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
-import { deactivateKey, findKey, findKeyFacts, listKeys, sha256Hex } from "../../src/control/keys.ts";
+import { Hono } from "hono";
+import { findKeyFacts, sha256Hex } from "../../src/control/key-facts.ts";
+import { deactivateKey, findKey, listKeys } from "../../src/control/keys.ts";
+import type { AppEnv } from "../../src/env.ts";
 import { createKey } from "../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../src/control/rules.ts";
 
@@ -89,8 +92,7 @@ describe("who may call", () => {
 
   test.each([[undefined], [""]])("without the secret (%j) the routes do not exist", async (token) => {
     const { operatorRoutes } = await import("../../src/operator/routes.ts");
-    const { factory } = await import("../../src/env.ts");
-    const app = factory.createApp().route("/operator", operatorRoutes);
+    const app = new Hono<AppEnv>().route("/operator", operatorRoutes);
     const bare = { ...env, OPERATOR_TOKEN: token };
     for (const authorization of ["Bearer ", "Bearer undefined", "Bearer x"]) {
       const response = await app.request("/operator/workspaces", { headers: { authorization } }, bare);
@@ -430,7 +432,7 @@ describe("§2.1 API keys", () => {
     const workspace = await newWorkspace();
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const { body } = await post(`${workspace}/keys`, { name: "K", secret: true, expires_at: expiresAt });
-    const { facts } = await findKeyFacts(db, await sha256Hex(String(body["key"])));
+    const { facts } = await findKeyFacts(env.DB, await sha256Hex(String(body["key"])));
     const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(String(body["secret"])));
     expect(facts).toEqual({
       keyId: body["id"],
@@ -440,7 +442,7 @@ describe("§2.1 API keys", () => {
       endsAtMs: Date.parse(expiresAt),
       payloadTemplate: null,
     });
-    expect((await findKeyFacts(db, await sha256Hex("sk_unknown"))).facts).toBeNull();
+    expect((await findKeyFacts(env.DB, await sha256Hex("sk_unknown"))).facts).toBeNull();
   });
 
   test("an expired key is Inactive in the list", async () => {

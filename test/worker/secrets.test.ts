@@ -201,7 +201,7 @@ test("no log line", () => {
   const lines = logged.join("\n");
   // The log is there: requests with their route's template, batches, and failures.
   expect(lines).toContain('"event":"request"');
-  expect(lines).toContain("/api/signal-staging/webhook/:source/:apiKey");
+  expect(lines).toContain("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch");
   expect(lines).toContain('"event":"batch"');
   expect(lines).toContain('"event":"commit_failed"');
   expect(lines).toContain(workspace.id);

@@ -2,10 +2,10 @@
  * The two cookies of sign-in: a random token each, of which the database has the SHA-256. `__Host-` makes the browser
  * refuse them without HTTPS and from other hosts of the domain; over plain HTTP, so on loopback only, they go without.
  */
-import { createHash, randomBytes } from "node:crypto";
 import type { Context } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
+import { sha256 } from "../../platform/node.ts";
 import type { PagesEnv } from "../environment.ts";
 import { isLoopback } from "./driver.ts";
 
@@ -21,7 +21,7 @@ export function tokenHash(c: Context<PagesEnv>, cookie: TokenCookie): string | n
 
 /** `value` goes to the browser, `hash` to the database. */
 export function newToken(): { value: string; hash: string } {
-  const value = randomBytes(TOKEN_BYTES).toString("base64url");
+  const value = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES))).toString("base64url");
   return { value, hash: hashed(value) };
 }
 
@@ -47,5 +47,5 @@ function isPlainLoopback(c: Context<PagesEnv>): boolean {
 }
 
 function hashed(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
+  return sha256(token).digest("hex");
 }

@@ -1,16 +1,17 @@
 /** Accounts with their history, as the store answers them. */
 import { and, desc, eq, lt } from "drizzle-orm";
-import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { AccountField } from "../../domain/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../limits.ts";
 import type { Account, AccountChange, AccountFilter, Page, PageOf } from "../protocol.ts";
-import { productOrgChanges, productOrgs } from "../schema.ts";
+import { productOrgChanges, productOrgs } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
 type Row = typeof productOrgs.$inferSelect;
 
 /** Newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
-export function listAccounts(db: Database, filter: AccountFilter, page: Page): PageOf<Account> {
+export function listAccounts(storage: DurableObjectStorage, filter: AccountFilter, page: Page): PageOf<Account> {
+  const db = drizzle(storage);
   const items: Account[] = [];
   let characters = 0;
   let { cursor } = page;

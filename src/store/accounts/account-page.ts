@@ -1,6 +1,6 @@
 /** Accounts as the pages show them: the list, and one account with where its values come from and how they changed. */
 import { and, desc, eq, sql } from "drizzle-orm";
-import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
+import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { valuesOf } from "./account-list.ts";
@@ -29,7 +29,8 @@ const SUMMARY = {
   lastSeenMs: productOrgs.lastSeen,
 };
 
-export function findAccounts(db: Database, query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery, page: Page): PageOf<AccountSummary> {
+  const db = drizzle(storage);
   const { id, externalId, lastSeen } = productOrgs;
   const order: Order =
     "prefix" in query
@@ -58,11 +59,12 @@ export function findAccounts(db: Database, query: AccountsQuery, page: Page): Pa
 
 /** Null: there is no such account. @param signals where the updates are found that its values come from. */
 export function readAccountPage(
-  db: Database,
+  storage: DurableObjectStorage,
   signals: Pick<Log, "find">,
   externalId: string,
   page: Page,
 ): AccountPage | null {
+  const db = drizzle(storage);
   const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
   if (row === undefined) return null;
   const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));

@@ -3,9 +3,9 @@
  * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
-import { createHash } from "node:crypto";
 import { isJsonObject } from "../../domain/dot-path.ts";
 import { normalise } from "../../domain/normalise.ts";
+import { sha256 } from "../../platform/node.ts";
 import type { Claim } from "../people/claims.ts";
 import type { VisitorId } from "../people/identities.ts";
 import type { Visitor } from "../people/people.ts";
@@ -21,7 +21,7 @@ export interface Name {
 }
 
 export function hashOfName({ kind, value }: Name): string {
-  return createHash("sha256").update(`${kind} ${value}`).digest("base64url");
+  return sha256(`${kind} ${value}`).digest("base64url");
 }
 
 /** @param atMs what is received later is nobody's of them. */

@@ -6,9 +6,9 @@
  * Everything here is synchronous and part of the caller's transaction; `flush` writes the head, once a transaction. Where
  * a transaction is taken back, what is in memory is wrong: then `reload`.
  */
-import { LRUCache } from "lru-cache";
 import { uuidv7Ms } from "../../domain/uuidv7.ts";
 import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
+import { Lru } from "../../platform/lru.ts";
 import { Head } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
 import { beginningOf, decodeFacts, emptied, encodeFacts, isEmptied, statusLetter, statusLetters } from "./line.ts";
@@ -41,8 +41,8 @@ export class Log<Meta extends LogMeta = LogMeta> {
   readonly #sql: SqlStorage;
   readonly name: LogName;
   readonly #empty: Meta;
-  readonly #facts = new LRUCache<number, Segment>({ max: CACHED_FACTS });
-  readonly #payloads = new LRUCache<number, (string | null)[]>({ max: CACHED_PAYLOADS });
+  readonly #facts = new Lru<number, Segment>(CACHED_FACTS);
+  readonly #payloads = new Lru<number, (string | null)[]>(CACHED_PAYLOADS);
   #head: Head<Meta>;
   /** Of the open lines whose ids tell a time that is not late. */
   #openSpan: { first: number; last: number } | null = null;

@@ -1,13 +1,13 @@
 /** Segments: hundreds of consecutive lines, compressed. What their rows hold, and how lines become bytes and come back. */
-import { constants, gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { ROW_MAX_BYTES } from "../../limits.ts";
+import { zlib } from "../../platform/node.ts";
 import { decodeFacts, eventText, statusLetter } from "./line.ts";
 import type { Facts } from "./line.ts";
 
 /** No JSON text holds one, so that payloads stay as they were sent. */
 const PAYLOAD_END = "\u001e";
 /** The default, 3, takes a quarter longer and is no smaller for texts like these. */
-const LEVEL = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+const ZSTD_LEVEL = 1;
 const GZIP_MAGIC = [0x1f, 0x8b] as const;
 const decoder = new TextDecoder();
 
@@ -153,8 +153,9 @@ function compressed(text: string): Uint8Array {
 
 /** The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats itself. */
 function zstdOrGzip(text: string): Uint8Array {
+  const { constants, gzipSync, zstdCompressSync } = zlib();
   try {
-    return zstdCompressSync(text, LEVEL);
+    return zstdCompressSync(text, { params: { [constants.ZSTD_c_compressionLevel]: ZSTD_LEVEL } });
   } catch {
     return gzipSync(text);
   }
@@ -162,6 +163,7 @@ function zstdOrGzip(text: string): Uint8Array {
 
 function expanded(stored: ArrayBuffer | Uint8Array): string {
   const bytes = new Uint8Array(stored);
+  const { gunzipSync, zstdDecompressSync } = zlib();
   const isGzip = bytes[0] === GZIP_MAGIC[0] && bytes[1] === GZIP_MAGIC[1];
   return decoder.decode(isGzip ? gunzipSync(bytes) : zstdDecompressSync(bytes));
 }

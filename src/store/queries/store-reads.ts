@@ -2,15 +2,9 @@
  * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read, and what the
  * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
  */
-import { drizzle } from "drizzle-orm/durable-sqlite";
-import type { DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import { migrate } from "drizzle-orm/durable-sqlite/migrator";
-import migrations from "../../../migrations/signal-store/migrations.js";
 import type { MappingRule } from "../../domain/mapping-rule.ts";
 import { storeMaxBytes } from "../../env.ts";
 import { WatchedObject } from "../../http/watchers.ts";
-import { listAccounts } from "../accounts/account-list.ts";
-import { findAccounts, readAccountPage } from "../accounts/account-page.ts";
 import type { ErasureReceipt, ExportPage, ExportRange } from "../data-care.ts";
 import { findErasure } from "../deletion/erasure.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
@@ -49,7 +43,6 @@ import { findRuleJob } from "../rules/rule-jobs.ts";
 import { StoreState } from "../state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
-import { exportPage } from "./export.ts";
 import { latestSignals } from "./live.ts";
 import { listPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
@@ -61,15 +54,16 @@ import type { FindFilter, FoundSignals } from "./signal-list.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {
-  protected readonly db: DrizzleSqliteDODatabase;
   protected readonly workspaceId: string;
   #state: StoreState | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    this.db = drizzle(ctx.storage);
     this.workspaceId = ctx.id.name ?? "";
-    void ctx.blockConcurrencyWhile(() => migrate(this.db, migrations));
+    void ctx.blockConcurrencyWhile(async () => {
+      const { migrateStore } = await import("../migrate.ts");
+      await migrateStore(ctx.storage);
+    });
   }
 
   protected get state(): StoreState {
@@ -201,17 +195,20 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return findErasure(this.state.sql, email);
   }
 
-  accounts(filter: AccountFilter, page: Page): PageOf<Account> {
-    return listAccounts(this.db, filter, page);
+  async accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>> {
+    const { listAccounts } = await import("../accounts/account-list.ts");
+    return listAccounts(this.ctx.storage, filter, page);
   }
 
   /** See accounts/account-page.ts. */
-  findAccounts(query: AccountsQuery, page: Page): PageOf<AccountSummary> {
-    return findAccounts(this.db, query, page);
+  async findAccounts(query: AccountsQuery, page: Page): Promise<PageOf<AccountSummary>> {
+    const { findAccounts } = await import("../accounts/account-page.ts");
+    return findAccounts(this.ctx.storage, query, page);
   }
 
-  accountPage(externalId: string, page: Page): AccountPage | null {
-    return readAccountPage(this.db, this.state.signals, externalId, page);
+  async accountPage(externalId: string, page: Page): Promise<AccountPage | null> {
+    const { readAccountPage } = await import("../accounts/account-page.ts");
+    return readAccountPage(this.ctx.storage, this.state.signals, externalId, page);
   }
 
   deadLetters(page: Page): PageOf<DeadLetter> {
@@ -219,7 +216,8 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   /** See export.ts. */
-  exportPage(range: ExportRange): Promise<ExportPage> {
+  async exportPage(range: ExportRange): Promise<ExportPage> {
+    const { exportPage } = await import("./export.ts");
     return exportPage(this.state, this.coldObjects(), range);
   }
 

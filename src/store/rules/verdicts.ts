@@ -1,6 +1,6 @@
 /** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
-import { LRUCache } from "lru-cache";
 import { VERDICTS_REMEMBERED } from "../../limits.ts";
+import { Lru } from "../../platform/lru.ts";
 import type { RuleMatch } from "../protocol.ts";
 
 interface Row {
@@ -14,8 +14,8 @@ interface Row {
 
 export class Verdicts {
   readonly #sql: SqlStorage;
-  readonly #byId = new LRUCache<number, RuleMatch>({ max: VERDICTS_REMEMBERED });
-  readonly #ids = new LRUCache<string, number>({ max: VERDICTS_REMEMBERED });
+  readonly #byId = new Lru<number, RuleMatch>(VERDICTS_REMEMBERED);
+  readonly #ids = new Lru<string, number>(VERDICTS_REMEMBERED);
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;

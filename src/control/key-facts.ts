@@ -1,0 +1,67 @@
+/**
+ * The edge's look-up of a key (design §5). In plain SQL: with the query builder, an isolate that only takes signals would
+ * have to load it before it answers its first call.
+ */
+import { keyEnd } from "../domain/api-key.ts";
+import type { PayloadMapping } from "../domain/payload-template.ts";
+import type { EndpointType } from "../domain/signal.ts";
+
+/** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
+export interface KeyFacts {
+  keyId: string;
+  workspaceId: string;
+  endpointType: EndpointType;
+  /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
+  secretHash: Uint8Array | null;
+  endsAtMs: number | null;
+  /** Of a `product_org` key, null for others. */
+  payloadTemplate: PayloadMapping[] | null;
+}
+
+export interface KeyLookUp {
+  facts: KeyFacts | null;
+  /** Not by a replica, which may not know a new key yet. */
+  byPrimary: boolean;
+}
+
+/** A row as D1 has it. */
+interface KeyFactsRow {
+  id: string;
+  workspace_id: string;
+  endpoint_type: EndpointType;
+  secret_hash: string | null;
+  expires_at: string | null;
+  overlap_ends_at: string | null;
+  payload_template: string | null;
+}
+
+/** Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
+export async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
+  const { results, meta } = await d1
+    .prepare(
+      `SELECT id, workspace_id, endpoint_type, secret_hash, expires_at, overlap_ends_at, payload_template
+       FROM api_keys WHERE key_hash = ?`,
+    )
+    .bind(keyHash)
+    .run<KeyFactsRow>();
+  const [row] = results;
+  return { facts: row === undefined ? null : toKeyFacts(row), byPrimary: meta.served_by_primary === true };
+}
+
+function toKeyFacts(row: KeyFactsRow): KeyFacts {
+  const endsAt = keyEnd({ expiresAt: row.expires_at, overlapEndsAt: row.overlap_ends_at });
+  return {
+    keyId: row.id,
+    workspaceId: row.workspace_id,
+    endpointType: row.endpoint_type,
+    secretHash: row.secret_hash === null ? null : Uint8Array.from(Buffer.from(row.secret_hash, "hex")),
+    endsAtMs: endsAt === null ? null : Date.parse(endsAt),
+    payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
+  };
+}
+
+/** SHA-256 of the text's UTF-8 bytes, in lower-case hexadecimal, as keys and secrets are stored. */
+export async function sha256Hex(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

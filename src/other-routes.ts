@@ -1,0 +1,15 @@
+/** What people and their systems ask for besides sending signals. Loaded with the first such request, see index.ts. */
+import { Hono } from "hono";
+import type { AppEnv } from "./env.ts";
+import { onError, onNotFound } from "./http/errors.ts";
+import { requestLog } from "./http/request-log.ts";
+import { documentRoutes, operatorRoutes } from "./operator/routes.ts";
+import { pageRoutes } from "./pages/routes.tsx";
+
+export const others = new Hono<AppEnv>({ strict: false })
+  .use(requestLog)
+  .route("/operator", operatorRoutes)
+  .route("/", documentRoutes)
+  .route("/", pageRoutes)
+  .notFound(onNotFound)
+  .onError(onError);

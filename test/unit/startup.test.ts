@@ -1,0 +1,83 @@
+/**
+ * What an isolate evaluates before it takes its first signal: ingest and the Durable Objects, nothing that people look at.
+ * Bundled, a module that is only ever imported with `import()` is evaluated when that is reached.
+ */
+import path from "node:path";
+import { build } from "esbuild";
+import type { Metafile } from "esbuild";
+import { beforeAll, describe, expect, test } from "vitest";
+
+const ENTRY = "src/index.ts";
+let bundled: Metafile;
+
+beforeAll(async () => {
+  const result = await build({
+    entryPoints: [ENTRY],
+    absWorkingDir: path.join(import.meta.dirname, "../.."),
+    bundle: true,
+    write: false,
+    metafile: true,
+    format: "esm",
+    outdir: "out",
+    conditions: ["workerd", "worker", "browser"],
+    external: ["cloudflare:*", "node:*"],
+    loader: { ".sql": "text" },
+    logLevel: "error",
+  });
+  bundled = result.metafile;
+});
+
+/** What is evaluated at the start, by what brings it in. */
+function evaluated(): Map<string, string> {
+  const from = new Map([[ENTRY, ""]]);
+  // A Map's iteration goes on with what is added meanwhile.
+  for (const importer of from.keys()) {
+    for (const { kind, path: imported, external } of bundled.inputs[importer]?.imports ?? []) {
+      if (kind === "import-statement" && external !== true && !from.has(imported)) from.set(imported, importer);
+    }
+  }
+  return from;
+}
+
+/** A folder of the sources, or a package. */
+function partOf(file: string): string {
+  const [top, second, third] = file.split("/");
+  if (top === "node_modules") return second?.startsWith("@") ? `${second}/${third}` : String(second);
+  return third === undefined ? file : `${top}/${second}`;
+}
+
+describe("before the first signal", () => {
+  test("ingest, the Durable Objects and what they need are evaluated, and of all packages only the router", () => {
+    const parts = new Set(Array.from(evaluated().keys(), partOf));
+    expect([...parts].toSorted()).toEqual([
+      "hono",
+      "src/control",
+      "src/domain",
+      "src/env.ts",
+      "src/http",
+      "src/index.ts",
+      "src/ingest",
+      "src/limits.ts",
+      "src/platform",
+      "src/queue",
+      "src/quota",
+      "src/store",
+    ]);
+  });
+
+  test("of the control plane and the consumer, only the look-up of keys and the form of messages", () => {
+    const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
+    expect(files.toSorted()).toEqual(["src/control/key-facts.ts", "src/queue/back-off.ts", "src/queue/message.ts"]);
+  });
+
+  test("no trie router is among it", () => {
+    expect([...evaluated().keys()].filter((file) => /trie-router/.test(file))).toEqual([]);
+  });
+
+  test("none of Node's modules is loaded, for which a static import would do anywhere in the bundle", () => {
+    const externals = Object.entries(bundled.inputs).flatMap(([file, { imports }]) =>
+      imports.filter((one) => one.external && one.path.startsWith("node:")).map((one) => `${file}: ${one.path}`),
+    );
+    expect(externals).toEqual([]);
+  });
+});
