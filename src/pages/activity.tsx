@@ -6,8 +6,8 @@ import { listMembers } from "../control/members.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { AUDIT_ACTORS_OFFERED, PAGE_ROWS } from "../limits.ts";
 import { readActivityQuery } from "./activity-query.ts";
-import { pages } from "./environment.ts";
-import { page, workspacePath } from "./page.tsx";
+import { pages, workspacePath } from "./environment.ts";
+import { page } from "./page.tsx";
 import { ActivityView } from "./views/activity.tsx";
 
 export const activityPages = pages.createApp().get("/", async (c) => {

@@ -5,8 +5,8 @@ import { keyStatus } from "../domain/api-key.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { quotaCounter } from "../workspace/objects.ts";
-import { pages, type PagesEnv } from "./environment.ts";
-import { notFoundPage, page, workspacePath } from "./page.tsx";
+import { pages, type PagesEnv, workspacePath } from "./environment.ts";
+import { notFoundPage, page } from "./page.tsx";
 import { ManagersConnectView, MembersConnectView } from "./views/connect.tsx";
 
 const TEXT = { title: "Connect", section: "connect" } as const;

@@ -28,3 +28,8 @@ export const pages = createFactory<PagesEnv>();
 export function byMember(c: Context<PagesEnv>): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
 }
+
+/** `/w/{slug}`. */
+export function workspacePath(c: Context<PagesEnv>): string {
+  return `/w/${c.get("workspace").slug}`;
+}

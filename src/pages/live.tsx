@@ -4,9 +4,9 @@ import { keyNames } from "../control/keys.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { LIVE_FIRST_ROWS } from "../limits.ts";
 import { quotaCounter, signalStore, watchWorkspace } from "../workspace/objects.ts";
-import { pages, type PagesEnv } from "./environment.ts";
+import { pages, type PagesEnv, workspacePath } from "./environment.ts";
 import { isShown, rejectionItem, signalItem } from "./live-item.ts";
-import { page, workspacePath } from "./page.tsx";
+import { page } from "./page.tsx";
 import { LivePage } from "./views/live.tsx";
 
 export const livePages = pages

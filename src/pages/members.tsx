@@ -5,9 +5,9 @@ import { addMember, changeRole, findMember, listMembers, removeMember } from "..
 import { canChangeMember } from "../domain/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { endWatching } from "../workspace/objects.ts";
-import { byMember, pages, type PagesEnv } from "./environment.ts";
+import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
-import { done, page, workspacePath } from "./page.tsx";
+import { done, page } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { MembersView } from "./views/members.tsx";
 

@@ -5,7 +5,7 @@ import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { canManage } from "../domain/role.ts";
 import { DONE, type Done } from "./copy.ts";
-import type { PagesEnv } from "./environment.ts";
+import { workspacePath, type PagesEnv } from "./environment.ts";
 import { usageBar } from "./usage-bar.tsx";
 import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
 import { Notice } from "./views/parts.tsx";
@@ -69,11 +69,6 @@ export function fragment(
 export function done(c: Context<PagesEnv>, path: string, what: Done): Response {
   const address = `${workspacePath(c)}/${path}`;
   return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${what}`, 303);
-}
-
-/** `/w/{slug}`. */
-export function workspacePath(c: Context<PagesEnv>): string {
-  return `/w/${c.get("workspace").slug}`;
 }
 
 /** The same answer for what is nowhere and for what is another workspace's. */

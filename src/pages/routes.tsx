@@ -5,8 +5,9 @@ import { NONCE, secureHeaders } from "hono/secure-headers";
 import { errorText, logEvent } from "../http/log.ts";
 import { PAGE_FORM_MAX_BYTES } from "../limits.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
-import { pages } from "./environment.ts";
-import { notFoundPage, plainPage, workspacePath } from "./page.tsx";
+import { pages, workspacePath } from "./environment.ts";
+import { dismiss, DISMISSIBLE } from "./dismissed.ts";
+import { notFoundPage, plainPage } from "./page.tsx";
 import { signalPages } from "./signals.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections.tsx";
@@ -63,6 +64,13 @@ const workspacePages = pages
   .route("/settings/api-keys", keyPages)
   .route("/settings/members", memberPages)
   .route("/settings/activity", activityPages)
+  .post("/dismiss", async (c) => {
+    const { what, state, back } = await c.req.parseBody();
+    const known = DISMISSIBLE.find((one) => one === what);
+    if (known !== undefined && typeof state === "string" && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
+    const home = workspacePath(c);
+    return c.redirect(typeof back === "string" && back.startsWith(`${home}/`) ? back : `${home}/signals`, 303);
+  })
   .all("*", (c) => notFoundPage(c));
 
 const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };

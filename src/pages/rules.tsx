@@ -5,8 +5,8 @@ import { createRule, findRule, listRules, updateRule, type StoredRule } from "..
 import { PAGE_ROWS, PREVIEW_TYPING_SIGNALS, WORKSPACE_MAX_RULES } from "../limits.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules.ts";
-import { byMember, pages, type PagesEnv } from "./environment.ts";
-import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page, workspacePath } from "./page.tsx";
+import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
+import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "./page.tsx";
 import {
   BLANK_FORM,
   changeRows,

@@ -1,20 +1,22 @@
 /** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
 import type { Context } from "hono";
-import { findKey } from "../control/keys.ts";
-import { ruleNames } from "../control/rules.ts";
+import { findKey, listKeys } from "../control/keys.ts";
+import { listRules, ruleNames } from "../control/rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../limits.ts";
 import type { Page } from "../store/protocol.ts";
 import { replay } from "../workspace/dead-letters.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
-import { byMember, pages, type PagesEnv } from "./environment.ts";
-import { done, mayManage, notFoundPage, page, workspacePath } from "./page.tsx";
+import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
+import { done, mayManage, notFoundPage, page } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { queueFilter, signalFilter, statusOf } from "./signal-filters.ts";
+import { isDismissed } from "./dismissed.ts";
+import { FirstSteps } from "./views/first-steps.tsx";
 import { DeadLetters } from "./views/dead-letters.tsx";
 import { Group } from "./views/signal-group.tsx";
 import { AllSignals } from "./views/signal-list.tsx";
-import { Queue } from "./views/signal-queue.tsx";
+import { hasSignals, Queue } from "./views/signal-queue.tsx";
 import { Trace } from "./views/signal-trace.tsx";
 
 export const signalPages = pages
@@ -22,8 +24,12 @@ export const signalPages = pages
   .get("/", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["q"])) return c.redirect(`${workspacePath(c)}/signals/${query["q"].trim()}`, 303);
-    const queue = await storeOf(c).queuePage(queueFilter(query), pageOf(c));
-    const known = { base: workspacePath(c), manager: mayManage(c), query, nowMs: Date.now() };
+    const { hasPeople, ...queue } = await storeOf(c).queuePage(queueFilter(query), pageOf(c));
+    const firstSteps =
+      Object.keys(query).length === 0 && !isDismissed(c, "first-steps", "all")
+        ? await firstStepsOf(c, { signal: hasSignals(queue.totals), person: hasPeople })
+        : null;
+    const known = { base: workspacePath(c), query, nowMs: Date.now(), firstSteps };
     return page(c, { title: "Signal Queue", section: "signals" }, <Queue {...known} {...queue} />);
   })
   .get("/group", async (c) => {
@@ -83,6 +89,15 @@ export const signalPages = pages
     const known = { base: workspacePath(c), manager: mayManage(c), keyName: key?.name ?? null, rules };
     return page(c, { title: signal.id, section: "signals" }, <Trace {...known} found={found} />);
   });
+
+/** Null: all of them are done. */
+async function firstStepsOf(c: Context<PagesEnv>, recorded: { signal: boolean; person: boolean }) {
+  const [db, { id }, one] = [c.get("db"), c.get("workspace"), { cursor: null, limit: 1 }];
+  const [keys, rules] = await Promise.all([listKeys(db, id, one), listRules(db, id, one)]);
+  const steps = { key: keys.items.length > 0, rule: rules.items.length > 0, ...recorded };
+  if (Object.values(steps).every(Boolean)) return null;
+  return <FirstSteps base={workspacePath(c)} manager={mayManage(c)} done={steps} />;
+}
 
 function storeOf(c: Context<PagesEnv>) {
   return signalStore(c.env, c.get("workspace").id);

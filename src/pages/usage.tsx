@@ -9,10 +9,9 @@ import { releaseForWorkspace } from "../workspace/held.ts";
 import { readHealth } from "../workspace/health.ts";
 import { configureWorkspaces, usageByDayOf } from "../workspace/quota.ts";
 import type { Done } from "./copy.ts";
-import { byMember, pages, type PagesEnv } from "./environment.ts";
-import { done, mayManage, page, workspacePath } from "./page.tsx";
+import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
+import { done, mayManage, page } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
-import { dismissUsageBar } from "./usage-bar.tsx";
 import { UsagePage, type UsageData } from "./views/usage.tsx";
 
 /** Also of a plan that is offered to others: who asks does not learn that it exists. */
@@ -30,12 +29,6 @@ export const usagePages = pages
     const { plan } = await c.req.parseBody();
     const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
     return isOffered ? change(c, { plan }, "plan_changed") : usagePage(c, NO_SUCH_PLAN);
-  })
-  .post("/dismiss", async (c) => {
-    const { name, back } = await c.req.parseBody();
-    if (typeof name === "string" && /^\d{1,16}-\d{2,3}(-refused)?$/.test(name)) dismissUsageBar(c, name);
-    const home = workspacePath(c);
-    return c.redirect(typeof back === "string" && back.startsWith(`${home}/`) ? back : `${home}/usage`, 303);
   })
   .post("/release", requireManager, async (c) => {
     const { released } = await releaseForWorkspace(c.env, c.get("db"), c.get("workspace").id, byMember(c));

@@ -142,6 +142,46 @@ async function doubleClick(page: Page, context: BrowserContext, { operator, id }
   await page.waitForLoadState();
 }
 
+describe("a test signal", () => {
+  const testCall = (page: Page) => page.locator("#test-call");
+  const sendIt = (page: Page) => page.getByRole("button", { name: "Send a test signal" }).click();
+
+  test("sent from the page of a new key is answered, and followed until it is recorded", async () => {
+    const workspace = await newWorkspace("test-signal");
+    await withPage(workspace, workspace.owner, async (page) => {
+      await formOf(page, workspace, "With a secret");
+      await page.getByLabel("Secret").check();
+      await create(page).click();
+      await sendIt(page);
+      await testCall(page).getByText("202 Accepted").waitFor();
+      await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
+      await testCall(page).getByText("Processed", { exact: true }).waitFor();
+      await testCall(page).getByRole("link", { name: "Open its trace" }).click();
+      expect(await page.getByRole("heading", { level: 1 }).innerText()).toBe("Filled Out Form");
+    });
+  });
+
+  test("sent from Connect takes the key that is typed, and shows a refusal as senders get it", async () => {
+    const workspace = await newWorkspace("test-connect");
+    const key = await workspace.newKey();
+    await withPage(workspace, workspace.owner, async (page) => {
+      await page.goto(`${workspace.home}/connect`);
+      await page.getByLabel("Full API key").fill(`${key.slice(0, -1)}_`);
+      await sendIt(page);
+      await testCall(page).getByText("401 Unauthorized").waitFor();
+      await page.getByLabel("Full API key").fill(key);
+      await page.getByLabel("Body").fill('{"event":');
+      await sendIt(page);
+      await testCall(page).getByText("400 Bad Request").waitFor();
+      await testCall(page).getByText("body_not_json").waitFor();
+      await page.getByLabel("Body").fill('{"event":"Typed here"}');
+      await sendIt(page);
+      await testCall(page).locator("#trace").getByText("Recorded", { exact: true }).waitFor();
+      expect(await testCall(page).locator(".badge").first().innerText()).toBe("202 Accepted");
+    });
+  });
+});
+
 test("a double click on Create makes one key, and shows it", async () => {
   const workspace = await newWorkspace("double");
   await withPage(workspace, workspace.owner, async (page, context) => {

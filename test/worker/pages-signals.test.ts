@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../src/limits.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newMembers, type Members } from "./members.ts";
-import { textOf } from "./pages.ts";
+import { textOf, type Browser } from "./pages.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 let workspace: TestWorkspace;
@@ -43,11 +43,47 @@ function rowsOf(html: string): string[] {
 }
 
 describe("the queue", () => {
-  test("says first what to do: managers are led to a key, others to what a sender needs", async () => {
-    expect(textOf(await members.owner.see(`${base}/signals`))).toContain("Create an API key");
-    const html = await see("");
-    expect(textOf(html)).toContain("No signals yet");
-    expect(html).not.toContain("settings/api-keys");
+  test("an empty workspace lists the first steps, each with its tick or its button, until all are done", async () => {
+    const of = await newMembers({ key: null });
+    const steps = async (browser: Browser, query = "") => {
+      const html = await browser.see(`${of.home}/signals${query}`);
+      const list = /<ol class="first-steps">(.*?)<\/ol>/s.exec(html)?.[1] ?? "";
+      return [...list.matchAll(/<li(.*?)<\/li>/gs)].map(([, step = ""]) =>
+        step.startsWith(' class="done"')
+          ? "done"
+          : (/href="([^"]*)"/.exec(step)?.[1]?.slice(of.home.length + 1) ?? "ask"),
+      );
+    };
+    expect(await steps(of.owner)).toEqual(["settings/api-keys/new", "connect", "rules/new", "people"]);
+    expect(await steps(of.member)).toEqual(["ask", "connect", "ask", "people"]);
+    await of.workspace.operator("POST", "/keys", { name: "First" });
+    expect(await steps(of.owner)).toEqual(["done", "connect", "rules/new", "people"]);
+    await deliver(of.workspace.id, [{ id: "sig_1", ordinal: 1, payload: { event: "Nobody's" } }]);
+    expect(await steps(of.owner)).toEqual(["done", "done", "rules/new", "people"]);
+    expect(await steps(of.owner, "?q=x")).toEqual([]);
+    await of.workspace.operator("POST", "/rules", {
+      name: "r",
+      event: "e",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: 1,
+    });
+    expect(await steps(of.member)).toEqual(["done", "done", "done", "people"]);
+    await deliver(of.workspace.id, [{ id: "sig_2", ordinal: 2, payload: form(2) }]);
+    expect(await steps(of.owner)).toEqual([]);
+  });
+
+  test("the first steps can be put away, by each one for themselves", async () => {
+    const answer = await members.owner.post(`${base}/dismiss`, {
+      what: "first-steps",
+      state: "all",
+      back: `${base}/signals`,
+    });
+    const cookie = answer.headers.get("set-cookie")?.split(";")[0] ?? "";
+    const html = await (await members.owner.get(`${base}/signals`, cookie)).text();
+    expect([textOf(html).includes("First steps"), textOf(html).includes("No signals yet")]).toEqual([false, true]);
+    expect(textOf(await see(""))).toContain("First steps");
   });
 
   test("shows each event and source with its counts, its days and when it was seen", async () => {

@@ -144,7 +144,7 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
-    const { workspace, path, home, owner, member } = await atUsage({ signalLimit: 5 });
+    const { workspace, home, owner, member } = await atUsage({ signalLimit: 5 });
     const bar = async (browser: Browser, page = "people", cookie = "") => {
       const html = await (await browser.get(`${home}/${page}`, cookie)).text();
       return /<section class="notice bar.*?<\/section>/s.exec(html)?.[0] ?? null;
@@ -156,8 +156,8 @@ describe("changing plan and overages, releasing held signals", () => {
     // The Usage page says it at length.
     expect(await bar(owner, "usage")).toBeNull();
 
-    const name = /name="name" value="([^"]*)"/.exec((await bar(owner)) ?? "")?.[1] ?? "";
-    const dismissed = await owner.post(`${path}/dismiss`, { name, back: `${home}/people` });
+    const state = /name="state" value="([^"]*)"/.exec((await bar(owner)) ?? "")?.[1] ?? "";
+    const dismissed = await owner.post(`${home}/dismiss`, { what: "usage", state, back: `${home}/people` });
     expect([dismissed.status, dismissed.headers.get("location")]).toEqual([303, `${home}/people`]);
     const cookie = dismissed.headers.get("set-cookie")?.split(";")[0] ?? "";
     expect(await bar(owner, "people", cookie)).toBeNull();
@@ -170,11 +170,11 @@ describe("changing plan and overages, releasing held signals", () => {
   });
 
   test("what is dismissed leads back into the workspace, and nowhere else", async () => {
-    const { path, owner } = await atUsage();
+    const { home, owner } = await atUsage();
     for (const back of ["https://evil.example/", "//evil.example/", "/w/other/people", "/sign-out"]) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
-      const answer = await owner.post(`${path}/dismiss`, { name: "x; Domain=evil", back });
-      expect(answer.headers.get("location")).toBe(path);
+      const answer = await owner.post(`${home}/dismiss`, { what: "usage", state: "x; Domain=evil", back });
+      expect(answer.headers.get("location")).toBe(`${home}/signals`);
       expect(answer.headers.get("set-cookie")).toBeNull();
     }
   });

@@ -408,7 +408,7 @@ describe("on every page", () => {
       const refused = await (isPost ? team.stranger.post(path) : team.stranger.get(path));
       expect([method, path, refused.status]).toEqual([method, path, 404]);
       // What concerns nobody but the one who looks.
-      const isOwn = path.endsWith("/usage/dismiss");
+      const isOwn = path.endsWith("/dismiss");
       if (isPost) expect([path, (await team.member.post(path)).status]).toEqual([path, isOwn ? 303 : 403]);
     }
   });

@@ -7,12 +7,14 @@
  * - `data-preview="#id"` with `data-preview-url` on a form: while typing, posts the form there and takes `#id`.
  *   `data-preview-first` does so at once as well.
  * - `data-refresh="3000"` on an element with an id: takes itself from the same page, until it comes without.
+ * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
  * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
 import { localTimes } from "./times.ts";
 import { startLive } from "./live.ts";
 import { startRules } from "./rules.ts";
 import { refresh, swap } from "./swap.ts";
+import { startTestCalls } from "./test-call.ts";
 
 document.documentElement.classList.add("js");
 
@@ -72,3 +74,4 @@ document.addEventListener("swapped", (event) => localTimes(event.target as Eleme
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startLive();
 startRules();
+startTestCalls();

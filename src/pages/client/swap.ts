@@ -35,12 +35,12 @@ export async function leaveIfSignedOut(): Promise<void> {
 }
 
 /** Again and again while the page is seen, until the element comes without `data-refresh`. */
-export function refresh(element: HTMLElement): void {
+export function refresh(element: HTMLElement, url: string = location.href): void {
   const { id } = element;
   const afterMs = Number(element.dataset["refresh"]);
   const timer = setInterval(() => {
     const shown = document.getElementById(id);
     if (shown === null || shown.dataset["refresh"] === undefined) clearInterval(timer);
-    else if (!document.hidden) void swap(location.href, `#${id}`, null);
+    else if (!document.hidden) void swap(url, `#${id}`, null);
   }, afterMs);
 }

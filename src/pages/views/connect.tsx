@@ -5,6 +5,7 @@ import type { PageOf } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { webhooksOf } from "../webhook.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
+import { TestCall } from "./test-call.tsx";
 import { Copy, Empty, Head, Notice, Pager, Panel, Time } from "./parts.tsx";
 
 export interface ManagersConnect {
@@ -69,6 +70,12 @@ export function ManagersConnectView({ home, query, active, selected, usedMs, now
         </p>
       </Panel>
       <SetUpView {...rest} {...{ endpointType, payloadTemplate, hasSecret }} query={{ key: id }} />
+      <TestCall
+        home={home}
+        webhook={webhooksOf(rest.origin, { key: KEY_PLACEHOLDER, endpointType, payloadTemplate })[0]}
+        placeholder={KEY_PLACEHOLDER}
+        secret={hasSecret ? "ask" : null}
+      />
     </>
   );
 }

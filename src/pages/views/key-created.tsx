@@ -6,6 +6,7 @@ import { ENDPOINT_LABEL } from "../copy.ts";
 import { curlLine, webhooksOf } from "../webhook.ts";
 import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";
 import { Copy, Head, Notice, Panel } from "./parts.tsx";
+import { TestCall } from "./test-call.tsx";
 
 export interface Created {
   /** `/w/{slug}`. */
@@ -82,6 +83,12 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
           </section>
         ))}
       </Panel>
+      <TestCall
+        home={home}
+        webhook={webhooks[0]}
+        placeholder={null}
+        secret={secret === null ? null : { value: secret }}
+      />
     </>
   );
 }

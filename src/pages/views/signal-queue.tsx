@@ -1,4 +1,5 @@
 /** The signal queue (spec §6.3): signals grouped by event name and source. */
+import type { Child } from "hono/jsx";
 import { dayOf, latestDays } from "../../domain/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol.ts";
@@ -11,27 +12,33 @@ import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
 
 interface Known {
   base: string;
-  manager: boolean;
   query: Record<string, string>;
   nowMs: number;
 }
 
 export function Queue({
   base,
-  manager,
   query,
   nowMs,
   groups,
   sources,
   totals,
   isFull,
-}: Known & { groups: QueuePage; sources: readonly string[]; totals: StoreTotals; isFull: boolean }) {
+  firstSteps,
+}: Known & {
+  groups: QueuePage;
+  sources: readonly string[];
+  totals: StoreTotals;
+  isFull: boolean;
+  firstSteps: Child;
+}) {
   const filtered = ["q", "source", "only"].some((name) => (query[name] ?? "").trim() !== "");
   const nothing = groups.items.length === 0 && groups.complete;
   return (
     <>
       <Head title="Signal Queue">What has come in, by event name and source. Open an event to see its signals.</Head>
       <SignalTabs base={base} shown="queue" />
+      {firstSteps}
       {isFull && <Full base={base} />}
       <Waiting base={base} totals={totals} />
       <Filters query={query} sources={sources} />
@@ -43,7 +50,7 @@ export function Queue({
             </p>
           </Empty>
         )}
-        {nothing && !filtered && <FirstSignal base={base} manager={manager} totals={totals} />}
+        {nothing && !filtered && <FirstSignal base={base} totals={totals} />}
         {!nothing && <Groups base={base} items={groups.items} nowMs={nowMs} />}
         <NotAll complete={groups.complete} what={counted(QUEUE_SCAN_GROUPS, "event")} />
         <Pager path={`${base}/signals`} query={query} next={groups.next} />
@@ -157,22 +164,21 @@ function Groups({ base, items, nowMs }: { base: string; items: readonly QueueGro
   );
 }
 
-function FirstSignal({ base, manager, totals }: { base: string; manager: boolean; totals: StoreTotals }) {
-  const any = totals.processed + totals.duplicates + totals.held + totals.purged + totals.deadLettered > 0;
+/** Whether anything has been recorded, of whatever kind. */
+export function hasSignals(totals: StoreTotals): boolean {
+  return totals.processed + totals.duplicates + totals.held + totals.purged + totals.deadLettered > 0;
+}
+
+function FirstSignal({ base, totals }: { base: string; totals: StoreTotals }) {
+  const any = hasSignals(totals);
   return (
     <Empty title={any ? "No events yet" : "No signals yet"}>
       <p>
         {any
-          ? "What has come so far were identify calls, account updates or what could not be processed. "
-          : "As soon as a sender posts its first signal, it shows up here. "}
-        {manager ? "Create a key, and put its webhook address where your signals come from." : ""}
+          ? "What has come so far were identify calls, account updates or what could not be processed."
+          : "As soon as a sender posts its first signal, it shows up here."}
       </p>
-      <p class="row">
-        {manager && (
-          <a class="button primary" href={`${base}/settings/api-keys`}>
-            Create an API key
-          </a>
-        )}
+      <p>
         <a class="button" href={`${base}/connect`}>
           Connect a sender
         </a>

@@ -155,10 +155,11 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   queuePage(
     filter: QueueFilter,
     page: Page,
-  ): { groups: QueuePage; sources: string[]; totals: StoreTotals; isFull: boolean } {
+  ): { groups: QueuePage; sources: string[]; totals: StoreTotals; isFull: boolean; hasPeople: boolean } {
     const { sources } = recentNames(this.stateWithGroups.sql);
     const groups = queuePage(this.state.sql, filter, page);
-    return { groups, sources, totals: this.totals(), isFull: this.isFull() };
+    const [anybody] = this.state.sql.exec("SELECT 1 FROM people LIMIT 1");
+    return { groups, sources, totals: this.totals(), isFull: this.isFull(), hasPeople: anybody !== undefined };
   }
 
   /** One group of it with its signals; null: no such group. */
