@@ -4,6 +4,7 @@
 import { composeKey, keyEnds, keyStatus } from "../domain/api-key.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
+import { composeSecret } from "../domain/shared-secret.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import { newId } from "../http/ids.ts";
 import { auditEntry } from "./audit.ts";
@@ -152,7 +153,7 @@ async function composeRow(
   { formToken = null, successorOf = null }: { formToken?: string | null; successorOf?: string | null } = {},
 ): Promise<Draft> {
   const value = composeKey(randomBytes);
-  const secret = key.secret ? Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url") : null;
+  const secret = key.secret ? composeSecret(() => Buffer.from(randomBytes(SECRET_BYTES)).toString("base64url")) : null;
   const { first8, last4 } = keyEnds(value);
   const row: Draft["row"] = {
     id: newId("key", by.nowMs),

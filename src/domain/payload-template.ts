@@ -4,6 +4,7 @@
  */
 import { parseDotPath, readValue } from "./dot-path.ts";
 import type { DotPath } from "./dot-path.ts";
+import { echo, type Described } from "./echo.ts";
 import { isWorthlessId } from "./identity.ts";
 import { toComparable } from "./mapping-condition.ts";
 import { isAbsent } from "./normalise.ts";
@@ -49,20 +50,16 @@ export interface AccountRecord {
   attributes: Record<string, unknown>;
 }
 
-export interface TemplateError {
+export interface TemplateError extends Described {
   target: string;
   path: string;
   code: "missing" | "wrong_type";
-  /** One sentence for the sender. */
-  detail: string;
 }
 
 export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: DotPath; pathText: string })[];
 
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
-/** Characters of the sender's own text that a detail repeats at most: fewer than an API key has. */
-const ECHO_MAX_LENGTH = 40;
 /** Details in a refusal, in characters; what is beyond it is counted. A single one is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
@@ -90,8 +87,8 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
   const errors: TemplateError[] = [];
   for (const { target, path, pathText, type, required } of template) {
     const refuseValue = (code: TemplateError["code"], expected: string): void => {
-      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${found(sent)}.`;
-      errors.push({ target, path: pathText, code, detail });
+      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${kindOf(sent)}.`;
+      errors.push({ target, path: pathText, code, detail, ...echoOf(sent) });
     };
     const sent = readValue(payload, path);
     if (isAbsent(sent)) {
@@ -118,13 +115,16 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
 export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
   let detail = "";
   let named = 0;
+  const sent: string[] = [];
   for (const error of errors) {
     if (detail.length + error.detail.length > DETAIL_MAX_LENGTH) break;
     detail += named === 0 ? error.detail : ` ${error.detail}`;
+    if (error.sent !== undefined) sent.push(`${error.sent} at \`${error.path}\``);
     named += 1;
   }
   const more = errors.length - named;
-  return { code: "template_mismatch", detail: more === 0 ? detail : `${detail} And ${more} more.` };
+  if (more > 0) detail += ` And ${more} more.`;
+  return { code: "template_mismatch", detail, ...(sent.length === 0 ? {} : { sent: sent.join(", ") }) };
 }
 
 const EXPECTED: Readonly<Record<PayloadType, string>> = {
@@ -179,15 +179,18 @@ function isField(target: string): target is AccountField {
   return target !== "external_id" && ACCOUNT_TARGETS.some((known) => known === target);
 }
 
-/** What was sent instead, as the end of a sentence. */
-function found(sent: unknown): string {
+function echoOf(sent: unknown): { sent?: string } {
+  if (typeof sent === "number") return isExact(sent) ? { sent: String(sent) } : {};
+  return typeof sent === "string" && sent.trim() !== "" ? { sent: echo(sent) } : {};
+}
+
+/** What was sent instead, as the end of a sentence that says nothing of its value. */
+function kindOf(sent: unknown): string {
   if (sent === undefined) return "missing";
   if (sent === null) return "null";
   if (Array.isArray(sent)) return "an array";
   if (typeof sent === "object") return "an object";
-  if (typeof sent === "number") return isExact(sent) ? `the number ${sent}` : "a number too large to keep its digits";
+  if (typeof sent === "number") return isExact(sent) ? "a number" : "a number too large to keep its digits";
   if (typeof sent !== "string") return String(sent as boolean);
-  if (sent.trim() === "") return "blank";
-  const start = sent.slice(0, ECHO_MAX_LENGTH);
-  return `the text ${JSON.stringify(start)}${start.length < sent.length ? "…" : ""}`;
+  return sent.trim() === "" ? "blank" : "a text";
 }

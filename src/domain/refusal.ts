@@ -3,6 +3,8 @@
  * status and a body; per-item results and the rejections list use the same codes.
  */
 
+import type { Described } from "./echo.ts";
+
 /** Spec §7, 401: all of them look the same to the sender. The cause is for the admin's rejections list only. */
 export type UnauthorizedCause =
   | "key_malformed"
@@ -13,30 +15,34 @@ export type UnauthorizedCause =
   | "secret_wrong";
 
 /** What is wrong with the body as a whole; nothing of it is kept. */
-export type BodyRefusal =
-  | { code: "body_empty"; detail: string }
-  | { code: "body_not_json"; detail: string }
-  | { code: "body_unreadable"; detail: string }
-  | { code: "body_too_large"; detail: string }
-  | { code: "batch_too_long"; detail: string }
-  | { code: "batch_empty"; detail: string }
-  | { code: "media_type_unsupported"; detail: string }
-  | { code: "content_encoding_unsupported"; detail: string }
-  | { code: "idempotency_key_invalid"; detail: string }
-  | { code: "source_invalid"; detail: string };
+export type BodyRefusal = Described & {
+  code:
+    | "body_empty"
+    | "body_not_json"
+    | "body_unreadable"
+    | "body_too_large"
+    | "batch_too_long"
+    | "batch_empty"
+    | "media_type_unsupported"
+    | "content_encoding_unsupported"
+    | "idempotency_key_invalid"
+    | "source_invalid";
+};
 
 /** What is wrong with one signal; its neighbours are kept. */
-export type SignalRefusal =
-  | { code: "signal_not_json"; detail: string }
-  | { code: "signal_not_object"; detail: string }
-  | { code: "signal_too_large"; detail: string }
-  | { code: "signal_too_deep"; detail: string }
-  | { code: "event_missing"; detail: string }
-  | { code: "event_invalid"; detail: string }
-  | { code: "email_invalid"; detail: string }
-  | { code: "source_invalid"; detail: string }
-  | { code: "properties_invalid"; detail: string }
-  | { code: "template_mismatch"; detail: string };
+export type SignalRefusal = Described & {
+  code:
+    | "signal_not_json"
+    | "signal_not_object"
+    | "signal_too_large"
+    | "signal_too_deep"
+    | "event_missing"
+    | "event_invalid"
+    | "email_invalid"
+    | "source_invalid"
+    | "properties_invalid"
+    | "template_mismatch";
+};
 
 /** Spec §7 and §8, 429. `retryAfterMs` says when a retry can succeed. */
 export type LimitRefusal =

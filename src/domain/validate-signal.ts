@@ -4,6 +4,7 @@
  */
 import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../limits.ts";
 import { isJsonObject } from "./dot-path.ts";
+import { echo, holdsCredential } from "./echo.ts";
 import { isPlausibleEmail } from "./identity.ts";
 import { cdpCallType, isAbsent } from "./normalise.ts";
 import type { SignalRefusal } from "./refusal.ts";
@@ -13,8 +14,8 @@ import type { JsonObject } from "./signal.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 
-/** Characters of the sender's own text that a detail repeats at most. */
-const ECHO_MAX_LENGTH = 40;
+/** Names are stored with every signal, and shown to every member. */
+const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
 /** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
 export function validateSignal(payload: unknown): Result<JsonObject, SignalRefusal> {
@@ -33,7 +34,7 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
         checkProperties(payload["properties"]))
       : callType === "track"
         ? checkEvent(payload["event"], "a track call")
-        : undefined;
+        : checkCallType(callType);
   return refusal === undefined ? ok(payload) : refuse(refusal);
 }
 
@@ -53,11 +54,21 @@ function checkEvent(event: unknown, what: string): SignalRefusal | undefined {
   if (typeof event !== "string") {
     return { code: "event_invalid", detail: `\`event\` is ${kindOf(event)}; send the event's name as a text.` };
   }
+  if (holdsCredential(event)) {
+    return { code: "event_invalid", detail: `\`event\` ${CREDENTIAL}. Send a name for what happened.` };
+  }
   if (fitsName(event.trim())) return undefined;
   return {
     code: "event_invalid",
-    detail: `\`event\` ${excerpt(event)} has ${codePoints(event.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+    detail: `\`event\` has ${codePoints(event.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+    sent: echo(event),
   };
+}
+
+/** The type of a CDP's call is the name of its event, unless it is a track. */
+function checkCallType(type: string): SignalRefusal | undefined {
+  if (!holdsCredential(type)) return undefined;
+  return { code: "event_invalid", detail: `\`type\` ${CREDENTIAL}. Send the type of the call, such as "identify".` };
 }
 
 function checkEmail(email: unknown): SignalRefusal | undefined {
@@ -70,12 +81,16 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
   }
   const address = email.trim();
   if (isPlausibleEmail(address)) return undefined;
+  if (address.startsWith("{{")) {
+    return { code: "email_invalid", detail: "`email` is a token that was not replaced by its value. Check its name." };
+  }
   return {
     code: "email_invalid",
     detail:
       address.length > EMAIL_MAX_LENGTH
-        ? `\`email\` ${excerpt(address)} is longer than ${EMAIL_MAX_LENGTH} characters; send one address, or leave \`email\` out.`
-        : `\`email\` ${excerpt(address)} is not an email address; send one such as "jane@example.com", or leave \`email\` out.`,
+        ? `\`email\` is longer than ${EMAIL_MAX_LENGTH} characters; send one address, or leave \`email\` out.`
+        : '`email` is not an email address; send one such as "jane@example.com", or leave `email` out.',
+    sent: echo(address),
   };
 }
 
@@ -87,10 +102,14 @@ function checkSource(source: unknown): SignalRefusal | undefined {
       detail: `\`source\` is ${kindOf(source)}; send the source's name as a text, or leave \`source\` out.`,
     };
   }
+  if (holdsCredential(source)) {
+    return { code: "source_invalid", detail: `\`source\` ${CREDENTIAL}. Send a name for what sends the signals.` };
+  }
   if (fitsName(source.trim())) return undefined;
   return {
     code: "source_invalid",
-    detail: `\`source\` ${excerpt(source)} has ${codePoints(source.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+    detail: `\`source\` has ${codePoints(source.trim())} characters; shorten it to at most ${NAME_MAX_CODE_POINTS}.`,
+    sent: echo(source),
   };
 }
 
@@ -106,12 +125,6 @@ function codePoints(text: string): number {
   let count = 0;
   for (const _ of text) count += 1;
   return count;
-}
-
-function excerpt(text: string): string {
-  return text.length <= ECHO_MAX_LENGTH
-    ? JSON.stringify(text)
-    : `${JSON.stringify(text.slice(0, ECHO_MAX_LENGTH).toWellFormed())}…`;
 }
 
 function kindOf(value: unknown): string {

@@ -5,6 +5,7 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AppEnv } from "../env.ts";
+import { toSender } from "../domain/echo.ts";
 import type { Refusal, RefusalCode } from "../domain/refusal.ts";
 
 export interface Problem {
@@ -59,23 +60,23 @@ export function refusalProblem(refusal: Refusal): Problem {
     case "body_empty":
     case "body_not_json":
     case "body_unreadable":
-      return { status: 400, code, title: "The body is not JSON", detail: refusal.detail };
+      return { status: 400, code, title: "The body is not JSON", detail: toSender(refusal) };
     case "idempotency_key_invalid":
-      return { status: 400, code, title: "Invalid Idempotency-Key", detail: refusal.detail };
+      return { status: 400, code, title: "Invalid Idempotency-Key", detail: toSender(refusal) };
     case "media_type_unsupported":
-      return { status: 415, code, title: "Unsupported media type", detail: refusal.detail };
+      return { status: 415, code, title: "Unsupported media type", detail: toSender(refusal) };
     case "content_encoding_unsupported":
       return {
         status: 415,
         code,
         title: "Unsupported Content-Encoding",
-        detail: refusal.detail,
+        detail: toSender(refusal),
         headers: { "accept-encoding": "gzip" },
       };
     case "body_too_large":
     case "batch_too_long":
     case "signal_too_large":
-      return { status: 413, code, title: "Too large", detail: refusal.detail };
+      return { status: 413, code, title: "Too large", detail: toSender(refusal) };
     case "batch_empty":
     case "signal_not_json":
     case "signal_not_object":
@@ -86,7 +87,7 @@ export function refusalProblem(refusal: Refusal): Problem {
     case "source_invalid":
     case "properties_invalid":
     case "template_mismatch":
-      return { status: 422, code, title: "Not a valid signal", detail: refusal.detail };
+      return { status: 422, code, title: "Not a valid signal", detail: toSender(refusal) };
     case "rate_limited":
       return {
         status: 429,

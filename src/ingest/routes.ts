@@ -6,6 +6,7 @@ import type { Context } from "hono";
 import { HonoBase } from "hono/hono-base";
 import { RegExpRouter } from "hono/router/reg-exp-router";
 import { holdsKey } from "../domain/api-key.ts";
+import { holdsCredential } from "../domain/echo.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/refusal.ts";
 import { takeRequest } from "../domain/request-rate.ts";
@@ -151,7 +152,7 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
     return "The source in the path is empty or longer than 255 characters.";
-  return holdsKey(source) ? "An API key stands in the path where the source's name belongs." : null;
+  return holdsCredential(source) ? "An API key or a secret stands in the path where the source's name belongs." : null;
 }
 
 function problemOfIdempotencyKey(key: string): string | null {

@@ -51,7 +51,8 @@ export const templateErrorAnswer = z
     target: z.string().meta({ example: "user_count" }),
     path: z.string().meta({ example: "seats" }),
     code: z.enum(["missing", "wrong_type"]),
-    detail: z.string().meta({ description: "One sentence for the sender." }),
+    detail: z.string().meta({ description: "One sentence, without the value." }),
+    sent: z.string().optional().meta({ description: "The beginning of the value, in quotes.", example: '"12 seats"' }),
   } satisfies Record<keyof TemplateError, z.ZodType>)
   .meta({ id: "TemplateError" });
 

@@ -1,6 +1,6 @@
 /** The form of a new API key (spec §2.1): what was typed, and what it asks for or what is wrong with it. No I/O. */
 import type { NewKey } from "../control/new-keys.ts";
-import { holdsKey } from "../domain/api-key.ts";
+import { holdsCredential, toSender } from "../domain/echo.ts";
 import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../domain/payload-template.ts";
 import { readSample } from "../domain/sample-payload.ts";
@@ -91,7 +91,8 @@ export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | nu
   const name = keyName.safeParse(typed.name);
   if (typed.name.trim() === "") errors.name = "Give the key a name.";
   else if (!name.success) errors.name = sentence(name.error.issues[0]?.message ?? "");
-  else if (holdsKey(typed.name)) errors.name = "The name holds an API key, and names are shown. Choose another one.";
+  else if (holdsCredential(typed.name))
+    errors.name = "The name holds an API key or a secret, and names are shown. Choose another one.";
   const expiration = expirationOf(typed, nowMs);
   if (!expiration.ok) errors.expires = expiration.refusal;
   const isProductOrg = typed.endpointType === "product_org";
@@ -125,7 +126,7 @@ export function mapSample({ rows, sample }: TypedKey): Mapped {
   }
   const mapped = mapAccount(compileTemplate(template), payload.value);
   if (mapped.ok) return { kind: "record", record: mapped.value };
-  return { kind: "errors", where: "payload", details: mapped.refusal.map(({ detail }) => detail) };
+  return { kind: "errors", where: "payload", details: mapped.refusal.map(toSender) };
 }
 
 export function toRow({ target, ...mapping }: PayloadMapping): MappingRow {

@@ -127,11 +127,11 @@ describe("§8.7 types", () => {
       "9007199254740993",
       "`x` (for `attributes.x`) must be a text, but is a number too large to keep its digits.",
     ],
-    ["number", `"many"`, '`x` (for `attributes.x`) must be a number such as 1200.5, but is the text "many".'],
-    ["number", `"1,200"`, '`x` (for `attributes.x`) must be a number such as 1200.5, but is the text "1,200".'],
-    ["number", `"1e3"`, '`x` (for `attributes.x`) must be a number such as 1200.5, but is the text "1e3".'],
-    ["number", `"0x10"`, '`x` (for `attributes.x`) must be a number such as 1200.5, but is the text "0x10".'],
-    ["number", `"Infinity"`, '`x` (for `attributes.x`) must be a number such as 1200.5, but is the text "Infinity".'],
+    ["number", `"many"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"1,200"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"1e3"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"0x10"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"Infinity"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
     ["number", "true", "`x` (for `attributes.x`) must be a number such as 1200.5, but is true."],
     ["number", "[1]", "`x` (for `attributes.x`) must be a number such as 1200.5, but is an array."],
     [
@@ -139,13 +139,13 @@ describe("§8.7 types", () => {
       "1e999",
       "`x` (for `attributes.x`) must be a number such as 1200.5, but is a number too large to keep its digits.",
     ],
-    ["boolean", "2", "`x` (for `attributes.x`) must be true or false, but is the number 2."],
-    ["boolean", `"active"`, '`x` (for `attributes.x`) must be true or false, but is the text "active".'],
-    ["boolean", `"constructor"`, '`x` (for `attributes.x`) must be true or false, but is the text "constructor".'],
+    ["boolean", "2", "`x` (for `attributes.x`) must be true or false, but is a number."],
+    ["boolean", `"active"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
+    ["boolean", `"constructor"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
     ["boolean", `["true"]`, "`x` (for `attributes.x`) must be true or false, but is an array."],
   ] as const)("%s refuses %s, also where it is not required", (type, json, detail) => {
     expect(errorsOf([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`)).toEqual([
-      { target: "attributes.x", path: "x", code: "wrong_type", detail },
+      expect.objectContaining({ target: "attributes.x", path: "x", code: "wrong_type", detail }),
     ]);
   });
 });
@@ -175,19 +175,19 @@ describe("§8.7 external_id", () => {
       "a filler word",
       `{"id":"undefined"}`,
       "wrong_type",
-      '`id` (for `external_id`) must name one account, in at most 255 characters, but is the text "undefined".',
+      "`id` (for `external_id`) must name one account, in at most 255 characters, but is a text.",
     ],
     [
       "0",
       `{"id":0}`,
       "wrong_type",
-      "`id` (for `external_id`) must name one account, in at most 255 characters, but is the number 0.",
+      "`id` (for `external_id`) must name one account, in at most 255 characters, but is a number.",
     ],
     [
       "too long",
       `{"id":"${"x".repeat(256)}"}`,
       "wrong_type",
-      `\`id\` (for \`external_id\`) must name one account, in at most 255 characters, but is the text "${"x".repeat(40)}"….`,
+      `\`id\` (for \`external_id\`) must name one account, in at most 255 characters, but is a text.`,
     ],
     [
       "a rounded number",
@@ -197,7 +197,7 @@ describe("§8.7 external_id", () => {
     ],
     ["an object", `{"id":{}}`, "wrong_type", "`id` (for `external_id`) must be a text, but is an object."],
   ])("%s is refused", (_, json, code, detail) => {
-    const error = { target: "external_id", path: "id", code, detail };
+    const error = expect.objectContaining({ target: "external_id", path: "id", code, detail }) as unknown;
     expect(errorsOf([ID], json)).toEqual([error]);
     expect(errorsOf([{ ...ID, type: "json", required: false }], json)).toEqual([error]);
   });
@@ -221,6 +221,7 @@ describe("§8.7 refusals", () => {
     expect(templateRefusal(errors)).toEqual({
       code: "template_mismatch",
       detail: errors.map(({ detail }) => detail).join(" "),
+      sent: '"a few" at `usage.seats`',
     });
   });
 
@@ -236,13 +237,19 @@ describe("§8.7 refusals", () => {
     expect(detail.match(/is required/g)?.length).toBe(errors.length - more);
   });
 
-  test("repeat no more than 40 characters of a value, and are well-formed text", () => {
-    const secret = `sk_${"A1b".repeat(13)}`;
-    const [error] = errorsOf([ID, attribute("x", { type: "number" })], { id: "a1", x: `${secret}tail` });
-    expect(error?.detail).toContain(secret.slice(0, 40));
-    expect(error?.detail).not.toContain(secret.slice(0, 41));
-    const [cut] = errorsOf([ID, attribute("x", { type: "number" })], { id: "a1", x: `${"x".repeat(39)}😀` });
-    expect(cut?.detail.isWellFormed()).toBe(true);
+  test.each([
+    ["a text's beginning", "twelve seats, or so", '"twelve seats, or"…'],
+    ["a number", 12, "12"],
+    ["no number whose digits are lost", 2 ** 60, undefined],
+    ["nothing of what is blank", " ", undefined],
+    ["nothing of an object", { secret: 1 }, undefined],
+    ["nothing of a key", `sk_${"A1b".repeat(13)}x`, '"•••"'],
+  ])("say %s apart from the detail, for the sender alone", (_, x, sent) => {
+    const errors = errorsOf([ID, attribute("x", { type: "boolean", required: true })], { id: "a1", x });
+    expect(errors).toHaveLength(1);
+    expect(errors[0]?.sent).toBe(sent);
+    expect(templateRefusal(errors).sent).toBe(sent === undefined ? undefined : `${sent} at \`x\``);
+    expect(templateRefusal(errors).detail).not.toMatch(/twelve|12|A1b/);
   });
 
   test("whatever is sent, every error names a mapping and what is kept is typed", () => {

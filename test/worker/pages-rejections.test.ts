@@ -89,7 +89,8 @@ describe("the Rejections page", () => {
   test("members see it without the keys, of which they get the ids alone; hostile names and details are text", async () => {
     const { workspace, path, owner, member } = await atRejections();
     const key = await workspace.newKey({ name: "<script>alert(1)</script>" });
-    await workspace.send({ event: "ok", email: "<script>alert(2)</script>" }, { key: key.key });
+    const call = { keyId: key.id, code: "email_invalid", requestId: "req_1", signals: 1, authenticated: true } as const;
+    await workspace.counter.refused({ ...call, detail: "<script>alert(2)</script>" });
     for (const browser of [owner, member]) {
       const html = await browser.see(path);
       expect(html).toContain("&lt;script&gt;alert(2)&lt;/script&gt;");

@@ -1,0 +1,48 @@
+/**
+ * What may be repeated of a sender's own text, and to whom: a beginning of it, to the sender alone. What is stored of a
+ * refusal says nothing of the body.
+ */
+import { holdsKey } from "./api-key.ts";
+import { holdsSecret } from "./shared-secret.ts";
+
+/** Characters: fewer than half of a key's random ones. */
+const ECHO_MAX_LENGTH = 16;
+/** Characters that are looked at: a key or secret that begins within the echo is recognised by as many. */
+const LOOKED_AT = 256;
+
+/** What begins like a key, and runs that may be a key, a secret or a token, whole or cut off. */
+const BEGINS_LIKE_KEY = /sk_[0-9A-Za-z]{8,}/g;
+const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
+
+const BLANK = "•••";
+
+/** Whether `text` holds an API key or a shared secret; names of events and sources may not, for they are shown. */
+export function holdsCredential(text: string): boolean {
+  return holdsKey(text) || holdsSecret(text);
+}
+
+/** The beginning of `text` in quotes, without what looks like a key or a secret. */
+export function echo(text: string): string {
+  const withoutKeys = text.slice(0, LOOKED_AT).replaceAll(BEGINS_LIKE_KEY, BLANK);
+  const blanked = withoutKeys.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run));
+  const shown = blanked.slice(0, ECHO_MAX_LENGTH).toWellFormed();
+  const isCut = blanked.length > ECHO_MAX_LENGTH || text.length > LOOKED_AT;
+  return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
+}
+
+/** Of two letters of either kind at least, as next to no long word is. */
+function isMixed(run: string): boolean {
+  return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
+}
+
+/** What is wrong, as it may be stored and shown to everybody, and the sender's own text about it. */
+export interface Described {
+  detail: string;
+  /** For the sender alone: names and beginnings of values, each through `echo`. */
+  sent?: string;
+}
+
+/** What the sender is told. */
+export function toSender({ detail, sent }: Described): string {
+  return sent === undefined ? detail : `${detail} You sent ${sent}.`;
+}
