@@ -115,8 +115,15 @@ export const LINK_TURN_STEPS = 10;
 export const LINK_ALARM_MS = 10_000;
 /** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
 export const AGAIN_PAGE_SIGNALS = 200;
-/** Workspaces whose compiled mapping rules an isolate remembers. */
-export const RULES_CACHE_WORKSPACES = 200;
+/** What the compiled mapping rules that an isolate remembers may amount to, in rule sizes: some 20 MB, of most workspaces. */
+export const RULES_CACHE_SIZE = 100_000;
+/**
+ * Comparisons, and reads of an element, that the mapping rules may take for one signal, some 2 ms: a batch of thousands such
+ * signals stays below the CPU time of a consumer. One that takes more is a dead letter.
+ */
+export const RULES_MAX_STEPS = 50_000;
+/** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
+export const RULE_PATH_MAX_ELEMENTS = 1_000;
 /** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
 export const TEMPLATE_CACHE_KEYS = 1_000;
 /** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
@@ -187,6 +194,13 @@ export const TEMPLATE_MAX_MAPPINGS = 100;
 export const RULE_MAX_CONDITIONS = 50;
 /** Mapping rules of one workspace. */
 export const WORKSPACE_MAX_RULES = 1_000;
+/**
+ * How much a rule's conditions may amount to, and those of all of a workspace's rules, in paths and values (rule-size.ts):
+ * two long lists, and fifty of them. Compiled the latter are some 2 MB, and without a `[]` a signal is run through them in
+ * less than RULES_MAX_STEPS.
+ */
+export const RULE_MAX_SIZE = 500;
+export const WORKSPACE_RULES_MAX_SIZE = 10_000;
 /** Dead letters named in one replay. */
 export const REPLAY_MAX_IDS = 1_000;
 /** Changes of an account's fields that are shown with it, the latest. */

@@ -2,8 +2,9 @@
 import { controlDatabase } from "./database.ts";
 import { loadRules, rulesVersion } from "./rules.ts";
 import { compileRules } from "../domain/mapping-rule.ts";
-import type { CompiledRules } from "../domain/mapping-rule.ts";
-import { RULES_CACHE_WORKSPACES } from "../limits.ts";
+import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
+import { ruleSize } from "../domain/rule-size.ts";
+import { RULES_CACHE_SIZE } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
 
 export interface WorkspaceRules {
@@ -12,7 +13,7 @@ export interface WorkspaceRules {
   rules: CompiledRules;
 }
 
-const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_WORKSPACES);
+const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_SIZE);
 
 /** One small query at the primary per call: a rule that was saved applies to what is processed from then on. */
 export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {
@@ -20,7 +21,13 @@ export async function rulesOf(d1: D1Database, workspaceId: string): Promise<Work
   const version = await rulesVersion(db, workspaceId);
   const known = compiled.get(workspaceId);
   if (known?.version === version) return known;
-  const current = { version, rules: compileRules(await loadRules(db, workspaceId)) };
-  compiled.set(workspaceId, current);
+  const rules = await loadRules(db, workspaceId);
+  const current = { version, rules: compileRules(rules) };
+  compiled.set(workspaceId, current, weightOf(rules));
   return current;
+}
+
+/** In the unit of a rule's size; a rule, and a workspace without any, take memory by themselves. */
+function weightOf(rules: readonly MappingRule[]): number {
+  return rules.reduce((sum, rule) => sum + 5 + ruleSize(rule), 10);
 }

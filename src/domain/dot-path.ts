@@ -30,8 +30,18 @@ export function parseDotPath(text: string): DotPath | undefined {
   return steps;
 }
 
-/** Appends every value at `path` to `found`, `null` included: at most one unless the path has a `[]`. */
-export function readValues(root: unknown, path: DotPath, found: unknown[], from = 0): void {
+/**
+ * Appends every value at `path` to `found`, `null` included: at most one unless the path has a `[]`.
+ *
+ * @param looks elements that a `[]` may still look at; the ones behind them are passed over.
+ */
+export function readValues(
+  root: unknown,
+  path: DotPath,
+  found: unknown[],
+  looks: { left: number } = { left: Number.POSITIVE_INFINITY },
+  from = 0,
+): void {
   let value = root;
   for (let at = from; at < path.length; at += 1) {
     const step = path[at];
@@ -49,7 +59,11 @@ export function readValues(root: unknown, path: DotPath, found: unknown[], from 
     } else if (step.kind === "index") {
       value = value[step.index];
     } else {
-      for (const element of value) readValues(element, path, found, at + 1);
+      for (const element of value) {
+        if (looks.left <= 0) return;
+        looks.left--;
+        readValues(element, path, found, looks, at + 1);
+      }
       return;
     }
   }

@@ -32,75 +32,64 @@ export interface Comparable {
   text: string | undefined;
   number: number;
 }
-export interface Operand extends Comparable {
-  text: string;
+
+/** One condition without its path and its `not_`, made ready to be tried on many values. */
+export interface Comparator {
+  fits(value: Comparable): boolean;
+  /** Whether it goes through the whole of a text: the longer the text, the longer it takes. */
+  scansText: boolean;
 }
 
-/** What the operators come down to: `in` is `equals` with several operands, `is_true` is `equals` with `true`. */
-export type Comparison = Exclude<MappingOperator, `not_${string}` | `is_${string}` | "in">;
-
-export function comparisonOf(operator: MappingOperator): Comparison {
+/** Null: it lacks the value that its operator needs, and fits nothing. */
+export function comparatorOf({ operator, value }: MappingCondition): Comparator | null {
+  if (operator === "exists" || operator === "not_exists") return at(() => true);
+  if (operator === "is_true") return equalTo([true]);
+  if (operator === "is_false") return equalTo([false]);
+  const operands = value === undefined ? [] : Array.isArray(value) ? value : [value];
+  const [first] = operands;
+  if (first === undefined) return null;
+  const text = String(first).toLowerCase();
+  const operand = toComparable(first).number;
   switch (operator) {
+    case "equals":
     case "not_equals":
     case "in":
-    case "is_true":
-    case "is_false":
-      return "equals";
-    case "not_contains":
-      return "contains";
-    case "not_exists":
-      return "exists";
-    default:
-      return operator;
-  }
-}
-
-export function operandsOf({ operator, value }: MappingCondition): Operand[] {
-  // `exists` ignores its operand, but needs one to be compared at all.
-  if (OPERATORS_WITHOUT_VALUE.includes(operator))
-    return [{ text: operator === "is_false" ? "false" : "true", number: NaN }];
-  if (value === undefined) return [];
-  return (Array.isArray(value) ? value : [value]).map((one) => ({
-    ...toComparable(one),
-    text: String(one).toLowerCase(),
-  }));
-}
-
-/** One operand that fits is enough. */
-export function conditionFits(comparison: Comparison, operands: readonly Operand[], value: Comparable): boolean {
-  for (const operand of operands) if (fits(comparison, value, operand)) return true;
-  return false;
-}
-
-/** `NaN` makes every numeric comparison false. */
-function fits(comparison: Comparison, { text, number }: Comparable, operand: Operand): boolean {
-  switch (comparison) {
-    case "exists":
-      return true;
-    case "equals":
-      return text === operand.text || isSameNumber(number, operand.number);
+      return equalTo(operands);
     case "contains":
-      return text !== undefined && text.includes(operand.text);
+    case "not_contains":
+      return { fits: (one) => one.text !== undefined && one.text.includes(text), scansText: true };
     case "starts_with":
-      return text !== undefined && text.startsWith(operand.text);
+      return at((one) => one.text !== undefined && one.text.startsWith(text));
     case "ends_with":
-      return text !== undefined && text.endsWith(operand.text);
+      return at((one) => one.text !== undefined && one.text.endsWith(text));
+    // `NaN` makes every numeric comparison false.
     case "greater_than":
-      return number > operand.number;
+      return at(({ number }) => number > operand);
     case "greater_or_equal":
-      return number >= operand.number;
+      return at(({ number }) => number >= operand);
     case "less_than":
-      return number < operand.number;
+      return at(({ number }) => number < operand);
     case "less_or_equal":
-      return number <= operand.number;
+      return at(({ number }) => number <= operand);
     default:
-      return comparison satisfies never;
+      return operator satisfies never;
   }
+}
+
+/** As text, or as numbers. Of any number of operands it takes one look. */
+function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
+  const texts = new Set(operands.map((one) => String(one).toLowerCase()));
+  const numbers = new Set(operands.map((one) => toComparable(one).number).filter(isExact));
+  return at(({ text, number }) => (text !== undefined && texts.has(text)) || (isExact(number) && numbers.has(number)));
+}
+
+function at(fits: Comparator["fits"]): Comparator {
+  return { fits, scansText: false };
 }
 
 /** Beyond 2^53 digits are lost, and two different order numbers would be equal: there the text decides alone. */
-function isSameNumber(one: number, other: number): boolean {
-  return one === other && Math.abs(one) <= Number.MAX_SAFE_INTEGER;
+function isExact(number: number): boolean {
+  return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
 
 export function toComparable(value: unknown): Comparable {

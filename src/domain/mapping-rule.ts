@@ -1,13 +1,15 @@
 /**
  * Mapping rules (spec §1, design §8.5): which scoring signals one signal makes. Rules are compiled once, indexed by
- * event; nothing of a rule becomes a regular expression, so that no rule and no signal can make this slow.
+ * event; nothing of a rule becomes a regular expression, and steps are counted, so that no rule and no signal can make this
+ * slow. What a workspace's rules may amount to is in rule-size.ts.
  */
 import { parseDotPath, readValues } from "./dot-path.ts";
 import type { DotPath } from "./dot-path.ts";
 import type { NormalisedSignal } from "./signal.ts";
-import { conditionFits, comparisonOf, operandsOf, toComparable } from "./mapping-condition.ts";
-import type { Comparable, Comparison, MappingCondition, Operand } from "./mapping-condition.ts";
+import { comparatorOf, toComparable } from "./mapping-condition.ts";
+import type { Comparable, Comparator, MappingCondition } from "./mapping-condition.ts";
 import { fitsName } from "./validate-signal.ts";
+import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../limits.ts";
 
 export { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "./mapping-condition.ts";
 export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
@@ -35,10 +37,8 @@ type RulePath = { field: SignalField } | { properties: DotPath };
 interface CompiledCondition {
   /** Where the values of its path are kept during one evaluation, so that rules share the reading. */
   pathIndex: number;
-  comparison: Comparison;
+  comparator: Comparator;
   negated: boolean;
-  /** One that fits is enough. */
-  operands: readonly Operand[];
 }
 
 interface CompiledRule {
@@ -82,16 +82,11 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
 
   const compileCondition = (condition: MappingCondition): CompiledCondition | null => {
     const path = parseRulePath(condition.path);
-    const operands = operandsOf(condition);
-    if (path === undefined || operands.length === 0) return null;
+    const comparator = comparatorOf(condition);
+    if (path === undefined || comparator === null) return null;
     const pathIndex = pathIndexes.get(condition.path) ?? paths.push(path) - 1;
     pathIndexes.set(condition.path, pathIndex);
-    return {
-      pathIndex,
-      comparison: comparisonOf(condition.operator),
-      negated: condition.operator.startsWith("not_"),
-      operands,
-    };
+    return { pathIndex, comparator, negated: condition.operator.startsWith("not_") };
   };
 
   for (const rule of rules) {
@@ -115,31 +110,31 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
   return { byEvent, byWildcard, paths, asksForEmail: pathIndexes.has("email") };
 }
 
-/**
- * @param email the person's, as conditions on `email` see it; without it the signal's own (design §8.4).
- * @returns `tried`: rules whose event pattern fits; `matches`: those whose conditions hold, exact event names first.
- */
-export function evaluate(
-  compiled: CompiledRules,
-  signal: NormalisedSignal,
-  email?: string,
-): { tried: number; matches: RuleMatch[] } {
-  const values: (readonly Comparable[] | undefined)[] = [];
-  const valuesAt = (pathIndex: number): readonly Comparable[] =>
-    (values[pathIndex] ??= readComparables(compiled.paths[pathIndex], signal, email));
+export interface Evaluated {
+  /** Rules whose event pattern fits. */
+  tried: number;
+  /** Those whose conditions hold, exact event names first. */
+  matches: RuleMatch[];
+  /** It took more than RULES_MAX_STEPS: nobody knows what matches, and nothing is said to. */
+  exceeded: boolean;
+}
 
+/** @param email the person's, as conditions on `email` see it; without it the signal's own (design §8.4). */
+export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluated {
+  const run = new Run(compiled.paths, signal, email);
   let tried = 0;
   const matches: RuleMatch[] = [];
   for (const rule of compiled.byEvent.get(signal.event) ?? []) {
     tried += 1;
-    if (ruleHolds(rule, valuesAt)) matches.push({ ...rule.match });
+    if (run.holds(rule)) matches.push({ ...rule.match });
   }
   for (const wildcard of compiled.byWildcard) {
+    run.take(1 + wildcard.middle.length);
     if (!fitsWildcard(wildcard, signal.event)) continue;
     tried += 1;
-    if (ruleHolds(wildcard.rule, valuesAt)) matches.push({ ...wildcard.rule.match });
+    if (run.holds(wildcard.rule)) matches.push({ ...wildcard.rule.match });
   }
-  return { tried, matches };
+  return run.isExceeded ? { tried, matches: [], exceeded: true } : { tried, matches, exceeded: false };
 }
 
 /** Whether one of the rules is about signals of this event. */
@@ -153,22 +148,77 @@ export function eventRange(pattern: string): { prefix: string; exact: boolean } 
   return { prefix, exact: rest.length === 0 };
 }
 
-type ValuesAt = (pathIndex: number) => readonly Comparable[];
+/** Rules tried on one signal: what is at their paths is read once, and steps are counted. */
+class Run {
+  readonly #paths: readonly RulePath[];
+  readonly #signal: NormalisedSignal;
+  readonly #email: string | undefined;
+  readonly #values: (readonly Comparable[] | undefined)[] = [];
+  #steps = 0;
 
-function ruleHolds(rule: CompiledRule, valuesAt: ValuesAt): boolean {
-  if (rule.conditions.length === 0) return true;
-  for (const condition of rule.conditions) {
-    if ((condition !== null && conditionHolds(condition, valuesAt)) !== rule.all) return !rule.all;
+  constructor(paths: readonly RulePath[], signal: NormalisedSignal, email: string | undefined) {
+    this.#paths = paths;
+    this.#signal = signal;
+    this.#email = email;
   }
-  return rule.all;
+
+  get isExceeded(): boolean {
+    return this.#steps > RULES_MAX_STEPS;
+  }
+
+  take(steps: number): void {
+    this.#steps += steps;
+  }
+
+  holds({ conditions, all }: CompiledRule): boolean {
+    this.#steps++;
+    if (conditions.length === 0) return true;
+    for (const condition of conditions) {
+      if (this.isExceeded) return false;
+      if ((condition !== null && this.#conditionHolds(condition)) !== all) return !all;
+    }
+    return all;
+  }
+
+  /** A missing path has no values, so that only the `not_` operators hold; with `[]`, one value that fits is enough. */
+  #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
+    this.#steps++;
+    for (const value of this.#valuesAt(pathIndex)) {
+      this.#steps += comparator.scansText ? stepsOf(value) : 1;
+      if (comparator.fits(value)) return !negated;
+    }
+    return negated;
+  }
+
+  #valuesAt(pathIndex: number): readonly Comparable[] {
+    return (this.#values[pathIndex] ??= this.#read(this.#paths[pathIndex]));
+  }
+
+  #read(path: RulePath | undefined): readonly Comparable[] {
+    if (path === undefined) return NO_VALUES;
+    const found: unknown[] = [];
+    const looks = { left: RULE_PATH_MAX_ELEMENTS };
+    if ("properties" in path) readValues(this.#signal.properties, path.properties, found, looks);
+    else found.push(path.field === "email" ? (this.#email ?? this.#signal.email) : this.#signal[path.field]);
+    this.#steps += RULE_PATH_MAX_ELEMENTS - looks.left;
+    const values: Comparable[] = [];
+    for (const one of found) {
+      if (one === undefined || one === null) continue;
+      const value = toComparable(one);
+      this.#steps += stepsOf(value);
+      values.push(value);
+    }
+    return values;
+  }
 }
 
-/** A missing path has no values, so that only the `not_` operators hold; with `[]`, one value that fits is enough. */
-function conditionHolds(condition: CompiledCondition, valuesAt: ValuesAt): boolean {
-  for (const value of valuesAt(condition.pathIndex)) {
-    if (conditionFits(condition.comparison, condition.operands, value)) return !condition.negated;
-  }
-  return condition.negated;
+const NO_VALUES: readonly Comparable[] = [];
+
+/** Characters of a text that are gone through in about the time that a short comparison takes. */
+const CHARACTERS_A_STEP = 16;
+
+function stepsOf({ text }: Comparable): number {
+  return text === undefined ? 1 : 1 + Math.floor(text.length / CHARACTERS_A_STEP);
 }
 
 /** Each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
@@ -189,19 +239,4 @@ function parseRulePath(path: string): RulePath | undefined {
   if (!path.startsWith("properties.")) return undefined;
   const properties = parseDotPath(path.slice("properties.".length));
   return properties && { properties };
-}
-
-const NO_VALUES: readonly Comparable[] = [];
-
-function readComparables(
-  path: RulePath | undefined,
-  signal: NormalisedSignal,
-  email = signal.email,
-): readonly Comparable[] {
-  if (path === undefined) return NO_VALUES;
-  const found: unknown[] = [];
-  if ("properties" in path) readValues(signal.properties, path.properties, found);
-  else found.push(path.field === "email" ? email : signal[path.field]);
-  const present = found.filter((value) => value !== undefined && value !== null);
-  return present.length === 0 ? NO_VALUES : present.map(toComparable);
 }

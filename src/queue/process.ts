@@ -7,6 +7,7 @@ import { normalise } from "../domain/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
 import type { AccountRecord } from "../domain/payload-template.ts";
 import type { JsonObject } from "../domain/signal.ts";
+import { RULES_MAX_STEPS } from "../limits.ts";
 import { sha256 } from "../platform/node.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rules/rule-signals.ts";
@@ -18,6 +19,9 @@ export interface Workings {
   rules: CompiledRules;
   templates: Templates;
 }
+
+/** Design §8.5: it alone, so that no workspace's rules stop what comes after. */
+const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
 /** Rows as the store takes them, each signal of them processed. */
 export function rowsToRecord(
@@ -55,12 +59,11 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   const idempotencyKey = idempotencyKeyOf(received);
   const duplicate = duplicateKey({ payload, text, normalised, pathSource: envelope.source, idempotencyKey });
   const { properties: _, ...kept } = normalised;
-  return {
-    kind: normalised.kind,
-    normalised: kept,
-    ...hashed(duplicate),
-    evaluation: normalised.kind === "signal" ? evaluateSignal(rules, normalised) : { rulesTried: 0, matches: [] },
-  };
+  const work = { kind: normalised.kind, normalised: kept, ...hashed(duplicate) };
+  if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
+  const evaluation = evaluateSignal(rules, normalised);
+  if (evaluation === "exceeded") return { kind: "dead", reason: TOO_MANY_STEPS };
+  return { ...work, evaluation: evaluation === "needs_email" ? null : evaluation };
 }
 
 /** Design §8.2: the same content again is the latest word, the same Idempotency-Key the same call. */

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { isEventPattern, isRulePath, MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
 import { fitsName } from "../domain/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS } from "../limits.ts";
+import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../limits.ts";
 import { name } from "./name-schema.ts";
 
 const scalar = z.union([
@@ -13,10 +13,15 @@ const scalar = z.union([
 
 const condition = z
   .strictObject({
-    path: z.string().refine(isRulePath, "one of event, source, email, or properties. and a dot path").meta({
-      description: "`event`, `source`, `email`, or `properties.` and a dot path.",
-      example: "properties.form_name",
-    }),
+    path: z
+      .string()
+      .refine(isRulePath, "one of event, source, email, or properties. and a dot path")
+      .meta({
+        description:
+          "`event`, `source`, `email`, or `properties.` and a dot path. `items[0].sku` is of an element, `items[].sku` of " +
+          `any, of which the first ${RULE_PATH_MAX_ELEMENTS} are looked at.`,
+        example: "properties.form_name",
+      }),
     operator: z.enum(MAPPING_OPERATORS),
     value: z
       .union([scalar, z.array(scalar).min(1).max(200)])

@@ -11,6 +11,7 @@ import {
 } from "../../src/domain/mapping-rule.ts";
 import type { MappingCondition, MappingOperator, MappingRule } from "../../src/domain/mapping-rule.ts";
 import type { NormalisedSignal } from "../../src/domain/signal.ts";
+import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../src/limits.ts";
 
 function rule(more: Partial<MappingRule>): MappingRule {
   return {
@@ -280,6 +281,7 @@ describe("§8.5 what a match says", () => {
         { ruleId: "r1", ruleVersion: 3, scoringSignal: "Unsubscribed", points: -20 },
         { ruleId: "r4", ruleVersion: 1, scoringSignal: "Interest", points: 5 },
       ],
+      exceeded: false,
     });
   });
   test("what one caller does to its matches is not seen by the next", () => {
@@ -287,7 +289,84 @@ describe("§8.5 what a match says", () => {
     for (const match of evaluate(compiled, signal({})).matches) match.points = 1_000;
     expect(evaluate(compiled, signal({})).matches.map((match) => match.points)).toEqual([5, 5]);
   });
-  test("no rules, no matches", () => expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [] }));
+  test("no rules, no matches", () =>
+    expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [], exceeded: false }));
+});
+
+describe("§8.5 what an evaluation may take", () => {
+  const inList = (of: string, count: number): MappingCondition => ({
+    path: "properties.a[]",
+    operator: "in",
+    value: Array.from({ length: count }, (_, index) => `${of} ${index}`),
+  });
+  const elements = (count: number) => signal({ properties: { a: Array.from({ length: count }, (_, n) => n) } });
+  const times = (count: number, conditions: MappingCondition[], event = "*") =>
+    compileRules(Array.from({ length: count }, (_, n) => rule({ id: `r${n}`, event, conditions })));
+
+  test("is bounded in steps, whatever rules and signal are: beyond that nothing is said to match", () => {
+    const compiled = times(200, [inList("v", 200)]);
+    const cheap = compileRules([rule({ id: "first" }), rule({ id: "also", conditions: [inList("v", 1)] })]);
+    expect(evaluate(cheap, elements(3_000))).toMatchObject({ exceeded: false, matches: [{ ruleId: "first" }] });
+    expect(evaluate(compiled, elements(3_000))).toMatchObject({ exceeded: true, matches: [] });
+    expect(evaluate(compiled, elements(10)).exceeded).toBe(false);
+  });
+
+  test.each([
+    ["rules", times(RULES_MAX_STEPS + 1, [])],
+    ["rules of one event", times(RULES_MAX_STEPS + 1, [], "A")],
+    ["parts of patterns", times(1 + RULES_MAX_STEPS / 100, [], `A${"*b".repeat(100)}`)],
+    [
+      "conditions",
+      times(
+        1,
+        Array.from({ length: RULES_MAX_STEPS + 1 }, () => onX("exists", undefined)),
+      ),
+    ],
+    ["elements", times(1 + RULES_MAX_STEPS / 1_000, [{ path: "properties.a[]", operator: "equals", value: "none" }])],
+    ["elements of which nothing is taken", compileRules(elementPaths(1 + RULES_MAX_STEPS / 1_000))],
+    ["characters that are read", compileRules(textPaths(20))],
+    ["characters that are searched", times(20, [{ path: "properties.text", operator: "not_contains", value: "b" }])],
+  ])("counts %s", (_, compiled) => {
+    const text = "a".repeat(60_000);
+    const properties = { a: Array.from({ length: 1_000 }, (__, n) => n), texts: [text], text, x: 1 };
+    expect(evaluate(compiled, signal({ properties })).exceeded).toBe(true);
+  });
+
+  /** Each reads the elements by itself. */
+  function elementPaths(count: number): MappingRule[] {
+    return Array.from({ length: count }, (_, n) =>
+      rule({ conditions: [{ path: `properties.a[].x${n}`, operator: "not_exists" }] }),
+    );
+  }
+  /** Each reads the same text by itself. */
+  function textPaths(count: number): MappingRule[] {
+    return Array.from({ length: count }, (_, n) =>
+      rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
+    );
+  }
+
+  test("a list of values takes as long as one value", () => {
+    const timeOf = (count: number): number => {
+      const compiled = times(1, [inList("v", count)]);
+      const sent = elements(1_000);
+      const startedMs = performance.now();
+      for (let round = 0; round < 20; round++) evaluate(compiled, sent);
+      return performance.now() - startedMs;
+    };
+    timeOf(1);
+    expect(timeOf(20_000) / timeOf(1)).toBeLessThan(100);
+  });
+
+  test.each([
+    ["an array", "properties.a[]", 1, (array: unknown[]) => ({ a: array })],
+    ["arrays in an array", "properties.l[].m[]", 2, (array: unknown[]) => ({ l: array.map((m) => ({ m: [m] })) })],
+  ] as const)("of %s so many elements are looked at, the first ones", (_, path, looks, propertiesOf) => {
+    const seen = RULE_PATH_MAX_ELEMENTS / looks;
+    const array = Array.from({ length: seen + 1 }, (__, n) => `e${n}`);
+    const sent = signal({ properties: propertiesOf(array) });
+    expect(holds({ path, operator: "equals", value: `e${seen - 1}` }, sent)).toBe(true);
+    expect(holds({ path, operator: "equals", value: `e${seen}` }, sent)).toBe(false);
+  });
 });
 
 /** The textbook way: whether `pattern` from `p` on fits `name` from `n` on. */

@@ -1,6 +1,7 @@
 /** Design §8.2: by what the consumer lets the store find a signal's duplicates. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../src/domain/mapping-rule.ts";
+import type { CompiledRules, MappingCondition, MappingRule } from "../../src/domain/mapping-rule.ts";
 import { compileTemplate } from "../../src/domain/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../src/limits.ts";
 import type { Envelope } from "../../src/queue/message.ts";
@@ -19,7 +20,7 @@ const workings = {
 };
 const AT = Date.UTC(2026, 0, 10);
 
-function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
+function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = workings.rules) {
   const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
   const { work } = processSignal(
     {
@@ -30,8 +31,13 @@ function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
       endpoint: envelope.endpoint ?? "signal_staging",
       payload: JSON.stringify(payload),
     },
-    workings,
+    { ...workings, rules },
   );
+  return work;
+}
+
+function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
+  const work = processed(envelope, payload, at);
   if (work.kind === "dead") throw new Error(work.reason);
   return work;
 }
@@ -39,6 +45,30 @@ function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
 const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
   workOf({ endpoint: "product_org", ...envelope }, { id: "a1", plan }, at);
 const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
+
+test("§8.5 a signal for which the rules take too many steps is a dead letter that says so, with or without an email", () => {
+  // Each reads all elements by itself.
+  const ruleOn = (path: string): MappingRule => {
+    const conditions: MappingCondition[] = [{ path, operator: "not_exists" }];
+    return { id: path, version: 1, event: "*", match: "all", conditions, scoringSignal: "s", points: 1 };
+  };
+  const rules = Array.from({ length: 60 }, (_, n) => ruleOn(`properties.a[].b${n}`));
+  const work = (elements: number, compiled: CompiledRules, more: object) =>
+    processed(
+      {},
+      { event: "e", properties: { a: Array.from({ length: elements }, () => ({})) }, ...more },
+      AT,
+      compiled,
+    );
+  const compiled = compileRules(rules);
+  for (const who of [{ email: "a@example.com" }, { anonymousId: "a-1" }]) {
+    for (const all of [compiled, compileRules([...rules, ruleOn("email")])]) {
+      expect(work(1_000, all, who)).toMatchObject({ kind: "dead", reason: expect.stringContaining("50000 steps") });
+      expect(work(10, all, who)).toMatchObject({ kind: "signal" });
+    }
+  }
+  expect(work(1_000, compiled, { type: "identify", userId: "u-1" })).toMatchObject({ kind: "identify" });
+});
 
 describe("§8.2 an account update", () => {
   test("is no duplicate by its content", () =>

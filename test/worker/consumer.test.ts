@@ -153,6 +153,45 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await workspace.books()).toMatchObject(books);
   });
 
+  test("one for which its workspace's rules take too long: it alone is a dead letter, in no other workspace anything waits", async () => {
+    const [greedy, neighbour] = [await newWorkspace(), await newWorkspace()];
+    for (let number = 0; number < 30; number++) {
+      const value = Array.from({ length: 100 }, (_, index) => `value ${number} ${index}`);
+      const condition = { path: `properties.a[]`, operator: "in", value };
+      await greedy.operator("POST", "/rules", {
+        name: `r${number}`,
+        event: number === 0 ? "*" : "Ordered",
+        match: "any",
+        conditions: Array.from({ length: number === 0 ? 0 : 2 }, () => condition),
+        scoring_signal: "s",
+        points: 3,
+      });
+    }
+    const large = {
+      email: "a@example.com",
+      event: "Ordered",
+      properties: { a: Array.from({ length: 3_000 }, (_, n) => n) },
+    };
+    const small = { email: "a@example.com", event: "Ordered", properties: { a: [1] } };
+    const bodies = [
+      messageOf(greedy.id, [
+        { id: "sig_1", payload: small, ordinal: 1 },
+        { id: "sig_2", payload: large, ordinal: 2 },
+        { id: "sig_3", payload: { ...small, email: "b@example.com" }, ordinal: 3 },
+      ]),
+      messageOf(neighbour.id, [{ id: "sig_4", payload: small }]),
+    ];
+    const result = await consumeMessages(bodies);
+    expect(result).toMatchObject({ explicitAcks: ["0", "1"], retryMessages: [] });
+    expect(await statuses(greedy.id, ["sig_1", "sig_2", "sig_3"])).toEqual(["processed", "dead", "processed"]);
+    expect(await signalStore(env, greedy.id).signal("sig_2")).toMatchObject({
+      deadReason: expect.stringContaining("steps"),
+      payload: large,
+    });
+    expect(await signalStore(env, greedy.id).signal("sig_3")).toMatchObject({ points: 3 });
+    expect(await statuses(neighbour.id, ["sig_4"])).toEqual(["processed"]);
+  });
+
   test.each(["nonsense", "", 'ws_x\u001d{"v":2,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
     "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
     async (unreadable) => {

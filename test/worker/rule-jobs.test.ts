@@ -219,6 +219,7 @@ class Bench {
   #toRecord(payload: JsonObject, rules: CompiledRules): SignalToRecord {
     const n = ++this.sent;
     const normalised = normalise(payload, "site");
+    const evaluation = evaluateSignal(rules, normalised);
     return {
       admission: {
         id: newId("sig"),
@@ -237,7 +238,7 @@ class Bench {
         normalised,
         contentHash: null,
         duplicateWindowMs: 0,
-        evaluation: evaluateSignal(rules, normalised),
+        evaluation: typeof evaluation === "string" ? null : evaluation,
       },
     };
   }

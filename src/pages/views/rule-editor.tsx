@@ -3,9 +3,10 @@
  * this works without a script; with one, only the conditions are exchanged, and the preview follows what is typed.
  */
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/mapping-rule.ts";
-import { RULE_MAX_CONDITIONS } from "../../limits.ts";
+import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { OPERATOR_LABEL } from "../copy.ts";
 import type { ConditionRow, FieldErrors, RuleForm } from "../rule-form.ts";
+import { grouped } from "./format.ts";
 import { CheckField, FormErrors, SelectField, TextField } from "./fields.tsx";
 import { Panel } from "./parts.tsx";
 import { Preview, type Previewed } from "./rule-preview.tsx";
@@ -132,7 +133,8 @@ function Conditions({ rows, errors }: { rows: readonly ConditionRow[]; errors: F
       <p class="hint" id="conditions-hint">
         On <code>event</code>, <code>source</code>, <code>email</code> or <code>properties.</code> and a path, such as{" "}
         <code>properties.form_name</code>, <code>properties.items[0].sku</code>, or <code>properties.items[].sku</code>{" "}
-        for any of them. Text is not case-sensitive; numbers are compared as numbers.
+        for any of the first {grouped(RULE_PATH_MAX_ELEMENTS)}. Text is not case-sensitive; numbers are compared as
+        numbers.
       </p>
       {rows.length === 0 && <p class="quiet">None: every signal of this event matches.</p>}
       {rows.map((row, index) => (

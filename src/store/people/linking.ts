@@ -202,7 +202,8 @@ class LinkStep {
   ): { rulesTried: number; matches: readonly RuleMatch[] } {
     if (payload === null) return NOTHING;
     const normalised = normalise(JSON.parse(payload) as JsonObject, source ?? undefined);
-    return evaluateSignal(this.#rules.rules, normalised, email) ?? NOTHING;
+    const evaluation = evaluateSignal(this.#rules.rules, normalised, email);
+    return typeof evaluation === "string" ? NOTHING : evaluation;
   }
 
   /** Times and traits of a person that a line was taken from, as the lines that are left make them. */

@@ -8,17 +8,22 @@ import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";
 import type { Evaluation, RuleMatch } from "../protocol.ts";
 
-/** The rules' verdict, or null where they ask for an email that only the signal's owner has. */
-export function evaluateSignal(rules: CompiledRules, signal: NormalisedSignal, ownerEmail?: string): Evaluation | null {
-  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return null;
-  const { tried, matches } = evaluate(rules, signal, ownerEmail);
+/** The rules' verdict; or that they ask for an email that only the signal's owner has, or take too many steps. */
+export function evaluateSignal(
+  rules: CompiledRules,
+  signal: NormalisedSignal,
+  ownerEmail?: string,
+): Evaluation | "needs_email" | "exceeded" {
+  const { tried, matches, exceeded } = evaluate(rules, signal, ownerEmail);
+  if (exceeded) return "exceeded";
+  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return "needs_email";
   return { rulesTried: tried, matches };
 }
 
 /** A line that can score. */
 export type ScorableFacts = Facts & { owner: Owner };
 
-/** What of the rules matches a stored signal. Its person is only looked up where the rules ask for their email. */
+/** What of the rules matches a stored signal; nothing where that takes too many steps. Its person is only looked up where the rules ask for their email. */
 export function matchesOf(
   rules: CompiledRules,
   facts: ScorableFacts,
