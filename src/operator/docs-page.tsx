@@ -1,5 +1,6 @@
 /** The /docs page: the OpenAPI document, readable. Server-rendered, no script, nothing from another host. */
 import type { Child } from "hono/jsx";
+import { Guide, GUIDE } from "./docs-guide.tsx";
 import { Fields, marked, Parameters, Table, Type } from "./docs-tables.tsx";
 import { resolve } from "./openapi-examples.ts";
 import type { ApiContent, ApiDocument, ApiOperation } from "./openapi-examples.ts";
@@ -30,6 +31,16 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
       </head>
       <body>
         <nav aria-label="Contents">
+          <section>
+            <h2>Guide</h2>
+            <ul>
+              {GUIDE.map(({ id, title }) => (
+                <li>
+                  <a href={`#${id}`}>{title}</a>
+                </li>
+              ))}
+            </ul>
+          </section>
           {groups.map((group) => (
             <section>
               <h2>{group.name}</h2>
@@ -50,6 +61,7 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
         <main>
           <h1>{info.title}</h1>
           <p>{marked(info.description)}</p>
+          <Guide origin={origin} codes={document["x-error-codes"]} />
           {groups.map((group) => (
             <section>
               <h2>{group.name}</h2>

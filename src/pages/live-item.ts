@@ -1,7 +1,7 @@
 /** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
 import type { Rejection } from "../quota/protocol.ts";
 import type { LiveSignal, SignalStatus } from "../store/protocol.ts";
-import { REFUSAL_COPY } from "./refusal-copy.ts";
+import { REFUSAL_COPY } from "../workspace/refusal-copy.ts";
 
 export type LiveStatus = SignalStatus | "rejected";
 

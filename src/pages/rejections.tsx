@@ -5,7 +5,7 @@ import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { pages, workspacePath } from "./environment.ts";
 import { mayManage, page } from "./page.tsx";
-import { isRefusalCode } from "./refusal-copy.ts";
+import { isRefusalCode } from "../workspace/refusal-copy.ts";
 import { groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
 import { RejectionsPage } from "./views/rejections.tsx";
 

@@ -1,4 +1,5 @@
 /** Design §9: the OpenAPI document says what the Worker does; the /docs page shows all of it. */
+import { REFUSAL_COPY } from "../../src/workspace/refusal-copy.ts";
 import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
@@ -253,6 +254,13 @@ describe("/docs", () => {
       ...api["x-error-codes"].map(({ code }) => code),
     ];
     for (const id of ids) expect(page.includes(` id="${id}"`), id).toBe(true);
+  });
+
+  test("begins with a guide: a first call in three languages, and what to do for each code that a sender meets", async () => {
+    const page = await (await send("GET", "/docs")).text();
+    const guide = page.slice(page.indexOf('id="first-call"'), page.indexOf('<article id="'));
+    for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(guide).toContain(call);
+    for (const code of Object.keys(REFUSAL_COPY)) expect(guide).toContain(`<a href="#${code}">`);
   });
 
   test("every link on it leads somewhere", async () => {

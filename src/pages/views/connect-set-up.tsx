@@ -2,7 +2,7 @@
 import type { ApiKey } from "../../control/keys.ts";
 import type { EndpointType } from "../../domain/signal.ts";
 import { composedEvent, marketingTemplate } from "../marketing-template.ts";
-import { curlLine, fetchCall, webhooksOf, type Webhook } from "../webhook.ts";
+import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../workspace/webhook-calls.ts";
 import { TextField } from "./fields.tsx";
 import { Copy, Fact, Facts, Panel } from "./parts.tsx";
 

@@ -3,7 +3,7 @@ import type { ApiKey } from "../../control/keys.ts";
 import type { EndpointType } from "../../domain/signal.ts";
 import type { PageOf } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { webhooksOf } from "../webhook.ts";
+import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
 import { TestCall } from "./test-call.tsx";
 import { Copy, Empty, Head, Notice, Pager, Panel, Time } from "./parts.tsx";

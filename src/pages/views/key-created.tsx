@@ -3,7 +3,7 @@ import type { ApiKey } from "../../control/keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { curlLine, webhooksOf } from "../webhook.ts";
+import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";
 import { Copy, Head, Notice, Panel } from "./parts.tsx";
 import { TestCall } from "./test-call.tsx";

@@ -2,7 +2,7 @@
 import type { RefusalCode } from "../../domain/refusal.ts";
 import { statusOf } from "../../http/problem.ts";
 import type { Rejection } from "../../quota/protocol.ts";
-import { REFUSAL_COPY, isOverLimit } from "../refusal-copy.ts";
+import { REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";

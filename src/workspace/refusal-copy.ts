@@ -7,7 +7,8 @@ import {
   SIGNAL_MAX_BYTES,
   SIGNAL_MAX_DEPTH,
 } from "../limits.ts";
-import { grouped } from "./views/format.ts";
+
+const grouped = (value: number): string => value.toLocaleString("en");
 
 export interface RefusalCopy {
   label: string;

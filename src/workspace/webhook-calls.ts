@@ -1,4 +1,4 @@
-/** The webhook addresses of an API key (spec §4), and calls that can be pasted: a POSIX shell's curl, JavaScript's fetch. */
+/** The webhook addresses of an API key (spec §4), and calls that can be pasted: a POSIX shell's curl, JavaScript's fetch, Python. */
 import { exampleFor } from "../domain/example-payload.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType } from "../domain/signal.ts";
@@ -100,6 +100,23 @@ export function fetchCall({ url, body }: Webhook, secret: string | null): string
   body: JSON.stringify(${indented(body)}),
 });
 if (!response.ok) throw new Error(await response.text());`;
+}
+
+/** With nothing but Python's standard library. */
+export function pythonCall({ url, body }: Webhook, secret: string | null): string {
+  const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
+  // A JSON text is a Python text too, once its quotes and backslashes are escaped as JSON's are.
+  const text = (value: unknown): string => JSON.stringify(JSON.stringify(value));
+  return `import json, urllib.request
+
+request = urllib.request.Request(
+    ${JSON.stringify(url)},
+    method="POST",
+    headers=json.loads(${text(headers)}),
+    data=${text(body)}.encode(),
+)
+with urllib.request.urlopen(request) as response:
+    print(response.status, json.load(response))`;
 }
 
 /** As one word of a POSIX shell, whatever stands in it. */

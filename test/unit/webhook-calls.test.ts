@@ -1,8 +1,8 @@
 /** Spec §4: the calls that pages show are ones that work when they are pasted. */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { composedEvent, marketingTemplate } from "../../src/pages/marketing-template.ts";
-import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../src/pages/webhook.ts";
+import { curlLine, fetchCall, pythonCall, webhooksOf, type Webhook } from "../../src/workspace/webhook-calls.ts";
 import { validateSignal } from "../../src/domain/validate-signal.ts";
 
 const HOSTILE = "it's $HOME `id` \"quoted\" \\ \n & <b> * ' ; !! ü";
@@ -60,6 +60,27 @@ test("the JavaScript call makes exactly that request", async () => {
         body: JSON.stringify(webhook.body),
       },
     ],
+  ]);
+});
+
+const hasPython = spawnSync("python3", ["--version"]).status === 0;
+
+test.skipIf(!hasPython)("the Python call makes exactly that request", () => {
+  const stub = `
+import io, json, urllib.request
+def urlopen(request):
+    print(json.dumps([request.full_url, request.get_method(), dict(request.header_items()), request.data.decode()]))
+    answer = io.BytesIO(b"{}")
+    answer.status = 202
+    return answer
+urllib.request.urlopen = urlopen
+`;
+  const printed = execFileSync("python3", ["-c", stub + pythonCall(webhook, "s")], { encoding: "utf8" });
+  expect(JSON.parse(printed.split("\n")[0] ?? "")).toEqual([
+    webhook.url,
+    "POST",
+    { "Content-type": "application/json", "X-api-secret": "s" },
+    JSON.stringify(webhook.body),
   ]);
 });
 
