@@ -59,16 +59,32 @@ export const STRANGER_LOG_LINES_PER_SECOND = 20;
 
 /** Closed periods in a row over the allowance that end the extra room. */
 export const OVERAGE_STREAK_LIMIT = 3;
-/** Refused calls kept for the admin, per workspace. */
+/** Entries of refused calls kept for the admin, per workspace, and of one key and reason: twenty hours of it, an hour each. */
 export const REJECTIONS_KEPT = 200;
+export const REJECTIONS_KEPT_OF_A_REASON = 20;
+/** And for how long, in days. */
+export const REJECTION_KEPT_DAYS = 30;
+/** After so long without another, a refusal for the same reason is a new entry. */
+export const REJECTION_SILENCE_MS = 3_600_000;
+/** Refusals that are written at once, each of them: as often as an object that sleeps in between would forget them. */
+export const REJECTION_WRITES = { perSecond: 0.1, burst: 6 } as const;
+/**
+ * How long those that come faster are gathered between two writes. The first pauses are shorter than an idle object stays
+ * in memory, so that a burst is counted exactly; a flood keeps it there.
+ */
+export const REJECTION_PAUSES_MS = [5_000, 5_000, 20_000, 60_000] as const;
+/** And after how long without another they are gathered no more. */
+export const REJECTIONS_GATHERED_MS = 10_000;
 /** Usage in percent of the signal limit at which an admin is told; in order. */
 export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
 /** Full days whose mean the forecast goes by: a week, as traffic has one. */
 export const FORECAST_DAYS = 7;
 /** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
 export const USAGE_DAYS_KEPT = 400;
-/** How long last-used times and refused calls may stay in memory only; a crash loses no more than this of them. */
-export const NOTES_FLUSH_MS = 1_000;
+/** How long an isolate sums up calls that did not authenticate before it tells the counter. */
+export const UNAUTHENTICATED_SUM_MS = 1_000;
+/** How often a key's last use is written at most: with a commit, or with refused calls. */
+export const KEY_USE_WRITE_MS = 60_000;
 
 // --- Outbox and queue ---
 

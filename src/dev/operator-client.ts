@@ -113,6 +113,7 @@ export interface Rejection {
   key_name: string | null;
   status: number;
   code: string;
-  detail: string | null;
+  detail: string;
+  calls: number;
   signals: number;
 }

@@ -127,6 +127,11 @@ export function refusalProblem(refusal: Refusal): Problem {
   }
 }
 
+/** The detail as it may be stored and shown to everybody: what the sender is told, without the sender's own text. */
+export function storedDetail(refusal: Refusal): string {
+  return "detail" in refusal ? refusal.detail : refusalProblem(refusal).detail;
+}
+
 /** Status of a refusal on the ingestion endpoints. */
 export function statusOf(code: RefusalCode): number {
   return refusalProblem({ code, cause: "key_unknown", detail: "", retryAfterMs: 0 } as Refusal).status;

@@ -7,6 +7,7 @@ import { findKeyFacts, sha256Hex } from "../control/key-facts.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
+import type { RefusedCalls } from "../domain/rejection.ts";
 import { Lru } from "../platform/lru.ts";
 import { compileTemplate } from "../domain/payload-template.ts";
 import type { CompiledTemplate } from "../domain/payload-template.ts";
@@ -16,8 +17,10 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   template: CompiledTemplate | null;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
-  /** When a refusal of a call that did not authenticate was last passed on to the admin's list. */
-  notedAtMs: number;
+  /** Calls that did not authenticate and of which the counter has not been told yet. */
+  refused: RefusedCalls[];
+  /** By when somebody has told it; 0: nobody is about to. */
+  refusedToldMs: number;
 }
 
 interface Entry {
@@ -63,7 +66,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   if (facts === null) return undefined;
   const { payloadTemplate, ...unchanging } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
-  const key = { ...unchanging, template, shedEmptyAtMs: 0, notedAtMs: 0 };
+  const key = { ...unchanging, template, shedEmptyAtMs: 0, refused: [], refusedToldMs: 0 };
   entries.set(value, { key, readAtMs: nowMs }, 1 + (template?.length ?? 0));
   return key;
 }

@@ -19,21 +19,20 @@ import { isJsonObject } from "../domain/dot-path.ts";
 import type { AppEnv } from "../env.ts";
 import { configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
-import { problem } from "../http/problem.ts";
+import { problem, storedDetail } from "../http/problem.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,
   BULK_MAX_BYTES,
   BULK_MAX_SIGNALS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
-  NOTES_FLUSH_MS,
   SHED_FACTOR,
 } from "../limits.ts";
-import type { RefusedCall } from "../quota/protocol.ts";
 import { admit } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
 import { authenticate } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
+import { sumUpRefused } from "./refused-calls.ts";
 
 interface Endpoint {
   type: EndpointType;
@@ -79,7 +78,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const who = await authenticate(c.env, credentials, nowMs);
   if (who.key !== null) c.get("logFields")["workspace"] = who.key.workspaceId;
   if (!who.ok) {
-    if (who.key !== null) noteUnauthenticated(c, who.key, who.refusal, nowMs);
+    if (who.key !== null) sumUpRefused(c, who.key, who.refusal, nowMs);
     return refuseCall(c, who.refusal);
   }
   const { key } = who;
@@ -172,25 +171,15 @@ function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
 }
 
 /**
- * A call with a known key and the right secret ends at the Quota Counter even when it is refused: there it is noted,
- * and if the key is no longer active the answer is the 401, whatever else was wrong.
+ * A call with a known key and the right secret ends at the Quota Counter even when it is refused: there it takes from the
+ * key's bucket and is noted. If the key is no longer active the answer is the 401, whatever else was wrong.
  */
 async function refuseKnown(c: Context<AppEnv>, key: KnownKey, refusal: Refusal): Promise<Response> {
   const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
-  const noted = await counter.refused(refusedCall(c, key, refusal, true));
-  if (!noted.active) return refuseCall(c, { code: "unauthorized", cause: "key_deactivated" });
-  return refuseCall(c, refusal, limitHeaders(noted, configuredRate(c.env), Date.now()));
-}
-
-/** For the admin's list only: at most once a second per key and isolate, and nothing that the sender could notice. */
-function noteUnauthenticated(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
-  if (nowMs - key.notedAtMs < NOTES_FLUSH_MS) return;
-  key.notedAtMs = nowMs;
-  const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
-  c.executionCtx.waitUntil(counter.refused(refusedCall(c, key, refusal, false)));
-}
-
-function refusedCall(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, authenticated: boolean): RefusedCall {
-  const detail = "detail" in refusal ? refusal.detail : "cause" in refusal ? refusal.cause : null;
-  return { keyId: key.keyId, code: refusal.code, detail, requestId: c.get("requestId"), signals: 1, authenticated };
+  const reason = { keyId: key.keyId, code: refusal.code, detail: storedDetail(refusal) };
+  const noted = await counter.refused({ ...reason, requestId: c.get("requestId"), signals: 1 });
+  if (noted.outcome === "key_deactivated") return refuseCall(c, { code: "unauthorized", cause: "key_deactivated" });
+  const told: Refusal =
+    noted.outcome === "noted" ? refusal : { code: "rate_limited", retryAfterMs: noted.retryAfterMs };
+  return refuseCall(c, told, limitHeaders(noted, configuredRate(c.env), Date.now()));
 }

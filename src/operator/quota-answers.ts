@@ -3,7 +3,8 @@ import * as z from "zod";
 import { iso } from "../control/database.ts";
 import type { Books } from "../domain/books.ts";
 import { statusOf } from "../http/problem.ts";
-import type { ClosedPeriod, Rejection, Usage } from "../quota/protocol.ts";
+import type { Rejection } from "../domain/rejection.ts";
+import type { ClosedPeriod, Usage } from "../quota/protocol.ts";
 import { count, instant } from "./schemas.ts";
 
 const periodFields = {
@@ -62,19 +63,40 @@ export function booksJson({ deadLettered, inFlight, ...books }: Books): z.infer<
 
 export const rejectionAnswer = z
   .object({
-    at: instant,
+    first_at: instant,
+    last_at: instant,
     key_id: z.string(),
     key_name: z.string().nullable(),
     status: z.int(),
     code: z.string(),
-    detail: z.string().nullable(),
-    request_id: z.string(),
-    signals: count.meta({ description: "Signals refused in the call; 1 where that is not known." }),
+    cause: z
+      .string()
+      .nullable()
+      .meta({ description: "Of a 401: what its sender is not told, such as `secret_wrong`." }),
+    detail: z.string().meta({
+      description: "What the sender of the first call was told, without what that repeated of the body.",
+    }),
+    request_id: z.string().meta({ description: "Of the first call." }),
+    calls: count.meta({ description: "Calls refused for this reason, none an hour or more after the one before." }),
+    signals: count.meta({ description: "Signals refused in them; a call of which that is not known counts as one." }),
+    at_least: z.boolean().meta({ description: "Whether there may have been more calls, and more signals." }),
   })
   .meta({ id: "Rejection" });
 
 export function rejectionJson(rejection: Rejection, keyName: string | null): z.infer<typeof rejectionAnswer> {
-  const { atMs, keyId, code, detail, requestId, signals } = rejection;
-  const status = statusOf(code);
-  return { at: iso(atMs), key_id: keyId, key_name: keyName, status, code, detail, request_id: requestId, signals };
+  const { firstAtMs, lastAtMs, keyId, code, cause, detail, requestId, calls, signals, atLeast } = rejection;
+  return {
+    first_at: iso(firstAtMs),
+    last_at: iso(lastAtMs),
+    key_id: keyId,
+    key_name: keyName,
+    status: statusOf(code),
+    code,
+    cause,
+    detail,
+    request_id: requestId,
+    calls,
+    signals,
+    at_least: atLeast,
+  };
 }

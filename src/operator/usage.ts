@@ -52,10 +52,11 @@ export const usageRoutes = operator
     "/workspaces/:workspace_id/rejections",
     operation({
       tag: "Quota",
-      summary: "The latest refused calls",
-      description: "Calls with a known key. Bodies are not kept.",
+      summary: "Refused calls",
+      description:
+        "Calls with a known key, those of a key and a reason as one entry with a count. Kept for 30 days; nothing of a body is.",
       query: z.strictObject({ limit: z.coerce.number().int().min(1).max(REJECTIONS_KEPT).default(REJECTIONS_KEPT) }),
-      answers: { 200: { description: "Refused calls, newest first.", schema: listOf(rejectionAnswer) } },
+      answers: { 200: { description: "Entries, those with the latest calls first.", schema: listOf(rejectionAnswer) } },
     }),
     async (c) => {
       const { id } = c.get("workspace");

@@ -1,7 +1,7 @@
 /** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
-import type { Rejection } from "../quota/protocol.ts";
+import type { Rejection } from "../domain/rejection.ts";
 import type { LiveSignal, SignalStatus } from "../store/protocol.ts";
-import { REFUSAL_COPY } from "../workspace/refusal-copy.ts";
+import { CAUSE_COPY, REFUSAL_COPY } from "../workspace/refusal-copy.ts";
 
 export type LiveStatus = SignalStatus | "rejected";
 
@@ -57,16 +57,16 @@ export function signalItem(signal: LiveSignal): LiveItem {
 }
 
 export function rejectionItem(rejection: Rejection, keyNames: Readonly<Record<string, string>>): LiveItem {
-  const { atMs, keyId, code, detail, requestId, signals } = rejection;
-  const many = signals > 1 ? `${signals} signals. ` : "";
+  const { lastAtMs, keyId, code, cause, detail, requestId, calls, signals } = rejection;
+  const many = calls > 1 ? `${calls} calls. ` : signals > 1 ? `${signals} signals. ` : "";
   return {
     key: `${requestId} ${code}`,
-    atMs,
+    atMs: lastAtMs,
     status: "rejected",
     what: REFUSAL_COPY[code].label,
     email: "",
     from: keyNames[keyId] ?? "An API key",
-    reason: many + (detail ?? REFUSAL_COPY[code].advice),
+    reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
     signalId: null,
   };
 }

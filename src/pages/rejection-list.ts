@@ -1,12 +1,12 @@
-/** The latest refused calls as the page shows them: summed up by key and code, narrowed down, a page at a time. */
+/** Refused calls as the page shows them: summed up by key and reason, narrowed down, a page at a time. */
 import type { RefusalCode } from "../domain/refusal.ts";
-import type { Rejection } from "../quota/protocol.ts";
+import type { Rejection, RejectionReason } from "../domain/rejection.ts";
 
-export interface RejectionGroup {
-  keyId: string;
-  code: RefusalCode;
+export interface RejectionGroup extends RejectionReason {
   calls: number;
   signals: number;
+  /** There may have been more. */
+  atLeast: boolean;
   latestMs: number;
 }
 
@@ -18,21 +18,22 @@ export interface RejectionFilter {
 /** The most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
   const groups = new Map<string, RejectionGroup>();
-  for (const { keyId, code, signals, atMs } of rejections) {
-    const name = `${code} ${keyId}`;
-    const group = groups.get(name) ?? { keyId, code, calls: 0, signals: 0, latestMs: 0 };
-    group.calls += 1;
+  for (const { keyId, code, cause, calls, signals, atLeast, lastAtMs } of rejections) {
+    const name = `${code} ${cause} ${keyId}`;
+    const group = groups.get(name) ?? { keyId, code, cause, calls: 0, signals: 0, atLeast: false, latestMs: 0 };
+    group.calls += calls;
     group.signals += signals;
-    group.latestMs = Math.max(group.latestMs, atMs);
+    group.atLeast ||= atLeast;
+    group.latestMs = Math.max(group.latestMs, lastAtMs);
     groups.set(name, group);
   }
   return [...groups.values()].sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
 }
 
 /**
- * A page of those that the filter lets through, newest first.
+ * A page of those that the filter lets through.
  *
- * @param cursor of the page before; one whose call is not kept any more begins at the first page again.
+ * @param cursor of the page before; one whose entry is not kept any more begins at the first page again.
  */
 export function pageOfRejections(
   rejections: readonly Rejection[],
@@ -49,7 +50,7 @@ export function pageOfRejections(
   return { items, next: start + limit < all.length && last !== undefined ? cursorOf(last) : null };
 }
 
-/** One call may be refused for several reasons. */
-function cursorOf({ requestId, code }: Rejection): string {
-  return `${requestId}.${code}`;
+/** One call may be refused for several reasons, and be the first of each. */
+function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
+  return [requestId, keyId, code, cause ?? ""].join(".");
 }

@@ -1,4 +1,4 @@
-/** Rejections: the latest refused calls, by key and code, with what the sender should change. */
+/** Rejections: refused calls, by key and reason, with what the sender should change. */
 import { keyNames } from "../control/keys.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
@@ -30,8 +30,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     path: workspacePath(c),
     manager: mayManage(c),
     groups: groupRejections(kept),
-    kept: kept.length,
-    most: REJECTIONS_KEPT,
+    isFull: kept.length === REJECTIONS_KEPT,
     keyNames: names,
     query,
     ...pageOfRejections(kept, filter, { cursor: cursor ?? null, limit: PAGE_ROWS }),

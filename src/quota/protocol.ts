@@ -74,22 +74,22 @@ export type AdmitResult =
   /** `configure` has not reached this object yet: configure it and call again. */
   | { outcome: "unconfigured" };
 
+/** A call with a known key and the right secret that the edge refused. */
 export interface RefusedCall {
   keyId: string;
   code: RefusalCode;
-  detail: string | null;
+  /** What the sender was told, without what that repeats of the body. */
+  detail: string;
   requestId: string;
   /** Signals refused in this call; 1 where that is not known. */
   signals: number;
-  /** False when the key was known but expired or its secret wrong: then the call is no use of the key. */
-  authenticated: boolean;
 }
 
-export interface RefusedResult {
-  active: boolean;
-  rate: RateState | null;
-  period: PeriodState | null;
-}
+/** What its sender is to be told, which is not always what the edge had found. */
+export type RefusedResult =
+  | { outcome: "noted"; rate: RateState; period: PeriodState | null }
+  | { outcome: "key_deactivated" }
+  | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null };
 
 export interface ClosedPeriod {
   periodStartMs: number;
@@ -119,15 +119,6 @@ export interface UsageByDay {
   days: UsageDay[];
   /** The first day that is known; null when nothing was counted before today. */
   firstDayMs: number | null;
-}
-
-export interface Rejection {
-  atMs: number;
-  keyId: string;
-  code: RefusalCode;
-  detail: string | null;
-  requestId: string;
-  signals: number;
 }
 
 /** The counter's side of the books. */

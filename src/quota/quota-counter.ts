@@ -6,11 +6,14 @@
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
  */
+import type { Refusal } from "../domain/refusal.ts";
+import type { RefusedCalls, Rejection } from "../domain/rejection.ts";
 import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
 import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import { configuredOutboxBytes, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
+import { storedDetail } from "../http/problem.ts";
 import { WatchedObject } from "../http/watchers.ts";
 import { DRAIN_ALARM_MS, STORE_PROBE_MS } from "../limits.ts";
 import { createReleasedTable, release, writeAgain } from "./again.ts";
@@ -18,7 +21,8 @@ import { Drain } from "./drain.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
-import { Notes } from "./notes.ts";
+import { KeyUse } from "./key-use.ts";
+import { Rejections } from "./rejections.ts";
 import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
 import {
   RowPacker,
@@ -40,7 +44,6 @@ import type {
   QuotaConfig,
   RefusedCall,
   RefusedResult,
-  Rejection,
   ReleaseResult,
   SignalAgain,
   Usage,
@@ -60,10 +63,11 @@ interface CountedCall {
   rate: RateState;
 }
 
-export class QuotaCounter extends WatchedObject<Rejection> {
+export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #sql: SqlStorage;
   readonly #rate: RequestRate;
-  readonly #notes: Notes;
+  readonly #keyUse: KeyUse;
+  readonly #rejections: Rejections;
   readonly #drain: Drain;
   readonly #unsettled: Unsettled;
   readonly #revoked = new Set<string>();
@@ -71,6 +75,8 @@ export class QuotaCounter extends WatchedObject<Rejection> {
   readonly #buckets = new Map<string, number>();
   readonly #commits = new GroupCommit<CountedCall, AdmitResult>((calls) => this.#commit(calls));
   #ledger: Ledger | null;
+  /** The ledger's count of refused signals is ahead of what is stored. */
+  #unsaved = false;
   #alarmAtMs = Number.POSITIVE_INFINITY;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -82,9 +88,8 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
     this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
-    this.#notes = new Notes(this.#sql, () => {
-      if (this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
-    });
+    this.#keyUse = new KeyUse(this.#sql);
+    this.#rejections = new Rejections(this.#sql);
     this.#ledger = loadLedger(this.#sql);
     for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
       this.#revoked.add(row.key_id);
@@ -151,36 +156,41 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     const nowMs = Date.now();
     if (this.#ledger === null) return { outcome: "unconfigured" };
     if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    this.#notes.used(call.keyId, nowMs);
-    const emptyAtMs = this.#buckets.get(call.keyId) ?? 0;
-    let rate = requestsLeft(emptyAtMs, nowMs, this.#rate);
-    if (call.firstSlice) {
-      const taken = takeRequest(emptyAtMs, nowMs, this.#rate);
-      rate = { remaining: taken.remaining, resetMs: taken.resetMs };
-      if (!taken.allowed) {
-        this.#reject(call, "rate_limited", null, countSignals(call), nowMs);
-        return { outcome: "rate_limited", retryAfterMs: taken.retryAfterMs, rate, period: this.#period(nowMs) };
-      }
-      this.#buckets.set(call.keyId, taken.emptyAtMs);
+    this.#keyUse.used(call.keyId, nowMs);
+    if (!call.firstSlice) {
+      return this.#commits.submit({ call, rate: requestsLeft(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate) });
     }
-    return this.#commits.submit({ call, rate });
+    const { allowed, retryAfterMs, ...rate } = this.#takeRequest(call.keyId, nowMs);
+    if (allowed) return this.#commits.submit({ call, rate });
+    this.#reject(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs);
+    this.#writeNotes(nowMs);
+    return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
   }
 
-  /** Notes a call that the edge refused, and says whether the key is still active: if not, the answer is the 401. */
+  /**
+   * Notes a call that the edge refused: it takes from the key's bucket as any other, and its sender is told in the first
+   * place that the key is deactivated, or that it comes too fast.
+   */
   refused(call: RefusedCall): RefusedResult {
     const nowMs = Date.now();
-    const active = !this.#revoked.has(call.keyId);
-    if (!active) {
-      this.#refuseDeactivated(call, nowMs);
-      return { active, rate: null, period: null };
-    }
-    if (call.authenticated) this.#notes.used(call.keyId, nowMs);
-    this.#reject(call, call.code, call.detail, call.signals, nowMs);
-    return {
-      active,
-      rate: requestsLeft(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate),
-      period: this.#period(nowMs),
-    };
+    if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    this.#keyUse.used(call.keyId, nowMs);
+    const { allowed, retryAfterMs, ...rate } = this.#takeRequest(call.keyId, nowMs);
+    if (allowed) this.#note(call, { code: call.code, cause: null, detail: call.detail }, call.signals, nowMs);
+    else this.#reject(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
+    this.#writeNotes(nowMs);
+    const period = this.#period(nowMs);
+    return allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
+  }
+
+  /**
+   * Refused calls that an isolate has summed up: those that did not authenticate, and those with keys that it knows to be
+   * deactivated. No use of a key.
+   */
+  countRefused(calls: RefusedCalls[]): void {
+    const nowMs = Date.now();
+    for (const refused of calls) this.#list(refused, nowMs);
+    this.#writeNotes(nowMs);
   }
 
   /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
@@ -240,11 +250,11 @@ export class QuotaCounter extends WatchedObject<Rejection> {
 
   /** Key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
-    return this.#notes.lastUsed();
+    return this.#keyUse.lastUsed();
   }
 
   rejections(limit: number): Rejection[] {
-    return this.#notes.rejections(limit);
+    return this.#rejections.latest(limit, Date.now());
   }
 
   books(periodStartMs?: number): CounterBooks {
@@ -286,6 +296,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     try {
       this.#update(Date.now(), () => false);
+      this.#writeNotes(Date.now());
       if (this.#ledger !== null) this.#alarmBy(this.#ledger.periodEndMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
@@ -311,6 +322,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
+    this.#writeNotes(nowMs);
     return results;
   }
 
@@ -330,11 +342,11 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       }
       if (full && call.firstSlice) {
         const { retryAfterMs } = OUTBOX_FULL;
-        this.#reject(call, OUTBOX_FULL.code, OUTBOX_FULL.detail, countSignals(call), nowMs);
+        this.#note(call, { ...OUTBOX_FULL, cause: null }, countSignals(call), nowMs);
         results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
         continue;
       }
-      for (const { code, detail, signals } of call.invalid) this.#reject(call, code, detail, signals, nowMs);
+      for (const { signals, ...told } of call.invalid) this.#note(call, { ...told, cause: null }, signals, nowMs);
       const used = ledger.accepted + ledger.held;
       const run = decideQuotaRun(used, countSignals(call), ledger);
       packer.add(call.chunks, run.accepted, run.held);
@@ -344,7 +356,7 @@ export class QuotaCounter extends WatchedObject<Rejection> {
       ledger.admitted += run.accepted + run.held;
       ledger.overage += Math.min(run.accepted, Math.max(0, used + run.accepted - ledger.signalLimit));
       const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
-      if (refusal) this.#reject(call, refusal.code, null, run.rejected, nowMs);
+      if (refusal) this.#reject(call, refusal, run.rejected, nowMs);
       results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
     }
     const nextRow = packer.write(this.#sql, this.#unsettled);
@@ -361,17 +373,20 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     const before = this.#ledger;
     if (before === null) return;
     const ledger = { ...before };
+    let saved = false;
     try {
       this.ctx.storage.transactionSync(() => {
         const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
         const dayEnded = endDay(this.#sql, ledger, nowMs);
-        if (change(ledger) || closed > 0 || dayEnded) saveLedger(this.#sql, ledger);
+        saved = change(ledger) || closed > 0 || dayEnded;
+        if (saved) saveLedger(this.#sql, ledger);
       });
     } catch (error) {
       this.#unsettled.forget();
       throw error;
     }
     this.#ledger = ledger;
+    this.#unsaved = !saved && (this.#unsaved || ledger.rejected !== before.rejected);
     if (ledger.nextRow === before.nextRow) return;
     this.#alarmBy(nowMs + DRAIN_ALARM_MS);
     this.#drain.soon();
@@ -383,21 +398,53 @@ export class QuotaCounter extends WatchedObject<Rejection> {
     return this.#ledger && periodState(this.#ledger);
   }
 
+  #takeRequest(keyId: string, nowMs: number) {
+    const { emptyAtMs, ...taken } = takeRequest(this.#buckets.get(keyId) ?? 0, nowMs, this.#rate);
+    this.#buckets.set(keyId, emptyAtMs);
+    return taken;
+  }
+
   #refuseDeactivated(call: { keyId: string; requestId: string }, nowMs: number): { outcome: "key_deactivated" } {
-    this.#reject(call, "unauthorized", "The key is deactivated.", 1, nowMs);
+    this.#reject(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs);
+    this.#writeNotes(nowMs);
     return { outcome: "key_deactivated" };
   }
 
-  #reject(
-    call: { keyId: string; requestId: string },
-    code: Rejection["code"],
-    detail: string | null,
+  /** Of this call so many signals are refused, for that. */
+  #reject(call: { keyId: string; requestId: string }, refusal: Refusal, signals: number, atMs: number): void {
+    const cause = "cause" in refusal ? refusal.cause : null;
+    this.#note(call, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);
+  }
+
+  #note(
+    { keyId, requestId }: { keyId: string; requestId: string },
+    { code, cause, detail }: Pick<RefusedCalls, "code" | "cause" | "detail">,
     signals: number,
     atMs: number,
   ): void {
-    const rejection: Rejection = { atMs, keyId: call.keyId, code, detail, requestId: call.requestId, signals };
-    this.#notes.rejected(rejection);
-    this.watchers.tell(1, () => [rejection]);
+    const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+    this.#list({ keyId, requestId, code, cause, detail, calls: 1, signals, ...when }, atMs);
+  }
+
+  #list(refused: RefusedCalls, nowMs: number): void {
+    this.#rejections.add(refused, nowMs);
+    this.watchers.tell(1, () => [refused]);
+  }
+
+  /** Writes what is noted besides the count, as far as it is due. What cannot be written is left to the alarm. */
+  #writeNotes(nowMs: number): void {
+    try {
+      this.#keyUse.writeDue(nowMs);
+      if (this.#rejections.dueMs <= nowMs) {
+        this.#rejections.write(nowMs);
+        if (this.#unsaved && this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
+        this.#unsaved = false;
+      }
+      this.#alarmBy(this.#rejections.dueMs);
+    } catch (error) {
+      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(error) });
+      this.#alarmBy(nowMs + DRAIN_ALARM_MS);
+    }
   }
 
   /** The alarm rings at `atMs` or sooner. Written only when that is news. */

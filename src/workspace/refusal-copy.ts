@@ -1,5 +1,5 @@
 /** Why a call was refused, in a few words, and what its sender should change. */
-import type { RefusalCode } from "../domain/refusal.ts";
+import type { RefusalCode, UnauthorizedCause } from "../domain/refusal.ts";
 import {
   BATCH_MAX_SIGNALS,
   BULK_MAX_SIGNALS,
@@ -103,6 +103,16 @@ export const REFUSAL_COPY = {
   },
   unavailable: { label: "Temporarily unavailable", advice: "Send the same request again after Retry-After seconds." },
 } as const satisfies Record<RefusalCode, RefusalCopy>;
+
+/** Why a call was answered with the one 401 that says nothing of it. */
+export const CAUSE_COPY = {
+  key_malformed: "What stands in the URL is no API key.",
+  key_unknown: "There is no such key.",
+  key_expired: "The key has expired.",
+  key_deactivated: "The key is deactivated.",
+  secret_missing: "The key wants a secret, and the call had no X-Api-Secret header.",
+  secret_wrong: "The secret in the X-Api-Secret header is not the key's.",
+} as const satisfies Record<UnauthorizedCause, string>;
 
 /** Refused because the limit is reached: the Usage page is where something can be done. */
 export function isOverLimit(code: RefusalCode): boolean {

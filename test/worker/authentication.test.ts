@@ -275,7 +275,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
     await deactivate(workspace, workspace.key);
     const { request_id } = await (await workspace.send(SIGNAL)).json<Problem>();
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
-    expect(items).toMatchObject([{ key_id: workspace.key.id, status: 401, code: "unauthorized", request_id }]);
+    expect(items).toMatchObject([{ key_id: workspace.key.id, status: 401, cause: "key_deactivated", request_id }]);
     expect(await listed(workspace, workspace.key)).toMatchObject({ status: "Inactive", last_used_at: null });
   });
 });
@@ -422,12 +422,57 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     vi.setSystemTime(NOW + 5_000);
     await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } });
     await workspace.send(SIGNAL, { key: expiring.key });
-    await vi.waitUntil(async () => (await workspace.counter.rejections(10)).length === 2);
+    await vi.waitUntil(async () => (await workspace.counter.rejections(10)).length === 2, { timeout: 5_000 });
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    const told = { status: 401, code: "unauthorized", calls: 1, detail: expect.stringContaining("is not valid") };
+    expect(items).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ key_id: expiring.id, cause: "key_expired", ...told }),
+        expect.objectContaining({ key_id: withSecret.id, cause: "secret_wrong", ...told }),
+      ]),
+    );
+  });
+
+  test("a burst without a secret and with a wrong one is counted exactly, each by itself", async () => {
+    const workspace = await newWorkspace();
+    const { id, key } = await workspace.newKey({ secret: true });
+    await concurrently(8, 40, (n) =>
+      workspace.send(SIGNAL, { key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } }),
+    );
+    const counted = async () => {
+      const { items } = await workspace.operator<{ items: { cause: string; calls: number }[] }>("GET", "/rejections");
+      return items.map((one) => [one.cause, one.calls]).sort();
+    };
+    await vi.waitFor(
+      async () =>
+        expect(await counted()).toEqual([
+          ["secret_missing", 20],
+          ["secret_wrong", 20],
+        ]),
+      { timeout: 5_000 },
+    );
+    expect(await listed(workspace, { id, key })).toMatchObject({ last_used_at: null });
+  });
+
+  test("takes from the key's bucket as any other, and is told that it comes too fast", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const answers = await concurrently(64, 1_010, () => workspace.send("{ broken"));
+    const tooFast = answers.filter((response) => response.status === 429);
+    expect(answers.filter((response) => response.status === 400)).toHaveLength(1_000);
+    expect(tooFast).toHaveLength(10);
+    for (const response of tooFast) {
+      expect(response.headers.get("retry-after")).toBe("1");
+      expect(await problemOf(response)).toMatchObject({ code: "rate_limited" });
+    }
+    expect((await workspace.send(SIGNAL)).status).toBe(429);
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     expect(items).toMatchObject([
-      { key_id: expiring.id, status: 401, detail: "key_expired" },
-      { key_id: withSecret.id, status: 401, detail: "secret_wrong" },
+      { code: "rate_limited", calls: 11, detail: expect.stringContaining("faster than the request rate") },
+      { code: "body_not_json", calls: 1_000 },
     ]);
+    await deactivate(workspace, workspace.key);
+    expect((await workspace.send("{ broken")).status).toBe(401);
   });
 });
 

@@ -95,3 +95,31 @@ export function admitCall(
 
 /** Takes every message and loses it. */
 export const lose: SendBatch = () => Promise.resolve();
+
+/** Rows that the object writes and alarms that it sets while `work` runs: each is billed as a row written. */
+export async function countRows(
+  counter: TestCounter,
+  work: () => Promise<unknown>,
+): Promise<{ rows: number; alarms: number }> {
+  const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
+  let alarms = 0;
+  await runInDurableObject(counter.stub, (_, { storage }) => {
+    const exec = storage.sql.exec.bind(storage.sql);
+    storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+      const cursor = exec(query, ...bindings);
+      cursors.push(cursor);
+      return cursor;
+    }) as typeof storage.sql.exec;
+    const setAlarm = storage.setAlarm.bind(storage);
+    storage.setAlarm = (...given) => {
+      alarms++;
+      return setAlarm(...given);
+    };
+  });
+  await work();
+  return runInDurableObject(counter.stub, (_, { storage }) => {
+    Reflect.deleteProperty(storage.sql, "exec");
+    Reflect.deleteProperty(storage, "setAlarm");
+    return { rows: cursors.reduce((sum, cursor) => sum + cursor.rowsWritten, 0), alarms };
+  });
+}

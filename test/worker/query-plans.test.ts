@@ -31,7 +31,7 @@ const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1
 /** What may be read whole: tables that stay small, and statements for another reason. */
 const EXCEPTIONS = {
   ledger: "one row",
-  rejections: "one row, the latest",
+  rejections: "one row",
   key_use: "a row for each API key",
   revoked_keys: "a row for each API key",
   closed_periods: "a row for each billing period",
@@ -108,6 +108,7 @@ const CALLS: Record<string, Call> = {
   "a signal through the front door": async ({ workspace }) => {
     await workspace.send(form(0));
     await workspace.send("{");
+    await workspace.counter.countRefused([]);
     await workspace.settled();
   },
   "a key's end": async ({ workspace }) => {

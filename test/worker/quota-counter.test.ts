@@ -3,7 +3,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { decideQuota } from "../../src/domain/quota.ts";
-import { MESSAGE_MAX_BYTES, REJECTIONS_KEPT } from "../../src/limits.ts";
+import { MESSAGE_MAX_BYTES } from "../../src/limits.ts";
 import { admitCall, lose, newCounter } from "./counter.ts";
 import type { TestCounter } from "./counter.ts";
 
@@ -172,8 +172,8 @@ describe("§3.1, invariant 4: revoked keys", () => {
     expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
     await abortAllDurableObjects();
     expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
-    const refused = { keyId: "key_old", code: "body_empty", detail: null, requestId: "r", signals: 1 } as const;
-    expect(await counter.stub.refused({ ...refused, authenticated: true })).toMatchObject({ active: false });
+    const refused = { keyId: "key_old", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.refused(refused)).toEqual({ outcome: "key_deactivated" });
     expect(await counter.counted()).toEqual([1, 0, 0]);
   });
 });
@@ -244,8 +244,9 @@ describe("§8.5: billing periods", () => {
     await counter.sendTo(lose);
     await counter.counted(3);
     setTime(month(2, 3));
-    const call = { keyId: "key_1", code: "body_empty", detail: null, requestId: "r", signals: 1, authenticated: true };
-    expect(await counter.stub.refused({ ...call, code: "body_empty" })).toMatchObject({
+    const call = { keyId: "key_1", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.refused(call)).toMatchObject({
+      outcome: "noted",
       period: { remaining: 4, ceiling: 4, periodEndMs: month(3) },
     });
   });
@@ -368,48 +369,5 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     await abortAllDurableObjects();
     await counter.configure({});
     expect(await alarm()).toBe(before);
-  });
-});
-
-describe("§2.1, promise 3: last used and refused calls", () => {
-  test("are written within a second, and survive then; the count never waits for them", async () => {
-    const counter = await newCounter({ signalLimit: 1 });
-    await counter.sendTo(lose);
-    await counter.counted(3, { keyId: "key_noted" });
-    expect(await counter.counted(2, { keyId: "key_noted" })).toEqual([0, 0, 2]);
-    const noted = () =>
-      runInDurableObject(counter.stub, (_, { storage }) => storage.sql.exec("SELECT key_id FROM key_use").toArray());
-    expect(await noted()).toEqual([]);
-    await vi.waitFor(async () => expect(await noted()).toEqual([{ key_id: "key_noted" }]), { timeout: 3_000 });
-    await abortAllDurableObjects();
-    expect(Object.keys(await counter.stub.lastUsed())).toEqual(["key_noted"]);
-    expect(await counter.stub.rejections(10)).toMatchObject([
-      { keyId: "key_noted", code: "extra_room_exceeded", signals: 2 },
-      { keyId: "key_noted", code: "extra_room_exceeded", signals: 1 },
-    ]);
-    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1, rejected: 3 });
-  });
-
-  test("a crash before that loses them, and no count", async () => {
-    const counter = await newCounter({ signalLimit: 1 });
-    await counter.sendTo(lose);
-    await counter.counted(3);
-    await abortAllDurableObjects();
-    expect(await usageOf(counter)).toMatchObject({ accepted: 1, held: 1 });
-    expect(await counter.counted(2)).toEqual([0, 0, 2]);
-  });
-
-  test("only the latest refused calls are kept, newest first", async () => {
-    const counter = await newCounter({ signalLimit: 0 });
-    await runInDurableObject(counter.stub, (instance) => {
-      for (let index = 0; index < 3 * REJECTIONS_KEPT; index++) {
-        const call = { keyId: "key_1", detail: null, requestId: `req_${index}`, signals: 1, authenticated: true };
-        instance.refused({ ...call, code: "body_empty" });
-      }
-    });
-    const kept = await counter.stub.rejections(1_000);
-    expect(kept.map((rejection) => rejection.requestId)).toEqual(
-      Array.from({ length: REJECTIONS_KEPT }, (_, index) => `req_${3 * REJECTIONS_KEPT - 1 - index}`),
-    );
   });
 });

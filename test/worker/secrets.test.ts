@@ -3,7 +3,7 @@
  * them once; nor does the operator's token. A full run, good and bad, and then a look at everything that it left behind.
  */
 import { gunzipSync, zstdDecompressSync } from "node:zlib";
-import { runInDurableObject } from "cloudflare:test";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/api-key.ts";
@@ -179,10 +179,14 @@ beforeAll(async () => {
 
   await workspace.settled();
   await failing();
-  // What the objects keep in memory for a moment is written by then.
-  await vi.waitUntil(async () => (await dumpObject(workspace.counter)).get("rejections")?.includes("secret_wrong"), {
+  // What the objects keep in memory for a moment is written then.
+  const listed = async () => JSON.stringify(await workspace.counter.rejections(200));
+  await vi.waitFor(async () => expect(await listed()).toMatch(/key_expired.*secret_wrong|secret_wrong.*key_expired/), {
     timeout: 5_000,
   });
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 600_000 });
+  await runDurableObjectAlarm(workspace.counter);
+  vi.useRealTimers();
 });
 
 /** A call that ends in a 503, because the counter cannot commit, and one that cannot be processed. */

@@ -41,8 +41,14 @@ export async function report(operator: OperatorClient, home: string, outcome: Ou
   section("Refused calls, as an admin sees them");
   console.log(
     table(
-      ["key", "status", "code", "detail"],
-      rejections.map(({ key_name, status, code, detail }) => [key_name ?? "", status, code, cut(detail ?? "", 60)]),
+      ["key", "status", "code", "calls", "detail"],
+      rejections.map(({ key_name, status, code, calls, detail }) => [
+        key_name ?? "",
+        status,
+        code,
+        calls,
+        cut(detail, 60),
+      ]),
     ),
   );
   section("Usage of the billing period");

@@ -4,7 +4,7 @@
  */
 import type { LiveMessage } from "../../domain/live-message.ts";
 import { LIVE_MAX_ROWS } from "../../limits.ts";
-import type { Rejection } from "../../quota/protocol.ts";
+import type { Rejection } from "../../domain/rejection.ts";
 import type { LiveSignal } from "../../store/protocol.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live-item.ts";
 import { liveRow, moreRow } from "./live-row.ts";

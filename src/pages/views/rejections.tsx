@@ -1,8 +1,9 @@
-/** The Rejections page: what was refused and why, by key and code, and what the sender should change. */
+/** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
 import type { RefusalCode } from "../../domain/refusal.ts";
 import { statusOf } from "../../http/problem.ts";
-import type { Rejection } from "../../quota/protocol.ts";
-import { REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
+import { REJECTION_KEPT_DAYS } from "../../limits.ts";
+import type { Rejection } from "../../domain/rejection.ts";
+import { CAUSE_COPY, REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
@@ -15,9 +16,8 @@ export interface RejectionsData {
   manager: boolean;
   /** Of all that are kept. */
   groups: readonly RejectionGroup[];
-  kept: number;
-  /** The most that are kept. */
-  most: number;
+  /** As many entries are kept as can be: earlier ones may have gone. */
+  isFull: boolean;
   keyNames: ReadonlyMap<string, string>;
   query: Record<string, string>;
   items: readonly Rejection[];
@@ -26,8 +26,8 @@ export interface RejectionsData {
 }
 
 export function RejectionsPage(data: RejectionsData) {
-  const { path, groups, kept, most, nowMs } = data;
-  if (kept === 0) {
+  const { path, groups, isFull, nowMs } = data;
+  if (groups.length === 0) {
     return (
       <>
         <Head title="Rejections">Calls that were refused, and why.</Head>
@@ -45,8 +45,9 @@ export function RejectionsPage(data: RejectionsData) {
   return (
     <>
       <Head title="Rejections">
-        The latest {kept === most ? `${most} refused calls` : counted(kept, "refused call")} with a key of this
-        workspace{kept === most && "; earlier ones are not kept"}. Bodies are never kept.
+        {heading(groups)} with a key of this workspace in the last {REJECTION_KEPT_DAYS} days
+        {isFull && "; earlier ones are not kept"}. Nothing of a body is kept. Calls with a key that does not exist
+        belong to no workspace and are not shown.
       </Head>
       <Panel title="By reason and key" flush>
         <Table
@@ -60,19 +61,20 @@ export function RejectionsPage(data: RejectionsData) {
             "What the sender should change",
           ]}
         >
-          {groups.map(({ keyId, code, calls, signals, latestMs }) => (
+          {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
             <tr>
               <th scope="row">
                 <a href={filterLink(path, { code, key: keyId })}>{REFUSAL_COPY[code].label}</a>
                 <div class="quiet small nowrap">
                   {statusOf(code)} <code>{code}</code>
                 </div>
+                {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
               </th>
               <td>
                 <Key data={data} keyId={keyId} />
               </td>
-              <td class="number">{grouped(calls)}</td>
-              <td class="number">{grouped(signals)}</td>
+              <td class="number">{countOf(calls, atLeast)}</td>
+              <td class="number">{countOf(signals, atLeast)}</td>
               <td>
                 <Time ms={latestMs} nowMs={nowMs} />
               </td>
@@ -117,29 +119,34 @@ function Calls({ data }: { data: RejectionsData }) {
         </form>
       </div>
       {items.length === 0 ? (
-        <Empty title="No such call among the latest">
+        <Empty title="No such call among those that are kept">
           <p>
             <a href={`${path}/rejections`}>See all of them</a>
           </p>
         </Empty>
       ) : (
         <Table
-          caption="Refused calls, newest first"
-          head={["Time", "Reason", "Detail", "Key", { text: "Signals", number: true }, "Request"]}
+          caption="Refused calls, the latest first"
+          head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
         >
-          {items.map(({ atMs, code, detail, keyId, signals, requestId }) => (
+          {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
             <tr>
               <td>
-                <Time ms={atMs} nowMs={nowMs} />
+                <Time ms={lastAtMs} nowMs={nowMs} />
+                {calls > 1 && (
+                  <div class="quiet small">
+                    since <Time ms={firstAtMs} nowMs={nowMs} />
+                  </div>
+                )}
               </td>
               <td>
                 <Reason code={code} />
               </td>
-              <td class="advice">{detail ?? <span class="quiet">{REFUSAL_COPY[code].advice}</span>}</td>
+              <td class="advice">{cause === null ? detail : CAUSE_COPY[cause]}</td>
               <td>
                 <Key data={data} keyId={keyId} />
               </td>
-              <td class="number">{grouped(signals)}</td>
+              <td class="number">{countOf(calls, atLeast)}</td>
               <td>
                 <code class="small nowrap">{requestId}</code>
               </td>
@@ -164,6 +171,15 @@ function Reason({ code }: { code: RefusalCode }) {
 function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
   const name = keyNames.get(keyId) ?? "An API key";
   return manager ? <a href={`${path}/settings/api-keys#${keyId}`}>{name}</a> : <>{name}</>;
+}
+
+function heading(groups: readonly RejectionGroup[]): string {
+  const calls = groups.reduce((sum, group) => sum + group.calls, 0);
+  return `${groups.some(({ atLeast }) => atLeast) ? "At least " : ""}${counted(calls, "refused call")}`;
+}
+
+function countOf(count: number, atLeast: boolean): string {
+  return atLeast ? `at least ${grouped(count)}` : grouped(count);
 }
 
 function filterLink(path: string, query: Record<string, string>): string {

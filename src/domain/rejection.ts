@@ -1,0 +1,75 @@
+/**
+ * Refused calls as an admin sees them (design §5): those of a key that were refused for the same reason are one entry,
+ * which counts them, so that a flood pushes out nothing that happened once.
+ */
+import { DAY_MS } from "./duration.ts";
+import type { RefusalCode, UnauthorizedCause } from "./refusal.ts";
+import { REJECTION_KEPT_DAYS, REJECTION_SILENCE_MS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../limits.ts";
+
+/** Why calls of a key were refused. */
+export interface RejectionReason {
+  keyId: string;
+  code: RefusalCode;
+  /** Of a 401: what its sender was not told. */
+  cause: UnauthorizedCause | null;
+}
+
+/** Calls that were refused for one reason, or a single one. */
+export interface RefusedCalls extends RejectionReason {
+  /** What the sender of the first of them was told, without what that repeated of the body. */
+  detail: string;
+  /** Of the first of them. */
+  requestId: string;
+  calls: number;
+  /** Signals refused in them; a call of which that is not known has one. */
+  signals: number;
+  firstAtMs: number;
+  lastAtMs: number;
+  /** There may have been more of them. */
+  atLeast: boolean;
+}
+
+/** An entry of the list. */
+export type Rejection = RefusedCalls;
+
+/**
+ * Adds refused calls to the list: to the latest entry of their reason, or as a new one where that has been silent.
+ *
+ * @param list in the order in which the entries began; it is changed.
+ * @returns the entry.
+ */
+export function addRejection(list: Rejection[], refused: RefusedCalls): Rejection {
+  const latest = list.findLast((entry) => isOfReason(entry, refused));
+  if (latest === undefined || refused.firstAtMs - latest.lastAtMs >= REJECTION_SILENCE_MS) {
+    const entry = { ...refused };
+    list.push(entry);
+    forgetBeyond(list, refused);
+    return entry;
+  }
+  latest.calls += refused.calls;
+  latest.signals += refused.signals;
+  latest.firstAtMs = Math.min(latest.firstAtMs, refused.firstAtMs);
+  latest.lastAtMs = Math.max(latest.lastAtMs, refused.lastAtMs);
+  latest.atLeast ||= refused.atLeast;
+  return latest;
+}
+
+/** Forgets entries whose last call was too long ago. */
+export function forgetOld(list: Rejection[], nowMs: number): void {
+  const kept = list.filter(({ lastAtMs }) => nowMs - lastAtMs < REJECTION_KEPT_DAYS * DAY_MS);
+  if (kept.length < list.length) list.splice(0, list.length, ...kept);
+}
+
+/** The bounds: of the new entry's reason, and in all. What was silent longest goes first. */
+function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
+  const ofReason = list.filter((entry) => isOfReason(entry, reason));
+  const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];
+  const [first, ...others] = tooMany;
+  if (first === undefined) return;
+  const silent = others.reduce((oldest, entry) => (entry.lastAtMs < oldest.lastAtMs ? entry : oldest), first);
+  list.splice(list.indexOf(silent), 1);
+}
+
+function isOfReason(entry: RejectionReason, { keyId, code, cause }: RejectionReason): boolean {
+  return entry.keyId === keyId && entry.code === code && entry.cause === cause;
+}

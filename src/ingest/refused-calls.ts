@@ -1,0 +1,42 @@
+/**
+ * Calls with a known key that did not authenticate, summed up for a moment: for the admin's list only, exact, and nothing
+ * that the sender could notice. A flood of them costs the workspace's counter one call a second and isolate.
+ */
+import type { Context } from "hono";
+import type { AppEnv } from "../env.ts";
+import type { Refusal } from "../domain/refusal.ts";
+import { errorText, logEvent } from "../http/log.ts";
+import { storedDetail } from "../http/problem.ts";
+import { UNAUTHENTICATED_SUM_MS } from "../limits.ts";
+import type { KnownKey } from "./key-cache.ts";
+
+export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
+  const cause = "cause" in refusal ? refusal.cause : null;
+  const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
+  if (known === undefined) {
+    const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
+    const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: false };
+    key.refused.push({ keyId: key.keyId, ...told, requestId: c.get("requestId"), calls: 1, signals: 1, ...when });
+  } else {
+    known.calls++;
+    known.signals++;
+    known.lastAtMs = nowMs;
+  }
+  // Whoever is the first waits for the others and tells of all; the sender has had its answer by then. Should it have
+  // ended before, somebody else does.
+  if (nowMs < key.refusedToldMs) return;
+  key.refusedToldMs = nowMs + 10 * UNAUTHENTICATED_SUM_MS;
+  c.executionCtx.waitUntil(tellSoon(c.env, key));
+}
+
+async function tellSoon(env: Env, key: KnownKey): Promise<void> {
+  await scheduler.wait(UNAUTHENTICATED_SUM_MS);
+  const { refused } = key;
+  key.refused = [];
+  key.refusedToldMs = 0;
+  try {
+    await env.QUOTA_COUNTER.getByName(key.workspaceId).countRefused(refused);
+  } catch (error) {
+    logEvent("refused_calls_lost", { workspace: key.workspaceId, calls: refused.length, error: errorText(error) });
+  }
+}

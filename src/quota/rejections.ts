@@ -1,0 +1,91 @@
+/**
+ * The list of refused calls, in memory and in one row of the object's database. Refusals now and then are written at once,
+ * each of them. Where they come faster they are gathered, and written ever less often: a flood costs a few rows a minute,
+ * whatever comes, and keeps the object in memory meanwhile.
+ *
+ * While calls are gathered the stored entries say so (`open`). An object that is started and finds them open cannot know
+ * whether all have been written: it says "at least" of them from then on.
+ */
+import { addRejection, forgetOld } from "../domain/rejection.ts";
+import type { RefusedCalls, Rejection } from "../domain/rejection.ts";
+import { takeRequest } from "../domain/request-rate.ts";
+import { REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
+
+/** Calls that were refused so lately are likely to go on. */
+const LONGEST_PAUSE_MS = Math.max(...REJECTION_PAUSES_MS);
+
+type StoredRejection = Rejection & { open?: true };
+
+interface Gathering {
+  /** When something was last written, or looked at. */
+  sinceMs: number;
+  /** Writes so far: the pause before the next one depends on it. */
+  writes: number;
+}
+
+export class Rejections {
+  readonly #sql: SqlStorage;
+  readonly #list: Rejection[];
+  /** Entries with calls that are not stored yet. */
+  #unwritten = new Set<Rejection>();
+  #gathering: Gathering | null = null;
+  #lastAddedMs = 0;
+  /** Of writes at once, see domain/request-rate.ts. */
+  #writesEmptyAtMs = 0;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    sql.exec("CREATE TABLE IF NOT EXISTS rejections (id INTEGER PRIMARY KEY CHECK (id = 1), list TEXT NOT NULL)");
+    const row = sql.exec<{ list: string }>("SELECT list FROM rejections").toArray()[0];
+    const stored = row === undefined ? [] : (JSON.parse(row.list) as StoredRejection[]);
+    this.#list = stored.map(({ open, ...entry }) => ({ ...entry, atLeast: entry.atLeast || open === true }));
+  }
+
+  add(refused: RefusedCalls, nowMs: number): void {
+    this.#unwritten.add(addRejection(this.#list, refused));
+    this.#lastAddedMs = nowMs;
+  }
+
+  /** When `write` is to be called; infinity: not before something is added. */
+  get dueMs(): number {
+    if (this.#gathering === null) return this.#unwritten.size === 0 ? Number.POSITIVE_INFINITY : this.#lastAddedMs;
+    const { sinceMs, writes } = this.#gathering;
+    return sinceMs + (REJECTION_PAUSES_MS[writes] ?? LONGEST_PAUSE_MS);
+  }
+
+  /** One row at most. */
+  write(nowMs: number): void {
+    if (this.#gathering === null) {
+      const taken = takeRequest(this.#writesEmptyAtMs, nowMs, REJECTION_WRITES);
+      this.#writeList(nowMs, !taken.allowed);
+      this.#writesEmptyAtMs = taken.emptyAtMs;
+      if (!taken.allowed) this.#gathering = { sinceMs: nowMs, writes: 0 };
+    } else if (this.#unwritten.size > 0) {
+      this.#writeList(nowMs, true);
+      this.#gathering = { sinceMs: nowMs, writes: this.#gathering.writes + 1 };
+    } else if (nowMs - this.#lastAddedMs >= REJECTIONS_GATHERED_MS) {
+      this.#writeList(nowMs, false);
+      this.#gathering = null;
+    } else {
+      this.#gathering.sinceMs = nowMs;
+    }
+  }
+
+  /** Those with the latest calls first. */
+  latest(limit: number, nowMs: number): Rejection[] {
+    forgetOld(this.#list, nowMs);
+    return this.#list
+      .toReversed()
+      .sort((one, other) => other.lastAtMs - one.lastAtMs)
+      .slice(0, limit);
+  }
+
+  #writeList(nowMs: number, open: boolean): void {
+    forgetOld(this.#list, nowMs);
+    const stored = this.#list.map((entry): StoredRejection =>
+      open && nowMs - entry.lastAtMs < LONGEST_PAUSE_MS ? { ...entry, open } : entry,
+    );
+    this.#sql.exec("INSERT OR REPLACE INTO rejections VALUES (1, ?)", JSON.stringify(stored));
+    this.#unwritten = new Set();
+  }
+}
