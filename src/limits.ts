@@ -217,6 +217,8 @@ export const WORKSPACE_MAX_RULES = 1_000;
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
+/** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */
+export const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
 /** Dead letters named in one replay. */
 export const REPLAY_MAX_IDS = 1_000;
 /** Changes of an account's fields that are shown with it, the latest. */

@@ -1,5 +1,7 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
 import type { JsonObject } from "../domain/signal.ts";
+import { isJsonObject } from "../domain/dot-path.ts";
+import { AUDIT_VALUE_MAX_CHARACTERS } from "../limits.ts";
 import { newId } from "../http/ids.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
@@ -44,8 +46,19 @@ export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, o
   // The columns in the order of the table.
   return db.insert(auditLog).select(sql`
     select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
-      ${JSON.stringify(detail)}
+      ${JSON.stringify(bounded(detail))}
     where ${onlyIf}`);
+}
+
+/** Of a long value the beginning, as text: one workspace's changes must not fill the database of all. */
+function bounded(detail: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(detail).map(([name, value]) => {
+      if (isJsonObject(value)) return [name, bounded(value)];
+      const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+      return [name, text.length > AUDIT_VALUE_MAX_CHARACTERS ? `${text.slice(0, AUDIT_VALUE_MAX_CHARACTERS)}…` : value];
+    }),
+  );
 }
 
 /** An entry for what changes nothing in D1. */

@@ -142,6 +142,8 @@ export const mappingRules = sqliteTable(
     version: integer("version").notNull().default(1),
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
+    /** How much it amounts to (domain/rule-size.ts): what all of a workspace's rules may is bounded. */
+    size: integer("size").notNull().default(0),
   },
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );

@@ -42,6 +42,8 @@ const OTHER_CODES: Record<string, { status: number; when: string }> = {
   key_inactive: { status: 409, when: "The key is deactivated or expired: it cannot be rotated." },
   last_owner: { status: 409, when: "A workspace keeps at least one owner." },
   too_many_rules: { status: 409, when: "The workspace has as many mapping rules as it may have." },
+  rules_too_large: { status: 409, when: "All mapping rules of the workspace together would have too many values." },
+  rule_changed: { status: 409, when: "Others are changing the same mapping rule; send the change again." },
 };
 
 export interface DescribedCode {

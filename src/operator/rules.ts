@@ -1,12 +1,12 @@
 /** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
 import * as z from "zod";
-import { createRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
-import { WORKSPACE_MAX_RULES } from "../limits.ts";
+import { createRule, updateRule } from "../control/rule-changes.ts";
+import { findRule, listRules, type StoredRule } from "../control/rules.ts";
 import { byOperator, operator } from "./environment.ts";
 import { endRule } from "../workspace/rules.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { ruleJobAnswer, ruleJobJson } from "./rule-answers.ts";
-import { newRule, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
+import { newRule, NO_ROOM, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
 import { idOf, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
 
 const ruleAnswer = z
@@ -36,14 +36,12 @@ export const ruleRoutes = operator
         points: 20,
       },
       answers: { 201: { description: "The new rule.", schema: ruleAnswer } },
-      conflicts: ["too_many_rules"],
+      conflicts: ["too_many_rules", "rules_too_large"],
     }),
     async (c) => {
       const { scoring_signal: scoringSignal, ...rule } = c.req.valid("json");
       const created = await createRule(c.get("db"), c.get("workspace").id, { ...rule, scoringSignal }, byOperator());
-      return created.ok
-        ? c.json(ruleJson(created.value), 201)
-        : conflict(c, "too_many_rules", `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules.`);
+      return created.ok ? c.json(ruleJson(created.value), 201) : conflict(c, created.refusal, NO_ROOM[created.refusal]);
     },
   )
   .get(
@@ -82,17 +80,28 @@ export const ruleRoutes = operator
       body: ruleChange,
       bodyExample: { points: 25 },
       answers: { 200: { description: "The rule as it is now.", schema: ruleAnswer } },
+      conflicts: ["rules_too_large", "rule_changed"],
     }),
     async (c) => {
       const { scoring_signal: scoringSignal, ...change } = c.req.valid("json");
-      const rule = await updateRule(
+      const updated = await updateRule(
         c.get("db"),
         c.get("workspace").id,
         c.req.param("rule_id"),
         { ...change, scoringSignal },
         byOperator(),
       );
-      return rule === null ? notFound(c, "rule") : c.json(ruleJson(rule));
+      if (updated.ok) return c.json(ruleJson(updated.value));
+      switch (updated.refusal) {
+        case "not_found":
+          return notFound(c, "rule");
+        case "changed_meanwhile":
+          return conflict(c, "rule_changed", "The rule is being changed by others: send it again.");
+        case "rules_too_large":
+          return conflict(c, "rules_too_large", NO_ROOM.rules_too_large);
+        default:
+          return updated.refusal satisfies never;
+      }
     },
   )
   .delete(

@@ -2,7 +2,7 @@
  * The form of a mapping rule: texts as they are typed, and the rule that they make. What is wrong is said by the schema
  * that the operator API has too, field by field.
  */
-import type { NewRule } from "../control/rules.ts";
+import type { NewRule } from "../control/rule-changes.ts";
 import { OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../domain/mapping-rule.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -168,7 +168,7 @@ function messageOf(field: string, code: string, message: string): string {
   if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
   if (field === "match" || field.endsWith(".operator")) return "Choose one of the list.";
   if (field.endsWith(".value") && code === "too_small") return "At least one value.";
-  if (field === "conditions") return "That are too many conditions for one rule.";
+  if (field === "conditions" && code === "too_big") return "That are too many conditions for one rule.";
   if (code === "too_small") return "This is needed.";
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 }

@@ -1,8 +1,9 @@
 /** Mapping Rules (spec §1, design §8.5): the list, the editor with its preview, and rules applied to what is stored. */
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { createRule, findRule, listRules, updateRule, type StoredRule } from "../control/rules.ts";
-import { PAGE_ROWS, PREVIEW_TYPING_SIGNALS, WORKSPACE_MAX_RULES } from "../limits.ts";
+import { createRule, updateRule } from "../control/rule-changes.ts";
+import { findRule, listRules, type StoredRule } from "../control/rules.ts";
+import { PAGE_ROWS, PREVIEW_TYPING_SIGNALS } from "../limits.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
@@ -19,6 +20,7 @@ import {
   type FieldErrors,
   type RuleForm,
 } from "./rule-form.ts";
+import { NO_ROOM } from "../workspace/rule-schemas.ts";
 import { requireManager } from "./session/session.ts";
 import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
 import { Preview, type Previewed } from "./views/rule-preview.tsx";
@@ -47,8 +49,7 @@ export const rulePages = pages
     if (!rule.ok) return newPage(c, asked.form, { errors: rule.refusal, status: 422 });
     const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c));
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
-    const errors = { "": `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules: delete one first.` };
-    return newPage(c, asked.form, { errors, status: 409 });
+    return newPage(c, asked.form, { errors: { "": NO_ROOM[created.refusal] }, status: 409 });
   })
   .post("/preview", requireManager, async (c) => {
     const form = withoutBlankRows(readRuleForm(await c.req.formData()));
@@ -66,8 +67,10 @@ export const rulePages = pages
     const change = ruleOf(asked.form);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
-    if ((await updateRule(db, id, rule.id, change.value, byMember(c), version)) !== null) {
-      return done(c, `rules/${rule.id}`, "rule_saved");
+    const updated = await updateRule(db, id, rule.id, change.value, byMember(c), version);
+    if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
+    if (updated.refusal === "rules_too_large") {
+      return rulePage(c, rule, asked.form, { version, errors: { "": NO_ROOM.rules_too_large }, status: 409 });
     }
     const current = await ruleOfPath(c);
     if (current === null) return notFoundPage(c, "rule");
@@ -166,8 +169,8 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
 
 async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
-  const rule = await updateRule(c.get("db"), c.get("workspace").id, ruleId, { enabled }, byMember(c));
-  if (rule === null) return notFoundPage(c, "rule");
+  const updated = await updateRule(c.get("db"), c.get("workspace").id, ruleId, { enabled }, byMember(c));
+  if (!updated.ok) return notFoundPage(c, "rule");
   return done(c, `rules/${ruleId}`, enabled ? "rule_enabled" : "rule_disabled");
 }
 

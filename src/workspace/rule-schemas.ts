@@ -1,8 +1,16 @@
 /** What a mapping rule may say (design §8.5), in the operator API's words; the form of the pages is turned into them. */
 import * as z from "zod";
 import { isEventPattern, isRulePath, MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
+import { ruleSize } from "../domain/rule-size.ts";
 import { fitsName } from "../domain/validate-signal.ts";
-import { NAME_MAX_CODE_POINTS, RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../limits.ts";
+import {
+  NAME_MAX_CODE_POINTS,
+  RULE_MAX_CONDITIONS,
+  RULE_MAX_SIZE,
+  RULE_PATH_MAX_ELEMENTS,
+  WORKSPACE_MAX_RULES,
+  WORKSPACE_RULES_MAX_SIZE,
+} from "../limits.ts";
 import { name } from "./name-schema.ts";
 
 const scalar = z.union([
@@ -43,7 +51,12 @@ export const ruleFields = {
     .refine(isEventPattern, `an event name or pattern of 1 to ${NAME_MAX_CODE_POINTS} characters`)
     .meta({ description: "An event name; `*` stands for anything.", example: "Filled Out *" }),
   match: z.enum(["all", "any"]),
-  conditions: z.array(condition).max(RULE_MAX_CONDITIONS),
+  conditions: z
+    .array(condition)
+    .max(RULE_MAX_CONDITIONS)
+    .refine((conditions) => ruleSize({ event: "", conditions }) <= RULE_MAX_SIZE, {
+      message: `at most ${RULE_MAX_SIZE} paths and values, of which a long one counts as several`,
+    }),
   scoring_signal: name,
   points: z.int().min(-1_000_000).max(1_000_000),
   enabled: z.boolean(),
@@ -59,6 +72,12 @@ export const newRule = z.strictObject({
 export const ruleChange = z.strictObject(ruleFields).partial();
 
 type Condition = { operator: (typeof MAPPING_OPERATORS)[number]; value?: unknown };
+
+/** Why a workspace's rules leave no room for this one. */
+export const NO_ROOM = {
+  too_many_rules: `A workspace has at most ${WORKSPACE_MAX_RULES} mapping rules: delete one first.`,
+  rules_too_large: `All mapping rules of a workspace together have at most ${WORKSPACE_RULES_MAX_SIZE} paths and values, of which a long one counts as several: shorten some lists first.`,
+} as const;
 
 function valueError(operator: Condition["operator"], value: Condition["value"]): string | null {
   if (OPERATORS_WITHOUT_VALUE.includes(operator)) return value === undefined ? null : `${operator} takes no value`;

@@ -1,7 +1,8 @@
 /** Mapping rules on signals that are stored already (design §8.5): tried before saving, applied after. */
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deleteRule, findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/rules.ts";
+import { deleteRule } from "../control/rule-changes.ts";
+import { findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/rules.ts";
 import { isJsonObject } from "../domain/dot-path.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { MappingRule } from "../domain/mapping-rule.ts";

@@ -1,5 +1,5 @@
 /** A mapping rule in words, for those who only read it. */
-import type { NewRule } from "../../control/rules.ts";
+import type { NewRule } from "../../control/rule-changes.ts";
 import type { MappingCondition } from "../../domain/mapping-rule.ts";
 import { OPERATOR_LABEL } from "../copy.ts";
 import { signed } from "./format.ts";

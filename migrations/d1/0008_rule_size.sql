@@ -1,0 +1,1 @@
+ALTER TABLE `mapping_rules` ADD `size` integer DEFAULT 0 NOT NULL;

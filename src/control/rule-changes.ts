@@ -1,0 +1,159 @@
+/**
+ * Changes of mapping rules (design §8.5). Every one raises the workspace's rules version in the same batch, so that the
+ * consumer compiles them anew, and the rule's own version, which scoring signals carry. What a workspace's rules amount to
+ * is bounded in the statement that writes one: of many at once none gets past it.
+ */
+import type { JsonObject } from "../domain/signal.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { ruleSize } from "../domain/rule-size.ts";
+import { newId } from "../http/ids.ts";
+import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
+import { auditEntry } from "./audit.ts";
+import { iso, type Change, type ControlDatabase } from "./database.ts";
+import { findRule, isRule, RULE_COLUMNS, type StoredRule } from "./rules.ts";
+import { mappingRules, workspaces } from "./schema.ts";
+import { and, eq, exists, ne, sql, type SQL } from "drizzle-orm";
+
+export type NewRule = Pick<
+  StoredRule,
+  "name" | "event" | "match" | "conditions" | "scoringSignal" | "points" | "enabled"
+>;
+export type RuleChange = { [Field in keyof NewRule]?: NewRule[Field] | undefined };
+
+export async function createRule(
+  db: ControlDatabase,
+  workspaceId: string,
+  rule: NewRule,
+  by: Change,
+): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
+  const at = iso(by.nowMs);
+  const created: StoredRule = { id: newId("rule", by.nowMs), ...rule, version: 1, createdAt: at, updatedAt: at };
+  const { id } = created;
+  const isThere = ruleIsThere(db, workspaceId, id);
+  const [inserted] = await db.batch([
+    // The columns in the order of the table.
+    db
+      .insert(mappingRules)
+      .select(
+        sql`select ${id}, ${workspaceId}, ${rule.name}, ${rule.event}, ${rule.match}, ${JSON.stringify(rule.conditions)},
+          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}
+          where ${hasRoom(db, workspaceId, id, ruleSize(rule))}
+            and ${db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId))} < ${WORKSPACE_MAX_RULES}`,
+      )
+      .returning({ id: mappingRules.id }),
+    raiseRulesVersion(db, workspaceId, isThere),
+    auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isThere),
+  ]);
+  if (inserted.length > 0) return ok(created);
+  const count = await db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
+  return refuse(count >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
+}
+
+/**
+ * What is as it was is no change, and leaves the version as it is.
+ *
+ * @param version that the change was made on; undefined: whatever it is.
+ * @returns `not_found`: no such rule here; `changed_meanwhile`: not in this version any more.
+ */
+export async function updateRule(
+  db: ControlDatabase,
+  workspaceId: string,
+  ruleId: string,
+  change: RuleChange,
+  by: Change,
+  version?: number,
+): Promise<Result<StoredRule, "not_found" | "changed_meanwhile" | "rules_too_large">> {
+  for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
+    // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
+    const before = await findRule(db, workspaceId, ruleId);
+    if (before === null) return refuse("not_found");
+    if (version !== undefined && before.version !== version) break;
+    const { after, changes } = changed(before, change);
+    if (Object.keys(changes).length === 0) return ok(before);
+    const isBefore = isRule(workspaceId, ruleId, before.version);
+    const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
+    const isToBe = exists(db.select({ id: mappingRules.id }).from(mappingRules).where(mayBe));
+    const detail = { name: after.name, version: before.version + 1, changes };
+    // oxlint-disable-next-line no-await-in-loop
+    const [, , updated] = await db.batch([
+      auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isToBe),
+      raiseRulesVersion(db, workspaceId, isToBe),
+      db
+        .update(mappingRules)
+        .set({ ...after, version: before.version + 1, updatedAt: iso(by.nowMs), size: ruleSize(after) })
+        .where(mayBe)
+        .returning(RULE_COLUMNS),
+    ]);
+    if (updated[0] !== undefined) return ok(updated[0]);
+    // oxlint-disable-next-line no-await-in-loop
+    if ((await findRule(db, workspaceId, ruleId))?.version === before.version) return refuse("rules_too_large");
+  }
+  return refuse("changed_meanwhile");
+}
+
+/** Of a change that says nothing of a version, while others change the rule as well. */
+const UPDATE_ATTEMPTS = 5;
+
+/** False: no such rule here. Scoring signals that it has made stay. */
+export async function deleteRule(
+  db: ControlDatabase,
+  workspaceId: string,
+  ruleId: string,
+  by: Change,
+): Promise<boolean> {
+  const rule = await findRule(db, workspaceId, ruleId);
+  if (rule === null) return false;
+  const isThere = ruleIsThere(db, workspaceId, ruleId);
+  const detail = { name: rule.name };
+  const [, , deleted] = await db.batch([
+    auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
+    raiseRulesVersion(db, workspaceId, isThere),
+    db.delete(mappingRules).where(isRule(workspaceId, ruleId)).returning({ id: mappingRules.id }),
+  ]);
+  return deleted.length > 0;
+}
+
+/** What the rule is to be, and what of it was something else: from what, to what. Of conditions, which came and went. */
+function changed(before: StoredRule, change: RuleChange): { after: NewRule; changes: JsonObject } {
+  const { id: _id, version: _version, createdAt: _created, updatedAt: _updated, ...after } = before;
+  const changes: JsonObject = {};
+  for (const [field, to] of Object.entries(change)) {
+    const from = before[field as keyof NewRule];
+    if (to === undefined || JSON.stringify(from) === JSON.stringify(to)) continue;
+    Object.assign(after, { [field]: to });
+    changes[field] = Array.isArray(from) && Array.isArray(to) ? difference(from, to) : { from, to };
+  }
+  return { after, changes };
+}
+
+function difference(from: readonly unknown[], to: readonly unknown[]): JsonObject {
+  const [before, after] = [new Set(from.map(text)), new Set(to.map(text))];
+  return {
+    removed: from.filter((one) => !after.has(text(one))),
+    added: to.filter((one) => !before.has(text(one))),
+  };
+}
+
+function text(value: unknown): string {
+  return JSON.stringify(value);
+}
+
+function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
+  return db
+    .update(workspaces)
+    .set({ rulesVersion: sql`${workspaces.rulesVersion} + 1` })
+    .where(and(eq(workspaces.id, workspaceId), onlyIf));
+}
+
+function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {
+  return exists(db.select({ id: mappingRules.id }).from(mappingRules).where(isRule(workspaceId, ruleId)));
+}
+
+/** Whether all of the workspace's rules together are small enough, with this one of that size. */
+function hasRoom(db: ControlDatabase, workspaceId: string, ruleId: string, size: number): SQL {
+  const others = db
+    .select({ size: sql`coalesce(sum(${mappingRules.size}), 0)` })
+    .from(mappingRules)
+    .where(and(eq(mappingRules.workspaceId, workspaceId), ne(mappingRules.id, ruleId)));
+  return sql`${others} + ${size} <= ${WORKSPACE_RULES_MAX_SIZE}`;
+}
