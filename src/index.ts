@@ -6,6 +6,7 @@ import { HonoBase } from "hono/hono-base";
 import { RegExpRouter } from "hono/router/reg-exp-router";
 import type { AppEnv } from "./env.ts";
 import { onError, onNotFound } from "./http/errors.ts";
+import { onlyFromHere } from "./http/loopback.ts";
 import { requestLog } from "./http/request-log.ts";
 import { ingestRoutes } from "./ingest/routes.ts";
 
@@ -14,6 +15,7 @@ export { SignalStore } from "./store/signal-store.ts";
 
 const ingest = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
   .use(requestLog)
+  .use(onlyFromHere)
   .route("/api", ingestRoutes)
   .notFound(onNotFound)
   .onError(onError);

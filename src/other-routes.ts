@@ -2,12 +2,14 @@
 import { Hono } from "hono";
 import type { AppEnv } from "./env.ts";
 import { onError, onNotFound } from "./http/errors.ts";
+import { onlyFromHere } from "./http/loopback.ts";
 import { requestLog } from "./http/request-log.ts";
 import { documentRoutes, operatorRoutes } from "./operator/routes.ts";
 import { pageRoutes } from "./pages/routes.tsx";
 
 export const others = new Hono<AppEnv>({ strict: false })
   .use(requestLog)
+  .use(onlyFromHere)
   .route("/operator", operatorRoutes)
   .route("/", documentRoutes)
   .route("/", pageRoutes)

@@ -2,6 +2,7 @@
  * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
  * senders do, waits until all are processed, and shows what came of them. Exit code 0 only if everything is as expected.
  */
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { constants as os, tmpdir } from "node:os";
 import path from "node:path";
@@ -27,7 +28,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
 const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
 let service: Service | undefined;
 try {
-  const token = "demo-operator";
+  const token = randomBytes(24).toString("base64url");
   console.log(bold("Starting the service with a state of its own …"));
   const vars = path.join(stateDir, "demo.vars");
   await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);

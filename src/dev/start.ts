@@ -2,19 +2,18 @@
  * `npm run dev`: the service on this machine, with a demo workspace, until Ctrl-C. Arguments go on to `wrangler dev`,
  * such as `--port 8788 --persist-to DIR`.
  */
-import { constants } from "node:fs";
-import { copyFile, mkdir, readFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { constants as os } from "node:os";
 import path from "node:path";
-import { parseArgs, parseEnv } from "node:util";
+import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
 import { OperatorClient } from "./operator-client.ts";
+import { operatorToken } from "./operator-token.ts";
 import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./service.ts";
 import { claimState, requireFreePort, Misuse } from "./single-instance.ts";
 import { welcome } from "./welcome.ts";
 
 const DEFAULT_PORT = "8787";
-const VARS = path.join(PROJECT_DIR, ".dev.vars");
 
 const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -43,7 +42,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   const known = tokens.filter((token) => token.kind === "option" && token.name in options);
   const rest = args.filter((_, at) => !known.some((token) => at === token.index || at === valueIndex(token)));
 
-  const token = await operatorToken();
+  const token = await operatorToken(path.join(PROJECT_DIR, ".dev.vars"));
   await requireFreePort(port);
   await mkdir(stateDir, { recursive: true });
   await using _claim = await claimState(stateDir, port);
@@ -81,20 +80,4 @@ function localSignIn(args: string[]): string[] {
 /** Where the value stands of an option that is not written as `--port=8788`. */
 function valueIndex(token: { index: number; inlineValue?: boolean | undefined }): number {
   return token.inlineValue === false ? token.index + 1 : token.index;
-}
-
-/** Makes .dev.vars when it is missing. */
-async function operatorToken(): Promise<string> {
-  try {
-    await copyFile(`${VARS}.example`, VARS, constants.COPYFILE_EXCL);
-    console.log("Created .dev.vars from .dev.vars.example.");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
-  const token = parseEnv(await readFile(VARS, "utf8"))["OPERATOR_TOKEN"];
-  if (token) return token;
-  throw new Misuse(
-    ".dev.vars has no OPERATOR_TOKEN, so the operator API does not exist and nothing can be set up.\n" +
-      "Add the line of .dev.vars.example, or delete .dev.vars: it is made anew.",
-  );
 }

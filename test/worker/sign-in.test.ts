@@ -199,7 +199,8 @@ describe("local sign-in", () => {
     async (origin) => {
       const { slug, member } = await newMembers();
       const email = member.email;
-      const list = await ask("local", `${origin}/sign-in?to=/w/${slug}/usage`);
+      const browser = { headers: { "sec-fetch-site": "none" } };
+      const list = await ask("local", `${origin}/sign-in?to=/w/${slug}/usage`, browser);
       expect(list.status).toBe(200);
       expect(await list.text()).toContain(email);
 
@@ -222,7 +223,7 @@ describe("local sign-in", () => {
     "http://192.168.1.2:8787",
     "http://[::ffff:127.0.0.1]:8787",
     "http://[::]:8787",
-  ])("at %s it does not exist: no list, no sign-in, no page, not even with a session", async (origin) => {
+  ])("at %s nothing is answered: no list, no sign-in, no page, not even with a session", async (origin) => {
     const { slug, owner } = await newMembers();
     const local = await signIn("http://localhost", { email: owner.email });
     const [name = "", token = ""] = cookieOf(local).split("=");
@@ -231,20 +232,57 @@ describe("local sign-in", () => {
 
     for (const path of ["/sign-in", "/w/", `/w/${slug}/usage`]) {
       const answer = await ask("local", origin + path, { headers: { cookie } });
-      expect([path, answer.status]).toEqual([path, 404]);
+      expect([path, answer.status]).toEqual([path, 403]);
       expect(await answer.text()).not.toContain(slug);
     }
     const posted = await signIn(new URL(origin).origin, { email: owner.email });
-    expect([posted.status, posted.headers.getSetCookie()]).toEqual([404, []]);
+    expect([posted.status, posted.headers.getSetCookie()]).toEqual([403, []]);
     expect(await sessionsOf(owner.email)).toHaveLength(1);
   });
 
-  test("nor where the address and the Host header do not say the same", async () => {
-    const headers = { host: "evil.example:8787" };
-    expect((await ask("local", "http://localhost:8787/sign-in", { headers })).status).toBe(404);
-    expect((await ask("local", "http://localhost:8787/sign-in", { headers: { host: "localhost:8787" } })).status).toBe(
-      200,
-    );
+  test.each([
+    ["GET", "/sign-in"],
+    ["GET", "/w/"],
+    ["GET", "/operator/workspaces"],
+    ["POST", `/api/signal-staging/webhook/sk_${"a".repeat(40)}`],
+    ["GET", "/docs"],
+    ["GET", "/openapi.json"],
+    ["GET", "/healthz"],
+    ["GET", "/assets/none.css"],
+    ["GET", "/nowhere"],
+  ])(
+    "%s %s refuses a Host or an Origin that is not loopback, with a right operator token too",
+    async (method, path) => {
+      const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+      const answer = async (headers: Record<string, string>) =>
+        ask("local", `http://localhost:8787${path}`, { method, headers: { authorization, ...headers } });
+      for (const headers of [
+        { host: "evil.example:8787" },
+        { host: "localhost.evil.example" },
+        { origin: "http://evil.example:8787" },
+        { origin: "null" },
+        { host: "localhost:8787", origin: "https://localhost.evil.example" },
+      ]) {
+        const refused = await answer(headers);
+        expect([headers, refused.status]).toEqual([headers, 403]);
+        expect(await refused.json()).toMatchObject({ code: "loopback_only" });
+      }
+      const taken = await answer({ host: "localhost:8787", origin: "http://127.0.0.1:3000" });
+      expect(await taken.text()).not.toContain("loopback_only");
+      // Another way to sign in leaves all of it to its own proof.
+      const elsewhere = await ask("oidc", `http://localhost:8787${path}`, { method, headers: { host: "a.example" } });
+      expect(await elsewhere.text()).not.toContain("loopback_only");
+    },
+  );
+
+  test("the members are listed to nobody but a browser that says where the request comes from", async () => {
+    const { member } = await newMembers();
+    const unsaid = await ask("local", "http://localhost:8787/sign-in");
+    expect(unsaid.status).toBe(200);
+    const html = await unsaid.text();
+    expect(html).toContain("Email of a member");
+    expect(html).not.toContain(member.email);
+    expect(html).not.toContain("@example.com");
   });
 
   test.each(["access", "oidc", "", "LOCAL", "local "])(

@@ -5,9 +5,9 @@
 import type { Context } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
+import { isLoopback } from "../../http/loopback.ts";
 import { sha256 } from "../../platform/node.ts";
 import type { PagesEnv } from "../environment.ts";
-import { isLoopback } from "./driver.ts";
 
 type TokenCookie = "session" | "sign-in";
 

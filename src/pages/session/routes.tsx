@@ -1,10 +1,11 @@
 /** Sign-in, sign-out, and the way to one's workspaces (design §10). */
+import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, listEmails } from "../../control/sessions.ts";
 import { normaliseEmail } from "../../domain/identity.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { endWatching } from "../../workspace/objects.ts";
-import { pages } from "../environment.ts";
+import { pages, type PagesEnv } from "../environment.ts";
 import { notFoundPage, plainPage } from "../page.tsx";
 import { Chooser, LocalSignIn, NoWorkspace, OidcSignIn, SigningOut } from "../views/sign-in.tsx";
 import { ACCESS_SIGN_OUT, accessEmail } from "./access.ts";
@@ -38,7 +39,7 @@ export const sessionRoutes = pages
       case "oidc":
         return plainPage(c, { title }, <OidcSignIn to={to} />);
       case "local": {
-        const members = await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN);
+        const members = seenHere(c) ? await listEmails(controlDatabase(c.env.DB), LOCAL_MEMBERS_SHOWN) : null;
         return plainPage(c, { title }, <LocalSignIn members={members} to={to} />);
       }
       case null:
@@ -63,3 +64,12 @@ export const sessionRoutes = pages
     c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
     return plainPage(c, { title: "Signing out" }, <SigningOut address={ACCESS_SIGN_OUT} />);
   });
+
+/**
+ * Whether a browser asks that knows this machine by its own name: it says where a request comes from to no plain-HTTP
+ * host but loopback, and no script can say it in its place. Behind the development proxy nothing else tells: a header
+ * there sets address and Host, which no script can elsewhere.
+ */
+function seenHere(c: Context<PagesEnv>): boolean {
+  return c.req.header("sec-fetch-site") !== undefined;
+}

@@ -1,28 +1,42 @@
 /** The pages around sign-in. */
+import { TextField } from "./fields.tsx";
 import { SIGN_IN_COPY } from "../session/copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import type { Role } from "../../domain/role.ts";
 
-export function LocalSignIn({ members, to }: { members: readonly { email: string; roles: string }[]; to: string }) {
+/** @param members null: they are not told, and one is to be named. */
+export function LocalSignIn({ members, to }: { members: readonly Choice[] | null; to: string }) {
   return (
     <>
       <h1>{SIGN_IN_COPY.title}</h1>
-      <p class="quiet">{members.length === 0 ? SIGN_IN_COPY.localEmpty : SIGN_IN_COPY.local}</p>
-      <form method="post" action="/sign-in/local">
+      <p class="quiet">{members?.length === 0 ? SIGN_IN_COPY.localEmpty : SIGN_IN_COPY.local}</p>
+      <form method="post" action="/sign-in/local" class="stack">
         <input type="hidden" name="to" value={to} />
-        <ul class="choices">
-          {members.map(({ email, roles }) => (
-            <li>
-              <button name="email" value={email}>
-                {email}
-                <small>{roles}</small>
-              </button>
-            </li>
-          ))}
-        </ul>
+        {members === null ? (
+          <>
+            <TextField name="email" label="Email of a member" type="email" autocomplete="off" required />
+            <button class="primary">{SIGN_IN_COPY.title}</button>
+          </>
+        ) : (
+          <ul class="choices">
+            {members.map(({ email, roles }) => (
+              <li>
+                <button name="email" value={email}>
+                  {email}
+                  <small>{roles}</small>
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
       </form>
     </>
   );
+}
+
+interface Choice {
+  email: string;
+  roles: string;
 }
 
 /** A link, because the content security policy lets no form lead to another origin. */
