@@ -2,6 +2,8 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
+import type { ControlDatabase } from "../../src/control/database.ts";
+import { updateRule } from "../../src/control/rule-changes.ts";
 import { rulesVersion } from "../../src/control/rules.ts";
 import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../src/limits.ts";
 import { newWorkspace } from "./workspace.ts";
@@ -162,14 +164,28 @@ describe("the audit log says of a rule", () => {
     }
   });
 
-  test("who changes it at the same time as others changes what is there then", async () => {
+  test("what it says when others change the rule in between: each change is made on what is there then", async () => {
     const { body } = await create();
-    const path = `/${String(body["id"])}`;
-    const changes = [{ points: 1 }, { name: "Other" }, { match: "any" }];
-    const answers = await Promise.all(changes.map((change) => call("PATCH", path, change)));
-    expect(statusesOf(answers)).toEqual([200, 200, 200]);
-    expect((await call("GET", path)).body).toMatchObject({ points: 1, name: "Other", match: "any", version: 4 });
+    const id = String(body["id"]);
+    const db = controlDatabase(env.DB);
+    /** Somebody else changes the rule between its being read and written, so many times. */
+    const disturbed = (times: number): ControlDatabase => {
+      let left = times;
+      const batch = async (...statements: Parameters<ControlDatabase["batch"]>) => {
+        if (left-- > 0) await call("PATCH", `/${id}`, { points: 100 + left });
+        return db.batch(...statements);
+      };
+      return new Proxy(db, { get: (target, name) => (name === "batch" ? batch : Reflect.get(target, name)) });
+    };
+    const by = { actor: "operator", nowMs: Date.now() };
+    const change = { name: "Other" };
+    const made = await updateRule(disturbed(2), workspace.id, id, change, by);
+    expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 100, version: 4 } });
     const versions = (await audit()).slice(1).map(({ detail }) => (JSON.parse(detail) as { version: number }).version);
     expect(versions.sort()).toEqual([2, 3, 4]);
+    const refused = { ok: false, refusal: "changed_meanwhile" };
+    expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, 4)).toMatchObject(refused);
+    expect(await updateRule(disturbed(99), workspace.id, id, { name: "Third" }, by)).toMatchObject(refused);
+    expect((await call("GET", `/${id}`)).body).toMatchObject({ name: "Other" });
   });
 });
