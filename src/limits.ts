@@ -301,6 +301,8 @@ export const AUDIT_ACTORS_OFFERED = 100;
 export const LIVE_MAX_WATCHERS = 50;
 /** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
 export const LIVE_ROWS_PER_SECOND = 20;
+/** And connections of one of them: tabs, each with two while it is renewed. */
+export const LIVE_MAX_OF_ONE_WATCHER = 10;
 /** How long a connection lives before sign-in and membership are asked anew. */
 export const LIVE_SOCKET_MS = 5 * 60_000;
 /** Rows that the page begins with, and that it keeps at most. */

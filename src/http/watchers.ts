@@ -4,7 +4,7 @@
  */
 import { DurableObject } from "cloudflare:workers";
 import type { LiveMessage } from "../domain/live-message.ts";
-import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limits.ts";
+import { LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limits.ts";
 import { errorText, logEvent } from "./log.ts";
 
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
@@ -33,9 +33,12 @@ class Watchers<Row> {
   accept(request: Request): Response {
     if (request.headers.get("upgrade") !== "websocket") return new Response(null, { status: 426 });
     this.#endOld(Date.now());
+    const watcher = request.headers.get(WATCHER_HEADER) ?? "";
+    // Nobody's tabs keep others from watching.
+    if (this.#ctx.getWebSockets(watcher).length >= LIVE_MAX_OF_ONE_WATCHER) return new Response(null, { status: 429 });
     if (this.#ctx.getWebSockets().length >= LIVE_MAX_WATCHERS) return new Response(null, { status: 503 });
     const { 0: client, 1: server } = new WebSocketPair();
-    this.#ctx.acceptWebSocket(server, [request.headers.get(WATCHER_HEADER) ?? ""]);
+    this.#ctx.acceptWebSocket(server, [watcher]);
     server.serializeAttachment(Date.now() + LIVE_SOCKET_MS);
     // Answered without waking the object: so the page notices a dead connection.
     this.#ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));

@@ -37,6 +37,9 @@ async function watch(c: Context<PagesEnv>, what: "signals" | "rejections"): Prom
   if (c.req.header("upgrade")?.toLowerCase() !== "websocket") return c.text("This is for the live page's script.", 426);
   if (c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Not from this page.", 403);
   const { status, webSocket } = await watchWorkspace(c.env, c.get("workspace").id, what, c.get("user").email);
-  if (webSocket === null) return c.text("Too many people are watching.", status === 503 ? 503 : 502);
+  if (webSocket === null) {
+    if (status === 429) return c.text("You are watching in too many tabs.", 429);
+    return c.text("Too many people are watching.", status === 503 ? 503 : 502);
+  }
   return new Response(null, { status: 101, webSocket });
 }

@@ -20,6 +20,7 @@ import { keyPages } from "./keys.tsx";
 import { memberPages } from "./members.tsx";
 import { activityPages } from "./activity.tsx";
 import { fromThisOrigin, readableForm } from "./session/guard.ts";
+import { limitForms } from "./session/rate.ts";
 import { sessionRoutes } from "./session/routes.tsx";
 import { requireMember, requireSignIn } from "./session/session.ts";
 
@@ -51,7 +52,7 @@ const formLimit = bodyLimit({
 
 const workspacePages = pages
   .createApp()
-  .use(requireSignIn, requireMember)
+  .use(requireSignIn, limitForms, requireMember)
   .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
   .route("/signals", signalPages)
   .route("/live", livePages)

@@ -3,7 +3,7 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LiveMessage } from "../../src/domain/live-message.ts";
-import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
+import { LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
 import type { Rejection } from "../../src/domain/rejection.ts";
 import { People } from "../../src/store/people/people.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
@@ -225,11 +225,37 @@ describe("who may watch", () => {
 
   test("only so many at a time; one who leaves makes room", async () => {
     const members = await atLive();
-    const watchers = await Promise.all(Array.from({ length: LIVE_MAX_WATCHERS }, () => watchRejections(members)));
+    const watchers: Watcher<Rejection>[] = [];
+    while (watchers.length < LIVE_MAX_WATCHERS) {
+      const email = `watcher-${watchers.length}-${members.slug}@example.com`;
+      await members.workspace.operator("POST", "/members", { email, role: "member" });
+      const member = new Browser(email);
+      const theirs = Math.min(LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS - watchers.length);
+      watchers.push(
+        ...(await Promise.all(Array.from({ length: theirs }, () => watchRejections({ ...members, member })))),
+      );
+    }
     expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(503);
     watchers[0]?.socket.close();
     await vi.waitFor(async () => {
       expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(101);
+    });
+  });
+
+  test("one person only so many, so that nobody locks out the others; one tab that is closed makes room", async () => {
+    const members = await atLive();
+    const all = await Promise.all(
+      Array.from({ length: LIVE_MAX_WATCHERS }, () => open(members.member, `${members.path}/rejections`)),
+    );
+    const sockets = all.flatMap(({ webSocket }) => (webSocket === null ? [] : [webSocket]));
+    expect(sockets).toHaveLength(LIVE_MAX_OF_ONE_WATCHER);
+    expect(all.filter(({ status }) => status === 429)).toHaveLength(LIVE_MAX_WATCHERS - LIVE_MAX_OF_ONE_WATCHER);
+    expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(101);
+    const [first] = sockets;
+    first?.accept();
+    first?.close();
+    await vi.waitFor(async () => {
+      expect((await open(members.member, `${members.path}/rejections`)).status).toBe(101);
     });
   });
 });

@@ -168,11 +168,12 @@ describe("the audit log says of a rule", () => {
     const { body } = await create();
     const id = String(body["id"]);
     const db = controlDatabase(env.DB);
+    let points = 100;
     /** Somebody else changes the rule between its being read and written, so many times. */
     const disturbed = (times: number): ControlDatabase => {
       let left = times;
       const batch = async (...statements: Parameters<ControlDatabase["batch"]>) => {
-        if (left-- > 0) await call("PATCH", `/${id}`, { points: 100 + left });
+        if (left-- > 0) await call("PATCH", `/${id}`, { points: ++points });
         return db.batch(...statements);
       };
       return new Proxy(db, { get: (target, name) => (name === "batch" ? batch : Reflect.get(target, name)) });
@@ -180,7 +181,7 @@ describe("the audit log says of a rule", () => {
     const by = { actor: "operator", nowMs: Date.now() };
     const change = { name: "Other" };
     const made = await updateRule(disturbed(2), workspace.id, id, change, by);
-    expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 100, version: 4 } });
+    expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 102, version: 4 } });
     const versions = (await audit()).slice(1).map(({ detail }) => (JSON.parse(detail) as { version: number }).version);
     expect(versions.sort()).toEqual([2, 3, 4]);
     const refused = { ok: false, refusal: "changed_meanwhile" };

@@ -493,6 +493,42 @@ describe("attempts", () => {
     expect((await begin("192.0.2.2")).status).not.toBe(429);
   });
 
+  test("one person may send so many forms a minute, in however many sessions; others are not held up", async () => {
+    const { home, owner, admin } = await newMembers();
+    const sessions = [owner, new Browser(owner.email)];
+    const back = { what: "none", state: "x", back: `${home}/usage` };
+    let refused: Response | undefined;
+    for (let n = 0; n < 241 && refused === undefined; n++) {
+      const answer = await sessions[n % 2]?.post(`${home}/dismiss`, back);
+      if (answer?.status === 429) refused = answer;
+    }
+    expect(refused?.headers.get("retry-after")).toBe("60");
+    expect(await refused?.text()).toContain("Too many changes at a time");
+    expect((await admin.post(`${home}/dismiss`, back)).status).toBe(303);
+  });
+
+  test("what is limited are forms that change something, and exports, which leave an entry too", async () => {
+    const { home, slug, owner, admin, workspace } = await newMembers();
+    const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
+    const make = async (who: Browser, method: string, path: string, limit: RateLimit["limit"]): Promise<number> => {
+      const headers = { cookie: await who.cookie(), ...(method === "POST" ? { ...FORM, origin: HERE } : {}) };
+      const body = method === "POST" ? new URLSearchParams(rule).toString() : null;
+      const configured = { ...env, PAGE_FORMS: { limit } };
+      const request = new Request(`${HERE}/w/${slug}${path}`, { ...PAGE, method, headers, body });
+      return (await worker.fetch(request, configured, createExecutionContext())).status;
+    };
+    const refuseOwner: RateLimit["limit"] = ({ key }) => Promise.resolve({ success: key !== owner.email });
+    expect(await make(owner, "POST", "/rules", refuseOwner)).toBe(429);
+    expect(await make(owner, "GET", "/people/export?records=people&format=csv", refuseOwner)).toBe(429);
+    expect(await make(owner, "GET", "/rules", refuseOwner)).toBe(200);
+    expect(await make(owner, "POST", "/rules/preview", refuseOwner)).toBe(200);
+    expect(await workspace.operator("GET", "/rules")).toMatchObject({ items: [] });
+    expect(await make(admin, "POST", "/rules", refuseOwner)).toBe(303);
+    // Whoever is signed in is not held up by a limiter that fails.
+    expect(await make(owner, "POST", "/rules", () => Promise.reject(new Error("no answer")))).toBe(303);
+    await owner.see(`${home}/rules`);
+  });
+
   test("the log names the route and the reason, never where to, an email or a token", async () => {
     const { slug, owner } = await newMembers();
     // A second in which strangers have not used up their lines yet.

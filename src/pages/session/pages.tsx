@@ -22,6 +22,20 @@ export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Respo
   );
 }
 
+/** Somebody sends more forms than a person does. */
+export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Response> {
+  c.get("logFields")["code"] = "forms_limited";
+  c.header("retry-after", "60");
+  return plainPage(
+    c,
+    { title: "Too many changes", status: 429 },
+    <>
+      <h1>Too many changes at a time</h1>
+      <p>Nothing was saved. Wait a minute, then go back and send the form again: what you typed is still there.</p>
+    </>,
+  );
+}
+
 /** A form came too late: what was typed waits here, to be sent again. It is the visitor's own, from a page of this origin. */
 export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
   const form = await c.req.formData().catch(() => new FormData());

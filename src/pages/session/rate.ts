@@ -1,8 +1,9 @@
-/** How often one address may try to sign in. Not locally: there is nothing to guess. */
+/** How often one address may try to sign in, and one person may change something. */
 import { errorText, logEvent } from "../../http/log.ts";
 import { pages } from "../environment.ts";
-import { problemPage } from "./pages.tsx";
+import { formsLimitedPage, problemPage } from "./pages.tsx";
 
+/** Not locally: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
   const key = c.req.header("cf-connecting-ip") ?? "unknown";
   try {
@@ -11,6 +12,25 @@ export const limitAttempts = pages.createMiddleware(async (c, next) => {
   } catch (error) {
     // The limiter guards what can be done without it too.
     logEvent("limiter_failed", { error: errorText(error) });
+  }
+  await next();
+});
+
+/**
+ * Behind requireSignIn: forms, and what else leaves an entry in the audit log, which all workspaces share. By person, who may
+ * have many sessions. A preview changes nothing, and is sent while somebody types.
+ */
+export const limitForms = pages.createMiddleware(async (c, next) => {
+  const { method, path } = c.req;
+  const changes = method === "POST" ? !path.endsWith("/preview") : path.endsWith("/export");
+  if (changes) {
+    try {
+      const { success } = await c.env.PAGE_FORMS.limit({ key: c.get("user").email });
+      if (!success) return await formsLimitedPage(c);
+    } catch (error) {
+      // Whoever is signed in is known: better too much of them than nothing.
+      logEvent("limiter_failed", { error: errorText(error) });
+    }
   }
   await next();
 });
