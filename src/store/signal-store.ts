@@ -17,7 +17,7 @@ import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
-import { stepLinkJob } from "./people/linking.ts";
+import { stepLinkJobs } from "./people/linking.ts";
 import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { takeFreshRows } from "./record/books.ts";
@@ -84,7 +84,7 @@ export class SignalStore extends StoreReads {
     let recorded: Recorded[] = [];
     if (fresh.length > 0) {
       try {
-        const record = (): Recorded => recordSignals(this.state, signals, nowMs);
+        const record = (): Recorded => recordSignals(this.state, signals, nowMs, rulesVersion);
         recorded = [carefully ? this.transact(record) : record()];
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
@@ -166,7 +166,7 @@ export class SignalStore extends StoreReads {
     try {
       let waits = true;
       // oxlint-disable-next-line no-await-in-loop -- each step is what the one before it left
-      for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJob(work);
+      for (let steps = 0; steps < LINK_TURN_STEPS && waits; steps++) waits = await stepLinkJobs(work);
       if (waits) hurryLinkJobs(state.sql, Date.now());
     } catch (error) {
       logEvent("link_failed", { workspace: this.workspaceId, error: errorText(error) });

@@ -101,6 +101,8 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   ]) {
     const here = listed.get(list) ?? new Map<number, readonly number[]>();
     listed.set(list, here);
+    const seqs = readEntries(entries).map(({ seq }) => seq);
+    expect(seqs, list).toEqual([...seqs].sort((one, other) => one - other));
     for (const { seq, scored } of readEntries(entries)) {
       expect(here.has(seq), `line ${seq} is listed twice in ${list}`).toBe(false);
       here.set(seq, scored?.verdicts ?? []);
@@ -131,7 +133,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   for (const { seq, facts } of lines) {
     if (facts.owner !== null) expect(facts.status).toBe("processed");
-    else expect(facts.verdicts).toEqual([]);
+    else if (facts.status !== "anonymous") expect(facts.verdicts).toEqual([]);
     if (facts.status !== "anonymous") continue;
     const ids = [
       ...(facts.userId === null ? [] : [visitorList({ kind: "user_id", value: facts.userId })]),

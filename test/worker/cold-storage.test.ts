@@ -51,6 +51,9 @@ function identify(visitor: number, ids: object = { anonymousId: `a-${visitor}` }
   return { id: `sig_identify_${visitor}`, payload: { type: "identify", ...ids, traits }, at: START + 60 * MINUTE };
 }
 
+/** Whoever is linked from here on is run through the rules anew, which takes what they have sent. */
+const changeRules = () => newRule("Never", 1);
+
 async function scoreOf(visitor: number): Promise<number | undefined> {
   return (await store().people({ email: `v${visitor}@example.com` }, PAGE)).items[0]?.score;
 }
@@ -159,6 +162,18 @@ describe("§6.1: signals of unknown visitors", () => {
     expect(await scoreOf(5)).toBe(8);
   });
 
+  test("of visitors who become known need not be fetched while the rules are what they were, and are linked with R2 down", async () => {
+    await send(...visits(40, 2));
+    await ring(workspace.id);
+    let calls = 0;
+    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
+    await send(identify(0), identify(1));
+    expect(await scoreOf(0)).toBe(20 * 2);
+    expect(await scoreOf(1)).toBe(20 * 2);
+    expect(calls).toBe(0);
+    expect((await cold()).jobs).toBe(0);
+  });
+
   test("10,000 of one visitor, from cold storage, are linked in bounded steps, over crashes in between", async () => {
     const count = 10_000;
     for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
@@ -196,6 +211,7 @@ describe("what happens while signals are being fetched", () => {
   test("a rule that is applied then is not missed", async () => {
     await send(...visits(4, 1));
     await ring(workspace.id);
+    await changeRules();
     await whileFetching(async () => {
       const { id } = await newRule("V*", 10);
       await workspace.operator("POST", `/rules/${id}/apply`);
@@ -237,6 +253,7 @@ describe("what happens while signals are being fetched", () => {
   test("a segment that is rewritten then is read again", async () => {
     await send(...visits(4, 2));
     await ring(workspace.id);
+    await changeRules();
     await whileFetching(() => store().erase("del_1", "stranger@example.com"));
     await send(identify(0));
     expect(await scoreOf(0)).toBe(4);
@@ -289,6 +306,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
   test("signals that cannot be fetched wait for it; the batch that needs them is recorded, and others are linked", async () => {
     await send(...visits(20, 2));
     await ring(workspace.id);
+    await changeRules();
     await withBindings(workspace.id, { COLD: broken });
     const result = await send(identify(0), { id: "sig_new", payload: visitOf("a-0", 900) });
     expect(result.retryMessages).toEqual([]);
@@ -314,6 +332,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
   test("an R2 that never answers counts as one that fails", async () => {
     await send(...visits(4, 2));
     await ring(workspace.id);
+    await changeRules();
     await withBindings(workspace.id, { COLD: broken });
     await send(identify(0));
     await withBindings(workspace.id, { COLD: bucketWith({ before: () => new Promise<void>(() => {}) }) });

@@ -72,6 +72,12 @@ function withStore(workspaceId: string, calls: Record<string, () => unknown>): E
   return { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
 }
 
+/** Whoever becomes known from here on is linked after their batch, not with it. */
+const changeRules = (workspace: TestWorkspace) => {
+  const rule = { name: "never", event: "Never", match: "all", conditions: [], scoring_signal: "never", points: 1 };
+  return workspace.operator("POST", "/rules", rule);
+};
+
 const unreachable = () => Promise.reject(new Error("store is unreachable"));
 
 describe("a batch of several workspaces", () => {
@@ -129,6 +135,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     await workspace.operator("POST", "/rules", rule);
     await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
     await workspace.settled();
+    await changeRules(workspace);
     await refuse(workspace.id, refused);
     const before = await contents(workspace);
     const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
@@ -302,6 +309,7 @@ describe("every step may be repeated", () => {
     });
     const track = { type: "track", event: "Opened", anonymousId: "visitor-1" };
     await deliver(workspace.id, [{ id: "sig_1", payload: track }]);
+    await changeRules(workspace);
     const identify = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
     const bodies = [messageOf(workspace.id, [{ id: "sig_2", payload: identify, at: Date.now() + MINUTE }])];
     const bindings = withStore(workspace.id, { link: unreachable });

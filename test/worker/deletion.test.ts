@@ -10,7 +10,7 @@ import { purgeHeld } from "../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../src/store/deletion/retention.ts";
 import { isScrubbing } from "../../src/store/log/cold.ts";
 import { Identities } from "../../src/store/people/identities.ts";
-import { dueLinkJob } from "../../src/store/people/link-jobs.ts";
+import { dueLinkJobs } from "../../src/store/people/link-jobs.ts";
 import { firstEntries, visitorList } from "../../src/store/people/timelines.ts";
 import { linesOf, ruleDaysOf } from "./adds-up.ts";
 import { expectToAddUp } from "./read-store.ts";
@@ -277,7 +277,7 @@ describe("what is not linked yet", () => {
       store.record(NOW + 1, identify(BOB, "v-bob", "u-bob"));
       expect(erase(store)).toMatchObject({ anonymous: 1 });
       expect(statusOf(store, store.state.signals.read(1)?.admission.id)).toBe("anonymous");
-      expect(dueLinkJob(store.sql, LATER + DAY)).toEqual({ kind: "user_id", value: "u-bob" });
+      expect(dueLinkJobs(store.sql, LATER + DAY, 9)).toEqual([{ kind: "user_id", value: "u-bob" }]);
     });
   });
 
@@ -288,7 +288,7 @@ describe("what is not linked yet", () => {
       erasePerson(store.state, "del_1", JANE, LATER);
       expect(findErasure(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
       expect(firstEntries(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
-      expect(dueLinkJob(store.sql, LATER + 60_000)).toBeNull();
+      expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
       const last = store.state.signals.read(ERASURE_ROWS + 700);
       expect(last).toMatchObject({ anonymousId: "v-jane", erasedAtMs: null });
       expect(last && new Leaving(store.sql).factsOf(last, LATER).anonymousId).toBeNull();

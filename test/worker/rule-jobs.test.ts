@@ -11,7 +11,7 @@ import { COLD_AFTER_MS, COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../src/limi
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold } from "../../src/store/log/cold.ts";
 import type { Facts } from "../../src/store/log/line.ts";
-import { stepLinkJob } from "../../src/store/people/linking.ts";
+import { stepLinkJobs } from "../../src/store/people/linking.ts";
 import { People } from "../../src/store/people/people.ts";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
 import { countInBooks } from "../../src/store/record/books.ts";
@@ -95,7 +95,7 @@ class Bench {
       objects: this.objects,
       rules: () => Promise.resolve(version),
     };
-    while (await stepLinkJob(work));
+    while (await stepLinkJobs(work));
   }
 
   seal(): void {

@@ -5,7 +5,7 @@ import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } f
 import { nextPurgeMs } from "../../src/store/deletion/purge.ts";
 import { decodeFacts, purged } from "../../src/store/log/line.ts";
 import { Identities } from "../../src/store/people/identities.ts";
-import { stepLinkJob } from "../../src/store/people/linking.ts";
+import { stepLinkJobs } from "../../src/store/people/linking.ts";
 import { expectStateToAddUp, linesOf } from "./adds-up.ts";
 import { inStore } from "./store.ts";
 import type { Sent, TestStore } from "./store.ts";
@@ -118,9 +118,9 @@ test("a visitor whose signals lie far apart is linked in steps that read so many
     };
     const waiting = () => statuses(store).filter((status) => status === "anonymous").length;
     expect(waiting()).toBe(count);
-    await stepLinkJob(work);
+    await stepLinkJobs(work);
     expect(waiting()).toBe(40);
-    await stepLinkJob(work);
+    await stepLinkJobs(work);
     expect(waiting()).toBe(0);
     expectStateToAddUp(store.state);
   }));

@@ -28,6 +28,10 @@ export class TestStore {
   readonly storage: DurableObjectStorage;
   readonly objects: ColdObjects;
   state: StoreState;
+  /** Of the rules that what is recorded has been run through; null: nobody knows, and earlier signals are linked later. */
+  rulesVersion: number | null = null;
+  /** What a signal of event E scores. */
+  points = 5;
   #ordinal = 0;
 
   constructor(workspaceId: string, storage: DurableObjectStorage, bucket: R2Bucket = env.COLD) {
@@ -41,10 +45,10 @@ export class TestStore {
     return this.storage.sql;
   }
 
-  /** Signals of event E score 5 points. Returns their ids. */
+  /** Returns their ids. */
   record(nowMs: number, ...sent: Sent[]): string[] {
     const signals = sent.map((one) => this.signal(nowMs, one));
-    recordSignals(this.state, signals, nowMs);
+    recordSignals(this.state, signals, nowMs, this.rulesVersion);
     return signals.map(({ admission }) => admission.id);
   }
 
@@ -69,7 +73,7 @@ export class TestStore {
     const whole = normalise(payload, admission.pathSource);
     const { properties: _, ...normalised } = whole;
     const key = duplicateKey({ payload, text, normalised: whole, pathSource: undefined, idempotencyKey: undefined });
-    const match = { ruleId: "rule_1", ruleVersion: 1, scoringSignal: "s", points: 5 };
+    const match = { ruleId: "rule_1", ruleVersion: this.rulesVersion ?? 1, scoringSignal: "s", points: this.points };
     return {
       admission,
       payload: text,

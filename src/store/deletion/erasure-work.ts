@@ -8,7 +8,7 @@ import type { VisitorId } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { People, visitorOf } from "../people/people.ts";
 import type { Visitor } from "../people/people.ts";
-import { changeEntries, firstEntries, personList, visitorList } from "../people/timelines.ts";
+import { changeEntries, firstEntries, personList, scoredBy, visitorList } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import { countInBooks } from "../record/books.ts";
 import { admissionOf } from "../record/dead-letters.ts";
@@ -154,10 +154,9 @@ export class ErasureWork {
       return this.#inForce(claims, admission) === this.#job.person_id;
     };
     for (const line of this.#eraseLines(entries, isTheirs)) {
-      const { owner, admission, verdicts } = line.facts;
+      const { owner } = line.facts;
       if (owner === null || owner.personId === this.#job.person_id) continue;
-      const scored = { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
-      this.#people.disown(owner.personId, [{ seq: line.seq, scored: verdicts.length === 0 ? null : scored }]);
+      this.#people.disown(owner.personId, [{ seq: line.seq, scored: scoredBy(line.facts) }]);
     }
   }
 

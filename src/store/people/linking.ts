@@ -1,20 +1,18 @@
 /**
  * Signals whose visitor has become known (spec §6.1): those that wait as anonymous, and those that an anonymous id gave to
- * a person before their user id, which counts for more, was somebody's. A job for each visitor (link-jobs.ts), written in
- * the transaction that made them known, and there until their list is empty. It goes in steps, each of which may break off
- * anywhere: payloads are fetched, run through the rules as they are now, and given to the person in one transaction that
- * takes them off the list.
+ * a person before their user id, which counts for more, was somebody's. The batch that makes visitors known links them
+ * itself, as far as it takes nothing but what the store has: signals that have been run through the rules as they are now,
+ * and few enough. The others are a job for each visitor (link-jobs.ts), written in the transaction that made them known,
+ * and there until their list is empty. Jobs go in steps of many visitors, each of which may break off anywhere: payloads
+ * are fetched, run through the rules as they are now, and given to the persons in one transaction that takes them off the
+ * lists.
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
+import { isAboutEvent } from "../../domain/mapping-rule.ts";
+import type { CompiledRules } from "../../domain/mapping-rule.ts";
 import { normalise } from "../../domain/normalise.ts";
 import type { JsonObject } from "../../domain/signal.ts";
-import {
-  COLD_RETRY_MS,
-  LINK_ALARM_MS,
-  LINK_PAGE_SIGNALS,
-  RULE_STEP_MAX_CHARACTERS,
-  RULE_STEP_SEGMENTS,
-} from "../../limits.ts";
+import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { deletedUntilMs } from "../deletion/retention.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { isEmptied } from "../log/line.ts";
@@ -22,16 +20,22 @@ import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import type { RuleMatch } from "../protocol.ts";
 import { EventGroupChanges } from "../record/event-groups.ts";
 import { isStale } from "../rules/rule-jobs.ts";
 import { evaluateSignal } from "../rules/rule-signals.ts";
 import type { StoreState } from "../state.ts";
-import { dueLinkJob, endLinkJob, hasFreshLinkJob, isLinkJobDue, putOffLinkJob } from "./link-jobs.ts";
+import {
+  dueLinkJobs,
+  endLinkJob,
+  hasFreshLinkJob,
+  hasLinkJob,
+  isLinkJobDue,
+  putOffLinkJob,
+  startLinkJob,
+} from "./link-jobs.ts";
 import type { VisitorId } from "./identities.ts";
 import { People, visitorOf } from "./people.ts";
-import { allEntries, changeEntries, firstEntries, hasEntries, personList, visitorList } from "./timelines.ts";
-import type { Scored } from "./timelines.ts";
+import { allEntries, changeEntries, firstEntries, hasEntries, personList, scoredBy, visitorList } from "./timelines.ts";
 
 /** What a step works with. */
 export interface LinkWork {
@@ -44,10 +48,36 @@ export interface LinkWork {
   isStale?: boolean;
 }
 
-/** A segment as it was read, and the lines of it that are on the visitor's list. */
+/** The oldest lines on a visitor's list. */
+interface Listed {
+  visitor: VisitorId;
+  seqs: readonly number[];
+}
+
+/** A segment as it was read, and the lines of it that are on lists. */
 interface Part {
   segment: Segment;
   seqs: readonly number[];
+}
+
+/** What a batch has made known, while the batch is being recorded. What it cannot do is left to jobs. */
+export function linkAtOnce(
+  state: StoreState,
+  { people, groups }: { people: People; groups: EventGroupChanges },
+  visitors: readonly VisitorId[],
+  { rulesVersion, nowMs }: { rulesVersion: number | null; nowMs: number },
+): void {
+  const { sql } = state;
+  const listed = listedOf(state, visitors);
+  const waiting = listed.filter(({ seqs }) => seqs.length > 0);
+  if (rulesVersion !== null && waiting.length > 0) {
+    const fresh = waiting.filter(({ visitor }) => !hasLinkJob(sql, visitor));
+    const linking = new Linking(state, { people, groups }, { version: rulesVersion, rules: null }, new Map(), nowMs);
+    for (const { segment, seqs } of partsOf(state, fresh)) linking.link(segment, seqs);
+    linking.takeOff(fresh);
+  }
+  for (const visitor of [...waiting.map((one) => one.visitor), ...visitors.slice(listed.length)])
+    if (hasEntries(sql, visitorList(visitor))) startLinkJob(sql, visitor, nowMs);
 }
 
 /**
@@ -56,40 +86,40 @@ interface Part {
  * @returns whether the next step can follow at once; false also when there are no more jobs.
  * @throws when the rules cannot be asked for.
  */
-export async function stepLinkJob(work: LinkWork): Promise<boolean> {
-  const { state, objects, rules } = work;
-  const visitor = dueLinkJob(state.sql, Date.now() + LINK_ALARM_MS);
-  if (visitor === null) return false;
-  const current = await rules();
-  const parts = nextParts(state, visitor);
-  const payloads = await readPayloads(state.signals, objects, parts);
+export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
+  const { state, objects } = work;
+  const { sql, signals } = state;
+  const visitors = dueLinkJobs(sql, Date.now() + LINK_ALARM_MS, LINK_PAGE_SIGNALS);
+  if (visitors.length === 0) return false;
+  const current = await work.rules();
+  const parts = partsOf(state, listedOf(state, visitors));
+  const payloads = await readPayloads(signals, objects, wantedOf(state, parts, current));
   return inTransaction(work, () => {
     // Run through rules that are older than some that have been applied meanwhile: once more, and then later.
-    if (isStale(state.sql, current.version)) {
+    if (isStale(sql, current.version)) {
       if (work.isStale === true) throw new Error("the mapping rules are older than some that have been applied");
       return (work.isStale = true);
     }
     const nowMs = Date.now();
-    // Its person is being deleted, for instance: the list is not this step's any more.
-    if (!isLinkJobDue(state.sql, visitor, nowMs + LINK_ALARM_MS)) return hasFreshLinkJob(state.sql, nowMs);
-    const step = new LinkStep(state, current, payloads, nowMs);
-    const listed = new Set(firstEntries(state.sql, visitorList(visitor)).map(({ seq }) => seq));
-    for (const part of parts) {
+    // Where somebody is being deleted, for instance, their visitors' lists are not this step's any more.
+    const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
+    const listed = listedOf(state, due);
+    const here = new Set(listed.flatMap(({ seqs }) => seqs));
+    const changing = { people: new People(state), groups: new EventGroupChanges() };
+    const linking = new Linking(state, changing, current, payloads, nowMs);
+    for (const { segment, seqs } of parts) {
       // What has changed meanwhile is left for the next step.
-      if (state.signals.isCurrent(part.segment))
-        step.link(
-          part.segment,
-          part.seqs.filter((seq) => listed.has(seq)),
-        );
+      const left = seqs.filter((seq) => here.has(seq));
+      if (signals.isCurrent(segment)) linking.link(segment, left);
     }
-    step.write(visitor);
-    const list = visitorList(visitor);
-    if (!hasEntries(state.sql, list)) endLinkJob(state.sql, visitor);
-    else if (step.done.size === 0 && parts.every(({ segment }) => state.signals.isCurrent(segment))) {
-      // Payloads that cannot be had, most likely: not again at once.
-      putOffLinkJob(state.sql, visitor, nowMs + COLD_RETRY_MS);
-    }
-    return hasFreshLinkJob(state.sql, nowMs);
+    for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
+    for (const visitor of due) if (!hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
+    changing.people.write();
+    linking.recount();
+    changing.people.write();
+    changing.groups.write(state);
+    signals.flush();
+    return hasFreshLinkJob(sql, nowMs);
   });
 }
 
@@ -103,42 +133,78 @@ function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
   }
 }
 
-/** The oldest lines on the list, at most LINK_PAGE_SIGNALS, and fewer where they are large or lie far apart. */
-function nextParts(state: StoreState, visitor: VisitorId): Part[] {
-  const seqs = firstEntries(state.sql, visitorList(visitor))
-    .slice(0, LINK_PAGE_SIGNALS)
-    .map(({ seq }) => seq);
+/** LINK_PAGE_SIGNALS lines at most. */
+function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): Listed[] {
+  const listed: Listed[] = [];
+  let left = LINK_PAGE_SIGNALS;
+  for (const visitor of visitors) {
+    if (left === 0) break;
+    const seqs = firstEntries(sql, visitorList(visitor))
+      .slice(0, left)
+      .map(({ seq }) => seq);
+    left -= seqs.length;
+    listed.push({ visitor, seqs });
+  }
+  return listed;
+}
+
+/** RULE_STEP_SEGMENTS at most: what is in memory at a time are whole segments, however few of their lines are listed. */
+function partsOf({ signals }: StoreState, listed: readonly Listed[]): Part[] {
   const parts: Part[] = [];
-  let characters = 0;
-  for (const part of state.signals.segmentsOf(seqs)) {
-    // What is in memory at a time are whole segments, however few of their lines are the visitor's.
-    if (characters >= RULE_STEP_MAX_CHARACTERS || parts.length >= RULE_STEP_SEGMENTS) break;
+  for (const part of signals.segmentsOf(listed.flatMap(({ seqs }) => seqs))) {
+    if (parts.length === RULE_STEP_SEGMENTS) break;
     parts.push(part);
-    const payloads = state.signals.payloadsOf(part.segment);
-    for (const seq of part.seqs) characters += payloads?.[seq - part.segment.firstSeq]?.length ?? 0;
   }
   return parts;
 }
 
+/** Those of the lines whose payloads it takes to say what they score. */
+function wantedOf(state: StoreState, parts: readonly Part[], { version, rules }: WorkspaceRules): Part[] {
+  return parts
+    .map(({ segment, seqs }) => ({
+      segment,
+      seqs: seqs.filter((seq) => {
+        const facts = segment.facts(seq);
+        return !isJudged(state, seq, facts, version) && isAboutEvent(rules, facts.event ?? "");
+      }),
+    }))
+    .filter(({ seqs }) => seqs.length > 0);
+}
+
+/** Whether the line says what rules of that version make of it, or they make nothing of any such line. */
+function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
+  if (facts.kind !== "signal") return true;
+  return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
+}
+
 /** Gives lines to the persons their visitors are, with what they scored. */
-class LinkStep {
+class Linking {
   readonly #state: StoreState;
-  readonly #rules: WorkspaceRules;
+  readonly #people: People;
+  readonly #groups: EventGroupChanges;
+  readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
-  readonly #people: People;
-  readonly #groups = new EventGroupChanges();
   /** Persons that a line was taken from. */
   readonly #left = new Set<number>();
-  /** Lines that need not be on the list any more. */
-  readonly done = new Set<number>();
+  /** Lines that need not be listed any more, and those that lack their payloads. */
+  readonly #done = new Set<number>();
+  readonly #lacking = new Set<number>();
 
-  constructor(state: StoreState, rules: WorkspaceRules, payloads: Payloads, nowMs: number) {
+  /** @param rules null: only what can be said without them is done, and what takes a bounded time. */
+  constructor(
+    state: StoreState,
+    changing: { people: People; groups: EventGroupChanges },
+    rules: { version: number; rules: CompiledRules | null },
+    payloads: Payloads,
+    nowMs: number,
+  ) {
     this.#state = state;
+    this.#people = changing.people;
+    this.#groups = changing.groups;
     this.#rules = rules;
     this.#payloads = payloads;
     this.#nowMs = nowMs;
-    this.#people = new People(state);
   }
 
   link(segment: Segment, seqs: readonly number[]): void {
@@ -150,17 +216,27 @@ class LinkStep {
     this.#state.signals.rewrite(segment, changes);
   }
 
-  write(visitor: VisitorId): void {
+  /** Takes what is done off the lists. Returns the visitors of whom nothing could be done for lack of payloads. */
+  takeOff(listed: readonly Listed[]): VisitorId[] {
     const { sql, signals } = this.#state;
-    // Those that no segment has any more are gone: nothing is left to be linked of them.
-    const gone = firstEntries(sql, visitorList(visitor)).filter(({ seq }) => seq < signals.firstSeq);
-    for (const { seq } of gone) this.done.add(seq);
-    changeEntries(sql, visitorList(visitor), "", new Map([...this.done].map((seq) => [seq, "gone"] as const)));
-    this.#people.write();
-    for (const personId of this.#left) this.#recount(personId);
-    this.#people.write();
-    this.#groups.write(this.#state);
-    signals.flush();
+    const oldest = signals.firstSeq;
+    return listed.flatMap(({ visitor, seqs }) => {
+      // Those that no segment has any more are gone: nothing is left to be linked of them.
+      const done = seqs.filter((seq) => this.#done.has(seq) || seq < oldest);
+      changeEntries(sql, visitorList(visitor), "", new Map(done.map((seq) => [seq, "gone"] as const)));
+      return done.length === 0 && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
+    });
+  }
+
+  /** Times and traits of the persons that lines were taken from, as the lines that are left make them. */
+  recount(): void {
+    const { sql, signals } = this.#state;
+    for (const personId of this.#left) {
+      const entries = allEntries(sql, personList(personId), this.#people.recentOf(personId));
+      const oldest = signals.firstSeq;
+      const seqs = entries.map(({ seq }) => seq).filter((seq) => seq >= oldest);
+      this.#people.recount(personId, linesOf(this.#state, seqs), deletedUntilMs(sql));
+    }
   }
 
   /** Null: nothing changes. */
@@ -171,62 +247,58 @@ class LinkStep {
     const owner = isOpen ? this.#people.ownerOf(visitorOf(facts), receipt) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && before.by !== "anonymous_id")) {
-      this.done.add(seq);
+      this.#done.add(seq);
       return null;
     }
     if (before?.personId === owner.personId) {
-      this.done.add(seq);
+      this.#done.add(seq);
       return { ...facts, owner };
     }
-    const payload = this.#payloads.get(seq);
-    if (payload === undefined) return null;
-    this.done.add(seq);
-    const { rulesTried, matches } = kind === "signal" ? this.#evaluate(payload, facts.source, email) : NOTHING;
-    const verdicts = this.#state.verdicts.idsOf(matches);
+    // Whom it is taken from is counted again, from all of their signals.
+    if (before !== null && this.#rules.rules === null) return null;
+    const judged = this.#judge(seq, facts, email);
+    if (judged === null) {
+      this.#lacking.add(seq);
+      return null;
+    }
+    this.#done.add(seq);
     if (before !== null) {
-      this.#people.disown(before.personId, [{ seq, scored: scoredBy(facts, facts.verdicts) }]);
+      this.#people.disown(before.personId, [{ seq, scored: scoredBy(facts) }]);
       this.#left.add(before.personId);
     } else if (kind === "signal" && facts.event !== null) {
       this.#groups.count(facts.event, facts.source ?? "", { count: 0, held: 0, anonymous: -1 }, receipt.receivedAtMs);
     }
+    const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);
-    this.#people.own(owner.personId, { seq, scored: scoredBy(facts, verdicts) });
-    return { ...facts, status: "processed", owner, linkedAtMs: this.#nowMs, rulesTried, verdicts };
+    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) });
+    return linked;
   }
 
-  #evaluate(
-    payload: string | null,
-    source: string | null,
-    email: string,
-  ): { rulesTried: number; matches: readonly RuleMatch[] } {
+  /** What the rules make of it; null where that takes a payload that is not here. */
+  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "verdicts"> | null {
+    const { version, rules } = this.#rules;
+    if (isJudged(this.#state, seq, facts, version)) return facts;
+    if (rules === null) return null;
+    if (!isAboutEvent(rules, facts.event ?? "")) return NOTHING;
+    const payload = this.#payloads.get(seq);
+    if (payload === undefined) return null;
     if (payload === null) return NOTHING;
-    const normalised = normalise(JSON.parse(payload) as JsonObject, source ?? undefined);
-    const evaluation = evaluateSignal(this.#rules.rules, normalised, email);
-    return typeof evaluation === "string" ? NOTHING : evaluation;
-  }
-
-  /** Times and traits of a person that a line was taken from, as the lines that are left make them. */
-  #recount(personId: number): void {
-    const { sql, signals } = this.#state;
-    const entries = allEntries(sql, personList(personId), this.#people.recentOf(personId));
-    const oldest = signals.firstSeq;
-    const seqs = entries.map(({ seq }) => seq).filter((seq) => seq >= oldest);
-    // One after the other: somebody may have a hundred thousand.
-    function* lines() {
-      for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
-        for (const seq of here) {
-          const facts = segment.facts(seq);
-          if (!isEmptied(facts)) yield { receipt: facts.admission, traits: facts.traits };
-        }
-      }
-    }
-    this.#people.recount(personId, lines(), deletedUntilMs(sql));
+    const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
+    const evaluation = evaluateSignal(rules, signal, email);
+    if (typeof evaluation === "string") return NOTHING;
+    return { rulesTried: evaluation.rulesTried, verdicts: this.#state.verdicts.idsOf(evaluation.matches) };
   }
 }
 
-const NOTHING = { rulesTried: 0, matches: [] };
+const NOTHING = { rulesTried: 0, verdicts: [] };
 
-function scoredBy({ admission }: Facts, verdicts: readonly number[]): Scored | null {
-  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
+/** One after the other: somebody may have a hundred thousand. */
+function* linesOf({ signals }: StoreState, seqs: readonly number[]) {
+  for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
+    for (const seq of here) {
+      const facts = segment.facts(seq);
+      if (!isEmptied(facts)) yield { receipt: facts.admission, traits: facts.traits };
+    }
+  }
 }

@@ -279,6 +279,7 @@ export class People {
   #addEntries({ now: { id, recent }, entries }: Person): string {
     const { sql } = this.#state;
     const newest = readEntries(recent).at(-1)?.seq ?? 0;
+    entries.sort((one, other) => one.seq - other.seq);
     // Lines that were linked late are older than what the row has: there is a place for them further back.
     const [older, newer] = [entries.filter(({ seq }) => seq < newest), entries.filter(({ seq }) => seq > newest)];
     if (older.length > 0) insertEntries(sql, personList(id), older);

@@ -3,6 +3,7 @@
  * in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording writes in any case;
  * older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
  */
+import type { Facts } from "../log/line.ts";
 import { RECENT_ENTRIES_CHARACTERS, TIMELINE_ROW_CHARACTERS } from "../../limits.ts";
 
 /** What a signal scored. It outlives the signal. */
@@ -18,6 +19,11 @@ export interface Entry {
   seq: number;
   /** Null: nothing. */
   scored: Scored | null;
+}
+
+/** What the list of its person is to say of a line. */
+export function scoredBy({ admission, verdicts }: Facts): Scored | null {
+  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
 }
 
 /** `p17`, `uid`: whose list it is. */

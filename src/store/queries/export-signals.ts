@@ -18,6 +18,7 @@ import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
 import { headerOf, lineOf } from "./export-text.ts";
 import type { Columns, ExportRow } from "./export-text.ts";
@@ -242,7 +243,7 @@ class SignalsPage {
       recorded_at: facts.recordedAtMs,
       duplicate_of: facts.duplicateOf,
       linked_at: facts.linkedAtMs,
-      points: this.#state.verdicts.points(facts.verdicts),
+      points: pointsOf(this.#state.verdicts.of(facts)),
       dead_reason: null,
       erased_at: facts.erasedAtMs,
       payload,

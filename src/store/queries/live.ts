@@ -1,5 +1,6 @@
 /** The latest signals, as the live page begins with them. */
 import type { LiveSignal } from "../protocol.ts";
+import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
@@ -17,7 +18,7 @@ export function latestSignals(state: StoreState, limit: number): LiveSignal[] {
       ...toSummary(found, names),
       duplicateOf: facts?.duplicateOf ?? null,
       deadReason: dead?.reason ?? null,
-      points: state.verdicts.points(facts?.verdicts ?? []),
+      points: facts === null ? 0 : pointsOf(state.verdicts.of(facts)),
     });
     if (latest.length === limit) break;
   }

@@ -8,6 +8,7 @@ import type { Segment } from "../log/segment.ts";
 import type { SignalTrace } from "../protocol.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
 import { Names } from "./names.ts";
 import { parsed } from "./payload-json.ts";
@@ -50,7 +51,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
   const { admission, owner } = facts;
   const names = new Names(state.sql);
   const email = owner === null ? null : names.of(facts);
-  const matched = facts.verdicts.map((verdict) => state.verdicts.get(verdict));
+  const matched = state.verdicts.of(facts);
   return {
     ...toSummary({ facts, dead: null }, names),
     status: shown(facts.status),
@@ -68,7 +69,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
     person: owner === null || email === null ? null : { email, by: owner.by, linkedAtMs: facts.linkedAtMs },
     rulesTried: facts.rulesTried,
     rulesMatched: matched,
-    points: matched.reduce((sum, { points }) => sum + points, 0),
+    points: pointsOf(matched),
     payload: keepsPayload(facts) ? parsed(payload) : null,
     erasedAtMs: facts.erasedAtMs,
     inColdStorage: keepsPayload(facts) && (segment.row?.cold ?? null) !== null,

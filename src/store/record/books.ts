@@ -41,6 +41,8 @@ export interface BooksMeta extends LogMeta {
   groups: Record<string, GroupChange>;
   /** And to those of the mapping rules. */
   rules: Record<string, RuleChange>;
+  /** From which line on all anonymous ones have been run through the mapping rules of that version; null: of none. */
+  judged: { rulesVersion: number | null; sinceSeq: number };
 }
 
 export const EMPTY_BOOKS: BooksMeta = {
@@ -54,6 +56,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   nextPersonId: 1,
   groups: {},
   rules: {},
+  judged: { rulesVersion: null, sinceSeq: 0 },
 };
 
 export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {

@@ -7,10 +7,10 @@
 import { Accounts } from "../accounts/accounts.ts";
 import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";
-import { startLinkJobs } from "../people/link-jobs.ts";
 import type { VisitorId } from "../people/identities.ts";
+import { linkAtOnce } from "../people/linking.ts";
 import { People } from "../people/people.ts";
-import { insertEntries, visitorList } from "../people/timelines.ts";
+import { insertEntries, scoredBy, visitorList } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import type { LiveSignal, RuleMatch, SignalToRecord } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
@@ -42,11 +42,15 @@ interface Pending {
 export interface Recorded {
   /** The first of them, as the live page shows them. */
   live(limit: number): LiveSignal[];
-  /** Whether there are earlier signals to be linked. */
-  linksWait: boolean;
 }
 
-export function recordSignals(state: StoreState, batch: readonly SignalToRecord[], nowMs: number): Recorded {
+/** @param rulesVersion of the rules that the signals were run through; null: earlier signals are linked later. */
+export function recordSignals(
+  state: StoreState,
+  batch: readonly SignalToRecord[],
+  nowMs: number,
+  rulesVersion: number | null = null,
+): Recorded {
   const groups = new EventGroupChanges();
   const returning = new Returning(state, groups);
   const people = new People(state);
@@ -63,19 +67,20 @@ export function recordSignals(state: StoreState, batch: readonly SignalToRecord[
   for (const one of pending) {
     own(one, people);
     updateAccount(one, accounts);
-    append(state, one, nowMs);
-    hand(state, one, people, lists, waiting);
+    const facts = append(state, one, nowMs);
+    if (facts !== null) hand(one, facts, people, lists, waiting);
+    if (facts?.status === "anonymous") noteJudged(state, one, rulesVersion);
     count(state, one, groups);
   }
 
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
+  linkAtOnce(state, { people, groups }, [...people.identities.claimed, ...waiting], { rulesVersion, nowMs });
   people.write();
   accounts.write();
   groups.write(state);
   returning.write();
-  const linksWait = startLinkJobs(state.sql, [...people.identities.claimed, ...waiting], nowMs);
   state.signals.flush();
-  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(one, people)), linksWait };
+  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(one, people)) };
 }
 
 function toPending(signal: SignalToRecord): Pending {
@@ -182,22 +187,31 @@ function updateAccount(one: Pending, accounts: Accounts): void {
   one.hash = null;
 }
 
-function append(state: StoreState, one: Pending, nowMs: number): void {
+/** Returns what the log says of it; null where it is not there. */
+function append(state: StoreState, one: Pending, nowMs: number): Facts | null {
   const { status, signal, hash } = one;
   if (status === "dead") {
     insertDeadLetter(state.sql, signal, one.deadReason ?? "", nowMs);
-    return;
+    return null;
   }
   const facts = factsOf(state, one, status, nowMs);
   const keepsPayload = status !== "duplicate" && status !== "purged";
   const line = { facts, payload: keepsPayload ? signal.payload : null };
   if (signal.admission.verdict === "held" && !one.isErased) {
     one.seq = -state.held.append(line, null);
-    return;
+    return facts;
   }
   const isOriginal = status === "processed" || status === "anonymous";
   one.seq = state.signals.append(line, isOriginal ? hash : null);
   if (isOriginal && hash !== null) state.originals.add(hash, one.seq, nowMs);
+  return facts;
+}
+
+/** Of an anonymous one: whether it says what the rules make of it, so that they need not be asked when it is linked. */
+function noteJudged({ books }: StoreState, { seq, signal: { work } }: Pending, rulesVersion: number | null): void {
+  const isJudged = rulesVersion !== null && work.kind === "signal" && work.evaluation !== null;
+  if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
+  else if (books.judged.rulesVersion !== rulesVersion) books.judged = { rulesVersion, sinceSeq: seq };
 }
 
 function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: number): Facts {
@@ -207,6 +221,8 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
   // Purged means forgotten: who it was and what it said are not written at all; a duplicate's original says it.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
+  // An anonymous one has them for when it is linked.
+  const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
   return {
     admission: {
       ...admission,
@@ -226,31 +242,23 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
     linkedAtMs: null,
     duplicateOf: one.original === null ? null : idOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
-    verdicts: state.verdicts.idsOf(one.matches),
+    verdicts: state.verdicts.idsOf(matches),
     erasedAtMs: one.isErased ? nowMs : null,
   };
 }
 
 /** Lists the line under whoever's it is: its person, or the visitor's ids. */
-function hand(
-  state: StoreState,
-  one: Pending,
-  people: People,
-  lists: Map<string, Entry[]>,
-  waiting: VisitorId[],
-): void {
-  const { work, admission } = one.signal;
+function hand(one: Pending, facts: Facts, people: People, lists: Map<string, Entry[]>, waiting: VisitorId[]): void {
+  const { work } = one.signal;
   if ((one.status !== "processed" && one.status !== "anonymous") || work.kind === "account" || work.kind === "dead") {
     return;
   }
   const { userId, anonymousId, email, traits } = work.normalised;
   if (one.owner !== null) {
     const { personId } = one.owner;
-    const verdicts = state.verdicts.idsOf(one.matches);
-    const scored = verdicts.length === 0 ? null : { signalId: admission.id, atMs: one.receipt.receivedAtMs, verdicts };
     people.enrich(personId, traits, one.receipt);
     people.seen(personId, one.receipt.receivedAtMs);
-    people.own(personId, { seq: one.seq, scored });
+    people.own(personId, { seq: one.seq, scored: scoredBy(facts) });
   }
   const list = (id: VisitorId): void => {
     const key = visitorList(id);

@@ -16,6 +16,7 @@ import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
+import { scoredBy } from "../people/timelines.ts";
 import type { Scored } from "../people/timelines.ts";
 import type { StoreState } from "../state.ts";
 import { removeDroppedScores } from "./dropped-scores.ts";
@@ -186,9 +187,10 @@ class Step {
       job[before === undefined ? "added" : after === undefined ? "removed" : "changed"]++;
       const others = facts.verdicts.filter((id) => id !== before);
       const verdicts = after === undefined ? others : [...others, after].sort((one, other) => one - other);
-      changes.set(seq, { ...facts, verdicts });
+      const changed = { ...facts, verdicts };
+      changes.set(seq, changed);
       const ofPerson = this.#changes.get(facts.owner.personId) ?? new Map();
-      ofPerson.set(seq, { before: scoredBy(facts, facts.verdicts), after: scoredBy(facts, verdicts) });
+      ofPerson.set(seq, { before: scoredBy(facts), after: scoredBy(changed) });
       this.#changes.set(facts.owner.personId, ofPerson);
     }
     this.#state.signals.rewrite(segment, changes);
@@ -241,8 +243,4 @@ function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions:
 
 function seqsOf(candidates: readonly Candidate[]): number[] {
   return candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq);
-}
-
-function scoredBy({ admission }: Facts, verdicts: readonly number[]): Scored | null {
-  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
 }

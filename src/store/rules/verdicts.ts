@@ -1,6 +1,7 @@
 /** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
 import { VERDICTS_REMEMBERED } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
+import type { Facts } from "../log/line.ts";
 import type { RuleMatch } from "../protocol.ts";
 
 interface Row {
@@ -10,6 +11,10 @@ interface Row {
   rule_version: number;
   scoring_signal: string;
   points: number;
+}
+
+export function pointsOf(matches: readonly RuleMatch[]): number {
+  return matches.reduce((sum, { points }) => sum + points, 0);
 }
 
 export class Verdicts {
@@ -63,6 +68,12 @@ export class Verdicts {
     };
     this.#byId.set(id, match);
     return match;
+  }
+
+  /** What a line has scored. */
+  of(facts: Facts): RuleMatch[] {
+    // What an anonymous one says is what it will score once it is somebody's.
+    return facts.owner === null ? [] : facts.verdicts.map((id) => this.get(id));
   }
 
   points(ids: readonly number[]): number {
