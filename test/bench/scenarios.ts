@@ -30,7 +30,7 @@ export type Figures = Map<ContestantName, Figure>;
 const EVERYONE: ContestantName[] = ["bare", "straightforward", "service", "admission"];
 const BATCH = 100;
 const SETTLED_SIGNALS = 20_000;
-/** The straightforward Worker takes single signals only, and fewer of them suffice to know its speed. */
+/** The straightforward Worker is sent single signals, as it was made for; fewer of them suffice to know its speed. */
 const SETTLED_SIGNALS_STRAIGHTFORWARD = 4_000;
 /**
  * And it is fastest so: the local queue starts one timer per message, serves one a millisecond, and with more callers
