@@ -89,7 +89,7 @@ export async function startStraightforward(
 
 export async function startService(
   name: "service" | "admission",
-  workers: BuiltWorkers,
+  workers: Pick<BuiltWorkers, "service" | "sink">,
   stateDir: string,
 ): Promise<Contestant> {
   const running = await start(workers.service, {

@@ -1,0 +1,70 @@
+/** Calls sent at their times, whether those before them have been answered or not: senders do not know of each other. */
+import { once } from "node:events";
+import http from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { chance } from "../growth-traffic.ts";
+
+export interface PacedCall {
+  path: string;
+  body: string;
+  headers?: Record<string, string>;
+}
+
+export interface Pace {
+  perSecond: number;
+  calls: number;
+}
+
+/** A Worker that takes so many times as long as its senders cannot keep up. */
+const LATE = 1.1;
+/** Distinguishes these numbers from others that are made of the same ones. */
+const GAP_SALT = 31;
+
+/** When each call is sent, in milliseconds from the first. Gaps as between strangers, the same in every run. */
+export function arrivalsMs({ perSecond, calls }: Pace): number[] {
+  let atMs = 0;
+  return Array.from({ length: calls }, (_, n) => (atMs += (-Math.log(1 - chance(n, GAP_SALT)) * 1_000) / perSecond));
+}
+
+/**
+ * The runtime closes a connection that idles for five seconds: none is used again that might be about to be closed. Where a
+ * Worker cannot keep up its callers wait, as they do elsewhere.
+ */
+const agent = new http.Agent({ keepAlive: true, timeout: 2_000, maxSockets: 64 });
+
+/** @throws when any answer is another than expected. */
+export async function sendPaced(
+  origin: string,
+  pace: Pace,
+  expected: readonly number[],
+  callOf: (n: number) => PacedCall,
+): Promise<void> {
+  const startedAt = performance.now();
+  const answers: Promise<string>[] = [];
+  const times = arrivalsMs(pace);
+  for (const [n, atMs] of times.entries()) {
+    const waitMs = startedAt + atMs - performance.now();
+    if (waitMs > 0) await sleep(waitMs);
+    answers.push(send(origin, callOf(n)).catch(String));
+  }
+  const all = await Promise.all(answers);
+  const late = (performance.now() - startedAt) / ((times.at(-1) ?? 0) + 1_000);
+  if (late > LATE) console.error(`… which took ${late.toFixed(1)} times as long as it should`);
+  const unexpected = all.filter((answer) => !expected.map(String).includes(answer));
+  if (unexpected.length > 0)
+    throw new Error(`${unexpected.length} answers were others than expected, such as ${unexpected[0]}`);
+}
+
+/** Resolves with the status. */
+async function send(origin: string, { path, body, headers }: PacedCall): Promise<string> {
+  const request = http.request(`${origin}${path}`, {
+    method: "POST",
+    agent,
+    headers: { "content-type": "application/json", "content-length": Buffer.byteLength(body), ...headers },
+  });
+  request.end(body);
+  const [response] = (await once(request, "response")) as [http.IncomingMessage];
+  response.resume();
+  await once(response, "end");
+  return String(response.statusCode);
+}

@@ -1,0 +1,17 @@
+/** The README's cost section has its tables between two markers. */
+import { execFile } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { promisify } from "node:util";
+
+const BEGIN = "<!-- written by npm run cost -->";
+const END = "<!-- until here -->";
+
+/** @throws when the markers are not there. */
+export async function writeIntoReadme(file: string, tables: string): Promise<void> {
+  const text = await readFile(file, "utf8");
+  const from = text.indexOf(BEGIN);
+  const to = text.indexOf(END, from);
+  if (from === -1 || to === -1) throw new Error(`${file} has no place for the tables`);
+  await writeFile(file, `${text.slice(0, from + BEGIN.length)}\n\n${tables}\n${text.slice(to)}`);
+  await promisify(execFile)("oxfmt", [file]);
+}

@@ -1,0 +1,146 @@
+/** Floods of calls that are refused, one kind after the other; and a workspace that nobody calls for a month. */
+import { randomBytes } from "node:crypto";
+import path from "node:path";
+import { composeKey } from "../../../src/domain/api-key.ts";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import type { CreatedKey, Workspace } from "../../../src/dev/operator-client.ts";
+import type { BuiltWorker } from "../build.ts";
+import type { Contestant } from "../contestants.ts";
+import { OperatorApi } from "../operator-api.ts";
+import { body, signal } from "../signals.ts";
+import { applySql, start } from "../start.ts";
+import type { RunningWorker } from "../start.ts";
+import { MeterClient } from "./meter-client.ts";
+import { sendPaced } from "./pace.ts";
+import type { Pace, PacedCall } from "./pace.ts";
+import type { Usage } from "./usage.ts";
+
+export interface RefusedFlood {
+  name: string;
+  usage: Usage;
+  calls: number;
+}
+
+/** A million refused calls may cost so much, in US dollars. */
+export const MAX_REFUSED_DOLLARS = 1;
+
+const TOKEN = "bench";
+/** Floods stay below this rate but for the one that is to be beyond it, so that each is refused for its own reason. */
+const RATE = 100;
+const VARS = { REQUEST_RATE_PER_SECOND: String(RATE), REQUEST_BURST: String(RATE), OPERATOR_TOKEN: TOKEN };
+const FLOOD: Pace = { perSecond: 0.9 * RATE, calls: 450 };
+const TRICKLE: Pace = { perSecond: 1, calls: 60 };
+const BEYOND: Pace = { perSecond: 3 * RATE, calls: 1_500 };
+/** What is written of a flood once in a while is written within this time. */
+const AFTERWARDS_MS = 70_000;
+const MONTH_MS = 30 * DAY_MS;
+
+interface Flood {
+  name: string;
+  pace: Pace;
+  expected: number[];
+  callOf: (n: number) => PacedCall;
+}
+
+export async function startForRefusals(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
+  const running = await start(service, { stateDir, vars: VARS });
+  await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
+  return running;
+}
+
+export async function measureRefusals(running: RunningWorker, which: "floods" | "trickles"): Promise<RefusedFlood[]> {
+  try {
+    const all = await prepare(new OperatorApi(running.origin, TOKEN), running.origin);
+    const floods = all.filter(({ pace }) => (pace === TRICKLE) === (which === "trickles"));
+    const meter = new MeterClient(running);
+    const measured: RefusedFlood[] = [];
+    for (const { name, pace, expected, callOf } of floods) {
+      console.error(`… refused: ${name}`);
+      const usage = await meter.during(async () => {
+        await sendPaced(running.origin, pace, expected, callOf);
+        await meter.settle();
+        await meter.pass(AFTERWARDS_MS);
+      });
+      measured.push({ name, usage, calls: pace.calls });
+    }
+    return measured;
+  } finally {
+    await running.stop();
+  }
+}
+
+/** Of a workspace with a hundred signals, which are moved to R2 on the first day. */
+export async function measureIdle(contestant: Contestant): Promise<Usage> {
+  try {
+    const meter = new MeterClient(contestant.running);
+    const batch = { path: `${webhook(contestant.key)}/batch`, body: body(0, 100) };
+    await sendPaced(contestant.running.origin, { perSecond: 1, calls: 1 }, [202], () => batch);
+    return await meter.during(() => meter.pass(MONTH_MS));
+  } finally {
+    await contestant.running.stop();
+  }
+}
+
+async function prepare(api: OperatorApi, origin: string): Promise<Flood[]> {
+  const plain = await provision(api, "plain", 1_000_000, {});
+  const secret = await provision(api, "secret", 1_000_000, { secret: true });
+  const revoked = await provision(api, "revoked", 1_000_000, {});
+  await api.post(`workspaces/${revoked.workspaceId}/keys/${revoked.id}/deactivate`);
+  const full = await provision(api, "full", 1, {});
+  // The limit, and its extra room.
+  const filling = { path: `${webhook(full.key)}/batch`, body: body(0, 2) };
+  await sendPaced(origin, { perSecond: 1, calls: 1 }, [202], () => filling);
+
+  const unknown = composeKey(randomBytes);
+  const one = signal(0);
+  const flood = (name: string, status: number, call: PacedCall): Flood => ({
+    name,
+    pace: FLOOD,
+    expected: [status],
+    callOf: () => call,
+  });
+  const spread = ({ name, expected, callOf, pace }: Flood): Flood => ({
+    name: `${name}, from ever new addresses`,
+    pace,
+    expected,
+    callOf: (n) => ({ ...callOf(n), headers: { ...callOf(n).headers, ...address(n) } }),
+  });
+  const trickle = (of: Flood): Flood => ({ ...of, name: `${of.name}, one a second`, pace: TRICKLE });
+  const malformed = flood("malformed body", 400, { path: webhook(plain.key), body: one.slice(0, -1) });
+  const overQuota = flood("over the quota", 429, { path: webhook(full.key), body: one });
+  const wrong = { path: webhook(secret.key), body: one, headers: { "x-api-secret": "wrong" } };
+  return [
+    flood("malformed key", 401, { path: webhook(`${plain.key}x`), body: one }),
+    spread(flood("unknown key", 401, { path: webhook(unknown), body: one })),
+    spread(flood("wrong secret", 401, wrong)),
+    flood("revoked key", 401, { path: webhook(revoked.key), body: one }),
+    flood("wrong endpoint", 403, { path: `/api/product-orgs/webhook/${plain.key}`, body: one }),
+    malformed,
+    flood("signal without an event", 422, { path: webhook(plain.key), body: one.replace(`"event":`, `"evnt":`) }),
+    overQuota,
+    // What is within the rate is refused too, so that nothing else is in the figures.
+    { ...overQuota, name: "over the rate", pace: BEYOND },
+    trickle(malformed),
+    trickle(overQuota),
+  ];
+}
+
+async function provision(
+  api: OperatorApi,
+  slug: string,
+  signalLimit: number,
+  options: { secret?: true },
+): Promise<CreatedKey & { workspaceId: string }> {
+  await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: signalLimit, paid: true });
+  const { id: workspaceId } = await api.post<Workspace>("workspaces", { slug, name: slug, plan: slug });
+  const key = await api.post<CreatedKey>(`workspaces/${workspaceId}/keys`, { name: slug, ...options });
+  return { ...key, workspaceId };
+}
+
+function webhook(key: string): string {
+  return `/api/signal-staging/webhook/${key}`;
+}
+
+function address(n: number): Record<string, string> {
+  return { "cf-connecting-ip": `10.${n >>> 16}.${(n >>> 8) & 255}.${n & 255}` };
+}

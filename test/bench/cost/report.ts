@@ -1,0 +1,153 @@
+/** The figures as Markdown, as README.md shows them. */
+import { billFor } from "./price.ts";
+import type { Bill } from "./price.ts";
+import type { PriceList } from "./prices.ts";
+import { MAX_REFUSED_DOLLARS } from "./refusals.ts";
+import type { RefusedFlood } from "./refusals.ts";
+import type { Kept, Measured, Shape } from "./shapes.ts";
+import { ITEMS, amountOf } from "./usage.ts";
+import type { Item, Usage } from "./usage.ts";
+
+export interface Compared {
+  shape: Shape;
+  service: Measured;
+  straightforward: Measured;
+}
+
+export interface Figures {
+  compared: Compared[];
+  kept: { service: Kept; straightforward: Kept };
+  refused: RefusedFlood[];
+  idle: Usage;
+}
+
+const SHOWN_AS: Record<Item, string> = {
+  worker_requests: "Worker requests",
+  worker_cpu_ms: "CPU",
+  object_requests: "Object calls, alarms",
+  object_gb_seconds: "Object time",
+  object_rows_written: "Object rows written",
+  object_rows_read: "Object rows read",
+  d1_rows_written: "D1 rows written",
+  d1_rows_read: "D1 rows read",
+  queue_operations: "Queue operations",
+  r2_class_a: "R2 writes",
+  r2_class_b: "R2 reads",
+  log_lines: "Log lines",
+  log_bytes: "Log bytes",
+};
+
+/** What makes less of an item than this, for a signal, is not named. */
+const NAMED_FROM = 0.005;
+
+/** @param later price lists that are known to come. */
+export function reportTotals({ compared, kept }: Figures, prices: PriceList, later: readonly PriceList[]): string {
+  const bills = compared.map((one) => ({ ...one, ...billsOf(one, prices) }));
+  const month = (of: Kept): string => {
+    const { objects, d1, r2 } = prices.gigabyteMonth;
+    return dollars((of.objects * objects + of.d1 * d1 + of.r2 * r2) / 1_000);
+  };
+  return table(
+    ["A million signals", ...bills.map(({ shape }) => shape.name), "Kept for a month"],
+    [
+      [
+        "The straightforward Worker",
+        ...bills.map(({ theirs }) => dollars(theirs.dollars)),
+        month(kept.straightforward),
+      ],
+      ["This service", ...bills.map(({ ours }) => dollars(ours.dollars)), month(kept.service)],
+      ...later.map((list) => [
+        `This service, prices from ${list.from} on`,
+        ...compared.map((one) => dollars(billsOf(one, list).ours.dollars)),
+        "",
+      ]),
+      ["Ratio", ...bills.map(({ ours, theirs }) => (ours.dollars / theirs.dollars).toFixed(2)), ""],
+      ["Target", ...bills.map(({ shape }) => `≤ ${shape.maxRatio}`), ""],
+    ],
+  );
+}
+
+/** Where the money goes: this service, then the straightforward Worker. */
+export function reportItems({ compared }: Figures, prices: PriceList): string {
+  const bills = compared.map((one) => ({ ...one, ...billsOf(one, prices) }));
+  const rows = ITEMS.map((item, index) => [
+    SHOWN_AS[item],
+    ...bills.map(({ ours, theirs }) => {
+      const of = ({ charges }: Bill): string => dollars(charges[index]?.dollars ?? 0);
+      return `${of(ours)} / ${of(theirs)}`;
+    }),
+  ]).filter(([, ...cells]) => cells.some((cell) => cell !== "0 / 0"));
+  return table(["This service / the straightforward Worker", ...bills.map(({ shape }) => shape.name)], rows);
+}
+
+/** What causes it, for one signal of this service. */
+export function reportCauses(figures: Figures, item: Item, title = SHOWN_AS[item]): string {
+  const measured = figures.compared.map(({ service }) => service);
+  const causes = [...new Set(measured.flatMap(({ usage }) => Object.keys(usage[item] ?? {})))];
+  const rows = causes
+    .map((cause) => ({ cause, each: measured.map(({ usage, signals }) => (usage[item]?.[cause] ?? 0) / signals) }))
+    .filter(({ each }) => each.some((amount) => amount >= NAMED_FROM))
+    .toSorted((a, b) => Math.max(...b.each) - Math.max(...a.each))
+    .map(({ cause, each }) => [cause, ...each.map(amountShown)]);
+  const all = measured.map(({ usage, signals }) => amountShown(amountOf(usage, item) / signals));
+  return table([title, ...figures.compared.map(({ shape }) => shape.name)], [...rows, ["All", ...all]]);
+}
+
+export function reportRefused({ refused }: Figures, prices: PriceList): string {
+  const rows = refused.map(({ name, usage, calls }) => {
+    const { charges, dollars: sum } = billFor(usage, calls, prices);
+    const most = charges
+      .filter((charge) => charge.dollars >= NAMED_FROM)
+      .toSorted((a, b) => b.dollars - a.dollars)
+      .map((charge) => `${SHOWN_AS[charge.item]} ${dollars(charge.dollars)}`);
+    return [name, dollars(sum), most.join(", ")];
+  });
+  return table(["A million refused calls", `Cost, at most ${dollars(MAX_REFUSED_DOLLARS)}`, "Of that"], rows);
+}
+
+export function reportIdle({ idle }: Figures, prices: PriceList): string {
+  const bill = billFor(idle, 1_000_000, prices);
+  const amounts = bill.charges
+    .filter(({ item }) => amountOf(idle, item) >= NAMED_FROM)
+    .map(({ item }) => `${SHOWN_AS[item].toLowerCase()} ${amountShown(amountOf(idle, item))}`);
+  return `A workspace that nobody calls for a month costs $${bill.dollars.toFixed(6)}: ${amounts.join(", ")}.\n`;
+}
+
+/** What misses its target. */
+export function tooDear({ compared, refused }: Figures, prices: PriceList): string[] {
+  const ratios = compared.flatMap((one) => {
+    const { ours, theirs } = billsOf(one, prices);
+    const ratio = ours.dollars / theirs.dollars;
+    return ratio <= one.shape.maxRatio
+      ? []
+      : [`${one.shape.name}: ${ratio.toFixed(2)} of the straightforward Worker, the target is ${one.shape.maxRatio}`];
+  });
+  const floods = refused.flatMap(({ name, usage, calls }) => {
+    const { dollars: sum } = billFor(usage, calls, prices);
+    return sum <= MAX_REFUSED_DOLLARS ? [] : [`refused, ${name}: ${dollars(sum)} a million calls`];
+  });
+  return [...ratios, ...floods];
+}
+
+function billsOf({ service, straightforward }: Compared, prices: PriceList): { ours: Bill; theirs: Bill } {
+  return {
+    ours: billFor(service.usage, service.signals, prices),
+    theirs: billFor(straightforward.usage, straightforward.signals, prices),
+  };
+}
+
+function dollars(amount: number): string {
+  return amount < NAMED_FROM ? "0" : `$${amount.toFixed(2)}`;
+}
+
+function amountShown(amount: number): string {
+  return amount === 0 ? "–" : amount < 1 ? amount.toFixed(3) : amount.toFixed(2);
+}
+
+function table(head: string[], rows: string[][]): string {
+  return [line(head), line(head.map(() => "---")), ...rows.map(line), ""].join("\n");
+}
+
+function line(cells: string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}

@@ -1,0 +1,108 @@
+/**
+ * `npm run cost`: what the platform would bill for a million signals, of this service and of the straightforward Worker,
+ * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into README.md, and fails where
+ * a target is missed. README.md says what it does not see.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { build } from "../build.ts";
+import type { BuiltWorker } from "../build.ts";
+import { startService, startStraightforward } from "../contestants.ts";
+import type { BuiltWorkers } from "../contestants.ts";
+import { pricesOn } from "./price.ts";
+import { PRICE_LISTS } from "./prices.ts";
+import { writeIntoReadme } from "./readme.ts";
+import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
+import { reportCauses, reportIdle, reportItems, reportRefused, reportTotals, tooDear } from "./report.ts";
+import type { Compared, Figures } from "./report.ts";
+import { FAST, SLOW, measureShapes } from "./shapes.ts";
+import type { Measured } from "./shapes.ts";
+
+type Workers = Pick<BuiltWorkers, "service" | "straightforward" | "sink">;
+
+const BENCH = path.join(import.meta.dirname, "..");
+const ROOT = path.join(BENCH, "../..");
+
+const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-cost-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+process.on("SIGINT", () => process.exit(130));
+process.on("SIGTERM", () => process.exit(143));
+
+const prices = pricesOn(PRICE_LISTS, new Date());
+const laterPrices = PRICE_LISTS.slice(PRICE_LISTS.indexOf(prices) + 1);
+const figures = await measure(await buildAll());
+const forReadme = [
+  reportTotals(figures, prices, laterPrices),
+  reportItems(figures, prices),
+  reportCauses(figures, "object_rows_written", "Rows written for a signal of this service"),
+  reportRefused(figures, prices),
+  reportIdle(figures, prices),
+];
+const more = [
+  reportCauses(figures, "object_requests"),
+  reportCauses(figures, "object_gb_seconds", "Object time, GB-s"),
+  reportCauses(figures, "queue_operations"),
+  reportCauses(figures, "worker_requests"),
+  reportCauses(figures, "worker_cpu_ms", "CPU, ms"),
+  reportCauses(figures, "log_lines"),
+];
+console.log([...forReadme, ...more].join("\n"));
+await writeIntoReadme(path.join(ROOT, "README.md"), forReadme.join("\n"));
+const failures = tooDear(figures, prices);
+for (const failure of failures) console.error(`FAILED ${failure}`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+async function buildAll(): Promise<Workers> {
+  const [service, straightforward, sink] = await Promise.all([
+    buildMetered("metered-service", path.join(ROOT, "wrangler.toml")),
+    buildMetered("metered-straightforward", path.join(BENCH, "workers/straightforward.toml")),
+    buildMetered("sink", path.join(BENCH, "workers/sink.toml")),
+  ]);
+  return { service, straightforward, sink };
+}
+
+/** Runs with the bindings of the Worker that it meters. */
+async function buildMetered(name: string, configPath: string): Promise<BuiltWorker> {
+  const built = await build(path.join(BENCH, `workers/${name}.toml`), path.join(scratch, "build", name));
+  return { ...built, configPath };
+}
+
+/** All of them side by side, in processes of their own; started one after the other, to know which is which. */
+async function measure(workers: Workers): Promise<Figures> {
+  const state = (name: string): string => path.join(scratch, "state", name);
+  const slowly = [
+    await startService("service", workers, state("slow")),
+    await startStraightforward(workers, state("slow")),
+  ];
+  const flooded = await startForRefusals(workers.service, state("floods"));
+  const trickled = await startForRefusals(workers.service, state("trickles"));
+  const idling = await startService("service", workers, state("idle"));
+  const fast = await startService("service", workers, state("fast"));
+  const other = await startStraightforward(workers, state("fast"));
+  const [[slowService, slowStraightforward], floods, trickles, idle, service, straightforward] = await Promise.all([
+    Promise.all(slowly.map((contestant) => measureShapes(contestant, [SLOW]))),
+    measureRefusals(flooded, "floods"),
+    measureRefusals(trickled, "trickles"),
+    measureIdle(idling),
+    measureShapes(fast, FAST),
+    // In the other order: whatever is fast has the machine for itself.
+    measureShapes(other, FAST.toReversed()),
+  ]);
+  return {
+    compared: paired(
+      [...(slowService?.measured ?? []), ...service.measured],
+      [...(slowStraightforward?.measured ?? []), ...straightforward.measured],
+    ),
+    kept: { service: service.kept, straightforward: straightforward.kept },
+    refused: [...floods, ...trickles],
+    idle,
+  };
+}
+
+function paired(service: Measured[], straightforward: Measured[]): Compared[] {
+  return service.flatMap((one) => {
+    const other = straightforward.find(({ shape }) => shape === one.shape);
+    return other === undefined ? [] : [{ shape: one.shape, service: one, straightforward: other }];
+  });
+}

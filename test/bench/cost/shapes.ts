@@ -1,0 +1,116 @@
+/** The shapes of accepted traffic, each measured on a Worker that has known all of its people for a while. */
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import type { Contestant } from "../contestants.ts";
+import { signal } from "../signals.ts";
+import { MeterClient } from "./meter-client.ts";
+import { sendPaced } from "./pace.ts";
+import type { Pace } from "./pace.ts";
+import { sumOf, times } from "./usage.ts";
+import type { Usage } from "./usage.ts";
+
+export interface Shape {
+  name: string;
+  pace: Pace;
+  /** Signals of a call. */
+  batch: number;
+  /** What this service may cost, of what the straightforward Worker does. */
+  maxRatio: number;
+}
+
+export const SLOW: Shape = { name: "alone, 1/s", pace: { perSecond: 1, calls: 120 }, batch: 1, maxRatio: 0.9 };
+export const FAST: readonly Shape[] = [
+  { name: "alone, 20/s", pace: { perSecond: 20, calls: 1_200 }, batch: 1, maxRatio: 0.65 },
+  { name: "alone, 300/s", pace: { perSecond: 300, calls: 6_000 }, batch: 1, maxRatio: 0.45 },
+  { name: "batches of 100", pace: { perSecond: 2, calls: 80 }, batch: 100, maxRatio: 0.3 },
+];
+
+export interface Measured {
+  shape: Shape;
+  usage: Usage;
+  signals: number;
+}
+
+/** What is kept of a signal, in bytes, once its payload has gone where it stays. */
+export interface Kept {
+  objects: number;
+  d1: number;
+  r2: number;
+}
+
+/** Before anything is measured all of the bench's people are known, and lists and segments are as they mostly are. */
+const KNOWN: Pace = { perSecond: 10, calls: 50 };
+const KNOWN_BATCH = 100;
+/** Shares no factor with the numbers of people, events, forms and pages. */
+const STRIDE = 37;
+/** Payloads move to R2 after a day, with others of their hour. */
+const LATER_MS = 1.25 * DAY_MS;
+
+/** Each shape in turn, and what comes of all of them within a day and more, to which each contributes alike. */
+export async function measureShapes(
+  contestant: Contestant,
+  shapes: readonly Shape[],
+): Promise<{ measured: Measured[]; kept: Kept }> {
+  const { name } = contestant;
+  try {
+    const meter = new MeterClient(contestant.running);
+    const sender = new Sender(contestant);
+    await sender.send({ perSecond: 1, calls: 1 }, KNOWN_BATCH);
+    await meter.settle();
+    const before = await keptBytes(contestant, meter);
+    const sentBefore = sender.sent;
+    await sender.send(KNOWN, KNOWN_BATCH);
+
+    const measured: Measured[] = [];
+    for (const shape of shapes) {
+      console.error(`… ${name}, ${shape.name}`);
+      const usage = await meter.during(() => sender.send(shape.pace, shape.batch));
+      measured.push({ shape, usage, signals: shape.pace.calls * shape.batch });
+    }
+    const wrong = await contestant.audit();
+    if (wrong.length > 0) throw new Error(`${name}: ${wrong.join("; ")}`);
+
+    const later = await meter.during(() => meter.pass(LATER_MS));
+    const after = await keptBytes(contestant, meter);
+    const each = (what: keyof Kept): number => (after[what] - before[what]) / (sender.sent - sentBefore);
+    return {
+      measured: measured.map((one) => ({ ...one, usage: sumOf(one.usage, times(later, one.signals / sender.sent)) })),
+      kept: { objects: each("objects"), d1: each("d1"), r2: each("r2") },
+    };
+  } finally {
+    await contestant.running.stop();
+  }
+}
+
+/**
+ * Signals of which no two are alike. Neighbours are far apart in the traffic, so that few of them are as many different
+ * people, events and matching rules as all are.
+ */
+class Sender {
+  readonly #contestant: Contestant;
+  sent = 0;
+
+  constructor(contestant: Contestant) {
+    this.#contestant = contestant;
+  }
+
+  async send(pace: Pace, batch: number): Promise<void> {
+    const { running, key } = this.#contestant;
+    const path = `/api/signal-staging/webhook/${key}${batch === 1 ? "" : "/batch"}`;
+    await sendPaced(running.origin, pace, [202], () => {
+      const signals = Array.from({ length: batch }, () => signal(this.sent++ * STRIDE));
+      return { path, body: batch === 1 ? signals.join("") : `{"batch":[${signals.join(",")}]}` };
+    });
+    this.#contestant.accepted += pace.calls * batch;
+  }
+}
+
+async function keptBytes({ name, running: { miniflare } }: Contestant, meter: MeterClient): Promise<Kept> {
+  const database = await miniflare.getD1Database("DB", "worker");
+  const { meta } = await database.prepare("SELECT 1").all();
+  const stored = name === "service" ? await (await miniflare.getR2Bucket("COLD", "worker")).list() : { objects: [] };
+  return {
+    objects: await meter.objectBytes(),
+    d1: meta.size_after,
+    r2: stored.objects.reduce((sum, { size }) => sum + size, 0),
+  };
+}

@@ -1,0 +1,167 @@
+/**
+ * Counts what the platform would bill, within the runtime that runs a Worker and its objects: all of them share this
+ * module. What they do is what they do everywhere.
+ *
+ * An object is billed for the time in which it runs or cannot hibernate: while a call, an alarm, a timer or something that
+ * it waits for is under way. Each of these enters and leaves; a timer belongs to the object in whose code it was set.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { OBJECT_GB, addUsage } from "../cost/usage.ts";
+import type { Item, Usage } from "../cost/usage.ts";
+
+/** One Durable Object, across its restarts. */
+export class ObjectMeter {
+  readonly className: string;
+  readonly name: string;
+  /** By the clock that its code sees; infinity while none is set. */
+  alarmAtMs = Number.POSITIVE_INFINITY;
+  #under = 0;
+  #sinceMs = 0;
+
+  constructor(className: string, name: string) {
+    this.className = className;
+    this.name = name;
+  }
+
+  get isBusy(): boolean {
+    return this.#under > 0;
+  }
+
+  enter(): void {
+    if (this.#under++ === 0) this.#sinceMs = performance.now();
+  }
+
+  leave(): void {
+    if (--this.#under > 0) return;
+    const seconds = (performance.now() - this.#sinceMs) / 1_000;
+    count("object_gb_seconds", this.className, seconds * OBJECT_GB);
+  }
+
+  /** Runs its code. What that begins, and does not wait for, is still this object's. */
+  run<T>(work: () => T): T {
+    this.enter();
+    try {
+      const result = current.run(this, work);
+      void leaveAfter(this, result);
+      return result;
+    } catch (error) {
+      this.leave();
+      throw error;
+    }
+  }
+}
+
+const current = new AsyncLocalStorage<ObjectMeter>();
+const objects = new Map<string, ObjectMeter>();
+
+let usage: Usage = {};
+let countedAtMs = performance.now();
+let openMessages = 0;
+/** By how much the clock that the code sees is ahead. */
+let aheadMs = 0;
+
+const realNow = Date.now.bind(Date);
+const realSetTimeout = globalThis.setTimeout;
+const realClearTimeout = globalThis.clearTimeout;
+const realLog = console.log.bind(console);
+const timers = new Map<ReturnType<typeof setTimeout>, ObjectMeter>();
+
+export function count(item: Item, cause: string, amount = 1): void {
+  countedAtMs = performance.now();
+  addUsage(usage, item, cause, amount);
+}
+
+/** Since it was last asked. */
+export function takeUsage(): Usage {
+  const taken = usage;
+  usage = {};
+  return taken;
+}
+
+export function quiet(): { quietMs: number; open: number } {
+  const busy = [...objects.values()].filter((object) => object.isBusy).length;
+  return { quietMs: performance.now() - countedAtMs, open: busy + openMessages };
+}
+
+/** Messages that were written to a queue, less those that were deleted from it. */
+export function queued(messages: number): void {
+  openMessages += messages;
+}
+
+export function objectMeter(className: string, name: string): ObjectMeter {
+  const key = `${className} ${name}`;
+  let meter = objects.get(key);
+  if (meter === undefined) objects.set(key, (meter = new ObjectMeter(className, name)));
+  return meter;
+}
+
+export function objectMeters(): ObjectMeter[] {
+  return [...objects.values()];
+}
+
+/** The object whose code runs now, if it is one's. */
+export function currentObject(): ObjectMeter | undefined {
+  return current.getStore();
+}
+
+/** An object that waits for something outside cannot hibernate. */
+export function waitedFor<T>(work: Promise<T>): Promise<T> {
+  const object = currentObject();
+  if (object !== undefined) {
+    object.enter();
+    void leaveAfter(object, work);
+  }
+  return work;
+}
+
+/** The clock that the code sees goes on from there; never back. */
+export function advanceTo(atMs: number): void {
+  aheadMs = Math.max(aheadMs, atMs - realNow());
+}
+
+/** What the runtime's own clock shows when the code's shows that. */
+export function realTime(atMs: number): number {
+  return atMs - aheadMs;
+}
+
+async function leaveAfter(object: ObjectMeter, work: unknown): Promise<void> {
+  try {
+    await work;
+  } catch {
+    // Whoever waits for it is told.
+  } finally {
+    object.leave();
+  }
+}
+
+Date.now = () => realNow() + aheadMs;
+
+globalThis.setTimeout = ((callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) => {
+  const object = currentObject();
+  if (object === undefined) return realSetTimeout(callback, ms, ...args);
+  object.enter();
+  const timer = realSetTimeout(() => {
+    timers.delete(timer);
+    try {
+      callback(...args);
+    } finally {
+      object.leave();
+    }
+  }, ms);
+  timers.set(timer, object);
+  return timer;
+}) as typeof setTimeout;
+
+globalThis.clearTimeout = ((timer: Parameters<typeof clearTimeout>[0]) => {
+  const set = timer as ReturnType<typeof setTimeout>;
+  timers.get(set)?.leave();
+  timers.delete(set);
+  realClearTimeout(set);
+}) as typeof clearTimeout;
+
+console.log = (line: string) => {
+  const cause = /^\{"event":"(\w+)"/.exec(line)?.[1] ?? "other";
+  count("log_lines", cause);
+  count("log_bytes", cause, Buffer.byteLength(line));
+  realLog(line);
+};
