@@ -1,6 +1,7 @@
 /** Three weeks of a workspace's signals, the same ones each time. For the pictures. */
 import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
 import { LEADS } from "../../src/dev/demo/payloads.ts";
+import { randomNumbers } from "../support/random.ts";
 
 const DAY_MS = 86_400_000;
 const DAYS = 20;
@@ -67,15 +68,4 @@ function mail(event: string, email: string, properties: object): object {
 function named({ id, email, firstName, lastName, company, title }: Lead): object {
   const traits = { email, name: `${firstName} ${lastName}`, company, title };
   return { type: "identify", messageId: `identify-${id}`, anonymousId: `browser-${id}`, userId: `user-${id}`, traits };
-}
-
-/** Between 0 and 1, the same ones for the same seed (mulberry32). */
-function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
 }

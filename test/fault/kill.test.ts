@@ -1,18 +1,9 @@
 /** Invariants 1, 2 and 4 across `kill -9`: the built Worker on real files, its runtime killed while signals come in. */
-import { mkdtempSync, rmSync } from "node:fs";
-import os from "node:os";
-import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { build } from "../bench/build.ts";
-import type { BuiltWorker } from "../bench/build.ts";
-import { OperatorApi } from "../bench/operator-api.ts";
 import type { BenchRule } from "../bench/rules.ts";
-import { applySql, start } from "../bench/start.ts";
-import type { RunningWorker } from "../bench/start.ts";
+import { Service, chances } from "./service.ts";
 
-const ROOT = path.resolve(import.meta.dirname, "../..");
-const TOKEN = "fault-operator";
 const CONNECTIONS = 16;
 /** Rounds of load, each ended by a kill at a moment that nobody chose. */
 const ROUNDS = 4;
@@ -20,52 +11,15 @@ const SHORTEST_ROUND_MS = 150;
 const LONGEST_ROUND_MS = 900;
 const PEOPLE = 20;
 
-const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
-const stateDir = path.join(scratch, "state");
-let built: BuiltWorker;
-let running: RunningWorker | undefined;
+const random = chances("kill -9 under load");
+let service: Service;
 let workspaceId = "";
 let key = "";
-
-async function startAgain(): Promise<RunningWorker> {
-  running = await start(built, {
-    stateDir,
-    // Here nothing but the kill may end a call.
-    vars: { OPERATOR_TOKEN: TOKEN, REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" },
-  });
-  return running;
-}
-
-/** At once and whole: nothing is flushed, nobody says goodbye. */
-async function kill(): Promise<void> {
-  if (running?.pid === undefined) throw new Error("no runtime to kill");
-  process.kill(running.pid, "SIGKILL");
-  await running.stop();
-  running = undefined;
-}
-
-async function operator<T>(method: string, route: string): Promise<T> {
-  const url = `${running?.origin}/operator/workspaces/${workspaceId}${route}`;
-  const response = await fetch(url, { method, headers: { authorization: `Bearer ${TOKEN}` } });
-  if (!response.ok) throw new Error(`${method} ${route}: ${response.status} ${await response.text()}`);
-  return (await response.json()) as T;
-}
-
-async function everyItem<T>(route: string): Promise<T[]> {
-  const items: T[] = [];
-  for (let cursor = ""; ;) {
-    const page: { items: T[]; next: string | null } = await operator("GET", `${route}?limit=200${cursor}`);
-    items.push(...page.items);
-    if (page.next === null) return items;
-    cursor = `&cursor=${encodeURIComponent(page.next)}`;
-  }
-}
 
 let sent = 0;
 
 /** Posts signals, all different, until the runtime is gone; the ids of those that were answered with 202. */
 async function postUntilKilled(ms: number): Promise<string[]> {
-  const url = `${running?.origin}/api/signal-staging/webhook/${key}`;
   const ids: string[] = [];
   const killed = new AbortController();
   const sender = async () => {
@@ -75,7 +29,7 @@ async function postUntilKilled(ms: number): Promise<string[]> {
       let answer: Response;
       let text: string;
       try {
-        answer = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+        answer = await service.post(`signal-staging/webhook/${key}`, body);
         text = await answer.text();
       } catch (error) {
         if (killed.signal.aborted) return;
@@ -88,15 +42,13 @@ async function postUntilKilled(ms: number): Promise<string[]> {
   const senders = Promise.all(Array.from({ length: CONNECTIONS }, sender));
   await Promise.race([sleep(ms), senders]);
   killed.abort();
-  await kill();
+  await service.kill();
   await senders;
   return ids;
 }
 
 beforeAll(async () => {
-  built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
-  const worker = await startAgain();
-  await applySql(worker, "DB", path.join(ROOT, "migrations/d1"));
+  service = await Service.make();
   const rule: BenchRule = {
     name: "visits",
     event: "Visit",
@@ -105,13 +57,10 @@ beforeAll(async () => {
     scoring_signal: "visit",
     points: 1,
   } as const;
-  ({ workspaceId, key } = await new OperatorApi(worker.origin, TOKEN).provision(1_000_000, [rule]));
+  ({ workspaceId, key } = await service.api.provision(1_000_000, [rule]));
 }, 60_000);
 
-afterAll(async () => {
-  await running?.stop();
-  rmSync(scratch, { recursive: true, force: true });
-});
+afterAll(() => service.remove());
 
 interface Books {
   accepted: number;
@@ -125,34 +74,38 @@ interface Books {
 test("§1.2: after kill -9 at any moment every signal answered with 202 is in exactly one place, and the books balance", async () => {
   const answered: string[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    answered.push(
-      ...(await postUntilKilled(SHORTEST_ROUND_MS + Math.random() * (LONGEST_ROUND_MS - SHORTEST_ROUND_MS))),
-    );
-    await startAgain();
+    answered.push(...(await postUntilKilled(SHORTEST_ROUND_MS + random() * (LONGEST_ROUND_MS - SHORTEST_ROUND_MS))));
+    await service.start();
   }
   expect(answered.length).toBeGreaterThan(ROUNDS * CONNECTIONS);
 
   await expect
-    .poll(async () => (await operator<Books>("GET", "/books")).in_flight, { timeout: 40_000, interval: 200 })
+    .poll(async () => (await service.api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+      timeout: 40_000,
+      interval: 200,
+    })
     .toBe(0);
-  const books = await operator<Books>("GET", "/books");
-  const signals = await everyItem<{ id: string; status: string }>("/signals");
+  const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+  const signals = await service.api.list<{ id: string; status: string }>(`workspaces/${workspaceId}/signals`);
   const places = new Map(signals.map(({ id, status }) => [id, status]));
   expect(places.size).toBe(signals.length);
   expect(answered.filter((id) => places.get(id) !== "processed").length).toBe(0);
   // What was counted and killed before it could be answered is there as well.
   expect(books).toMatchObject({ accepted: signals.length, processed: signals.length, balanced: true });
-  const people = await everyItem<{ score: number }>("/people");
+  const people = await service.api.list<{ score: number }>(`workspaces/${workspaceId}/people`);
   expect(people.reduce((sum, { score }) => sum + score, 0)).toBe(signals.length);
 }, 120_000);
 
 test("§3.1: a key whose deactivation had returned is still refused after kill -9", async () => {
-  const [active] = await everyItem<{ id: string }>("/keys");
-  await operator("POST", `/keys/${active?.id}/deactivate`);
-  await kill();
-  const { origin } = await startAgain();
-  const body = JSON.stringify({ email: "late@example.com", event: "Late" });
-  const response = await fetch(`${origin}/api/signal-staging/webhook/${key}`, { method: "POST", body });
+  const keys = `workspaces/${workspaceId}/keys`;
+  const [active] = await service.api.list<{ id: string }>(keys);
+  await service.api.post(`${keys}/${active?.id}/deactivate`);
+  await service.kill();
+  await service.start();
+  const response = await service.post(
+    `signal-staging/webhook/${key}`,
+    JSON.stringify({ email: "late@example.com", event: "Late" }),
+  );
   await response.body?.cancel();
   expect(response.status).toBe(401);
 });

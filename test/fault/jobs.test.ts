@@ -1,0 +1,388 @@
+/**
+ * Invariants 1, 2 and 7 across `kill -9` in the middle of a job: the runtime is killed while earlier signals are linked, a
+ * rule is applied to the past, a person is deleted, and so on. The job ends nevertheless, and what it does is done once.
+ */
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { DAY_MS } from "../../src/domain/duration.ts";
+import { COLD_ABANDONED_MS, ROW_MAX_BYTES } from "../../src/limits.ts";
+import { expectStateToAddUp } from "../worker/adds-up.ts";
+import { Service, chances } from "./service.ts";
+import { readStored } from "./stored.ts";
+
+/** Kills of each job, at moments that nobody chose. */
+const KILLS = 3;
+const LATEST_KILL_MS = 50;
+/** As long as an object of R2 takes to be written here. */
+const WRITING_MS = 15;
+/** So long ago that the shortest retention is over. */
+const LONG_AGO_MS = -40 * DAY_MS;
+const RETENTION_DAYS = 31;
+/** What was on its way to the consumer is sent again by an alarm, after ten seconds. */
+const PATIENCE = { timeout: 40_000, interval: 50 };
+/** Looked at so often that a job is caught while it is under way. */
+const BEGUN = { timeout: 20_000, interval: 1 };
+const PEOPLE = 20;
+const VISIT = {
+  name: "Visits",
+  event: "Visit",
+  match: "all",
+  conditions: [],
+  scoring_signal: "visit",
+  points: 1,
+} as const;
+const LARGE_TEXT_BYTES = 8_000;
+
+interface Workspace {
+  id: string;
+  key: string;
+}
+
+interface Books {
+  accepted: number;
+  processed: number;
+  duplicates: number;
+  held: number;
+  purged: number;
+  dead_lettered: number;
+  in_flight: number;
+  balanced: boolean;
+}
+
+interface Exported {
+  id: string;
+  status: string;
+  email: string | null;
+  payload: { properties?: { n?: number; text?: string } } | null;
+}
+
+type Stage = "before" | "under way" | "done";
+
+const random = chances("kill -9 in the middle of jobs");
+let service: Service;
+
+/** With signals from long ago. */
+const old = { erasure: nowhere(), retention: nowhere(), cold: nowhere() };
+const sentLongAgo = { erasure: [] as string[], retention: [] as string[], cold: [] as string[] };
+const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
+const GONE_SIGNALS = 6_000;
+const EXPIRED_SIGNALS = 8_000;
+const texts = Array.from({ length: 1_200 }, () => randomBytes(LARGE_TEXT_BYTES * 0.75).toString("base64"));
+
+beforeAll(async () => {
+  service = await Service.make();
+  await service.start(LONG_AGO_MS);
+  for (const [slug, workspace] of Object.entries(old)) Object.assign(workspace, await provision(slug));
+  const identify = { type: "identify", ...GONE, email: undefined, traits: { email: GONE.email, name: "Zoe Gone" } };
+  const theirs = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
+  sentLongAgo.erasure = [
+    ...(await send(old.erasure, [identify])),
+    ...(await send(old.erasure, [...theirs, ...visits(1_000)])),
+  ];
+  sentLongAgo.retention = await send(old.retention, visits(EXPIRED_SIGNALS));
+  const large = texts.map((text, n) => ({ email: "large@example.com", event: "Visit", properties: { n, text } }));
+  sentLongAgo.cold = await send(old.cold, large);
+  await service.start();
+}, 60_000);
+
+afterAll(() => service.remove());
+
+/** By the real clock again. */
+afterEach(() => service.start());
+
+test("spec §6: after kill -9 while a visitor's earlier signals are linked, each is the person's, and scores once", async () => {
+  const workspace = await provision("link");
+  const [email, anonymousId] = ["visitor@example.com", "visitor-browser"];
+  const sent = 8_000;
+  const ids = await send(workspace, visits(sent, { type: "track", anonymousId }));
+  const score = async () => (await scores(workspace)).get(email) ?? 0;
+  const identify = { type: "identify", messageId: "once", anonymousId, traits: { email } };
+  await killWhileUnderWay(
+    once(() => service.post(`signal-staging/webhook/${workspace.key}`, JSON.stringify(identify))),
+    async () => stageOf(await score(), sent),
+  );
+  await expect.poll(score, PATIENCE).toBe(sent);
+  const all = await expectBooks(workspace, ids, { accepted: sent + 1, processed: sent + 1 });
+  expect(all.filter((one) => one.status !== "processed" || one.email !== email)).toEqual([]);
+}, 120_000);
+
+test("design §8.5: after kill -9 while a rule is applied to the past, every signal has its points once", async () => {
+  const workspace = await provision("rule");
+  const sent = 8_000;
+  const ids = await send(workspace, visits(sent));
+  const rule = { ...VISIT, name: "On the past", scoring_signal: "looked_back", points: 3 };
+  const { id } = await service.api.post<{ id: string }>(`workspaces/${workspace.id}/rules`, rule);
+  const path = `workspaces/${workspace.id}/rules/${id}/apply`;
+  const job = () => service.api.get<{ status: string; scanned: number; added: number }>(path);
+  await service.api.post(path);
+  await killWhileUnderWay(
+    once(() => Promise.resolve()),
+    async () => {
+      const { status, scanned } = await job();
+      return status === "done" ? "done" : stageOf(scanned, sent + 1);
+    },
+  );
+  await expect.poll(async () => (await job()).status, PATIENCE).toBe("done");
+  expect(await job()).toMatchObject({ scanned: sent, added: sent });
+  await expectBooks(workspace, ids, { accepted: sent, processed: sent });
+  expect(new Set((await scores(workspace)).values())).toEqual(
+    new Set([(sent / PEOPLE) * (VISIT.points + rule.points)]),
+  );
+}, 120_000);
+
+test("design §8: after kill -9 while a person is deleted, nothing of them is left, and nobody else has lost anything", async () => {
+  const { erasure: workspace } = old;
+  const before = await scores(workspace);
+  const person = `workspaces/${workspace.id}/people/${GONE.email}`;
+  await service.api.call("DELETE", person);
+  const receipt = () => service.api.get<{ complete: boolean; signals: number }>(`${person}/deletion`);
+  await killWhileUnderWay(
+    once(() => Promise.resolve()),
+    async () => ((await receipt()).complete ? "done" : "under way"),
+  );
+  await waitForAbandoned("erasure");
+  await expect.poll(async () => (await receipt()).complete, PATIENCE).toBe(true);
+  expect((await receipt()).signals).toBe(GONE_SIGNALS + 1);
+
+  const sent = sentLongAgo.erasure.length;
+  const all = await expectBooks(workspace, sentLongAgo.erasure, { accepted: sent, processed: sent });
+  const text = JSON.stringify(all);
+  for (const name of [...Object.values(GONE), "Zoe"]) expect(text).not.toContain(name);
+  expect(all.filter(({ payload }) => payload !== null)).toHaveLength(sent - GONE_SIGNALS - 1);
+  before.delete(GONE.email);
+  expect(await scores(workspace)).toEqual(before);
+}, 120_000);
+
+test("after kill -9 while retention deletes, all that is too old is gone, what is not is there, and scores stay", async () => {
+  const { retention: workspace } = old;
+  const fresh = await send(workspace, visits(1_000));
+  const [first, last] = [sentLongAgo.retention[0] ?? "", sentLongAgo.retention.at(-1) ?? ""];
+  const isThere = async (id: string) => (await service.get(`workspaces/${workspace.id}/signals/${id}`)).status === 200;
+  await killWhileUnderWay(
+    once(() => setPlan("retention", { retention_days: RETENTION_DAYS })),
+    async () => {
+      if (await isThere(first)) return "before";
+      return (await isThere(last)) ? "under way" : "done";
+    },
+  );
+  await expect.poll(() => isThere(last), PATIENCE).toBe(false);
+  const sent = EXPIRED_SIGNALS + fresh.length;
+  const all = await expectBooks(workspace, fresh, { accepted: sent, processed: sent }, { hasDropped: true });
+  expect(all).toHaveLength(fresh.length);
+  expect(new Set((await scores(workspace)).values())).toEqual(new Set([sent / PEOPLE]));
+}, 120_000);
+
+test("design §6: after kill -9 while held signals are released, each is released, scores and is metered once", async () => {
+  const workspace = await provision("held");
+  const limit = 1_500;
+  await setPlan("held", { signal_limit: limit });
+  const ids = await send(workspace, visits(2 * limit));
+  expect(await books(workspace)).toMatchObject({ processed: limit, held: limit });
+  await service.api.call("PATCH", `workspaces/${workspace.id}`, { overages: true });
+  const release = () => service.api.post<{ still_held: number }>(`workspaces/${workspace.id}/held/release`);
+  await killWhileUnderWay(release, async () => stageOf(limit - (await books(workspace)).held, limit));
+  await expect.poll(async () => (await release()).still_held, PATIENCE).toBe(0);
+  const all = await expectBooks(workspace, ids, { accepted: 2 * limit, processed: 2 * limit, held: 0 });
+  expect(all).toHaveLength(2 * limit);
+  expect(new Set((await scores(workspace)).values())).toEqual(new Set([(2 * limit) / PEOPLE]));
+  const usage = await service.api.get(`workspaces/${workspace.id}/usage`);
+  expect(usage).toMatchObject({ accepted: 2 * limit, held: 0, overage: limit });
+}, 120_000);
+
+test("design §8: after kill -9 while dead letters are replayed, pressed twice each time, each is recorded once", async () => {
+  const workspace = await provision("dead");
+  const attributes = Array.from({ length: 24 }, (_, n) => `a${n}`);
+  const { key } = await service.api.post<{ key: string }>(`workspaces/${workspace.id}/keys`, {
+    name: "Accounts",
+    endpoint_type: "product_org",
+    payload_template: [
+      { target: "external_id", path: "id", type: "string" },
+      ...[...attributes, "extra"].map((name) => ({ target: `attributes.${name}`, path: name, type: "string" })),
+    ],
+  });
+  const update = (values: object[]) =>
+    service.post(`product-orgs/webhook/${key}`, JSON.stringify(values.map((one) => ({ id: "acme", ...one }))));
+  const bytesEach = Math.floor(ROW_MAX_BYTES / attributes.length) - 400;
+  expect((await update(attributes.map((name) => ({ [name]: "x".repeat(bytesEach) })))).status).toBe(202);
+  await settled(workspace);
+  // For each of these there is no room, until one of the others is smaller.
+  const dead = 1_000;
+  const extra = (n: number) => `${n} ${"y".repeat(ROW_MAX_BYTES - attributes.length * bytesEach)}`;
+  const answers = [];
+  for (let from = 0; from < dead; from += 250) {
+    const answer = await update(Array.from({ length: 250 }, (_, n) => ({ extra: extra(from + n) })));
+    answers.push((await answer.json()) as { results: { id: string }[] });
+  }
+  await settled(workspace);
+  expect(await books(workspace)).toMatchObject({ dead_lettered: dead });
+  await update([{ a0: "small" }]);
+  await settled(workspace);
+
+  const replay = () => service.api.post(`workspaces/${workspace.id}/dead-letters/replay`);
+  const twice = () => Promise.all([replay(), replay()]);
+  await killWhileUnderWay(twice, async () => stageOf(dead - (await books(workspace)).dead_lettered, dead));
+  await twice();
+  await expect.poll(async () => (await books(workspace)).dead_lettered, PATIENCE).toBe(0);
+  const ids = answers.flatMap(({ results }) => results.map(({ id }) => id));
+  const sent = attributes.length + dead + 1;
+  const all = await expectBooks(workspace, ids, { accepted: sent, processed: sent, dead_lettered: 0 });
+  expect(all).toHaveLength(sent);
+  const { items } = await service.api.get<{ items: { attributes: Record<string, string> }[] }>(
+    `workspaces/${workspace.id}/accounts?external_id=acme`,
+  );
+  expect(items).toHaveLength(1);
+  expect(items[0]?.attributes).toMatchObject({ a0: "small", extra: extra(dead - 1) });
+}, 120_000);
+
+test("spec §6.1: after kill -9 while payloads move to R2, every one can be read, and R2 holds nothing that nobody needs", async () => {
+  const { cold: workspace } = old;
+  const moved = () =>
+    readStored(service, workspace.id, ({ sql }) => ({
+      left: sql.exec<{ n: number }>("SELECT count(*) AS n FROM signals_payloads").one().n,
+      objects: sql.exec<{ key: string; state: string }>("SELECT key, state FROM cold_objects").toArray(),
+    }));
+  await killWhileUnderWay(
+    once(() => setPlan("cold", {})),
+    async () => {
+      const { left, objects } = await moved();
+      return left === 0 ? "done" : stageOf(objects.length, Number.POSITIVE_INFINITY);
+    },
+    WRITING_MS,
+  );
+  await expect.poll(async () => (await moved()).left, PATIENCE).toBe(0);
+  await waitForAbandoned("cold");
+  await expect
+    .poll(async () => (await moved()).objects.filter(({ state }) => state !== "stored"), PATIENCE)
+    .toEqual([]);
+  const bucket = await service.running.miniflare.getR2Bucket("COLD", "worker");
+  const { objects } = await bucket.list({ prefix: `cold/${workspace.id}/` });
+  const stored = (await moved()).objects.map(({ key }) => `cold/${workspace.id}/${key}`);
+  expect(objects.map(({ key }) => key)).toEqual(stored.sort());
+  expect(stored.length).toBeGreaterThan(1);
+  const sent = texts.length;
+  const all = await expectBooks(workspace, sentLongAgo.cold, { accepted: sent, processed: sent });
+  expect(all.map(({ payload }) => payload?.properties?.text)).toEqual(texts);
+}, 120_000);
+
+test("an export that kill -9 cuts off does not end as a whole one does; asked for again, it has every signal once", async () => {
+  const workspace = await provision("export");
+  const ids = await send(
+    workspace,
+    texts.map((text, n) => ({ email: "p@example.com", event: "Visit", properties: { n, text } })),
+  );
+  for (let kills = 0; kills < KILLS; kills++) {
+    const reader = (await service.get(`workspaces/${workspace.id}/export/signals`)).body?.getReader();
+    expect((await reader?.read())?.done).toBe(false);
+    await sleep(random() * LATEST_KILL_MS);
+    await service.kill();
+    const toTheEnd = async () => {
+      while ((await reader?.read())?.done === false);
+    };
+    await expect(toTheEnd()).rejects.toThrow("terminated");
+    await service.start();
+  }
+  const all = await expectBooks(workspace, ids, { accepted: ids.length, processed: ids.length });
+  expect(all.map(({ payload }) => payload?.properties?.text)).toEqual(texts);
+}, 120_000);
+
+function nowhere(): Workspace {
+  return { id: "", key: "" };
+}
+
+async function provision(slug: string): Promise<Workspace> {
+  await setPlan(slug, {});
+  const { id } = await service.api.post<{ id: string }>("workspaces", { slug, name: slug, plan: slug });
+  const { key } = await service.api.post<{ key: string }>(`workspaces/${id}/keys`, { name: "Key" });
+  await service.api.post(`workspaces/${id}/rules`, VISIT);
+  return { id, key };
+}
+
+/** Each workspace has its own: setting it wakes the alarms of all that have it. */
+async function setPlan(slug: string, terms: { signal_limit?: number; retention_days?: number }): Promise<void> {
+  await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
+}
+
+function visits(count: number, who?: object): object[] {
+  const whose = (n: number) => who ?? { email: `p${n % PEOPLE}@example.com` };
+  return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n } }));
+}
+
+/** As one bulk. Returns their ids once all are processed. */
+async function send(workspace: Workspace, signals: readonly object[]): Promise<string[]> {
+  const body = signals.map((one) => JSON.stringify(one)).join("\n");
+  const answer = await service.post(`signal-staging/bulk/${workspace.key}`, body);
+  expect(answer.status).toBe(202);
+  const { results, id } = (await answer.json()) as { results?: { id: string }[]; id?: string };
+  await settled(workspace);
+  return results?.map((one) => one.id) ?? [id ?? ""];
+}
+
+function books({ id }: Workspace): Promise<Books> {
+  return service.api.get(`workspaces/${id}/books`);
+}
+
+async function settled(workspace: Workspace): Promise<void> {
+  await vi.waitFor(async () => expect((await books(workspace)).in_flight).toBe(0), PATIENCE);
+}
+
+async function scores({ id }: Workspace): Promise<Map<string, number>> {
+  const people = await service.api.list<{ email: string; score: number }>(`workspaces/${id}/people`);
+  return new Map(people.map(({ email, score }) => [email, score]));
+}
+
+/** The books are what the lines say, and of these signals each is there once. Returns all there are. */
+async function expectBooks(
+  workspace: Workspace,
+  ids: readonly string[],
+  expected: Partial<Books>,
+  { hasDropped = false } = {},
+): Promise<Exported[]> {
+  expect(await books(workspace)).toMatchObject({ ...expected, in_flight: 0, balanced: true });
+  await readStored(service, workspace.id, (state) => expectStateToAddUp(state, { hasDropped }));
+  const text = await (await service.get(`workspaces/${workspace.id}/export/signals`)).text();
+  const all = text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Exported);
+  const found = Map.groupBy(all, ({ id }) => id);
+  expect(ids.filter((id) => found.get(id)?.length !== 1)).toEqual([]);
+  return all;
+}
+
+/** @param begin is called again after each kill, as somebody would press a button again. */
+async function killWhileUnderWay(
+  begin: () => Promise<unknown>,
+  stage: () => Promise<Stage>,
+  latestMs = LATEST_KILL_MS,
+): Promise<void> {
+  for (let kills = 0; kills < KILLS; kills++) {
+    // What it would answer is lost with the process.
+    begin().catch(() => {});
+    const now = await vi.waitFor(async () => {
+      const stageNow = await stage();
+      expect(stageNow).not.toBe("before");
+      return stageNow;
+    }, BEGUN);
+    if (now === "done") return expect(kills, "it was done before it could be killed").toBeGreaterThan(0);
+    await sleep(random() * latestMs);
+    await service.kill();
+    await service.start();
+  }
+}
+
+/** What was being written to R2 when the process was killed may arrive there still: only after a while it is removed. */
+async function waitForAbandoned(slug: string): Promise<void> {
+  await service.start(COLD_ABANDONED_MS);
+  await setPlan(slug, {});
+}
+
+function stageOf(done: number, all: number): Stage {
+  if (done === 0) return "before";
+  return done < all ? "under way" : "done";
+}
+
+function once(act: () => Promise<unknown>): () => Promise<unknown> {
+  let begun: Promise<unknown> | undefined;
+  return () => (begun ??= act());
+}
