@@ -37,6 +37,8 @@ export interface StoreSize {
   databaseBytes: number;
   /** What its objects in R2 take. */
   coldBytes: number;
+  /** Sealed, of the log of what was recorded. */
+  segments: number;
   longestRow: { table: string; bytes: number };
   /** Bytes of values by table, without indexes. */
   tables: Record<string, number>;

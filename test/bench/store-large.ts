@@ -9,7 +9,7 @@ import { VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import type { StoreFigure, StorePart } from "./store-figures.ts";
 import { scoreOf, send } from "./store-speed.ts";
-import { HEAVY_PERSON, SPREAD_VISITOR, mixedPayloadOf, pointsOf } from "./store-traffic.ts";
+import { HEAVY_PERSON, SPREAD_VISITOR, mixedPayloadOf, pointsOf, spreadNumbers } from "./store-traffic.ts";
 
 const RULES = 500;
 const READ_CALLS = 31;
@@ -26,7 +26,12 @@ const Created = z.object({ id: z.string() });
 const RuleJob = z.object({ status: z.string(), scanned: z.number(), matched: z.number(), added: z.number() });
 const Deletion = z.object({ complete: z.boolean(), signals: z.number(), cold_objects: z.number() });
 
-export async function measureLinking(bencher: Bencher, workspace: FilledWorkspace): Promise<StorePart> {
+/** @param segments that what was filled in is kept in. */
+export async function measureLinking(
+  bencher: Bencher,
+  workspace: FilledWorkspace,
+  segments: number,
+): Promise<StorePart> {
   const { order } = workspace;
   const one = { type: "track", anonymousId: "c1f6a7de-0c1f-4f0a-9f2e-6d7f7f6f1a77", event: "Came Back" };
   const sent = Array.from({ length: LINKED_SIGNALS }, (_, n) =>
@@ -37,10 +42,8 @@ export async function measureLinking(bencher: Bencher, workspace: FilledWorkspac
   await bencher.settle(workspace);
   const together = await link(bencher, workspace, one.anonymousId, "one@example.com", sent);
 
-  const { id, every, at } = SPREAD_VISITOR;
-  const numbers = Array.from({ length: Math.floor(order.size.signals / every) }, (_, index) => index * every + at);
-  const spread = numbers.map((n) => mixedPayloadOf(n, order));
-  const apart = await link(bencher, workspace, id, "spread@example.com", spread);
+  const spread = spreadNumbers(SPREAD_VISITOR, order).map((n) => mixedPayloadOf(n, order));
+  const apart = await link(bencher, workspace, SPREAD_VISITOR.id, "spread@example.com", spread);
   const figure = (name: string, { seconds, cpuSeconds }: typeof apart): StoreFigure[] => [
     { name, value: seconds, unit: "s", atMost: MAX_SECONDS },
     { name: `${name}, CPU`, value: cpuSeconds, unit: "s" },
@@ -49,7 +52,10 @@ export async function measureLinking(bencher: Bencher, workspace: FilledWorkspac
     title: "Linking, from the identify call until all have scored",
     figures: [
       ...figure(`${LINKED_SIGNALS.toLocaleString("en")} signals of one visitor`, together),
-      ...figure(`${spread.length.toLocaleString("en")} signals, one of ${every}, in R2`, apart),
+      ...figure(
+        `${spread.length.toLocaleString("en")} signals, spread over ${segments.toLocaleString("en")} segments, in R2`,
+        apart,
+      ),
     ],
     notes: [],
   };
@@ -108,7 +114,7 @@ export async function measureRule(bencher: Bencher, { id }: FilledWorkspace): Pr
 
 export async function measureDeletion(bencher: Bencher, workspace: FilledWorkspace): Promise<StorePart> {
   const person = `workspaces/${workspace.id}/people/${encodeURIComponent(HEAVY_PERSON.email)}`;
-  const signals = Math.floor(workspace.size.signals / HEAVY_PERSON.every);
+  const signals = spreadNumbers(HEAVY_PERSON, workspace.order).length;
   const receipt = async () => Deletion.parse(await bencher.api.get(`${person}/deletion`));
   const startedAt = performance.now();
   await bencher.api.call("DELETE", person);

@@ -16,10 +16,10 @@ export interface Group {
 
 /** Signals a day: a million in five days. */
 export const SIGNALS_A_DAY = 200_000;
-/** Whose signals are spread over everything that was filled in: one of so many is theirs. */
-export const HEAVY_PERSON = { email: "heavy@example.com", every: 1_000, at: 500 };
-/** Likewise, a visitor whom nobody knows. */
-export const SPREAD_VISITOR = { id: "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01", every: 500, at: 250 };
+/** Their signals are spread evenly over everything that was filled in. */
+export const HEAVY_PERSON = { email: "heavy@example.com", signals: 1_000 };
+/** Likewise, a visitor whom nobody knows: of a million signals, each in a segment of its own. */
+export const SPREAD_VISITOR = { id: "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01", signals: 2_000 };
 
 const CYCLE = 60;
 /** In a cycle: the first slots are theirs, in this order. */
@@ -45,10 +45,9 @@ const STAGES = 60;
 
 /** As sent. */
 export function mixedPayloadOf(n: number, order: FillOrder): string {
-  const isFilled = n < order.size.signals;
-  if (isFilled && n % HEAVY_PERSON.every === HEAVY_PERSON.at) return byEmail(n, HEAVY_PERSON.email, 0);
-  if (isFilled && n % SPREAD_VISITOR.every === SPREAD_VISITOR.at)
-    return track(n, order, { anonymousId: SPREAD_VISITOR.id });
+  const spread = spreadOf(n, order);
+  if (spread === HEAVY_PERSON) return byEmail(n, HEAVY_PERSON.email, 0);
+  if (spread === SPREAD_VISITOR) return track(n, order, { anonymousId: SPREAD_VISITOR.id });
 
   const { people } = order.size;
   const cycle = Math.floor(n / CYCLE);
@@ -66,6 +65,12 @@ export function mixedPayloadOf(n: number, order: FillOrder): string {
   slot -= ANONYMOUS;
   if (slot < IDENTIFY) return identify(n, cycle * IDENTIFY + slot, order);
   return mixedPayloadOf(repeatedBy(n), order);
+}
+
+/** Numbers of the signals of one of these two. */
+export function spreadNumbers(whose: typeof HEAVY_PERSON | typeof SPREAD_VISITOR, order: FillOrder): number[] {
+  const filled = Array.from({ length: order.size.signals }, (_, n) => n);
+  return filled.filter((n) => spreadOf(n, order) === whose);
 }
 
 /** An event and a source that people name. */
@@ -90,6 +95,15 @@ export function mixedRules(count: number): BenchRule[] {
 export function pointsOf(payload: string): number {
   const stage = Number(/"stage":"stage (\d+)"/.exec(payload)?.[1] ?? STAGES);
   return stage < 20 ? stage + 1 : 0;
+}
+
+/** Whose of the two a signal is; null: neither's. */
+function spreadOf(n: number, { size }: FillOrder): typeof HEAVY_PERSON | typeof SPREAD_VISITOR | null {
+  if (n >= size.signals) return null;
+  const visitorEvery = Math.floor(size.signals / SPREAD_VISITOR.signals);
+  const personEvery = visitorEvery * (SPREAD_VISITOR.signals / HEAVY_PERSON.signals);
+  if (n % personEvery === 0) return HEAVY_PERSON;
+  return n % visitorEvery === 1 ? SPREAD_VISITOR : null;
 }
 
 function byEmail(n: number, email: string, person: number): string {

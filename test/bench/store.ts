@@ -57,7 +57,7 @@ export async function measureStore(
   const startFiller = (): Promise<Filler> => Filler.start(service, filler, stateDir);
   const workspaces = await provisionAll(service, stateDir, signals);
 
-  await fillAndCount(workspaces, startFiller, note);
+  const segments = await fillAndCount(workspaces, startFiller, note);
   for (const [title, workspace] of [
     ["Nothing that comes twice", workspaces.new],
     ["Signals of 64 KB", workspaces.sized],
@@ -79,7 +79,7 @@ export async function measureStore(
     for (const [what, measure] of [
       ["processing", () => measureSpeed(bencher, large, empty, other, generator)],
       ["lone signals", () => measureLone(bencher, large)],
-      ["linking", () => measureLinking(bencher, large)],
+      ["linking", () => measureLinking(bencher, large, segments)],
       ["reads", () => measureReads(bencher, large)],
       ["a rule on the past", () => measureRule(bencher, large)],
       ["an export", () => measureExport(bencher, large)],
@@ -121,21 +121,24 @@ async function provisionAll(service: BuiltWorker, stateDir: string, signals: num
   return { large, warm, new: brandNew, sized, empty };
 }
 
+/** Returns how many segments it has filled. */
 async function fillAndCount(
   { large }: Workspaces,
   startFiller: () => Promise<Filler>,
   note: (part: StorePart) => void,
-): Promise<void> {
+): Promise<number> {
   const { signals } = large.size;
   console.error(`… filling a workspace with ${signals.toLocaleString("en")} signals`);
-  await withFiller(startFiller, async (filler) => {
+  return withFiller(startFiller, async (filler) => {
     await filler.record(large.order);
-    const size = sizeHere(await filler.size(large), signals);
+    const filled = await filler.size(large);
+    const size = sizeHere(filled, signals);
     await filler.cool(large);
     size.figures.push(...sizeCold(await filler.size(large), signals));
     note(size);
     console.error("… counting rows");
     note(await countRows(filler, large));
+    return filled.segments;
   });
 }
 

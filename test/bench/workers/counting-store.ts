@@ -110,6 +110,7 @@ export class SignalStore extends Store {
     const size: StoreSize = {
       databaseBytes: sql.databaseSize,
       coldBytes: 0,
+      segments: sql.exec<{ n: number }>("SELECT count(*) AS n FROM signals_segments").one().n,
       longestRow: { table: "", bytes: 0 },
       tables: {},
     };
