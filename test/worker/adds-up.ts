@@ -23,12 +23,7 @@ export function ruleDaysOf(state: StoreState): Map<string, { count: number; days
 }
 
 export function linesOf(log: Log): StoredLine[] {
-  return [...log.walk(0)].flatMap((segment) =>
-    segment.texts.map((_, index) => ({
-      seq: segment.firstSeq + index,
-      facts: segment.facts(segment.firstSeq + index),
-    })),
-  );
+  return [...log.walk(0)].flatMap((segment) => segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) })));
 }
 
 /** @param hasDropped retention has deleted signals, whose counts in the signal queue stay. */

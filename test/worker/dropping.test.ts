@@ -70,12 +70,12 @@ describe("a segment", () => {
       keep(store, NOON);
       store.record(NOON, form("jane@example.com", 1));
       ring(store, NOON);
-      expect(store.state.signals.open().texts).toHaveLength(1);
+      expect(store.state.signals.open().lines).toHaveLength(1);
       expect(nextRetentionMs(store.state)).toBe(NOON + DAY / 2);
       store.record(NOON + 5, { ...form("jane@example.com", 2), verdict: "held" });
       ring(store, NOON + DAY / 2);
-      expect(store.state.signals.open().texts).toHaveLength(0);
-      expect(store.state.held.open().texts).toHaveLength(0);
+      expect(store.state.signals.open().lines).toHaveLength(0);
+      expect(store.state.held.open().lines).toHaveLength(0);
       // Nothing is open: there is nothing to be sealed until something comes, and no alarm for it.
       expect(nextRetentionMs(store.state)).toBeGreaterThan(NOON + 30 * DAY);
       store.record(NOON + 3 * DAY, form("jane@example.com", 3));
@@ -267,7 +267,7 @@ test("signals that are kept for ever are, and so are they again once the plan sa
     expect(nextRetentionMs(store.state)).toBeNull();
     deleteExpired(store.state, OVER + DAY);
     expect(stored(store)).toEqual(ids);
-    expect(store.state.signals.open().texts).toHaveLength(1);
+    expect(store.state.signals.open().lines).toHaveLength(1);
     keep(store, OVER + DAY);
     ring(store, OVER + DAY);
     expect(stored(store)).toEqual([]);

@@ -1,13 +1,17 @@
 /** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
 import { env } from "cloudflare:workers";
-import { expandFacts, expandPayloads } from "../../src/store/log/segment.ts";
+import { ByteReader } from "../../src/store/log/bytes.ts";
+import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
-  signals_facts: (bytes) => expandFacts(bytes).join("\n"),
-  held_facts: (bytes) => expandFacts(bytes).join("\n"),
-  signals_payloads: (bytes) => expandPayloads(bytes).join("\n"),
-  held_payloads: (bytes) => expandPayloads(bytes).join("\n"),
+  signals_facts: textOfLines,
+  held_facts: textOfLines,
+  signals_payloads: textOfPayloads,
+  held_payloads: textOfPayloads,
 };
+
+/** What stands among the facts is not said once more. */
+const LEFT_OUT = { names: () => ({ userId: "(user id)", anonymousId: "(anonymous id)" }) };
 
 export function textOfTables(sql: SqlStorage): string {
   const tables = sql.exec<{ name: string }>(
@@ -35,19 +39,28 @@ export async function textOfBucket(workspaceId: string): Promise<string> {
     const found = await env.COLD.get(key);
     if (found === null) return "";
     const bytes = Buffer.from(await found.arrayBuffer());
-    // Segments stand one after the other: each begins as every zstd frame does.
-    const frames: string[] = [];
-    for (let at = bytes.indexOf(FRAME); at !== -1;) {
-      const next = bytes.indexOf(FRAME, at + 1);
-      frames.push(expandPayloads(bytes.subarray(at, next === -1 ? undefined : next)).join("\n"));
-      at = next;
+    // Segments stand one after the other, and each says in three numbers its format and how long its two parts are.
+    const segments: string[] = [];
+    for (let at = 0; at < bytes.length;) {
+      const reader = new ByteReader(bytes.subarray(at));
+      const [, one, other] = [reader.number(), reader.number(), reader.number()];
+      const end = at + reader.at + one + other;
+      segments.push(textOfPayloads(bytes.subarray(at, end)));
+      at = end;
     }
-    return frames.join("\n");
+    return segments.join("\n");
   });
   return (await Promise.all(texts)).join("\n");
 }
 
-const FRAME = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
+function textOfLines(bytes: ArrayBuffer): string {
+  const lines = unpackLines(bytes);
+  return Array.from({ length: lines.length }, (_, index) => JSON.stringify(lines.facts(index))).join("\n");
+}
+
+function textOfPayloads(bytes: ArrayBuffer | Uint8Array): string {
+  return unpackPayloads(bytes, LEFT_OUT).join("\n");
+}
 
 function textOf(table: string, column: string, value: SqlStorageValue): string {
   if (!(value instanceof ArrayBuffer)) return String(value);

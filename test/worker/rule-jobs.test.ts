@@ -173,7 +173,7 @@ class Bench {
     this.storage.transactionSync(() => {
       for (const segment of [...signals.walk(0)].slice(after, after + segments)) {
         signals.drop(segment);
-        countInBooks(books.dropped, 1, "processed", segment.texts.length);
+        countInBooks(books.dropped, 1, "processed", segment.length);
       }
       signals.flush();
     });

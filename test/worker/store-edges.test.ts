@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../src/domain/mapping-rule.ts";
 import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } from "../../src/limits.ts";
 import { nextPurgeMs } from "../../src/store/deletion/purge.ts";
-import { decodeFacts, purged } from "../../src/store/log/line.ts";
+import { purged } from "../../src/store/log/line.ts";
 import { Identities } from "../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../src/store/people/linking.ts";
 import { expectStateToAddUp, linesOf } from "./adds-up.ts";
@@ -92,8 +92,8 @@ test("held signals that were all released are let alone at the end of their peri
       store.seal();
     }
     for (const segment of held.walk(0)) {
-      const released = segment.texts.map((text, index) => {
-        return [segment.firstSeq + index, { ...purged(decodeFacts(text)), status: "released" as const }] as const;
+      const released = segment.seqs().map((seq) => {
+        return [seq, { ...purged(segment.facts(seq)), status: "released" as const }] as const;
       });
       held.rewrite(segment, new Map(released));
     }

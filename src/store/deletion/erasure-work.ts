@@ -197,14 +197,13 @@ export class ErasureWork {
   #held(): number {
     const { held } = this.#state;
     for (const segment of held.walk(this.#job.position, { status: "held" })) {
-      const theirs = segment.texts.flatMap((_, index) => {
-        const facts = segment.facts(segment.firstSeq + index);
-        const isTheirs = facts.status === "held" && this.#names(visitorOf(facts), facts.admission);
-        return isTheirs ? [segment.firstSeq + index] : [];
+      const theirs = segment.seqs().filter((seq) => {
+        const facts = segment.facts(seq);
+        return facts.status === "held" && this.#names(visitorOf(facts), facts.admission);
       });
       this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) => erased(facts, this.#nowMs)).length;
       this.#job.position = segment.lastSeq;
-      return segment.texts.length;
+      return segment.length;
     }
     return this.#goOn("dead_letters");
   }

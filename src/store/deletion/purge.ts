@@ -1,12 +1,13 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
 import { PURGE_ROWS } from "../../limits.ts";
-import { decodeFacts, purged } from "../log/line.ts";
+import { purged } from "../log/line.ts";
+import type { Lines } from "../log/lines.ts";
 import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state.ts";
 import { Blanking } from "./blanking.ts";
 
 /** When held lines that are open end, of as many as have been looked at. They are replaced as one where any changes. */
-const openEnds = new WeakMap<readonly string[], { seen: number; endMs: number }>();
+const openEnds = new WeakMap<Lines, { seen: number; endMs: number }>();
 
 /** Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more. */
 export function purgeHeld(state: StoreState, nowMs: number): void {
@@ -14,7 +15,7 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
   const blanking = new Blanking(state);
   const purge = (segment: Segment): number => {
     blanking.blank(held, segment, dueLines(segment, nowMs), purged);
-    return segment.texts.length;
+    return segment.length;
   };
   let left = PURGE_ROWS;
   if (openEndMs(state) <= nowMs) left -= purge(held.open());
@@ -41,19 +42,19 @@ export function nextPurgeMs(state: StoreState): number | null {
 
 /** Line by line: a segment may hold signals of several periods. */
 function dueLines(segment: Segment, nowMs: number): number[] {
-  return segment.texts.flatMap((text, index) => {
-    const { status, admission } = decodeFacts(text);
-    return status === "held" && admission.periodEndMs <= nowMs ? [segment.firstSeq + index] : [];
+  return segment.seqs().filter((seq) => {
+    const { status, admission } = segment.facts(seq);
+    return status === "held" && admission.periodEndMs <= nowMs;
   });
 }
 
 function openEndMs({ held }: StoreState): number {
-  const { texts } = held.open();
-  const known = openEnds.get(texts) ?? { seen: 0, endMs: Number.POSITIVE_INFINITY };
-  for (; known.seen < texts.length; known.seen++) {
-    const { status, admission } = decodeFacts(texts[known.seen] ?? "");
+  const { lines } = held.open();
+  const known = openEnds.get(lines) ?? { seen: 0, endMs: Number.POSITIVE_INFINITY };
+  for (; known.seen < lines.length; known.seen++) {
+    const { status, admission } = lines.facts(known.seen);
     if (status === "held") known.endMs = Math.min(known.endMs, admission.periodEndMs);
   }
-  openEnds.set(texts, known);
+  openEnds.set(lines, known);
   return known.endMs;
 }

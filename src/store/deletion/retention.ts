@@ -11,7 +11,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../../limits.ts";
 import type { StoreConfig } from "../data-care.ts";
 import { releaseObjects, scrubCold } from "../log/cold.ts";
-import { decodeFacts, isEmptied } from "../log/line.ts";
+import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { SegmentRow } from "../log/segment.ts";
@@ -95,7 +95,8 @@ class Dropping {
 
   /** Whether open lines are too old already: they came late, or all were kept for ever until now. */
   isDueIn(log: Log): boolean {
-    return log.open().texts.some((text) => this.#isOld(decodeFacts(text), this.#beforeDayMs));
+    const open = log.open();
+    return open.seqs().some((seq) => this.#isOld(open.facts(seq), this.#beforeDayMs));
   }
 
   drop(log: Log): void {
@@ -148,7 +149,7 @@ class Dropping {
   #dropLines(log: Log, row: SegmentRow): void {
     const segment = log.sealed(row);
     const beforeMs = row.received_to < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
-    const lines = segment.texts.map((text, index) => ({ seq: row.first_seq + index, facts: decodeFacts(text) }));
+    const lines = segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) }));
     const there = lines.filter(({ facts }) => !isEmptied(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
     for (const { seq, facts } of old) this.#count(log, seq, facts);
@@ -190,8 +191,8 @@ function logsOf({ signals, held }: StoreState): Log[] {
 
 /** When what is open is to be sealed; infinity: nothing is. */
 function sealMs(log: Log): number {
-  const [first] = log.open().texts;
-  return first === undefined ? Number.POSITIVE_INFINITY : (dayOf(decodeFacts(first).recordedAtMs) + 1) * DAY_MS;
+  const open = log.open();
+  return open.length === 0 ? Number.POSITIVE_INFINITY : (dayOf(open.facts(open.firstSeq).recordedAtMs) + 1) * DAY_MS;
 }
 
 /** When the next lines are too old; of what is recorded from now on, not before it has been kept long enough. */

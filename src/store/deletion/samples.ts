@@ -49,7 +49,7 @@ export function replaceSamples(state: StoreState, gone: readonly GoneLine[]): vo
 function latestOf(log: Log, event: string, source: string): Candidate | null {
   let [segments, lines] = [0, 0];
   for (const segment of log.walkBack(Number.MAX_SAFE_INTEGER, { event, source })) {
-    for (const seq of [...segment.seqsAbout(event)].toReversed()) {
+    for (const seq of segment.seqsWith("event", event).toReversed()) {
       const facts = segment.facts(seq);
       if (facts.kind === "signal" && facts.event === event && facts.source === source && keepsPayload(facts)) {
         const { id, receivedAtMs, ordinal } = facts.admission;

@@ -14,9 +14,9 @@ import {
   COLD_TOGETHER_MS,
 } from "../../limits.ts";
 import type { ColdObjects } from "./cold-objects.ts";
-import { decodeFacts, keepsPayload } from "./line.ts";
+import { keepsPayload } from "./line.ts";
 import type { Log } from "./log.ts";
-import { compressPayloads, expandPayloads } from "./segment.ts";
+import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "./segment.ts";
 
 /** What cold storage works on. */
@@ -255,11 +255,11 @@ function rowsIn({ storage, log }: ColdWork, key: string): SegmentRow[] {
 
 /** What of a segment's payloads is kept, compressed again. */
 function without(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
-  const { texts } = log.sealed(row);
-  const payloads = expandPayloads(bytes);
-  return compressPayloads(
-    payloads.map((payload, index) => (keepsPayload(decodeFacts(texts[index] ?? "")) ? payload : null)),
+  const { lines } = log.sealed(row);
+  const kept = unpackPayloads(bytes, lines).map((payload, index) =>
+    keepsPayload(lines.facts(index)) ? payload : null,
   );
+  return packPayloads(kept, lines);
 }
 
 function placeAll(log: Log, key: string, packed: readonly Packed[]): void {

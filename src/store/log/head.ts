@@ -4,7 +4,13 @@
  * writes only the pages that differ.
  */
 import { HEAD_STEP_BYTES, SEGMENT_MAX_BYTES, SEGMENT_MAX_LINES } from "../../limits.ts";
-import { HASH_BYTES, assertFits, joinPayloads, splitPayloads } from "./segment.ts";
+import type { Cell, Facts } from "./line.ts";
+import { Lines } from "./lines.ts";
+import { assertFits } from "./packing.ts";
+import { HASH_BYTES } from "./segment.ts";
+
+/** No JSON text holds one, so that payloads stay as they were sent. */
+const PAYLOAD_END = "\u001e";
 
 const META_STEP_CHARACTERS = 1_024;
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
@@ -62,14 +68,15 @@ export class Head<Meta extends LogMeta> {
   readonly #log: number;
   readonly #facts = new PaddedText();
   readonly #payloads = new PaddedText();
-  /** How many lines are in the buffers. */
+  /** How many lines are in the buffers, and the texts of those that are not. */
   #encoded = 0;
+  #texts: string[] = [];
   #stored: boolean;
   #isChanged = false;
   #writtenMeta = "";
   meta: Meta;
   nextSeq = 1;
-  texts: string[] = [];
+  lines = new Lines();
   payloads: (string | null)[] = [];
   hashes: (Uint8Array | null)[] = [];
 
@@ -85,23 +92,24 @@ export class Head<Meta extends LogMeta> {
     this.#writtenMeta = JSON.stringify(this.meta);
     if (row === undefined) return;
     this.nextSeq = row.next_seq;
-    const lines = this.#facts.load(row.facts).split("\n").slice(0, -1);
-    this.payloads = splitPayloads(this.#payloads.load(row.payloads)).slice(0, lines.length);
-    for (const line of lines) {
-      const begins = line.indexOf("[");
-      this.hashes.push(begins === 0 ? null : Buffer.from(line.slice(0, begins), "base64url"));
-      this.texts.push(line.slice(begins));
+    const texts = this.#facts.load(row.facts).split("\n").slice(0, -1);
+    const payloads = this.#payloads.load(row.payloads).split(PAYLOAD_END).slice(0, texts.length);
+    this.payloads = payloads.map((payload) => (payload === "" ? null : payload));
+    for (const text of texts) {
+      const begins = text.indexOf("[");
+      this.hashes.push(begins === 0 ? null : Buffer.from(text.slice(0, begins), "base64url"));
+      this.lines.push(JSON.parse(text.slice(begins)) as Cell[]);
     }
-    this.#encoded = lines.length;
+    this.#encoded = texts.length;
   }
 
   get firstSeq(): number {
-    return this.nextSeq - this.texts.length;
+    return this.nextSeq - this.lines.length;
   }
 
   /** Whether a segment is to be sealed before such a line comes. */
   isFullFor(text: string, payload: string | null): boolean {
-    const { length } = this.texts;
+    const { length } = this.lines;
     if (length === 0) return false;
     this.#encode();
     return (
@@ -111,26 +119,35 @@ export class Head<Meta extends LogMeta> {
     );
   }
 
-  push(text: string, payload: string | null, hash: Uint8Array | null): number {
-    this.texts.push(text);
+  /** @param text of the cells, see `textOfCells`. */
+  push(cells: readonly Cell[], text: string, payload: string | null, hash: Uint8Array | null): number {
+    this.lines.push(cells);
+    this.#texts.push(text);
     this.payloads.push(payload);
     this.hashes.push(hash);
     this.#isChanged = true;
     return this.nextSeq++;
   }
 
-  /** To be called where lines have been changed that were there before. */
+  /** Other lines stand where these were: whoever has read those keeps what they have read. */
+  change(changes: ReadonlyMap<number, Facts>): void {
+    this.lines = this.lines.with(changes);
+    this.changed();
+  }
+
+  /** To be called where payloads or hashes have been changed that were there before. */
   changed(): void {
     this.#facts.clear();
     this.#payloads.clear();
+    this.#texts = Array.from({ length: this.lines.length }, (_, index) => textOfCells(this.lines.cells(index)));
     this.#encoded = 0;
     this.#isChanged = true;
   }
 
   /** Its lines are in a segment now. */
   clear(): void {
+    this.lines = new Lines();
     this.changed();
-    this.texts = [];
     this.payloads = [];
     this.hashes = [];
   }
@@ -160,15 +177,23 @@ export class Head<Meta extends LogMeta> {
   }
 
   #encode(): void {
-    if (this.#encoded === this.texts.length) return;
+    if (this.#texts.length === 0) return;
     let facts = "";
-    const hashed = this.hashes.slice(this.#encoded);
-    hashed.forEach((hash, index) => {
-      const base64 = hash === null ? "" : Buffer.from(hash).toString("base64url");
-      facts += `${base64}${this.texts[this.#encoded + index] ?? ""}\n`;
-    });
+    for (const [index, text] of this.#texts.entries()) {
+      const hash = this.hashes[this.#encoded + index] ?? null;
+      facts += `${hash === null ? "" : Buffer.from(hash).toString("base64url")}${text}\n`;
+    }
     this.#facts.append(facts);
-    this.#payloads.append(joinPayloads([...this.payloads.slice(this.#encoded), null]));
-    this.#encoded = this.texts.length;
+    const payloads = this.payloads.slice(this.#encoded).map((payload) => `${payload ?? ""}${PAYLOAD_END}`);
+    this.#payloads.append(payloads.join(""));
+    this.#encoded += this.#texts.length;
+    this.#texts = [];
   }
+}
+
+/** As the head keeps them, without what is absent at the end. */
+export function textOfCells(cells: readonly Cell[]): string {
+  let { length } = cells;
+  while (cells[length - 1] === 0) length--;
+  return JSON.stringify(cells.slice(0, length));
 }

@@ -1,7 +1,6 @@
 /**
- * A line of the log: one signal, in two texts. What the store knows of it is its facts, which change; its payload stands
- * beside them, verbatim. Facts are a JSON array, without names and without what is absent at its end, because a segment
- * holds hundreds of them.
+ * A line of the log: one signal. What the store knows of it is its facts, which change; its payload stands beside them,
+ * verbatim. As they are kept facts are cells, numbers and texts, the same for every line.
  */
 import type { EndpointType, Traits, Verdict } from "../../domain/signal.ts";
 import type { Admission, NamedBy } from "../protocol.ts";
@@ -56,64 +55,57 @@ const ENDPOINTS: readonly EndpointType[] = ["signal_staging", "product_org"];
 const VERDICTS: readonly Verdict[] = ["accepted", "held"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 
-const LETTERS = "padghr";
+/** What stands in the payload too, and never becomes something else, as long as that is kept. */
+export type Names = Pick<Facts, "userId" | "anonymousId">;
 
-/** A letter for each status, as a segment lists which of them it has. */
-export function statusLetter(status: LineStatus): string {
-  return LETTERS[STATUSES.indexOf(status)] ?? "p";
-}
+/** 0 where there is nothing. */
+export type Cell = number | string;
 
-/** Those of these lines, each once. */
-export function statusLetters(texts: readonly string[]): string {
-  // The status is what follows the id, in which there is no comma.
-  const statuses = new Set(texts.map((text) => text.charAt(text.indexOf(",") + 1)));
-  return [...statuses]
-    .map((status) => LETTERS[Number(status)] ?? "p")
-    .sort()
-    .join("");
-}
+/** What lines keep, in this order; what most of them have not comes last. */
+export const COLUMNS = [
+  { name: "id", is: "text" },
+  { name: "status", is: "number" },
+  { name: "kind", is: "number" },
+  { name: "event", is: "text" },
+  { name: "source", is: "text" },
+  { name: "keyId", is: "text" },
+  { name: "endpoint", is: "number" },
+  { name: "verdict", is: "number" },
+  { name: "signalLimit", is: "number" },
+  { name: "periodStart", is: "number" },
+  { name: "periodEnd", is: "number" },
+  { name: "ordinal", is: "number" },
+  { name: "receivedAt", is: "number" },
+  { name: "recordedAfter", is: "number" },
+  { name: "email", is: "text" },
+  { name: "userId", is: "text" },
+  { name: "anonymousId", is: "text" },
+  { name: "personId", is: "number" },
+  { name: "namedBy", is: "number" },
+  { name: "rulesTried", is: "number" },
+  { name: "verdicts", is: "text" },
+  { name: "linkedAfter", is: "number" },
+  { name: "duplicateOf", is: "text" },
+  { name: "name", is: "text" },
+  { name: "company", is: "text" },
+  { name: "title", is: "text" },
+  { name: "erasedAfter", is: "number" },
+  { name: "pathSource", is: "text" },
+  { name: "idempotencyKey", is: "text" },
+] as const satisfies readonly { name: string; is: "number" | "text" }[];
 
-type Encoded = [
-  id: string,
-  status: number,
-  kind: number,
-  event: string | null,
-  source: string | null,
-  keyId: string,
-  endpoint: number,
-  verdict: number,
-  signalLimit: number,
-  periodStart: number,
-  periodEnd: number,
-  ordinal: number,
-  receivedAt: number,
-  recordedAfter: number,
-  email: string | 0,
-  userId: string | 0,
-  anonymousId: string | 0,
-  personId: number,
-  namedBy: number,
-  rulesTried: number,
-  verdicts: readonly number[] | 0,
-  linkedAt: number,
-  duplicateOf: string | 0,
-  traits: Traits | 0,
-  erasedAt: number,
-  pathSource: string | 0,
-  idempotencyKey: string | 0,
-];
+export type ColumnName = (typeof COLUMNS)[number]["name"];
 
-/** Fields from here on are left out where all that follow are absent too. */
-const FIRST_OPTIONAL = 14;
-
-export function encodeFacts(facts: Facts): string {
-  const { admission, owner } = facts;
-  const fields: Encoded = [
+/** In the order of COLUMNS. */
+export function encodeFacts(facts: Facts): Cell[] {
+  const { admission, owner, traits } = facts;
+  const { receivedAtMs } = admission;
+  return [
     admission.id,
     STATUSES.indexOf(facts.status),
     KINDS.indexOf(facts.kind),
-    facts.event,
-    facts.source,
+    facts.event ?? 0,
+    facts.source ?? 0,
     admission.keyId,
     ENDPOINTS.indexOf(admission.endpoint),
     VERDICTS.indexOf(admission.verdict),
@@ -121,84 +113,103 @@ export function encodeFacts(facts: Facts): string {
     admission.periodStartMs,
     admission.periodEndMs,
     admission.ordinal,
-    admission.receivedAtMs,
-    facts.recordedAtMs - admission.receivedAtMs,
+    receivedAtMs,
+    facts.recordedAtMs - receivedAtMs,
     facts.email ?? 0,
     facts.userId ?? 0,
     facts.anonymousId ?? 0,
     owner?.personId ?? 0,
     owner === null ? 0 : NAMED_BY.indexOf(owner.by),
     facts.rulesTried,
-    facts.verdicts.length === 0 ? 0 : facts.verdicts,
-    facts.linkedAtMs ?? 0,
+    facts.verdicts.length === 0 ? 0 : facts.verdicts.join(),
+    after(facts.linkedAtMs, receivedAtMs),
     facts.duplicateOf ?? 0,
-    hasTraits(facts.traits) ? facts.traits : 0,
-    facts.erasedAtMs ?? 0,
+    traits.name ?? 0,
+    traits.company ?? 0,
+    traits.title ?? 0,
+    after(facts.erasedAtMs, receivedAtMs),
     admission.pathSource ?? 0,
     admission.idempotencyKey ?? 0,
   ];
-  let length = fields.length;
-  while (length > FIRST_OPTIONAL && fields[length - 1] === 0) length--;
-  return JSON.stringify(length === fields.length ? fields : fields.slice(0, length));
 }
 
-export function decodeFacts(text: string): Facts {
-  const fields = JSON.parse(text) as Encoded;
+/** @param cell of the line in that column. */
+export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
+  const number = (name: ColumnName): number => Number(cell(name));
+  const text = (name: ColumnName): string | null => textOf(cell(name));
+  const receivedAtMs = number("receivedAt");
   const admission: Admission = {
-    id: fields[0],
-    keyId: fields[5],
-    endpoint: ENDPOINTS[fields[6]] ?? "signal_staging",
-    verdict: VERDICTS[fields[7]] ?? "accepted",
-    ordinal: fields[11],
-    signalLimit: fields[8],
-    receivedAtMs: fields[12],
-    periodStartMs: fields[9],
-    periodEndMs: fields[10],
+    id: text("id") ?? "",
+    keyId: text("keyId") ?? "",
+    endpoint: ENDPOINTS[number("endpoint")] ?? "signal_staging",
+    verdict: VERDICTS[number("verdict")] ?? "accepted",
+    ordinal: number("ordinal"),
+    signalLimit: number("signalLimit"),
+    receivedAtMs,
+    periodStartMs: number("periodStart"),
+    periodEndMs: number("periodEnd"),
   };
-  const text0 = (value: string | 0 | undefined): string | null => (value === undefined || value === 0 ? null : value);
-  const time = (value: number | undefined): number | null => (value === undefined || value === 0 ? null : value);
-  const pathSource = text0(fields[25]);
+  const [pathSource, idempotencyKey] = [text("pathSource"), text("idempotencyKey")];
   if (pathSource !== null) admission.pathSource = pathSource;
-  const idempotencyKey = text0(fields[26]);
   if (idempotencyKey !== null) admission.idempotencyKey = idempotencyKey;
-  const personId = fields[17] ?? 0;
+  const traits: Traits = {};
+  for (const trait of ["name", "company", "title"] as const) {
+    const value = text(trait);
+    if (value !== null) traits[trait] = value;
+  }
+  const personId = number("personId");
   return {
     admission,
-    recordedAtMs: fields[12] + fields[13],
-    kind: KINDS[fields[2]] ?? "signal",
-    status: STATUSES[fields[1]] ?? "processed",
-    event: fields[3],
-    source: fields[4],
-    email: text0(fields[14]),
-    userId: text0(fields[15]),
-    anonymousId: text0(fields[16]),
-    traits: fields[23] === undefined || fields[23] === 0 ? {} : fields[23],
-    owner: personId === 0 ? null : { personId, by: NAMED_BY[fields[18] ?? 0] ?? "email" },
-    linkedAtMs: time(fields[21]),
-    duplicateOf: text0(fields[22]),
-    rulesTried: fields[19] ?? 0,
-    verdicts: fields[20] === undefined || fields[20] === 0 ? [] : fields[20],
-    erasedAtMs: time(fields[24]),
+    recordedAtMs: receivedAtMs + number("recordedAfter"),
+    kind: kindOf(cell("kind")),
+    status: statusOf(cell("status")),
+    event: text("event"),
+    source: text("source"),
+    email: text("email"),
+    userId: text("userId"),
+    anonymousId: text("anonymousId"),
+    traits,
+    owner: personId === 0 ? null : { personId, by: NAMED_BY[number("namedBy")] ?? "email" },
+    linkedAtMs: timeAfter(number("linkedAfter"), receivedAtMs),
+    duplicateOf: text("duplicateOf"),
+    rulesTried: number("rulesTried"),
+    verdicts: verdictsOf(cell("verdicts")),
+    erasedAtMs: timeAfter(number("erasedAfter"), receivedAtMs),
   };
 }
 
-/** What a line begins with whose signal has this id. */
-export function beginningOf(id: string): string {
-  return `[${JSON.stringify(id)},`;
+export function textOf(cell: Cell): string | null {
+  return typeof cell === "string" ? cell : null;
 }
 
-/** A part of the text of each line that is about this event. */
-export function eventText(event: string): string {
-  return `,${JSON.stringify(event)},`;
+export function kindOf(cell: Cell): LineKind {
+  return KINDS[Number(cell)] ?? "signal";
 }
 
-/** What the text of each line fits that has one of these verdicts; few others do. Of at least one verdict. */
-export function verdictsPattern(ids: Iterable<number>): RegExp {
-  return new RegExp(String.raw`,\[(?:\d+,)*(?:${[...ids].join("|")})[,\]]`);
+export function statusOf(cell: Cell): LineStatus {
+  return STATUSES[Number(cell)] ?? "processed";
 }
 
-function hasTraits(traits: Traits): boolean {
-  return traits.name !== undefined || traits.company !== undefined || traits.title !== undefined;
+export function verdictsOf(cell: Cell): number[] {
+  return typeof cell === "string" ? cell.split(",").map(Number) : [];
+}
+
+/** Between two times; 0 is none. */
+function after(ms: number | null, sinceMs: number): number {
+  if (ms === null) return 0;
+  return ms >= sinceMs ? ms - sinceMs + 1 : ms - sinceMs;
+}
+
+function timeAfter(distance: number, sinceMs: number): number | null {
+  if (distance === 0) return null;
+  return distance > 0 ? sinceMs + distance - 1 : sinceMs + distance;
+}
+
+const LETTERS = "padghr";
+
+/** A letter for each status, as a segment lists which of them it has. */
+export function statusLetter(status: LineStatus): string {
+  return LETTERS[STATUSES.indexOf(status)] ?? "p";
 }
 
 /** Whether what was sent is kept. */

@@ -9,20 +9,13 @@
 import { uuidv7Ms } from "../../domain/uuidv7.ts";
 import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
-import { Head } from "./head.ts";
+import { Head, textOfCells } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
-import { beginningOf, decodeFacts, emptied, encodeFacts, isEmptied, statusLetter, statusLetters } from "./line.ts";
+import { emptied, encodeFacts, isEmptied, statusLetter } from "./line.ts";
 import type { Facts, Line, LineStatus } from "./line.ts";
-import {
-  HASH_BYTES,
-  Segment,
-  compressFacts,
-  compressPayloads,
-  expandFacts,
-  expandPayloads,
-  groupText,
-  summarise,
-} from "./segment.ts";
+import { packLines, packPayloads, unpackLines, unpackPayloads } from "./packing.ts";
+import { HASH_BYTES, Segment, groupMark, statusLetters, summarise } from "./segment.ts";
+import type { Lines } from "./lines.ts";
 import type { SegmentRow } from "./segment.ts";
 
 /** Which segments a walk is to stop at; there may be other lines in them. */
@@ -75,9 +68,10 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** @param hash HASH_BYTES by which others are found to be duplicates of it; null where there are none. */
   append({ facts, payload }: Line, hash: Uint8Array | null): number {
-    const text = encodeFacts(facts);
+    const cells = encodeFacts(facts);
+    const text = textOfCells(cells);
     if (this.#head.isFullFor(text, payload)) this.seal();
-    const seq = this.#head.push(text, payload, hash);
+    const seq = this.#head.push(cells, text, payload, hash);
     const { id } = facts.admission;
     const ms = idMs(id);
     if (ms === null || ms < this.#lateBefore) {
@@ -89,9 +83,9 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** Makes a segment of what is open. */
   seal(): void {
     const head = this.#head;
-    if (head.texts.length === 0) return;
-    const { firstSeq } = head;
-    const known = summarise(head.texts.map(decodeFacts));
+    if (head.lines.length === 0) return;
+    const { firstSeq, lines } = head;
+    const known = summarise(lines);
     // Where all are late there is no span: none of them is looked for in it.
     const { first, last } = this.#openSpan ?? { first: this.#beginnings.at(-1) ?? 0, last: -1 };
     head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, last - first);
@@ -108,14 +102,14 @@ export class Log<Meta extends LogMeta = LogMeta> {
       known.ordinal_to,
       known.period_end,
       known.statuses,
-      known.groups,
+      ...blobs(known.groups),
     );
     this.#sql.exec(
       `INSERT INTO ${this.name}_facts (first_seq, version, hashes, facts) VALUES (?, 0, ?, ?)`,
       firstSeq,
-      ...blobs(head.hashBytes(), compressFacts(head.texts)),
+      ...blobs(head.hashBytes(), packLines(lines)),
     );
-    if (head.payloads.some((payload) => payload !== null)) this.#writePayloads(firstSeq, head.payloads);
+    if (head.payloads.some((payload) => payload !== null)) this.#writePayloads(firstSeq, head.payloads, lines);
     head.clear();
     this.#openSpan = null;
     this.#beginnings.push(first);
@@ -189,7 +183,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** Segments from the latest line before `before` back to the oldest. */
   *walkBack(before: number, wanted: Wanted = {}): Generator<Segment> {
     const open = this.#open();
-    if (before > open.firstSeq && open.texts.length > 0) yield open;
+    if (before > open.firstSeq && open.length > 0) yield open;
     let end = Math.min(before, open.firstSeq);
     for (;;) {
       const rows = this.#rows(`first_seq < ? AND ${conditionOf(wanted)}`, "DESC", end, wanted);
@@ -212,7 +206,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
       last = rows.at(-1)?.last_seq ?? last;
     }
     const open = this.#open();
-    if (open.texts.length > 0 && open.lastSeq > after) yield open;
+    if (open.length > 0 && open.lastSeq > after) yield open;
   }
 
   /** Rows of sealed segments for which a condition holds, in their order. Part of statements: never what was sent. */
@@ -271,10 +265,9 @@ export class Log<Meta extends LogMeta = LogMeta> {
     if (changes.size === 0) return;
     const { firstSeq, row } = segment;
     if (row === null) return this.#rewriteOpen(changes);
-    const texts = [...segment.texts];
+    const lines = segment.lines.with(byIndex(changes, firstSeq));
     const hashes = this.hashesOf(firstSeq);
     for (const [seq, facts] of changes) {
-      texts[seq - firstSeq] = encodeFacts(facts);
       const at = (seq - firstSeq) * HASH_BYTES;
       if (!isOriginal(facts)) hashes.fill(0, at, at + HASH_BYTES);
     }
@@ -282,15 +275,15 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const { rowsWritten } = this.#sql.exec(
       `UPDATE ${this.name}_facts SET version = ?1, hashes = ?2, facts = ?3 WHERE first_seq = ?4 AND version = ?1 - 1`,
       version,
-      ...blobs(hashes, compressFacts(texts)),
+      ...blobs(hashes, packLines(lines)),
       firstSeq,
     );
     if (rowsWritten === 0) throw new Error(`the segment of ${firstSeq} has been rewritten meanwhile`);
-    const statuses = statusLetters(texts);
+    const statuses = statusLetters(lines);
     if (statuses !== row.statuses) {
       this.#sql.exec(`UPDATE ${this.name}_segments SET statuses = ? WHERE first_seq = ?`, statuses, firstSeq);
     }
-    this.#facts.set(firstSeq, new Segment(firstSeq, texts, version, { ...row, statuses }));
+    this.#facts.set(firstSeq, new Segment(firstSeq, lines, version, { ...row, statuses }));
   }
 
   /** Whether a segment is still as it was read, before an `await` for instance. */
@@ -298,7 +291,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const now = this.segmentOf(segment.firstSeq);
     if (now === null || now.firstSeq !== segment.firstSeq) return false;
     // Lines that are open change in place, and others are added to them.
-    if (segment.row === null || now.row === null) return now.row === segment.row && segment.texts === now.texts;
+    if (segment.row === null || now.row === null) return now.row === segment.row && segment.lines === now.lines;
     return now.version === segment.version && now.row.cold === segment.row.cold;
   }
 
@@ -313,7 +306,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
         `SELECT payloads FROM ${this.name}_payloads WHERE first_seq = ?`,
         firstSeq,
       );
-      payloads = row === undefined ? segment.texts.map(() => null) : expandPayloads(row.payloads);
+      payloads = row === undefined ? segment.seqs().map(() => null) : unpackPayloads(row.payloads, segment.lines);
       this.#payloads.set(firstSeq, payloads);
     }
     return payloads;
@@ -331,7 +324,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const { firstSeq } = segment;
     this.#payloads.delete(firstSeq);
     if (payloads.every((payload) => payload === null)) this.#deletePayloads(firstSeq);
-    else this.#writePayloads(firstSeq, payloads);
+    else this.#writePayloads(firstSeq, payloads, segment.lines);
   }
 
   /** The compressed payloads of a sealed segment, as they are moved to R2; null: there are none here. */
@@ -371,22 +364,22 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const [row] = this.rows("first_seq = ?", firstSeq);
     if (row === undefined) throw new Error(`there is no segment of ${firstSeq}`);
     const segment = this.#sealed(row);
-    const now = summarise(segment.texts.map(decodeFacts).filter((facts) => !isEmptied(facts)));
-    const columns = Object.entries(now);
+    const columns = Object.entries(summarise(segment.lines));
     this.#sql.exec(
       `UPDATE ${this.name}_segments SET ${columns.map(([column]) => `${column} = ?`).join(", ")} WHERE first_seq = ?`,
-      ...columns.map(([, value]) => value),
+      ...(columns.map(([, value]) => value) as SqlStorageValue[]),
       firstSeq,
     );
-    this.#facts.set(firstSeq, new Segment(firstSeq, segment.texts, segment.version, { ...row, ...now }));
+    const [now = row] = this.rows("first_seq = ?", firstSeq);
+    this.#facts.set(firstSeq, new Segment(firstSeq, segment.lines, segment.version, now));
   }
 
   /** Deletes a sealed segment with all its lines. */
   drop(segment: Segment): void {
     const { firstSeq, row } = segment;
     if (row === null) throw new Error("open lines cannot be dropped");
-    for (const [index, text] of segment.texts.entries()) {
-      this.#deleteLate(row, decodeFacts(text).admission.id, firstSeq + index);
+    for (const [index, id] of segment.lines.column("id").entries()) {
+      this.#deleteLate(row, String(id), firstSeq + index);
     }
     this.#sql.exec(`DELETE FROM ${this.name}_segments WHERE first_seq = ?`, firstSeq);
     this.#sql.exec(`DELETE FROM ${this.name}_facts WHERE first_seq = ?`, firstSeq);
@@ -402,18 +395,13 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   #rewriteOpen(changes: ReadonlyMap<number, Facts>): void {
     const head = this.#head;
-    // Another array: whoever has read the lines keeps what they have read.
-    head.texts = [...head.texts];
-    for (const [seq, facts] of changes) {
-      const index = seq - head.firstSeq;
-      head.texts[index] = encodeFacts(facts);
-      if (!isOriginal(facts)) head.hashes[index] = null;
-    }
-    head.changed();
+    const { firstSeq } = head;
+    for (const [seq, facts] of changes) if (!isOriginal(facts)) head.hashes[seq - firstSeq] = null;
+    head.change(byIndex(changes, firstSeq));
   }
 
   #open(): Segment {
-    return new Segment(this.#head.firstSeq, this.#head.texts, 0, null);
+    return new Segment(this.#head.firstSeq, this.#head.lines, 0, null);
   }
 
   #sealed(row: SegmentRow): Segment {
@@ -424,15 +412,14 @@ export class Log<Meta extends LogMeta = LogMeta> {
       row.first_seq,
     );
     if (stored === undefined) throw new Error(`the segment of ${row.first_seq} has no lines`);
-    const segment = new Segment(row.first_seq, expandFacts(stored.facts), stored.version, row);
+    const segment = new Segment(row.first_seq, unpackLines(stored.facts), stored.version, row);
     this.#facts.set(row.first_seq, segment);
     return segment;
   }
 
   #findSeq(id: string): number | null {
-    const begins = beginningOf(id);
-    const lineIn = ({ texts, firstSeq }: Segment): number | null => {
-      const index = texts.findLastIndex((text) => text.startsWith(begins));
+    const lineIn = ({ lines, firstSeq }: Segment): number | null => {
+      const index = lines.column("id").lastIndexOf(id);
       return index === -1 ? null : firstSeq + index;
     };
     const open = lineIn(this.#open());
@@ -490,17 +477,17 @@ export class Log<Meta extends LogMeta = LogMeta> {
       .map((row) => row.first_ms)
       .toReversed();
     this.#openSpan = null;
-    for (const text of this.#head.texts) {
-      const ms = idMs(decodeFacts(text).admission.id);
+    for (const id of this.#head.lines.column("id")) {
+      const ms = idMs(String(id));
       if (ms !== null && ms >= this.#lateBefore) this.#extendSpan(ms);
     }
   }
 
-  #writePayloads(firstSeq: number, payloads: readonly (string | null)[]): void {
+  #writePayloads(firstSeq: number, payloads: readonly (string | null)[], lines: Lines): void {
     this.#sql.exec(
       `INSERT OR REPLACE INTO ${this.name}_payloads (first_seq, payloads) VALUES (?, ?)`,
       firstSeq,
-      ...blobs(compressPayloads(payloads)),
+      ...blobs(packPayloads(payloads, lines)),
     );
   }
 
@@ -525,9 +512,9 @@ function conditionOf({ event, status }: Wanted, from = 2): string {
   return conditions.length === 0 ? "TRUE" : conditions.join(" AND ");
 }
 
-function valuesOf({ event, source, status }: Wanted): string[] {
+function valuesOf({ event, source, status }: Wanted): SqlStorageValue[] {
   return [
-    ...(event === undefined ? [] : [groupText(event, source)]),
+    ...(event === undefined ? [] : blobs(groupMark(event, source))),
     ...(status === undefined ? [] : [statusLetter(status)]),
   ];
 }
@@ -535,6 +522,10 @@ function valuesOf({ event, source, status }: Wanted): string[] {
 /** When the edge gave the id; null where it tells no time. */
 function idMs(id: string): number | null {
   return uuidv7Ms(id.slice(id.indexOf("_") + 1));
+}
+
+function byIndex(changes: ReadonlyMap<number, Facts>, firstSeq: number): Map<number, Facts> {
+  return new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const));
 }
 
 /** The platform's types know no views of buffers, the platform does. */

@@ -2,7 +2,7 @@
 import { COLD_READS_AT_ONCE } from "../../limits.ts";
 import type { ColdObjects } from "./cold-objects.ts";
 import type { Log } from "./log.ts";
-import { expandPayloads } from "./segment.ts";
+import { unpackPayloads } from "./packing.ts";
 import type { Segment, SegmentRow } from "./segment.ts";
 
 /** Payloads by line, null where there is none; lines that cannot be had now are missing. */
@@ -70,7 +70,7 @@ async function readCold(
   for (const one of group) {
     const { cold_offset: offset, cold_bytes: length } = placeOf(one);
     if (bytes !== null) {
-      take(one, expandPayloads(bytes.subarray(offset - from, offset - from + length)), into);
+      take(one, unpackPayloads(bytes.subarray(offset - from, offset - from + length), one.segment.lines), into);
       continue;
     }
     // It may have been moved meanwhile, into another object: then that one is asked, once.
@@ -79,7 +79,7 @@ async function readCold(
     if (now?.row === null || now?.row === undefined || moved === null || moved === placeOf(one).cold) continue;
     // oxlint-disable-next-line no-await-in-loop -- rare
     const again = await objects.read(moved, now.row.cold_offset, now.row.cold_bytes);
-    if (again !== null) take({ segment: now, seqs: one.seqs }, expandPayloads(again), into);
+    if (again !== null) take({ segment: now, seqs: one.seqs }, unpackPayloads(again, now.lines), into);
   }
 }
 

@@ -1,18 +1,13 @@
-/** Segments: hundreds of consecutive lines, compressed. What their rows hold, and how lines become bytes and come back. */
-import { ROW_MAX_BYTES } from "../../limits.ts";
-import { zlib } from "../../platform/node.ts";
-import { decodeFacts, eventText, statusLetter } from "./line.ts";
-import type { Facts } from "./line.ts";
+/** Segments: hundreds of consecutive lines that are kept together. What their rows say, and how their lines are asked for. */
+import { kindOf, statusLetter, statusOf, textOf, verdictsOf } from "./line.ts";
+import type { ColumnName, Facts } from "./line.ts";
+import type { Lines } from "./lines.ts";
 
-/** No JSON text holds one, so that payloads stay as they were sent. */
-const PAYLOAD_END = "\u001e";
-/** The default, 3, takes a quarter longer and is no smaller for texts like these. */
-const ZSTD_LEVEL = 1;
-const GZIP_MAGIC = [0x1f, 0x8b] as const;
-const decoder = new TextDecoder();
-
-/** Bytes of a content hash that are kept of each line; all zero where it is no original. The first bit: see originals.ts. */
-export const HASH_BYTES = 10;
+/**
+ * Bytes of a content hash that are kept of each line; all zero where it is no original. That two signals of ten million
+ * have the same ones happens once in 180,000 times. The first bit: see originals.ts.
+ */
+export const HASH_BYTES = 8;
 
 /** What can be said of a segment without reading its lines. */
 export interface SegmentRow {
@@ -29,8 +24,8 @@ export interface SegmentRow {
   ordinal_to: number;
   /** The earliest end of a billing period among lines that are held; where none is, the latest of all. */
   period_end: number;
-  /** JSON: `[event, source]` of each group that has lines here. */
-  groups: string;
+  /** A mark for each group that has lines here: see `groupMark`. */
+  groups: ArrayBuffer;
   /** Letters of the statuses that lines have. */
   statuses: string;
   /** The object in R2 that has the payloads, and where in it; null: they are here, or nowhere. */
@@ -42,77 +37,67 @@ export interface SegmentRow {
 /** Lines as they are read: of a sealed segment, or those that are still open. */
 export class Segment {
   readonly firstSeq: number;
-  /** Facts, each as its text. */
-  readonly texts: readonly string[];
+  /** Other ones where one of them changes; while it is open, more are added to the same. */
+  readonly lines: Lines;
   /** How often it has been rewritten; what was read before an `await` is read again where this has moved. */
   readonly version: number;
   /** Null while it is open. */
   readonly row: SegmentRow | null;
 
-  constructor(firstSeq: number, texts: readonly string[], version: number, row: SegmentRow | null) {
+  constructor(firstSeq: number, lines: Lines, version: number, row: SegmentRow | null) {
     this.firstSeq = firstSeq;
-    this.texts = texts;
+    this.lines = lines;
     this.version = version;
     this.row = row;
   }
 
+  get length(): number {
+    return this.lines.length;
+  }
+
   get lastSeq(): number {
-    return this.firstSeq + this.texts.length - 1;
+    return this.firstSeq + this.length - 1;
   }
 
   /** @throws when the line is none of this segment. */
   facts(seq: number): Facts {
-    const text = this.texts[seq - this.firstSeq];
-    if (text === undefined) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);
-    return decodeFacts(text);
+    const index = seq - this.firstSeq;
+    if (index < 0 || index >= this.length) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);
+    return this.lines.facts(index);
   }
 
-  /** Numbers of the lines that may be of this event: few others are among them. */
-  *seqsAbout(event: string): Generator<number> {
-    const part = eventText(event);
-    for (const [index, text] of this.texts.entries()) if (text.includes(part)) yield this.firstSeq + index;
+  /** Numbers of all its lines. */
+  seqs(): number[] {
+    return Array.from({ length: this.length }, (_, index) => this.firstSeq + index);
   }
 
-  /** Numbers of the lines whose texts fit. */
-  *seqsFitting(pattern: RegExp): Generator<number> {
-    for (const [index, text] of this.texts.entries()) if (pattern.test(text)) yield this.firstSeq + index;
+  /** Numbers of the lines that have this in a column. */
+  seqsWith(column: ColumnName, value: string): number[] {
+    return this.#seqsWhere(column, (cell) => cell === value);
+  }
+
+  /** Numbers of the lines that have one of these verdicts. */
+  seqsScored(verdicts: ReadonlySet<number>): number[] {
+    return this.#seqsWhere("verdicts", (cell) => verdictsOf(cell).some((id) => verdicts.has(id)));
+  }
+
+  /** Whether one of its events is such. */
+  hasEvent(isWanted: (event: string) => boolean): boolean {
+    return [...new Set(this.lines.column("event"))].some((event) => typeof event === "string" && isWanted(event));
+  }
+
+  #seqsWhere(column: ColumnName, isWanted: (cell: number | string) => boolean): number[] {
+    return this.lines.column(column).flatMap((cell, index) => (isWanted(cell) ? [this.firstSeq + index] : []));
   }
 }
 
-export function compressFacts(texts: readonly string[]): Uint8Array {
-  return compressed(texts.join("\n"));
-}
-
-export function expandFacts(bytes: ArrayBuffer): string[] {
-  return expanded(bytes).split("\n");
-}
-
-/** Null: not kept. No payload is empty. */
-export function compressPayloads(payloads: readonly (string | null)[]): Uint8Array {
-  return compressed(joinPayloads(payloads));
-}
-
-export function expandPayloads(bytes: ArrayBuffer | Uint8Array): (string | null)[] {
-  return splitPayloads(expanded(bytes));
-}
-
-export function joinPayloads(payloads: readonly (string | null)[]): string {
-  return payloads.map((payload) => payload ?? "").join(PAYLOAD_END);
-}
-
-export function splitPayloads(text: string): (string | null)[] {
-  return text.split(PAYLOAD_END).map((payload) => (payload === "" ? null : payload));
-}
-
-/** What a segment's row says of its lines. */
-export function summarise(
-  facts: readonly Facts[],
-): Pick<
+type Summary = Pick<
   SegmentRow,
-  "received_from" | "received_to" | "ordinal_from" | "ordinal_to" | "period_end" | "groups" | "statuses"
-> {
-  const groups = new Set<string>();
-  const statuses = new Set<string>();
+  "received_from" | "received_to" | "ordinal_from" | "ordinal_to" | "period_end" | "statuses"
+> & { groups: Uint8Array };
+
+/** What the row of a segment says of its lines, but for those that retention has deleted. */
+export function summarise(lines: Lines): Summary {
   const row = {
     received_from: Number.MAX_SAFE_INTEGER,
     received_to: 0,
@@ -120,50 +105,66 @@ export function summarise(
     ordinal_to: 0,
     period_end: 0,
   };
+  const [marks, letters] = [new Set<number>(), new Set<string>()];
   let heldUntil = Number.POSITIVE_INFINITY;
-  for (const { admission, kind, event, source, status } of facts) {
-    row.received_from = Math.min(row.received_from, admission.receivedAtMs);
-    row.received_to = Math.max(row.received_to, admission.receivedAtMs);
-    row.ordinal_from = Math.min(row.ordinal_from, admission.ordinal);
-    row.ordinal_to = Math.max(row.ordinal_to, admission.ordinal);
-    row.period_end = Math.max(row.period_end, admission.periodEndMs);
-    if (status === "held") heldUntil = Math.min(heldUntil, admission.periodEndMs);
-    statuses.add(statusLetter(status));
-    if (kind === "signal" && event !== null) groups.add(JSON.stringify([event, source ?? ""]));
+  for (let index = 0; index < lines.length; index++) {
+    if (lines.cell(index, "id") === "") continue;
+    const receivedAtMs = Number(lines.cell(index, "receivedAt"));
+    const ordinal = Number(lines.cell(index, "ordinal"));
+    const periodEndMs = Number(lines.cell(index, "periodEnd"));
+    const status = statusOf(lines.cell(index, "status"));
+    row.received_from = Math.min(row.received_from, receivedAtMs);
+    row.received_to = Math.max(row.received_to, receivedAtMs);
+    row.ordinal_from = Math.min(row.ordinal_from, ordinal);
+    row.ordinal_to = Math.max(row.ordinal_to, ordinal);
+    row.period_end = Math.max(row.period_end, periodEndMs);
+    if (status === "held") heldUntil = Math.min(heldUntil, periodEndMs);
+    letters.add(statusLetter(status));
+    const event = textOf(lines.cell(index, "event"));
+    if (event !== null && kindOf(lines.cell(index, "kind")) === "signal") {
+      marks.add(markOf(event, textOf(lines.cell(index, "source")) ?? ""));
+    }
   }
   if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
-  return { ...row, groups: `[${[...groups].join(",")}]`, statuses: [...statuses].sort().join("") };
-}
-
-/** A part of `groups` where the segment has lines of this event. */
-export function groupText(event: string, source?: string): string {
-  return `[${JSON.stringify(event)},${source === undefined ? "" : `${JSON.stringify(source)}]`}`;
-}
-
-/** The platform refuses a row of more than 2 MB, which workerd takes. @throws Error where one would be too long. */
-export function assertFits(bytes: number, what: string): void {
-  if (bytes > ROW_MAX_BYTES) throw new Error(`${what} would be a row of ${bytes} bytes`);
-}
-
-function compressed(text: string): Uint8Array {
-  const bytes = zstdOrGzip(text);
-  assertFits(bytes.byteLength, "a segment");
-  return bytes;
-}
-
-/** The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats itself. */
-function zstdOrGzip(text: string): Uint8Array {
-  const { constants, gzipSync, zstdCompressSync } = zlib();
-  try {
-    return zstdCompressSync(text, { params: { [constants.ZSTD_c_compressionLevel]: ZSTD_LEVEL } });
-  } catch {
-    return gzipSync(text);
+  const groups = new Uint8Array(marks.size * MARK_BYTES);
+  for (const [index, mark] of [...marks].sort((one, other) => one - other).entries()) {
+    groups.set(bytesOf(mark), index * MARK_BYTES);
   }
+  return { ...row, groups, statuses: lettersOf(letters) };
 }
 
-function expanded(stored: ArrayBuffer | Uint8Array): string {
-  const bytes = new Uint8Array(stored);
-  const { gunzipSync, zstdDecompressSync } = zlib();
-  const isGzip = bytes[0] === GZIP_MAGIC[0] && bytes[1] === GZIP_MAGIC[1];
-  return decoder.decode(isGzip ? gunzipSync(bytes) : zstdDecompressSync(bytes));
+/** Letters of the statuses that lines have. */
+export function statusLetters(lines: Lines): string {
+  return lettersOf(new Set(lines.column("status").map((cell) => statusLetter(statusOf(cell)))));
+}
+
+/**
+ * What `groups` has where the segment has lines of this event: two bytes that many others share by chance, and one more for
+ * the source. It says which segments need not be read.
+ */
+export function groupMark(event: string, source?: string): Uint8Array {
+  const mark = bytesOf(markOf(event, source ?? ""));
+  return source === undefined ? mark.subarray(0, EVENT_MARK_BYTES) : mark;
+}
+
+const EVENT_MARK_BYTES = 2;
+const MARK_BYTES = 3;
+
+function markOf(event: string, source: string): number {
+  return ((hashOf(event) & 0xffff) << 8) | (hashOf(source) & 0xff);
+}
+
+function bytesOf(mark: number): Uint8Array {
+  return Uint8Array.of(mark >>> 16, (mark >>> 8) & 0xff, mark & 0xff);
+}
+
+/** FNV-1a, its halves folded together. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash ^ (hash >>> 16);
+}
+
+function lettersOf(letters: Set<string>): string {
+  return [...letters].sort().join("");
 }

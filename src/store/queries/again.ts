@@ -39,8 +39,9 @@ export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: n
 }
 
 function linesOf(segment: Segment, isWanted: (facts: Facts) => boolean): HeldLine[] {
-  return segment.texts
-    .map((_, index) => ({ seq: segment.firstSeq + index, facts: segment.facts(segment.firstSeq + index), segment }))
+  return segment
+    .seqs()
+    .map((seq) => ({ seq, facts: segment.facts(seq), segment }))
     .filter(({ facts }) => isWanted(facts))
     .sort(byOrdinal);
 }

@@ -114,16 +114,15 @@ interface Asked {
 function* linesOf(source: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
   const { event, email, status } = asked;
   const wanted = { event, source: asked.source, status };
-  const emailText = email === undefined ? "" : JSON.stringify(email);
   for (const segment of log.walkBack(before, event === undefined ? { status } : wanted)) {
-    for (const seq of seqsAbout(segment, event).toReversed()) {
-      if (seq >= before || !(segment.texts[seq - segment.firstSeq] ?? "").includes(emailText)) continue;
+    for (const seq of seqsAbout(segment, asked).toReversed()) {
+      if (seq >= before) continue;
       const facts = segment.facts(seq);
       yield lineStep(
         source,
         seq,
         facts,
-        isAskedFor(facts, asked) && (email === undefined || (facts.email === email && names.of(facts) === email)),
+        isAskedFor(facts, asked) && (email === undefined || names.of(facts) === email),
         1,
       );
     }
@@ -134,9 +133,9 @@ function* linesOf(source: 0 | 1, log: Log, asked: Asked, before: number, names: 
   }
 }
 
-function seqsAbout(segment: Segment, event: string | undefined): number[] {
-  if (event !== undefined) return [...segment.seqsAbout(event)];
-  return segment.texts.map((_, index) => segment.firstSeq + index);
+function seqsAbout(segment: Segment, { event, email }: Asked): number[] {
+  if (email !== undefined) return segment.seqsWith("email", email);
+  return event === undefined ? segment.seqs() : segment.seqsWith("event", event);
 }
 
 function* linesOfPerson(state: StoreState, asked: FindFilter, email: string, before: number): Steps {

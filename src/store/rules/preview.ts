@@ -72,7 +72,7 @@ function latestLines(
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
     const part: Part = { segment, lines: [] };
     parts.push(part);
-    const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? [...segment.seqsAbout(prefix)] : allSeqs(segment);
+    const seqs = !hasEventsOf(segment, compiled) ? [] : exact ? segment.seqsWith("event", prefix) : segment.seqs();
     for (const seq of seqs.toReversed()) {
       if (seq >= beforeSeq) continue;
       const facts = segment.facts(seq);
@@ -85,10 +85,6 @@ function latestLines(
     if (++segments === RULE_STEP_SEGMENTS) return { parts, next: segment.firstSeq };
   }
   return { parts, next: null };
-}
-
-function allSeqs({ texts, firstSeq }: Segment): number[] {
-  return texts.map((_, index) => firstSeq + index);
 }
 
 function toSample({ admission, event, source }: Facts, email: string, payload: string): PreviewSample {

@@ -10,7 +10,6 @@ import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rul
 import type { CompiledRules, MappingRule } from "../../domain/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
-import { verdictsPattern } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
@@ -107,12 +106,11 @@ function reader(
   outdated: readonly number[],
 ): { read: (segment: Segment) => Part; event: string | undefined } {
   const compiled = compileRules(rule === null ? [] : [rule]);
-  const pattern = outdated.length === 0 ? null : verdictsPattern(outdated);
   const { prefix: event, exact } = eventRange(rule?.event ?? "");
   const isOutdated = new Set(outdated);
   const read = (segment: Segment): Part => {
     const part: Part = { segment, candidates: [], scanned: 0 };
-    for (const seq of linesOf(segment, { compiled, event: exact ? event : null, pattern })) {
+    for (const seq of linesOf(segment, compiled, exact ? event : null, isOutdated)) {
       const facts = segment.facts(seq);
       const isAbout = facts.event !== null && isAboutEvent(compiled, facts.event);
       if (isAbout && isCounted(facts)) part.scanned++;
@@ -121,18 +119,19 @@ function reader(
     }
     return part;
   };
-  return { read, event: rule !== null && exact && pattern === null ? event : undefined };
+  return { read, event: rule !== null && exact && outdated.length === 0 ? event : undefined };
 }
 
 /** Those that the rule is about, or has scored, and few others. */
 function linesOf(
   segment: Segment,
-  { compiled, event, pattern }: { compiled: CompiledRules; event: string | null; pattern: RegExp | null },
+  compiled: CompiledRules,
+  event: string | null,
+  outdated: ReadonlySet<number>,
 ): Iterable<number> {
-  const scored = pattern === null ? [] : segment.seqsFitting(pattern);
+  const scored = outdated.size === 0 ? [] : segment.seqsScored(outdated);
   if (!hasEventsOf(segment, compiled)) return scored;
-  if (event === null) return segment.texts.map((_, index) => segment.firstSeq + index);
-  return pattern === null ? segment.seqsAbout(event) : new Set([...segment.seqsAbout(event), ...scored]);
+  return event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...scored]);
 }
 
 /** One step, in its transaction. */

@@ -52,6 +52,6 @@ export function isCounted({ kind, status }: Facts): boolean {
 }
 
 /** Whether a segment has signals that one of the rules is about. */
-export function hasEventsOf({ row }: Segment, rules: CompiledRules): boolean {
-  return row === null || (JSON.parse(row.groups) as [string, string][]).some(([event]) => isAboutEvent(rules, event));
+export function hasEventsOf(segment: Segment, rules: CompiledRules): boolean {
+  return segment.hasEvent((event) => isAboutEvent(rules, event));
 }

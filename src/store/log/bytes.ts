@@ -1,0 +1,136 @@
+/** Bytes written and read one after the other: whole numbers in as few as they take, UUIDs in sixteen. */
+
+const FIRST_BYTES = 4_096;
+const MOST_NUMBER_BYTES = 8;
+export const UUID_BYTES = 16;
+export const UUID_CHARACTERS = 36;
+const HYPHEN = 45;
+const NO_DIGIT = 0xff;
+const DIGITS = new Uint8Array(128).fill(NO_DIGIT);
+const HEX = new TextEncoder().encode("0123456789abcdef");
+for (const [value, digit] of HEX.entries()) DIGITS[digit] = value;
+const decoder = new TextDecoder();
+
+export class ByteWriter {
+  #bytes = new Uint8Array(FIRST_BYTES);
+  #used = 0;
+
+  /** Valid until more is written. */
+  get bytes(): Uint8Array {
+    return this.#bytes.subarray(0, this.#used);
+  }
+
+  /** A whole number, also a negative one: its sign and its lowest six bits in the first byte, seven in each that follows. */
+  number(value: number): void {
+    this.#reserve(MOST_NUMBER_BYTES);
+    if (value >= 0 && value < 64) {
+      this.#bytes[this.#used++] = value << 1;
+      return;
+    }
+    const magnitude = Math.abs(value);
+    const first = ((magnitude % 64) << 1) | Number(value < 0);
+    let left = Math.floor(magnitude / 64);
+    this.#bytes[this.#used++] = left === 0 ? first : first | 0x80;
+    while (left > 0) {
+      const byte = left % 128;
+      left = Math.floor(left / 128);
+      this.#bytes[this.#used++] = left === 0 ? byte : byte | 0x80;
+    }
+  }
+
+  append(bytes: Uint8Array): void {
+    this.#reserve(bytes.length);
+    this.#bytes.set(bytes, this.#used);
+    this.#used += bytes.length;
+  }
+
+  #reserve(more: number): void {
+    if (this.#used + more <= this.#bytes.length) return;
+    const grown = new Uint8Array(Math.max(this.#bytes.length * 2, this.#used + more));
+    grown.set(this.bytes);
+    this.#bytes = grown;
+  }
+}
+
+export class ByteReader {
+  readonly #bytes: Uint8Array;
+  #at = 0;
+
+  /** How many bytes have been read. */
+  get at(): number {
+    return this.#at;
+  }
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  number(): number {
+    let byte = this.#bytes[this.#at++] ?? 0;
+    if ((byte & 0x81) === 0) return byte >>> 1;
+    const isNegative = (byte & 1) === 1;
+    let magnitude = (byte & 0x7f) >>> 1;
+    for (let unit = 64; byte >= 0x80; unit *= 128) {
+      byte = this.#bytes[this.#at++] ?? 0;
+      magnitude += (byte & 0x7f) * unit;
+    }
+    return isNegative ? -magnitude : magnitude;
+  }
+
+  take(length: number): Uint8Array {
+    this.#at += length;
+    return this.#bytes.subarray(this.#at - length, this.#at);
+  }
+
+  /** Whatever is left. */
+  rest(): Uint8Array {
+    return this.take(this.#bytes.length - this.#at);
+  }
+}
+
+/** The UUID that a text has at a place, in lower case. False where there is none: then `into` holds nothing of use. */
+export function readUuid(text: string, at: number, into: Uint8Array): boolean {
+  if (text.length < at + UUID_CHARACTERS) return false;
+  let from = at;
+  for (let to = 0; to < UUID_BYTES; to++) {
+    if (isBehindHyphen(to) && text.charCodeAt(from++) !== HYPHEN) return false;
+    const high = DIGITS[text.charCodeAt(from++)] ?? NO_DIGIT;
+    const low = DIGITS[text.charCodeAt(from++)] ?? NO_DIGIT;
+    if (high === NO_DIGIT || low === NO_DIGIT) return false;
+    into[to] = (high << 4) | low;
+  }
+  return true;
+}
+
+/** Texts of UUIDs one after the other, or of what they end with: of so many bytes each, all at once, which is cheaper. */
+export class UuidTexts {
+  readonly #all: string;
+  readonly #characters: number;
+  #taken = 0;
+
+  constructor(bytes: Uint8Array, size: number) {
+    const missing = UUID_BYTES - size;
+    const count = bytes.length / size;
+    const ascii = new Uint8Array(count * UUID_CHARACTERS);
+    let to = 0;
+    for (let from = 0; from < bytes.length;) {
+      for (let place = missing; place < UUID_BYTES; place++) {
+        if (place > missing && isBehindHyphen(place)) ascii[to++] = HYPHEN;
+        const byte = bytes[from++] ?? 0;
+        ascii[to++] = HEX[byte >>> 4] ?? 0;
+        ascii[to++] = HEX[byte & 0xf] ?? 0;
+      }
+    }
+    this.#all = decoder.decode(ascii.subarray(0, to));
+    this.#characters = to / count;
+  }
+
+  next(): string {
+    const from = this.#taken++ * this.#characters;
+    return this.#all.slice(from, from + this.#characters);
+  }
+}
+
+function isBehindHyphen(byte: number): boolean {
+  return byte === 4 || byte === 6 || byte === 8 || byte === 10;
+}
