@@ -6,16 +6,19 @@ import { composeKey } from "../../src/domain/api-key.ts";
 import type { BuiltWorker } from "./build.ts";
 import { OperatorApi } from "./operator-api.ts";
 import { RULES } from "./rules.ts";
+import { body } from "./signals.ts";
 import { applySql, start } from "./start.ts";
 import type { RunningWorker } from "./start.ts";
 
 /** `admission` is this service with a consumer that drops what it is given. */
-export type ContestantName = "bare" | "straightforward" | "service" | "admission";
+export type ContestantName = "bare" | "one-row" | "straightforward" | "service" | "admission";
 
 export interface Contestant {
   name: ContestantName;
   running: RunningWorker;
   key: string;
+  /** Keys whose calls are refused, where there are such. */
+  refused: RefusedKeys;
   /** Answers to a call with a bad key. */
   refusals: number[];
   /** Signals answered with 202. */
@@ -26,9 +29,18 @@ export interface Contestant {
   audit(): Promise<string[]>;
 }
 
+export interface RefusedKeys {
+  deactivated: string;
+  /** Has a secret. */
+  guarded: string;
+  /** Of a workspace that may send no more. */
+  overQuota: string;
+}
+
 export interface BuiltWorkers {
   service: BuiltWorker;
   bare: BuiltWorker;
+  oneRow: BuiltWorker;
   straightforward: BuiltWorker;
   sink: BuiltWorker;
 }
@@ -38,14 +50,21 @@ const SERVICE_VARS = { REQUEST_RATE_PER_SECOND: "1000000", REQUEST_BURST: "10000
 const SIGNAL_LIMIT = 1_000_000_000;
 /** For whoever does not make keys. */
 const SOME_KEY = composeKey(randomBytes);
+const NO_REFUSED_KEYS: RefusedKeys = { deactivated: SOME_KEY, guarded: SOME_KEY, overQuota: SOME_KEY };
 const POLL_MS = 20;
 const SETTLE_TIMEOUT_MS = 120_000;
 
-export async function startBare(workers: BuiltWorkers, stateDir: string): Promise<Contestant> {
+/** Those that take everything. */
+export async function startYardstick(
+  name: "bare" | "one-row",
+  worker: BuiltWorker,
+  stateDir: string,
+): Promise<Contestant> {
   return {
-    name: "bare",
-    running: await start(workers.bare, { stateDir: path.join(stateDir, "bare") }),
+    name,
+    running: await start(worker, { stateDir: path.join(stateDir, name) }),
     key: SOME_KEY,
+    refused: NO_REFUSED_KEYS,
     refusals: [202],
     accepted: 0,
     settle: () => Promise.resolve(),
@@ -76,6 +95,7 @@ export async function startStraightforward(
     name: "straightforward",
     running,
     key: SOME_KEY,
+    refused: NO_REFUSED_KEYS,
     refusals: [401],
     accepted: 0,
     settle: () => settled(async () => (await rows()) >= contestant.accepted),
@@ -100,10 +120,12 @@ export async function startService(
   await applySql(running, "DB", path.join(path.dirname(workers.service.configPath), "migrations/d1"));
   const api = new OperatorApi(running.origin, SERVICE_VARS.OPERATOR_TOKEN);
   const { workspaceId, key } = await api.provision(SIGNAL_LIMIT, RULES);
+  const refused = await refusedKeys(api, running.origin, workspaceId);
   const contestant: Contestant = {
     name,
     running,
     key,
+    refused,
     // 429: the address has failed too often.
     refusals: [401, 429],
     accepted: 0,
@@ -119,6 +141,20 @@ export async function startService(
     },
   };
   return contestant;
+}
+
+async function refusedKeys(api: OperatorApi, origin: string, workspaceId: string): Promise<RefusedKeys> {
+  const ended = await api.newKey(workspaceId);
+  await api.deactivate(workspaceId, ended.id);
+  const full = await api.provision(1, [], "full", undefined, "full");
+  // The second is held; for the third there is no room.
+  for (let sent = 0; sent < 2; sent++) {
+    const url = `${origin}/api/signal-staging/webhook/${full.key}`;
+    const { status } = await fetch(url, { method: "POST", body: body(2_000_000 + sent, 1) });
+    if (status !== 202) throw new Error(`filling a workspace: ${status}`);
+  }
+  const guarded = await api.newKey(workspaceId, { secret: true });
+  return { deactivated: ended.key, guarded: guarded.key, overQuota: full.key };
 }
 
 async function settled(done: () => Promise<boolean>): Promise<void> {

@@ -28,9 +28,10 @@ async function run(order: LoadOrder): Promise<LoadResult> {
     const ip = `10.${address >>> 16}.${(address >>> 8) & 255}.${address & 255}`;
     const token = call.token === undefined ? "" : `Authorization: Bearer ${call.token}\r\n`;
     const cookie = call.cookie === undefined ? "" : `Cookie: ${call.cookie}\r\n`;
+    const secret = order.secret === undefined ? "" : `X-Api-Secret: ${order.secret}\r\n`;
     const text = call.body ?? "";
     return (
-      `${call.method} ${call.path} HTTP/1.1\r\nHost: ${host}\r\n${token}${cookie}` +
+      `${call.method} ${call.path} HTTP/1.1\r\nHost: ${host}\r\n${token}${cookie}${secret}` +
       `Content-Type: application/json\r\nCF-Connecting-IP: ${ip}\r\n` +
       `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`
     );

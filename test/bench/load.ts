@@ -27,6 +27,8 @@ export interface LoadOrder {
   addresses: number;
   /** Sent in place of generated signals, in turn. */
   calls?: LoadCall[];
+  /** The `X-Api-Secret` of generated signals. */
+  secret?: string;
 }
 
 export interface LoadResult {

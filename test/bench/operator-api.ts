@@ -4,7 +4,7 @@ import { OperatorClient } from "../../src/dev/operator-client.ts";
 import type { BenchRule } from "./rules.ts";
 
 const CreatedWorkspace = z.object({ id: z.string() });
-const CreatedKey = z.object({ id: z.string(), key: z.string() });
+const CreatedKey = z.object({ id: z.string(), key: z.string(), secret: z.string().optional() });
 const BooksAnswer = z.object({
   accepted: z.int(),
   processed: z.int(),
@@ -21,16 +21,26 @@ export class OperatorApi extends OperatorClient {
     rules: BenchRule[],
     slug = "bench",
     anchor = new Date().toISOString(),
+    plan = "bench",
   ): Promise<{ workspaceId: string; keyId: string; key: string }> {
-    await this.call("PUT", "plans/bench", { name: "Bench", signal_limit: signalLimit, paid: true });
+    await this.call("PUT", `plans/${plan}`, { name: "Bench", signal_limit: signalLimit, paid: true });
     const workspace = CreatedWorkspace.parse(
-      await this.call("POST", "workspaces", { slug, name: "Bench", plan: "bench", anchor }),
+      await this.call("POST", "workspaces", { slug, name: "Bench", plan, anchor }),
     );
     const { id: keyId, key } = CreatedKey.parse(
       await this.call("POST", `workspaces/${workspace.id}/keys`, { name: "Bench" }),
     );
     for (const rule of rules) await this.call("POST", `workspaces/${workspace.id}/rules`, rule);
     return { workspaceId: workspace.id, keyId, key };
+  }
+
+  /** @param options such as `{ secret: true }`. */
+  async newKey(workspaceId: string, options: Record<string, unknown> = {}): Promise<z.infer<typeof CreatedKey>> {
+    return CreatedKey.parse(await this.call("POST", `workspaces/${workspaceId}/keys`, { name: "Bench", ...options }));
+  }
+
+  async deactivate(workspaceId: string, keyId: string): Promise<void> {
+    await this.call("POST", `workspaces/${workspaceId}/keys/${keyId}/deactivate`);
   }
 
   async books(workspaceId: string): Promise<Books> {

@@ -24,18 +24,23 @@ export function reportFigures(measured: { scenario: Scenario; figures: Figures }
   const rows = measured.flatMap(({ scenario, figures }) =>
     ours(figures).map(([name, figure], _, all) => {
       const bare = figures.get("bare");
+      const oneRow = figures.get("one-row");
       const straightforward = figures.get("straightforward");
       return [
         `${scenario.title}${all.length > 1 ? `, ${SHOWN_AS[name] ?? name}` : ""} (${scenario.unit}/s)`,
         perSecond(bare),
+        perSecond(oneRow),
         perSecond(straightforward),
         perSecond(figure),
         ratio(figure, bare),
+        ratio(figure, oneRow),
         ratio(figure, straightforward),
       ];
     }),
   );
-  return table(["Scenario", "Bare", "Straightforward", "This service", "To bare", "To straightforward"], rows);
+  const yardsticks = ["Bare", "One row", "Straightforward"];
+  const ratios = yardsticks.map((name) => `To ${name.toLowerCase()}`);
+  return table(["Scenario", ...yardsticks, "This service", ...ratios], rows);
 }
 
 /** How long one call takes, for senders that call one after the other. */

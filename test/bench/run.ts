@@ -1,6 +1,6 @@
 /**
  * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
- * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>]`; fails on any answer but the expected one.
+ * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>,…]`; fails on any answer but the expected one.
  * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
 import { measureBulkMemory } from "./bulk-memory.ts";
-import { startBare, startService, startStraightforward } from "./contestants.ts";
+import { startService, startStraightforward, startYardstick } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
 import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
 import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
@@ -46,8 +46,9 @@ const isGrowth = positionals[0] === "growth";
 // What processing costs swings by a third from one round to the next.
 const effort: Effort = { rounds: Number(flags.rounds ?? (isGrowth ? 31 : 5)), seconds: Number(flags.seconds) };
 if (!(effort.rounds >= 1 && effort.seconds > 0)) throw new Error("--rounds and --seconds take positive numbers");
-if (flags.only !== undefined && !NAMES.includes(flags.only)) throw new Error(`--only takes ${NAMES.join(", ")}`);
-const chosen = (name: string): boolean => flags.only === undefined || flags.only === name;
+const only = flags.only?.split(",");
+if (only?.some((name) => !NAMES.includes(name))) throw new Error(`--only takes some of ${NAMES.join(",")}`);
+const chosen = (name: string): boolean => only?.includes(name) ?? true;
 
 const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-bench-"));
 process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
@@ -91,6 +92,7 @@ async function buildAll(): Promise<BuiltWorkers> {
   return {
     service: await buildIn("service", "../../wrangler.toml"),
     bare: await buildIn("bare", "workers/bare.toml"),
+    oneRow: await buildIn("one-row", "workers/one-row.toml"),
     straightforward: await buildIn("straightforward", "workers/straightforward.toml"),
     sink: await buildIn("sink", "workers/sink.toml"),
   };
@@ -107,7 +109,9 @@ async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; fig
   const contestants: Contestant[] = [];
   const generator = new LoadGenerator();
   try {
-    contestants.push(await startBare(workers, state), await startStraightforward(workers, state));
+    contestants.push(await startYardstick("bare", workers.bare, state));
+    contestants.push(await startYardstick("one-row", workers.oneRow, state));
+    contestants.push(await startStraightforward(workers, state));
     contestants.push(await startService("service", workers, state), await startService("admission", workers, state));
     const measured = [];
     for (const scenario of scenarios) {

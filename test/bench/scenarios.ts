@@ -27,7 +27,7 @@ export interface Figure {
 
 export type Figures = Map<ContestantName, Figure>;
 
-const EVERYONE: ContestantName[] = ["bare", "straightforward", "service", "admission"];
+const EVERYONE: ContestantName[] = ["bare", "one-row", "straightforward", "service", "admission"];
 const BATCH = 100;
 const SETTLED_SIGNALS = 20_000;
 /** The straightforward Worker is sent single signals, as it was made for; fewer of them suffice to know its speed. */
@@ -85,7 +85,7 @@ export const SCENARIOS: Scenario[] = [
     name: "batch-100",
     title: "Batches of 100, 8 connections",
     unit: "signals",
-    contestants: ["bare", "service", "admission"],
+    contestants: ["bare", "one-row", "service", "admission"],
     load: ({ key }) => ({ path: `${webhook(key)}/batch`, connections: 8, signalsPerRequest: BATCH }),
   },
   {
@@ -113,6 +113,32 @@ export const SCENARIOS: Scenario[] = [
       expected: refusals,
       addresses: MANY_ADDRESSES,
     }),
+  },
+  {
+    name: "deactivated-key",
+    title: "Refused: deactivated key",
+    unit: "calls",
+    contestants: ["bare", "service"],
+    load: ({ refused, refusals }) => ({ path: webhook(refused.deactivated), connections: 32, expected: refusals }),
+  },
+  {
+    name: "wrong-secret",
+    title: "Refused: wrong secret",
+    unit: "calls",
+    contestants: ["bare", "service"],
+    load: ({ refused, refusals }) => ({
+      path: webhook(refused.guarded),
+      connections: 32,
+      expected: refusals,
+      secret: "wrong",
+    }),
+  },
+  {
+    name: "over-quota",
+    title: "Refused: over quota",
+    unit: "calls",
+    contestants: ["bare", "service"],
+    load: ({ refused, refusals }) => ({ path: webhook(refused.overQuota), connections: 32, expected: refusals }),
   },
 ];
 
