@@ -52,8 +52,10 @@ export const PENALISED_LOOKUPS_PER_SECOND = 50;
 /** Addresses remembered per isolate as having failed too often. */
 export const AUTH_FAILURE_ADDRESSES = 10_000;
 
-/** Log lines per second and isolate for calls without a workspace, 4xx all; the rest is summed up in one. */
-export const STRANGER_LOG_LINES_PER_SECOND = 20;
+/** How long an isolate sums up its requests before it logs them in one line. */
+export const REQUESTS_SUM_MS = 1_000;
+/** Refused calls that have a log line of their own, in that time: what is wrong shows in the first few. */
+export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
 // --- Quota (spec §8) ---
 

@@ -31,6 +31,7 @@ export default defineConfig({
               bindings: {
                 OPERATOR_TOKEN: "test-operator",
                 SIGN_IN: "oidc",
+                LOG_REQUESTS: "all",
                 D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
               },
             },

@@ -2,7 +2,7 @@
  * The only place that logs: one JSON object per line. A path, a key, a secret or a payload never goes in; callers pass
  * ids, codes, counts and durations.
  */
-export type LogFields = Record<string, string | number | boolean | null>;
+export type LogFields = Record<string, string | number | boolean | null | Record<string, number>>;
 
 /** What went wrong, without what it went wrong with: a failed query's own message repeats its parameters. */
 export function errorText(error: unknown): string {

@@ -3,22 +3,25 @@
  * port from elsewhere, and no page of another site in a developer's browser, by whatever name that has made of this
  * machine (DNS rebinding).
  */
-import type { MiddlewareHandler } from "hono";
+import type { Context, MiddlewareHandler } from "hono";
 import type { AppEnv } from "../env.ts";
 import { problem } from "./problem.ts";
 
-export const onlyFromHere: MiddlewareHandler<AppEnv> = async (c, next) => {
-  if (c.env.SIGN_IN !== "local") return next();
+export const onlyFromHere: MiddlewareHandler<AppEnv> = async (c, next) => refuseElsewhere(c) ?? (await next());
+
+/** Null: it may go on. */
+export function refuseElsewhere(c: Context<AppEnv>): Response | null {
+  if (c.env.SIGN_IN !== "local") return null;
   const [host, origin] = [c.req.header("host"), c.req.header("origin")];
   const said = [c.req.url, host === undefined ? [] : `http://${host}`, origin ?? []].flat();
-  if (said.every(isLoopback)) return next();
+  if (said.every(isLoopback)) return null;
   return problem(c, {
     status: 403,
     code: "loopback_only",
     title: "Only for this machine",
     detail: "Local sign-in is on: calls and pages are answered at localhost, 127.0.0.1 and [::1] only.",
   });
-};
+}
 
 /** The parser has read the host as browsers do; anything but these three, such as `localhost.`, is somewhere else. */
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);

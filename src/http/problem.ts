@@ -25,7 +25,8 @@ export function problem(c: Context<AppEnv>, { status, code, title, detail, heade
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = code;
   const body = JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
-  return c.body(body, status, { "content-type": "application/problem+json", ...headers });
+  const fixed = { "content-type": "application/problem+json", "x-request-id": requestId };
+  return new Response(body, { status, headers: headers === undefined ? fixed : { ...fixed, ...headers } });
 }
 
 /** Seconds, at least one. */

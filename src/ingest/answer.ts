@@ -35,8 +35,8 @@ export function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Header
 /** One signal in, one verdict out. */
 export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
   if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
-  const body = `{"status":"${outcome.status}","id":"${outcome.id}"}`;
-  return c.body(body, 202, { "content-type": "application/json", ...headers });
+  c.get("logFields")["signals"] = 1;
+  return taken(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
 }
 
 interface ItemResult {
@@ -62,12 +62,16 @@ export function answerSeveral(c: Context<AppEnv>, outcomes: Outcome[], headers: 
       decisive = outcome.refusal;
     return { index, status: "rejected", code, detail: refusalProblem(outcome.refusal).detail };
   });
-  Object.assign(c.get("logFields"), counts);
+  Object.assign(c.get("logFields"), counts, { signals: counts.accepted + counts.held });
   if (decisive !== null && counts.rejected === outcomes.length) {
     const described = refusalProblem(decisive);
     return problem(c, { ...described, headers: { ...described.headers, ...headers }, more: { ...counts, results } });
   }
   const status = counts.rejected === 0 ? "accepted" : "partial";
-  const body = JSON.stringify({ status, ...counts, results });
-  return c.body(body, 202, { "content-type": "application/json", ...headers });
+  return taken(c, JSON.stringify({ status, ...counts, results }), headers);
+}
+
+function taken(c: Context<AppEnv>, body: string, headers: Headers): Response {
+  const fixed = { "content-type": "application/json", "x-request-id": c.get("requestId") };
+  return new Response(body, { status: 202, headers: { ...fixed, ...headers } });
 }

@@ -19,7 +19,10 @@ import { isJsonObject } from "../domain/dot-path.ts";
 import type { AppEnv } from "../env.ts";
 import { configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
+import { onNotFound } from "../http/errors.ts";
 import { problem, storedDetail } from "../http/problem.ts";
+import { refuseElsewhere } from "../http/loopback.ts";
+import { logged } from "../http/request-log.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,
@@ -54,19 +57,42 @@ const BULK: Endpoint = { ...SIGNALS, maxBytes: BULK_MAX_BYTES, maxSignals: BULK_
 const ACCOUNTS: Endpoint = { ...SIGNALS, type: "product_org", check: checkAccount };
 
 /** Batch path and source path are one pattern: of two that overlap, Hono's fast router knows none. */
-export const ingestRoutes = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
-  .post("/signal-staging/webhook/:apiKey", (c) => ingest(c, SIGNALS, c.req.param("apiKey")))
-  .post("/signal-staging/webhook/:sourceOrKey/:keyOrBatch", (c) => {
-    const { sourceOrKey, keyOrBatch } = c.req.param();
-    const isBatch = keyOrBatch === "batch" && sourceOrKey.startsWith("sk_");
-    return isBatch ? ingest(c, SIGNALS, sourceOrKey) : ingest(c, SIGNALS, keyOrBatch, sourceOrKey);
-  })
-  .post("/signal-staging/bulk/:apiKey", (c) => ingest(c, BULK, c.req.param("apiKey")))
-  .post("/product-orgs/webhook/:apiKey", (c) => ingest(c, ACCOUNTS, c.req.param("apiKey")))
-  .all("/signal-staging/webhook/:apiKey", postOnly)
-  .all("/signal-staging/webhook/:sourceOrKey/:keyOrBatch", postOnly)
-  .all("/signal-staging/bulk/:apiKey", postOnly)
-  .all("/product-orgs/webhook/:apiKey", postOnly);
+export const ingestApp = new HonoBase<AppEnv>({ strict: false, router: new RegExpRouter() })
+  .post(
+    "/api/signal-staging/webhook/:apiKey",
+    called((c) => ingest(c, SIGNALS, param(c, "apiKey"))),
+  )
+  .post("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch", called(ingestWithSource))
+  .post(
+    "/api/signal-staging/bulk/:apiKey",
+    called((c) => ingest(c, BULK, param(c, "apiKey"))),
+  )
+  .post(
+    "/api/product-orgs/webhook/:apiKey",
+    called((c) => ingest(c, ACCOUNTS, param(c, "apiKey"))),
+  );
+
+ingestApp.notFound(called(async (c) => (isEndpoint(c.req.path) ? postOnly(c) : await onNotFound(c))));
+
+/** What each call goes through, in place of middleware: that would cost as much as a refusal. */
+function called(handler: (c: Context<AppEnv>) => Response | Promise<Response>) {
+  return logged((c) => refuseElsewhere(c) ?? handler(c));
+}
+
+function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
+  const [first, second] = [param(c, "sourceOrKey"), param(c, "keyOrBatch")];
+  const isBatch = second === "batch" && first.startsWith("sk_");
+  return isBatch ? ingest(c, SIGNALS, first) : ingest(c, SIGNALS, second, first);
+}
+
+/** Whether it would have been found with POST. */
+function isEndpoint(path: string): boolean {
+  return ingestApp.router.match("POST", path)[0].length > 0;
+}
+
+function param(c: Context<AppEnv>, name: string): string {
+  return c.req.param(name) ?? "";
+}
 
 async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, source?: string): Promise<Response> {
   const nowMs = Date.now();
