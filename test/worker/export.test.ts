@@ -422,6 +422,15 @@ describe("as CSV", () => {
     expect((await lines("signals"))[1]).toMatchObject({ event: name });
   });
 
+  test.each(["Jane;=1+1", ";+1", "a;b", "Jane\t=1+1"])(
+    "%j is quoted: other locales separate cells there",
+    async (name) => {
+      const traits = { email: "jane@example.com", name };
+      await deliver(workspace.id, [{ id: "sig_a", payload: { type: "identify", userId: "u", traits }, at: AT }]);
+      expect((await rows("people?format=csv"))[1]).toContain(`jane@example.com,"${name}",`);
+    },
+  );
+
   test("numbers below zero stay numbers", async () => {
     const rule = { name: "R", event: "*", match: "all", conditions: [], scoring_signal: "churn risk", points: -20 };
     const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);

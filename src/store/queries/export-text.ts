@@ -29,10 +29,11 @@ function csvLine(row: ExportRow, columns: Columns): string {
 
 /**
  * A text that a spreadsheet would take for a formula gets a `'` in front, as OWASP recommends. Any line break is quoted
- * (RFC 4180), where the library by itself heeds only those that it writes.
+ * (RFC 4180), where the library by itself heeds only those that it writes; so is what separates cells in other locales,
+ * where a text behind it could begin a formula.
  */
 function toCsv(cells: (string | number | null)[]): string {
-  return stringify([cells], { record_delimiter: "\r\n", quoted_match: /[\r\n]/, escape_formulas: true });
+  return stringify([cells], { record_delimiter: "\r\n", quoted_match: /[\r\n;\t]/, escape_formulas: true });
 }
 
 function valueOf(row: ExportRow, name: string, kind: Columns[string]): string | number | null {
