@@ -85,3 +85,11 @@ export function normaliseEmail(value: unknown): string | undefined {
   const email = value.trim().toLowerCase();
   return isPlausibleEmail(email) ? email : undefined;
 }
+
+/**
+ * The address of somebody who signs in or is a member, as `normaliseEmail` has it. One that Unicode takes for another (NFKC),
+ * such as with a Kelvin sign for a K, is nobody's: it would become that other one.
+ */
+export function memberEmail(value: unknown): string | undefined {
+  return typeof value === "string" && value === value.normalize("NFKC") ? normaliseEmail(value) : undefined;
+}

@@ -4,7 +4,7 @@ import { addMember, changeRole, listMembers, removeMember, type Member } from ".
 import { endWatching } from "../workspace/objects.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
-import { email, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
+import { instant, listOf, mapPage, memberAddress, pageQuery, toPage } from "./schemas.ts";
 
 const role = z.enum(["owner", "admin", "member"]);
 const memberAnswer = z.object({ email: z.string(), role, created_at: instant }).meta({ id: "Member" });
@@ -18,7 +18,7 @@ export const memberRoutes = operator
     operation({
       tag: "Members",
       summary: "Add a member",
-      body: z.strictObject({ email, role }),
+      body: z.strictObject({ email: memberAddress, role }),
       bodyExample: { email: "jane@example.com", role: "admin" },
       answers: { 201: { description: "The new member.", schema: memberAnswer } },
       conflicts: ["email_taken"],

@@ -4,7 +4,7 @@ import { iso } from "../control/database.ts";
 import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 
-export { email, name, time } from "../workspace/schemas.ts";
+export { email, memberAddress, name, time } from "../workspace/schemas.ts";
 
 // --- Requests ---
 

@@ -1,5 +1,5 @@
 /** The forms of the members' page as they are typed. Pure. */
-import { isPlausibleEmail } from "../domain/identity.ts";
+import { isPlausibleEmail, memberEmail } from "../domain/identity.ts";
 import type { Role } from "../domain/role.ts";
 import { ROLE_LABEL } from "./copy.ts";
 
@@ -13,15 +13,22 @@ export interface MemberErrors {
   role?: string;
 }
 
-/** Lower case, as emails are stored. Without a role: a member, who can change nothing. */
+/** The email in lower case, as emails are stored, unless it cannot be one. Without a role: a member, who can change nothing. */
 export function readMemberForm(form: FormData): TypedMember {
   const role = textOf(form, "role");
-  return { email: textOf(form, "email").trim().toLowerCase(), role: isRole(role) ? role : "member" };
+  const typed = textOf(form, "email").trim();
+  return { email: memberEmail(typed) ?? typed, role: isRole(role) ? role : "member" };
 }
 
 export function checkMember({ email }: TypedMember): MemberErrors {
   if (email === "") return { email: "Type the email that they sign in with." };
-  return isPlausibleEmail(email) ? {} : { email: "This is not an email address, such as jane@example.com." };
+  if (memberEmail(email) !== undefined) return {};
+  const isAddress = isPlausibleEmail(email);
+  return {
+    email: isAddress
+      ? "It has characters that are easily taken for others, such as letters of full width. Type it with plain ones."
+      : "This is not an email address, such as jane@example.com.",
+  };
 }
 
 export function namesRole(form: FormData): boolean {

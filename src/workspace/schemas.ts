@@ -1,5 +1,6 @@
 /** What the operator API and the pages ask of names, addresses and times. */
 import * as z from "zod";
+import { memberEmail } from "../domain/identity.ts";
 import { isPlausibleEmail } from "../domain/validate-signal.ts";
 
 export { name } from "./name-schema.ts";
@@ -9,6 +10,13 @@ export const email = z
   .trim()
   .toLowerCase()
   .refine(isPlausibleEmail, "not an email address")
+  .meta({ format: "email", example: "jane@example.com" });
+
+/** Of somebody who is to sign in: see `memberEmail`. */
+export const memberAddress = z
+  .string()
+  .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that Unicode takes for another")
+  .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });
 
 /** Any offset in; UTC with milliseconds from here on. */

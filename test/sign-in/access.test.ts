@@ -6,9 +6,14 @@ import type { Service } from "./service.ts";
 
 const services: Service[] = [];
 
+const AUDIENCE = "an application";
+
 /** Whose requests have all passed Access with this identity, and its address behind Access. */
-async function behindAccess(identity: Record<string, string> | undefined): Promise<Service & { address: string }> {
-  const service = await startService({ access: { aud: "an application", ...(identity && { identity }) } });
+async function behindAccess(
+  identity: Record<string, string> | undefined,
+  vars: Record<string, string> = { ACCESS_AUD: AUDIENCE },
+): Promise<Service & { address: string }> {
+  const service = await startService({ vars, access: { aud: AUDIENCE, ...(identity && { identity }) } });
   services.push(service);
   const address = (await service.miniflare.ready).origin;
   return { ...service, address };
@@ -73,4 +78,25 @@ test("a member who is removed is out at once, though Access still lets them thro
 test("an identity without an email, as of a service token, is nobody", async () => {
   const machine = await behindAccess({ common_name: "a machine" });
   expect((await new Browser().ask(`${machine.address}/w/acme/usage`)).status).toBe(401);
+}, 30_000);
+
+test.each([
+  ["another application of the account", { ACCESS_AUD: "another application" }],
+  ["any application, where none is configured", {}],
+])(
+  "who comes through %s is nobody",
+  async (_, vars) => {
+    const service = await behindAccess({ email: "owner@acme.example" }, vars);
+    for (const path of ["/w/acme/usage", "/sign-in"]) {
+      const answer = await new Browser().ask(service.address + path);
+      expect([path, answer.status]).toEqual([path, 401]);
+      expect(answer.body).toContain("ACCESS_AUD");
+    }
+  },
+  30_000,
+);
+
+test("an email that Unicode takes for a member's is nobody's", async () => {
+  const lookalike = await behindAccess({ email: "owner@acme.e\uFF58ample" });
+  expect((await new Browser().ask(`${lookalike.address}/w/acme/usage`)).status).toBe(401);
 }, 30_000);

@@ -132,6 +132,16 @@ describe("nobody is signed in", () => {
     expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email is not verified"));
   });
 
+  test("when the email is one that Unicode takes for a member's", async () => {
+    await service.operator.call("POST", `workspaces/${service.workspaceId}/members`, {
+      email: "kevin@acme.example",
+      role: "owner",
+    });
+    provider.account = { email: "\u212Aevin@acme.example", email_verified: true };
+    const browser = new Browser();
+    expect(await outcome(browser, await signIn(browser))).toEqual(nobody(403, "Your email cannot be used here"));
+  });
+
   test("when the provider tells no email", async () => {
     provider.account = {};
     const browser = new Browser();
@@ -222,6 +232,49 @@ describe("nobody is signed in", () => {
     for (const { expires_at: at } of results) expect(Date.parse(at) - Date.now()).toBeLessThanOrEqual(600_000);
     await database.prepare("UPDATE sign_in_attempts SET expires_at = ?").bind(new Date().toISOString()).run();
     expect(await outcome(browser, await browser.follow(answer))).toEqual(nobody(400, "Sign-in was not finished"));
+  });
+});
+
+describe("a provider whose ID token has the email", () => {
+  let other: TestProvider;
+  let theirs: Service;
+
+  beforeAll(async () => {
+    other = await startProvider();
+    theirs = await startService({
+      vars: { SIGN_IN: "oidc", OIDC_ISSUER: other.issuer, OIDC_CLIENT_ID: CLIENT_ID },
+    });
+    const client = {
+      client_id: CLIENT_ID,
+      token_endpoint_auth_method: "none",
+      redirect_uris: [callbackOf(theirs)],
+    } as const;
+    other.serve(client, { conformIdTokenClaims: false });
+  }, 30_000);
+
+  afterAll(async () => {
+    other.close();
+    await theirs.stop();
+  });
+
+  test.each([
+    ["not verified in the user info", { email_verified: false }, {}, 403],
+    ["not verified in the user info, as text", { email_verified: "false" }, {}, 403],
+    [
+      "not verified in the ID token, and verified in the user info",
+      { email_verified: true },
+      { email_verified: false },
+      403,
+    ],
+    ["verified in the user info", { email_verified: true }, {}, 200],
+    ["said of in neither", {}, {}, 200],
+  ])("and it is %s", async (_, userInfo, idToken, status) => {
+    other.account = { email: OWNER.email, ...userInfo };
+    other.inIdToken = { email: OWNER.email, ...idToken };
+    const browser = new Browser();
+    const page = await browser.follow(location(await begin(browser, theirs)));
+    expect(page.status).toBe(status);
+    if (status === 403) expect(page.body).toContain("Your email is not verified");
   });
 });
 

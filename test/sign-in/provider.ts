@@ -14,6 +14,8 @@ export interface TestProvider {
   issuer: string;
   /** Who signs in next; null: says no. */
   account: Account | null;
+  /** What the ID token says of them besides; undefined: what the account is. */
+  inIdToken?: Account | undefined;
   /** Paths that it was asked for. */
   asked: string[];
   /** After which it answers; the service must be known first. */
@@ -40,7 +42,13 @@ export async function startProvider(): Promise<TestProvider> {
         features: { devInteractions: { enabled: false } },
         interactions: { url: (_, interaction) => `/keyboard/${interaction.uid}` },
         cookies: { keys: ["loopback"] },
-        findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub, ...provider.account }) }),
+        findAccount: (_, sub) => ({
+          accountId: sub,
+          claims: (use) => ({
+            sub,
+            ...(use === "id_token" ? (provider.inIdToken ?? provider.account) : provider.account),
+          }),
+        }),
         async loadExistingGrant(ctx) {
           const grant = new ctx.oidc.provider.Grant({
             clientId: ctx.oidc.client?.clientId ?? "",

@@ -1,7 +1,7 @@
 /** Design §8.3: what may link people, and what must not. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isPlausibleEmail, isWorthlessId, normaliseEmail, usableId } from "../../src/domain/identity.ts";
+import { isPlausibleEmail, isWorthlessId, memberEmail, normaliseEmail, usableId } from "../../src/domain/identity.ts";
 
 describe("§8.3 worthless ids link nobody", () => {
   test.each([
@@ -112,4 +112,25 @@ describe("§8.1 email addresses", () => {
       }),
     );
   });
+});
+
+describe("who signs in or is a member", () => {
+  test.each([
+    ["jane@example.com", "jane@example.com"],
+    [" Jane@Example.COM ", "jane@example.com"],
+    ["zoë@example.com", "zoë@example.com"],
+    ["用户@例え.jp", "用户@例え.jp"],
+  ])("%j is %j", (typed, email) => expect(memberEmail(typed)).toBe(email));
+
+  test.each([
+    ["a Kelvin sign", "\u212Aevin@example.com"],
+    ["a long s", "u\u017Fer@example.com"],
+    ["letters of full width", "\uFF4Aane@example.com"],
+    ["a dot of full width", "jane@example\uFF0Ecom"],
+    ["an at sign of full width and one", "jane\uFF20a@example.com"],
+    ["a ligature", "o\uFB03ce@example.com"],
+    ["an accent apart from its letter", "zoe\u0308@example.com"],
+    ["no address", "jane"],
+    ["no text", 5],
+  ])("an address with %s is nobody's", (_, typed) => expect(memberEmail(typed)).toBeUndefined());
 });

@@ -340,6 +340,14 @@ describe("§5.6 members", () => {
     expect(await auditOf(workspace)).toEqual(["workspace.created", "member.added"]);
   });
 
+  test("an address that Unicode takes for another one is no member's", async () => {
+    const workspace = await newWorkspace();
+    for (const email of ["\u212Aevin@example.com", "jane@example\uFF0Ecom", "jane"]) {
+      expect(complaints(await post(`${workspace}/members`, { email, role: "owner" }))).toEqual(["email"]);
+    }
+    expect(items(await get(`${workspace}/members`))).toEqual([]);
+  });
+
   test("the last owner can neither leave nor lose the role", async () => {
     const workspace = await newWorkspace();
     await post(`${workspace}/members`, { email: "only@example.com", role: "owner" });

@@ -75,6 +75,7 @@ describe("adding", () => {
   test.each([
     ["no-address<script>", "member", "not an email address"],
     ["", "member", "Type the email"],
+    ["\u212Aevin@example.com", "member", "easily taken for others"],
     ["admin", "member", "a member already"],
     ["fresh@example.com", "owner", "neither make nor change owners"],
   ])("by an admin: %s as %s is refused, with what was typed", async (typed, role, why) => {

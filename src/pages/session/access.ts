@@ -3,15 +3,19 @@
  * request. The runtime sets `ctx.access` only on requests that have passed it.
  */
 import type { Context } from "hono";
-import { normaliseEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/identity.ts";
 import type { PagesEnv } from "../environment.ts";
 
 /** Where Access ends its session. */
 export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
 
-/** Null: the request did not come through Access, or by a service token, which is no person. */
+/**
+ * Null: the request did not come through the Access application that ACCESS_AUD names, or by a service token, which is no
+ * person. Another application of the account may let anybody in.
+ */
 export async function accessEmail(c: Context<PagesEnv>): Promise<string | null> {
   const { access } = c.executionCtx as ExecutionContext;
-  const identity = await access?.getIdentity();
-  return normaliseEmail(identity?.email) ?? null;
+  if (access === undefined || c.env.ACCESS_AUD === "" || access.aud !== c.env.ACCESS_AUD) return null;
+  const identity = await access.getIdentity();
+  return memberEmail(identity?.email) ?? null;
 }

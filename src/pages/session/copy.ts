@@ -31,6 +31,11 @@ export const SIGN_IN_PROBLEMS = {
     title: "Your provider does not tell your email",
     text: "The email decides which workspaces are yours. Allow it to be shared, then sign in again.",
   },
+  email_unusable: {
+    status: 403,
+    title: "Your email cannot be used here",
+    text: "It is no address, or has characters that are easily taken for others. Sign in with another one.",
+  },
   refused: { status: 403, title: "Your provider has refused", text: "Nobody was signed in. Try again." },
   provider_failed: {
     status: 503,

@@ -4,7 +4,7 @@
  */
 import * as oauth from "oauth4webapi";
 import type { SignInAttempt } from "../../control/sessions.ts";
-import { normaliseEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/identity.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import type { AppEnv } from "../../env.ts";
 import { isLoopback } from "../../http/loopback.ts";
@@ -77,20 +77,30 @@ export async function finishSignIn(
   });
   const claims = oauth.getValidatedIdTokenClaims(tokens);
   if (claims === undefined) throw new Error("the provider sent no ID token");
-  if (claims["email"] !== undefined || server.userinfo_endpoint === undefined) return vouchedEmail(claims);
-  // Providers may keep the email out of the token (OpenID Connect Core 5.4).
+  const { userinfo_endpoint: endpoint } = server;
+  if (endpoint === undefined || (claims["email"] !== undefined && isYes(claims["email_verified"]))) {
+    return vouchedEmail(claims["email"], [claims["email_verified"]]);
+  }
+  // Providers may keep the email out of the token, or whether it is verified (OpenID Connect Core 5.4).
   const asked = await oauth.userInfoRequest(server, client, tokens.access_token, options);
-  return vouchedEmail(await oauth.processUserInfoResponse(server, client, claims.sub, asked));
+  const userInfo = await oauth.processUserInfoResponse(server, client, claims.sub, asked);
+  return vouchedEmail(claims["email"] ?? userInfo.email, [claims["email_verified"], userInfo.email_verified]);
 }
 
-/** `email_verified` is optional: a company's own provider often leaves it out, having made the addresses. False is a no. */
-function vouchedEmail(claims: oauth.IDToken | oauth.UserInfoResponse): Result<string, SignInProblem> {
-  const { email_verified: verified } = claims;
-  const email = normaliseEmail(claims.email);
-  if (email === undefined) return refuse("email_missing");
-  // Some providers send it as text.
-  const isDenied = verified !== undefined && verified !== true && verified !== "true";
-  return isDenied ? refuse("email_unverified") : ok(email);
+/**
+ * @param verified all that the provider says of `email_verified`. It is optional: a company's own provider often leaves it
+ * out, having made the addresses. Anything else than a yes is a no.
+ */
+function vouchedEmail(claimed: unknown, verified: readonly unknown[]): Result<string, SignInProblem> {
+  if (claimed === undefined) return refuse("email_missing");
+  const email = memberEmail(claimed);
+  if (email === undefined) return refuse("email_unusable");
+  return verified.every((said) => said === undefined || isYes(said)) ? ok(email) : refuse("email_unverified");
+}
+
+/** Some providers send it as text. */
+function isYes(verified: unknown): boolean {
+  return verified === true || verified === "true";
 }
 
 function clientAuthentication(env: AppEnv["Bindings"], server: oauth.AuthorizationServer): oauth.ClientAuth {

@@ -70,7 +70,8 @@ export function accessMissingPage(c: Context<PagesEnv>): Response | Promise<Resp
       <h1>Sign-in is not set up</h1>
       <p>
         These pages expect Cloudflare Access in front of <code>/w</code> and <code>/sign-in</code>, and this request did
-        not come through it. Protect both paths in Access, or choose another way with the variable <code>SIGN_IN</code>.
+        not come through the application whose audience is <code>ACCESS_AUD</code>. Protect both paths in Access and set
+        that variable, or choose another way with the variable <code>SIGN_IN</code>.
       </p>
     </>,
   );

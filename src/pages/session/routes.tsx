@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, listEmails } from "../../control/sessions.ts";
-import { normaliseEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/identity.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { endWatching } from "../../workspace/objects.ts";
 import { pages, type PagesEnv } from "../environment.ts";
@@ -50,7 +50,7 @@ export const sessionRoutes = pages
   .post("/sign-in/local", async (c) => {
     if (signInDriver(c) !== "local") return notFoundPage(c);
     const { email: typed, to } = await c.req.parseBody();
-    const email = normaliseEmail(typed);
+    const email = memberEmail(typed);
     if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
     return c.redirect(safeTarget(typeof to === "string" ? to : undefined), 303);
   })
