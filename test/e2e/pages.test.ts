@@ -94,7 +94,12 @@ async function overflow(): Promise<string[]> {
   const { scrollWidth, clientWidth } = await page.evaluate<{ scrollWidth: number; clientWidth: number }>(
     "({ scrollWidth: document.documentElement.scrollWidth, clientWidth: document.documentElement.clientWidth })",
   );
-  return scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : [];
+  const tables = await page.evaluate<string[]>(
+    `[...document.querySelectorAll(".table")]
+      .filter((table) => table.scrollWidth > table.clientWidth)
+      .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
+  );
+  return [...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []), ...tables];
 }
 
 describe("accessible and within the screen in light and dark, wide and narrow, and without complaints", () => {

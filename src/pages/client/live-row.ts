@@ -20,7 +20,7 @@ export function liveRow(page: HTMLElement, item: LiveItem): HTMLTableRowElement 
     cell(item.signalId === null ? item.what : link(`${page.dataset["liveSignals"] ?? ""}${item.signalId}`, item.what)),
     cell(item.email),
     cell(item.from),
-    cell(item.reason),
+    cell(clamped(item.reason)),
   );
   row.cells[2]?.classList.add("event");
   row.cells[5]?.classList.add("why");
@@ -41,6 +41,17 @@ export function moreRow(more: number): HTMLTableRowElement {
 function cell(content: Node | string): HTMLTableCellElement {
   const made = document.createElement("td");
   made.append(content);
+  return made;
+}
+
+/** As views/parts.tsx has it. */
+function clamped(text: string): Node | string {
+  if (text === "") return text;
+  const made = document.createElement("details");
+  made.className = "clamp";
+  const summary = document.createElement("summary");
+  summary.textContent = text;
+  made.append(summary);
   return made;
 }
 

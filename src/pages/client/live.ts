@@ -7,6 +7,7 @@ import { LIVE_MAX_ROWS } from "../../limits.ts";
 import type { Rejection } from "../../domain/rejection.ts";
 import type { LiveSignal } from "../../store/protocol.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live-item.ts";
+import { labelCells } from "./cards.ts";
 import { liveRow, moreRow } from "./live-row.ts";
 import { Stream } from "./stream.ts";
 import { leaveIfSignedOut } from "./swap.ts";
@@ -74,6 +75,7 @@ class Live {
       this.#rows.prepend(liveRow(this.#page, item));
     }
     if (more > 0) this.#rows.prepend(moreRow(more));
+    labelCells(this.#page);
     while (this.#rows.rows.length > LIVE_MAX_ROWS) this.#rows.deleteRow(-1);
     this.#filter();
   }

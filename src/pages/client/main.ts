@@ -10,6 +10,7 @@
  * - `data-test-call="URL"` on a form: posts its body there and shows the answer.
  * - `<time datetime>`: the viewer's zone on hover, with `data-local` (`date` or `time`) as its text; `input[data-local-time]`: the viewer's zone beside it.
  */
+import { labelCells } from "./cards.ts";
 import { localTimes } from "./times.ts";
 import { startLive } from "./live.ts";
 import { startRules } from "./rules.ts";
@@ -70,7 +71,11 @@ for (const type of ["input", "change", "preview"]) {
 }
 
 localTimes(document);
-document.addEventListener("swapped", (event) => localTimes(event.target as Element));
+labelCells(document);
+document.addEventListener("swapped", (event) => {
+  localTimes(event.target as Element);
+  labelCells(event.target as Element);
+});
 for (const element of document.querySelectorAll<HTMLElement>("[data-refresh]")) refresh(element);
 startLive();
 startRules();

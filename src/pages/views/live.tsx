@@ -3,7 +3,7 @@ import { LIVE_SOCKET_MS } from "../../limits.ts";
 import { STATUS_COPY, type Tone } from "../copy.ts";
 import type { LiveFilter, LiveItem, LiveStatus } from "../live-item.ts";
 import { SelectField, TextField } from "./fields.tsx";
-import { Badge, Empty, Head, Panel, Table, Time } from "./parts.tsx";
+import { Badge, Clamped, Empty, Head, Panel, Table, Time } from "./parts.tsx";
 
 const { in_flight: _, ...RECORDED } = STATUS_COPY;
 const STATUSES: Record<LiveStatus, { label: string; tone: Tone; meaning: string }> = {
@@ -67,7 +67,11 @@ export function LivePage({ path, items, filter, keyNames, nowMs }: LiveData) {
           </span>
         </form>
         <Panel flush>
-          <Table caption="The latest, newest first" head={["Time", "Status", "What", "Who", "Source or key", "Why"]}>
+          <Table
+            caption="The latest, newest first"
+            tall
+            head={["Time", "Status", "What", "Who", "Source or key", "Why"]}
+          >
             {items.map((item) => (
               <Row path={path} item={item} nowMs={nowMs} />
             ))}
@@ -116,7 +120,7 @@ function Row({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: numbe
       </td>
       <td>{item.email}</td>
       <td>{item.from}</td>
-      <td class="why">{item.reason}</td>
+      <td class="why">{item.reason !== "" && <Clamped>{item.reason}</Clamped>}</td>
     </tr>
   );
 }

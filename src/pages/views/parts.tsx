@@ -84,10 +84,38 @@ export function Stat({ label, value, note }: { label: Child; value: Child; note?
 
 export type Column = string | { text: string; number?: boolean; hidden?: boolean };
 
-/** A table that scrolls by itself where it is too wide. `caption` names it for screen readers. */
-export function Table({ caption, head, children }: PropsWithChildren<{ caption: string; head: Column[] }>) {
+/** Of a long text two lines; all of it when it is opened. */
+export function Clamped({ children }: PropsWithChildren) {
   return (
-    <div class="table" role="region" aria-label={caption} tabindex={0}>
+    <details class="clamp">
+      <summary>{children}</summary>
+    </details>
+  );
+}
+
+/** An id of which the beginning is enough to look at; copying it copies all of it. */
+export function ShortId({ id }: { id: string }) {
+  return (
+    <code class="small short-id" title={id}>
+      {id}
+    </code>
+  );
+}
+
+/**
+ * A table that scrolls by itself where it is too wide, and is a list of cards on a phone.
+ *
+ * @param props.caption names it for screen readers.
+ * @param props.tall many rows of little weight: on a phone they stay within a screen.
+ */
+export function Table({
+  caption,
+  head,
+  tall,
+  children,
+}: PropsWithChildren<{ caption: string; head: Column[]; tall?: boolean }>) {
+  return (
+    <div class={tall === true ? "table tall" : "table"} role="region" aria-label={caption} tabindex={0}>
       <table>
         <caption class="visually-hidden">{caption}</caption>
         <thead>

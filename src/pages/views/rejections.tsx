@@ -7,7 +7,7 @@ import { CAUSE_COPY, REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-c
 import type { RejectionGroup } from "../rejection-list.ts";
 import { SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
-import { Badge, Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
+import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "./parts.tsx";
 
 export interface RejectionsData {
   /** `/w/{slug}`. */
@@ -52,6 +52,7 @@ export function RejectionsPage(data: RejectionsData) {
       <Panel title="By reason and key" flush>
         <Table
           caption="Refused calls by reason and key"
+          tall
           head={[
             "Reason",
             "Key",
@@ -127,6 +128,7 @@ function Calls({ data }: { data: RejectionsData }) {
       ) : (
         <Table
           caption="Refused calls, the latest first"
+          tall
           head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
         >
           {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
@@ -142,13 +144,15 @@ function Calls({ data }: { data: RejectionsData }) {
               <td>
                 <Reason code={code} />
               </td>
-              <td class="advice">{cause === null ? detail : CAUSE_COPY[cause]}</td>
+              <td class="advice">
+                <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
+              </td>
               <td>
                 <Key data={data} keyId={keyId} />
               </td>
               <td class="number">{countOf(calls, atLeast)}</td>
               <td>
-                <code class="small nowrap">{requestId}</code>
+                <ShortId id={requestId} />
               </td>
             </tr>
           ))}
