@@ -100,7 +100,7 @@ describe("the Rejections page", () => {
     const pageOf = async (query: string) => {
       const html = await owner.see(path + query);
       return {
-        ids: [...html.matchAll(/<code class="small nowrap">(req_[^<]*)</g)].map(([, id]) => id),
+        ids: [...html.matchAll(/<code class="small short-id" title="[^"]*">(req_[^<]*)</g)].map(([, id]) => id),
         next: /href="[^"]*\?([^"]*)" rel="next"/.exec(html)?.[1]?.replaceAll("&amp;", "&"),
       };
     };
