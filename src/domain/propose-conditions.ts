@@ -57,8 +57,10 @@ interface Candidate {
  *
  * `source` is not among the conditions: it says who delivered the signal, and a rule would go silent the day the same
  * event comes another way (a second CDP, a webhook URL with a source). The event's name is what the rule is about.
+ *
+ * @param others samples of the same event: only conditions that hold for them too are proposed.
  */
-export function proposeRule(signal: NormalisedSignal): ProposedRule {
+export function proposeRule(signal: NormalisedSignal, others: readonly NormalisedSignal[] = []): ProposedRule {
   const candidates = candidatesOf(signal);
   const telling = candidates.filter(({ rank }) => rank !== "other");
   const ranked = [
@@ -71,7 +73,8 @@ export function proposeRule(signal: NormalisedSignal): ProposedRule {
   for (const { condition } of ranked) {
     if (conditions.length === MAX_CONDITIONS) break;
     const value = lowerCase(condition.value ?? condition.path);
-    if (said.has(value) || !isRulePath(condition.path) || !holds(condition, signal)) continue;
+    if (said.has(value) || !isRulePath(condition.path)) continue;
+    if (![signal, ...others].every((sample) => holds(condition, sample))) continue;
     said.add(value);
     conditions.push(condition);
   }

@@ -80,7 +80,7 @@ export const ruleHistoryRoutes = operator
       answers: { 200: { description: "The proposed rule.", schema: proposedRuleAnswer } },
     }),
     async (c) => {
-      const found = await proposeFrom(c.env, c.get("workspace").id, c.req.param("signal_id"));
+      const found = await proposeFrom(c.env, c.get("workspace").id, [c.req.param("signal_id")]);
       if (found === null) return notFound(c, "signal");
       const { scoringSignal, ...proposed } = found;
       return c.json({ ...proposed, scoring_signal: scoringSignal });

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { createRule, updateRule } from "../control/rule-changes.ts";
 import { findRule, listRules, type StoredRule } from "../control/rules.ts";
-import { PAGE_ROWS, PREVIEW_TYPING_SIGNALS } from "../limits.ts";
+import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_TYPING_SIGNALS } from "../limits.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
@@ -38,9 +38,9 @@ export const rulePages = pages
   })
   .get("/new", async (c) => {
     if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
-    const from = c.req.query("from");
-    const proposed = from === undefined ? null : await proposeFrom(c.env, c.get("workspace").id, from);
-    return newPage(c, proposed === null ? BLANK_FORM : formOf(proposed), { from: proposed === null ? null : from });
+    const from = (c.req.queries("from") ?? []).slice(0, GROUP_SAMPLES);
+    const proposed = await proposeFrom(c.env, c.get("workspace").id, from);
+    return newPage(c, proposed === null ? BLANK_FORM : formOf(proposed), { from: proposed === null ? [] : from });
   })
   .post("/", requireManager, async (c) => {
     const asked = await readAsked(c);
@@ -117,7 +117,14 @@ async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number)
   const { event, match, conditions, points } = draft.value;
   const days = previewDays(form);
   const rule = { event, match, conditions, points, scoringSignal: form.scoringSignal };
-  return { days, points, found: await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals) };
+  const found = await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals);
+  return { days, points, found, similar: found.matches === 0 ? await eventsLike(c, event) : [] };
+}
+
+/** Known events whose names differ from this one in letter case only. */
+async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
+  const events = await signalStore(c.env, c.get("workspace").id).recentEvents();
+  return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
 }
 
 interface Shown {
@@ -129,7 +136,7 @@ interface Shown {
 async function newPage(
   c: Context<PagesEnv>,
   form: RuleForm,
-  { errors = {}, status = 200, preview = null, from = null }: Shown & { from?: string | null | undefined } = {},
+  { errors = {}, status = 200, preview = null, from = [] }: Shown & { from?: readonly string[] } = {},
 ): Promise<Response> {
   const events = await signalStore(c.env, c.get("workspace").id).recentEvents();
   const known = { base: workspacePath(c), form, errors, preview, events, from };

@@ -58,13 +58,26 @@ export async function previewRule(
   return { matches, people: people.size, points, samples, scanned, complete: complete && next === null };
 }
 
-/** Null: no signal of the signal queue whose payload is stored. */
-export async function proposeFrom(env: Env, workspaceId: string, signalId: string): Promise<ProposedRule | null> {
-  const signal = await signalStore(env, workspaceId).signal(signalId);
-  if (signal === null || signal.kind !== "signal") return null;
-  if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
-  if (!isJsonObject(signal.payload)) return null;
-  return proposeRule(normalise(signal.payload, signal.source ?? undefined));
+/**
+ * A rule for the event of the first of these signals, with what all of them share. Null: none of them is a signal of the
+ * signal queue whose payload is stored.
+ *
+ * @param signalIds those of other events, and those that are not there, are passed over.
+ */
+export async function proposeFrom(env: Env, workspaceId: string, signalIds: string[]): Promise<ProposedRule | null> {
+  const store = signalStore(env, workspaceId);
+  const traces = await Promise.all(signalIds.map((id) => store.signal(id)));
+  const samples = traces.flatMap((signal) => {
+    if (signal === null || signal.kind !== "signal") return [];
+    if (signal.payload === null && signal.inColdStorage) throw new Error("cold storage does not answer");
+    return isJsonObject(signal.payload) ? [normalise(signal.payload, signal.source ?? undefined)] : [];
+  });
+  const [first, ...others] = samples;
+  if (first === undefined) return null;
+  return proposeRule(
+    first,
+    others.filter(({ event }) => event === first.event),
+  );
 }
 
 /** Starts the job that brings the rule's scoring signals in line with the rule as it is now. Null: no such rule. */

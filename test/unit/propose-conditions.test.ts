@@ -117,6 +117,16 @@ describe("§6.3 real payloads", () => {
     });
   });
 
+  test("from several samples, only what all of them share", () => {
+    const one = signal({ form_name: "Demo request", plan: "pro", is_gift: true });
+    const other = signal({ form_name: "Newsletter", plan: "Pro", is_gift: true });
+    expect(proposeRule(one, [other]).conditions.map(({ path }) => path)).toEqual([
+      "properties.plan",
+      "properties.is_gift",
+    ]);
+    expect(proposeRule(one, [other, signal({})])).toMatchObject({ name: one.event, conditions: [] });
+  });
+
   test("no condition on source or email", () => {
     const sample = signal({}, { source: "segment", email: "jane@example.com" });
     expect(proposeRule(sample).conditions).toEqual([]);

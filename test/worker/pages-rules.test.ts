@@ -192,6 +192,19 @@ describe("creating", () => {
     expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
   });
 
+  test("from a group has the conditions that its samples share, and matches what is there", async () => {
+    const sent = (n: number, form_name: string) => ({ ...form(n), properties: { form_name, plan: "pro" } });
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: sent(1, "Demo request") },
+      { id: "sig_2", ordinal: 2, payload: sent(2, "Newsletter") },
+    ]);
+    const group = await members.owner.see(`${members.home}/signals/group?event=Filled+Out+Form&source=web`);
+    const link = /href="([^"]*\/rules\/new\?[^"]*)"/.exec(group)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const html = await members.owner.see(link);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.plan"], ["pro"]]);
+    expect(textOf(html)).toContain("the conditions are what these samples share");
+  });
+
   test("stops at the limit, and what was typed stays", async () => {
     await env.DB.prepare(
       `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
@@ -241,6 +254,14 @@ describe("the preview", () => {
     expect(typed(html, "name")).toEqual(["Asked for a demo"]);
     const month = await (await members.owner.post(base, fields([], { do: "preview", days: "30" }))).text();
     expect(textOf(month)).toContain("Matches 13");
+  });
+
+  test("warns where nothing matches, and names events that differ in letter case only", async () => {
+    const preview = async (event: string) =>
+      textOf(await (await members.owner.post(`${base}/preview`, fields([], { event }))).text());
+    expect(await preview("filled out form")).toContain("Did you mean “Filled Out Form”?");
+    expect(await preview("Never Came")).toContain("Nothing that is stored matches this rule.");
+    expect(await preview("Filled Out Form")).not.toContain("Nothing that is stored matches");
   });
 
   test("of what is not complete yet says so", async () => {

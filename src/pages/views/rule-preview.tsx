@@ -2,11 +2,14 @@
 import type { RulePreview } from "../../workspace/rules.ts";
 import type { FieldErrors } from "../rule-form.ts";
 import { counted, day, grouped, signed } from "./format.ts";
-import { Json, Panel, Stat, Stats, Time } from "./parts.tsx";
+import { Json, Notice, Panel, Stat, Stats, Time } from "./parts.tsx";
 import { SignalLink } from "./signal-parts.tsx";
 
 /** Null: not asked for yet. */
-export type Previewed = { errors: FieldErrors } | { days: number; points: number; found: RulePreview } | null;
+export type Previewed =
+  | { errors: FieldErrors }
+  | { days: number; points: number; found: RulePreview; similar: string[] }
+  | null;
 
 export function Preview({ base, preview }: { base: string; preview: Previewed }) {
   return (
@@ -30,7 +33,16 @@ export function Preview({ base, preview }: { base: string; preview: Previewed })
   );
 }
 
-function Found({ base, days, points, found }: { base: string; days: number; points: number; found: RulePreview }) {
+interface FoundProps {
+  base: string;
+  days: number;
+  points: number;
+  found: RulePreview;
+  /** Where nothing matches: events whose names differ in letter case only. */
+  similar: readonly string[];
+}
+
+function Found({ base, days, points, found, similar }: FoundProps) {
   const { matches, people, samples, scanned, complete } = found;
   return (
     <>
@@ -46,7 +58,13 @@ function Found({ base, days, points, found }: { base: string; days: number; poin
           : `only the latest ${grouped(scanned)} were looked at, there are more. Preview looks further.`}
       </p>
       {matches === 0 && (
-        <p>No processed signal of a person matches. Anonymous, held and duplicate signals are not looked at.</p>
+        <Notice tone="warn" title="Nothing that is stored matches this rule.">
+          <p>
+            {similar.length > 0
+              ? `Event names are case-sensitive. Did you mean ${similar.map((name) => `“${name}”`).join(" or ")}?`
+              : "No processed signal of a person matches. Anonymous, held and duplicate signals are not looked at."}
+          </p>
+        </Notice>
       )}
       {samples.map((sample) => (
         <details class="sample">

@@ -13,15 +13,25 @@ import { RuleSays } from "./rule-says.tsx";
 import { Enabled, matches } from "./rules.tsx";
 import { SignalLink } from "./signal-parts.tsx";
 
-/** @param from id of the signal that it was pre-filled from. */
-export function NewRule({ from, ...editor }: EditorProps & { from: string | null | undefined }) {
+/** @param from ids of the signals that it was pre-filled from. */
+export function NewRule({ from, ...editor }: EditorProps & { from: readonly string[] }) {
   const { base } = editor;
   return (
     <>
       <Head title="New mapping rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
-        {typeof from === "string" && (
+        {from.length > 0 && (
           <>
-            Pre-filled from <SignalLink base={base} id={from} />: keep the conditions that should hold for others too.
+            Pre-filled from{" "}
+            {from.map((id, index) => (
+              <>
+                {index > 0 && ", "}
+                <SignalLink base={base} id={id} />
+              </>
+            ))}
+            :{" "}
+            {from.length > 1
+              ? "the conditions are what these samples share."
+              : "keep the conditions that should hold for others too."}
           </>
         )}
       </Head>

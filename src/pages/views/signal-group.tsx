@@ -31,7 +31,8 @@ export function Group({
   const { event, source } = group;
   const days = latestDays(group.days, dayOf(nowMs), DAYS_COUNTED);
   const total = days.reduce((sum, count) => sum + count, 0);
-  const from = samples[0]?.id ?? group.sampleId;
+  const from = samples.length > 0 ? samples.map(({ id }) => id) : [group.sampleId];
+  const newRule = new URLSearchParams(from.map((id) => ["from", id]));
   return (
     <>
       <Head
@@ -39,7 +40,7 @@ export function Group({
         crumbs={<a href={`${base}/signals`}>Signal Queue</a>}
         actions={
           manager && (
-            <a class="button primary" href={`${base}/rules/new?${new URLSearchParams({ from }).toString()}`}>
+            <a class="button primary" href={`${base}/rules/new?${newRule.toString()}`}>
               Create mapping rule
             </a>
           )
@@ -48,7 +49,7 @@ export function Group({
         from {source}
       </Head>
       <Stats>
-        <Stat label="Signals" value={group.count} />
+        <Stat label="Signals" value={group.count} note="duplicates, which are listed below too, not counted" />
         <Stat
           label="Held"
           value={group.held}
