@@ -105,6 +105,18 @@ export function reportRefused({ refused }: Figures, prices: PriceList): string {
   return table(["A million refused calls", `Cost, at most ${dollars(MAX_REFUSED_DOLLARS)}`, "Of that"], rows);
 }
 
+export function reportRefusedInShort({ refused }: Figures, prices: PriceList): string {
+  const floods = refused
+    .map(({ name, usage, calls }) => ({ name, sum: billFor(usage, calls, prices).dollars }))
+    .toSorted((a, b) => b.sum - a.sum);
+  const [dearest, cheapest] = [floods.at(0), floods.at(-1)];
+  if (dearest === undefined || cheapest === undefined) return "";
+  return (
+    `A million refused calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) to ${dollars(dearest.sum)} ` +
+    `(${dearest.name}); the target is ${dollars(MAX_REFUSED_DOLLARS)} at most.\n`
+  );
+}
+
 export function reportIdle({ idle }: Figures, prices: PriceList): string {
   const bill = billFor(idle, 1_000_000, prices);
   const amounts = bill.charges

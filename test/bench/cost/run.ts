@@ -1,7 +1,7 @@
 /**
  * `npm run cost`: what the platform would bill for a million signals, of this service and of the straightforward Worker,
- * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into README.md, and fails where
- * a target is missed. README.md says what it does not see.
+ * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the project's README.md and
+ * the one beside this file, and fails where a target is missed. What it does not see stands there too.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -10,11 +10,19 @@ import { build } from "../build.ts";
 import type { BuiltWorker } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
+import { writeTables } from "./documents.ts";
 import { pricesOn } from "./price.ts";
 import { PRICE_LISTS } from "./prices.ts";
-import { writeIntoReadme } from "./readme.ts";
 import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
-import { reportCauses, reportIdle, reportItems, reportRefused, reportTotals, tooDear } from "./report.ts";
+import {
+  reportCauses,
+  reportIdle,
+  reportItems,
+  reportRefused,
+  reportRefusedInShort,
+  reportTotals,
+  tooDear,
+} from "./report.ts";
 import type { Compared, Figures } from "./report.ts";
 import { FAST, SLOW, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
@@ -32,23 +40,23 @@ process.on("SIGTERM", () => process.exit(143));
 const prices = pricesOn(PRICE_LISTS, new Date());
 const laterPrices = PRICE_LISTS.slice(PRICE_LISTS.indexOf(prices) + 1);
 const figures = await measure(await buildAll());
-const forReadme = [
+const inShort = [
   reportTotals(figures, prices, laterPrices),
-  reportItems(figures, prices),
-  reportCauses(figures, "object_rows_written", "Rows written for a signal of this service"),
-  reportRefused(figures, prices),
+  reportRefusedInShort(figures, prices),
   reportIdle(figures, prices),
 ];
-const more = [
+const inDetail = [
+  reportItems(figures, prices),
+  reportCauses(figures, "object_rows_written", "Rows written"),
   reportCauses(figures, "object_requests"),
   reportCauses(figures, "object_gb_seconds", "Object time, GB-s"),
-  reportCauses(figures, "queue_operations"),
   reportCauses(figures, "worker_requests"),
-  reportCauses(figures, "worker_cpu_ms", "CPU, ms"),
   reportCauses(figures, "log_lines"),
+  reportRefused(figures, prices),
 ];
-console.log([...forReadme, ...more].join("\n"));
-await writeIntoReadme(path.join(ROOT, "README.md"), forReadme.join("\n"));
+console.log([...inShort, ...inDetail].join("\n"));
+await writeTables(path.join(ROOT, "README.md"), inShort);
+await writeTables(path.join(import.meta.dirname, "README.md"), inDetail);
 const failures = tooDear(figures, prices);
 for (const failure of failures) console.error(`FAILED ${failure}`);
 process.exit(failures.length === 0 ? 0 : 1);

@@ -1,4 +1,4 @@
-/** The README's cost section has its tables between two markers. */
+/** Documents that have their tables between two markers. */
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { promisify } from "node:util";
@@ -7,11 +7,11 @@ const BEGIN = "<!-- written by npm run cost -->";
 const END = "<!-- until here -->";
 
 /** @throws when the markers are not there. */
-export async function writeIntoReadme(file: string, tables: string): Promise<void> {
+export async function writeTables(file: string, tables: readonly string[]): Promise<void> {
   const text = await readFile(file, "utf8");
   const from = text.indexOf(BEGIN);
   const to = text.indexOf(END, from);
   if (from === -1 || to === -1) throw new Error(`${file} has no place for the tables`);
-  await writeFile(file, `${text.slice(0, from + BEGIN.length)}\n\n${tables}\n${text.slice(to)}`);
+  await writeFile(file, `${text.slice(0, from + BEGIN.length)}\n\n${tables.join("\n")}\n${text.slice(to)}`);
   await promisify(execFile)("oxfmt", [file]);
 }
