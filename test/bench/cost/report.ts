@@ -93,16 +93,18 @@ export function reportCauses(figures: Figures, item: Item, title = SHOWN_AS[item
   return table([title, ...figures.compared.map(({ shape }) => shape.name)], [...rows, ["All", ...all]]);
 }
 
-export function reportRefused({ refused }: Figures, prices: PriceList): string {
+/** @param later by which their bound goes: until December a log line alone costs more than half of it. */
+export function reportRefused({ refused }: Figures, prices: PriceList, later: PriceList): string {
   const rows = refused.map(({ name, usage, calls }) => {
     const { charges, dollars: sum } = billFor(usage, calls, prices);
     const most = charges
       .filter((charge) => charge.dollars >= NAMED_FROM)
       .toSorted((a, b) => b.dollars - a.dollars)
       .map((charge) => `${SHOWN_AS[charge.item]} ${dollars(charge.dollars)}`);
-    return [name, dollars(sum), most.join(", ")];
+    return [name, dollars(sum), dollars(billFor(usage, calls, later).dollars), most.join(", ")];
   });
-  return table(["A million refused calls", `Cost, at most ${dollars(MAX_REFUSED_DOLLARS)}`, "Of that"], rows);
+  const bound = `Prices from ${later.from} on, at most ${dollars(MAX_REFUSED_DOLLARS)}`;
+  return table(["A million refused calls", `Prices from ${prices.from} on`, bound, "The first is"], rows);
 }
 
 export function reportRefusedInShort({ refused }: Figures, prices: PriceList): string {
@@ -112,8 +114,8 @@ export function reportRefusedInShort({ refused }: Figures, prices: PriceList): s
   const [dearest, cheapest] = [floods.at(0), floods.at(-1)];
   if (dearest === undefined || cheapest === undefined) return "";
   return (
-    `A million refused calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) to ${dollars(dearest.sum)} ` +
-    `(${dearest.name}); the target is ${dollars(MAX_REFUSED_DOLLARS)} at most.\n`
+    `At the prices from ${prices.from} on a million refused calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) ` +
+    `to ${dollars(dearest.sum)} (${dearest.name}); the target is ${dollars(MAX_REFUSED_DOLLARS)} at most.\n`
   );
 }
 
@@ -126,7 +128,7 @@ export function reportIdle({ idle }: Figures, prices: PriceList): string {
 }
 
 /** What misses its target. */
-export function tooDear({ compared, refused }: Figures, prices: PriceList): string[] {
+export function tooDear({ compared, refused }: Figures, prices: PriceList, later: PriceList): string[] {
   const ratios = compared.flatMap((one) => {
     const { ours, theirs } = billsOf(one, prices);
     const ratio = ours.dollars / theirs.dollars;
@@ -135,7 +137,7 @@ export function tooDear({ compared, refused }: Figures, prices: PriceList): stri
       : [`${one.shape.name}: ${ratio.toFixed(2)} of the straightforward Worker, the target is ${one.shape.maxRatio}`];
   });
   const floods = refused.flatMap(({ name, usage, calls }) => {
-    const { dollars: sum } = billFor(usage, calls, prices);
+    const { dollars: sum } = billFor(usage, calls, later);
     return sum <= MAX_REFUSED_DOLLARS ? [] : [`refused, ${name}: ${dollars(sum)} a million calls`];
   });
   return [...ratios, ...floods];

@@ -39,10 +39,11 @@ process.on("SIGTERM", () => process.exit(143));
 
 const prices = pricesOn(PRICE_LISTS, new Date());
 const laterPrices = PRICE_LISTS.slice(PRICE_LISTS.indexOf(prices) + 1);
+const lastPrices = laterPrices.at(-1) ?? prices;
 const figures = await measure(await buildAll());
 const inShort = [
   reportTotals(figures, prices, laterPrices),
-  reportRefusedInShort(figures, prices),
+  reportRefusedInShort(figures, lastPrices),
   reportIdle(figures, prices),
 ];
 const inDetail = [
@@ -52,12 +53,12 @@ const inDetail = [
   reportCauses(figures, "object_gb_seconds", "Object time, GB-s"),
   reportCauses(figures, "worker_requests"),
   reportCauses(figures, "log_lines"),
-  reportRefused(figures, prices),
+  reportRefused(figures, prices, lastPrices),
 ];
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(ROOT, "README.md"), inShort);
 await writeTables(path.join(import.meta.dirname, "README.md"), inDetail);
-const failures = tooDear(figures, prices);
+const failures = tooDear(figures, prices, lastPrices);
 for (const failure of failures) console.error(`FAILED ${failure}`);
 process.exit(failures.length === 0 ? 0 : 1);
 
