@@ -45,6 +45,8 @@ export const KEY_CACHE_MS = 60_000;
 export const KEY_STALE_MS = 10 * 60_000;
 /** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
 export const KEY_CACHE_ENTRIES = 20_000;
+/** Keys per isolate that are remembered as deactivated, so that what still comes with them costs nothing. */
+export const DEACTIVATED_KEYS = 5_000;
 /** How long an isolate remembers that an address failed too often. */
 export const AUTH_FAILURE_PENALTY_MS = 10_000;
 /** Look-ups per second and isolate for addresses that failed too often: their neighbours' valid keys still get in. */
@@ -85,6 +87,10 @@ export const FORECAST_DAYS = 7;
 export const USAGE_DAYS_KEPT = 400;
 /** How long an isolate sums up calls that did not authenticate before it tells the counter. */
 export const UNAUTHENTICATED_SUM_MS = 1_000;
+/** And those with a key that it knows to be deactivated, after the first. */
+export const DEACTIVATED_SUM_MS = 60_000;
+/** How long work may go on behind an answer: the platform ends it after 30 seconds. */
+export const WAIT_AFTER_ANSWER_MS = 25_000;
 /** How often a key's last use is written at most: with a commit, or with refused calls. */
 export const KEY_USE_WRITE_MS = 60_000;
 

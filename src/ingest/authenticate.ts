@@ -1,8 +1,12 @@
-/** Who is calling (spec §5). Whether the key is still active is not asked here but where the signal is counted. */
+/**
+ * Who is calling (spec §5). Whether the key is still active is asked where the signal is counted; an isolate that has been
+ * told that it is not need not ask again.
+ */
 import { isExpired, isWellFormedKey } from "../domain/api-key.ts";
+import { networkOf } from "../domain/client-network.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/refusal.ts";
 import { countFailure, lookupWaitMs } from "./auth-failures.ts";
-import { cachedKey, lookUpKey, wasKnown } from "./key-cache.ts";
+import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown } from "./key-cache.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 export type Authentication =
@@ -14,8 +18,8 @@ export interface Credentials {
   apiKey: string;
   /** The `X-Api-Secret` header. */
   secret: string | undefined;
-  /** The client's address. */
-  address: string;
+  /** The client's. */
+  address: string | undefined;
 }
 
 /** Compared with in place of the secret of a key that does not exist, so that both take the same time. */
@@ -23,30 +27,60 @@ const DUMMY_HASH = new Uint8Array(32);
 
 const encoder = new TextEncoder();
 
-/** In this order (design §5): key shape → known → not expired → secret. All of them are the same 401 to the sender. */
-export async function authenticate(
-  env: Env,
-  { apiKey, secret, address }: Credentials,
-  nowMs: number,
-): Promise<Authentication> {
+/**
+ * In this order (design §5): known to be deactivated → key shape → known → not expired → secret. All of them are the same
+ * 401 to the sender; but for the shape, which anybody can check for themselves, they count as failures of its network.
+ */
+export async function authenticate(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication> {
+  const { apiKey, secret } = credentials;
+  const ended = deactivatedKey(apiKey);
+  if (ended !== undefined) return failed(env, credentials, "key_deactivated", ended, nowMs);
   if (!isWellFormedKey(apiKey)) return unauthorized("key_malformed", null);
   let key = cachedKey(apiKey, nowMs);
   if (key === undefined) {
-    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(address, nowMs);
+    const waitMs = wasKnown(apiKey) ? 0 : lookupWaitMs(networkOfClient(credentials), nowMs);
     if (waitMs > 0) return tooManyFailures(waitMs, null);
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
   if (key === undefined) {
     if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
-    const waitMs = await countFailure(env.AUTH_FAILURES, "unknown_key", address, nowMs);
-    return waitMs > 0 ? tooManyFailures(waitMs, null) : unauthorized("key_unknown", null);
+    return failed(env, credentials, "key_unknown", null, nowMs);
   }
-  if (isExpired(key.endsAtMs, nowMs)) return unauthorized("key_expired", key);
+  if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
   if (key.secretHash === null) return { ok: true, key };
-  if (secret === undefined) return unauthorized("secret_missing", key);
+  if (secret === undefined) return failed(env, credentials, "secret_missing", key, nowMs);
   if (await matchesHash(secret, key.secretHash)) return { ok: true, key };
-  const waitMs = await countFailure(env.AUTH_FAILURES, "wrong_secret", address, nowMs);
-  return waitMs > 0 ? tooManyFailures(waitMs, key) : unauthorized("secret_wrong", key);
+  return failed(env, credentials, "secret_wrong", key, nowMs);
+}
+
+/**
+ * The Quota Counter has said that the key is deactivated. That is final: what this isolate remembers of it can never
+ * become wrong.
+ */
+export async function failDeactivated(
+  env: Env,
+  credentials: Credentials,
+  key: KnownKey,
+  nowMs: number,
+): Promise<Refusal> {
+  rememberDeactivated(credentials.apiKey, key);
+  const { refusal } = await failed(env, credentials, "key_deactivated", key, nowMs);
+  return refusal;
+}
+
+async function failed(
+  env: Env,
+  credentials: Credentials,
+  cause: UnauthorizedCause,
+  key: KnownKey | null,
+  nowMs: number,
+): Promise<Authentication & { ok: false }> {
+  const waitMs = await countFailure(env.AUTH_FAILURES, networkOfClient(credentials), nowMs);
+  return waitMs > 0 ? tooManyFailures(waitMs, key) : unauthorized(cause, key);
+}
+
+function networkOfClient({ address }: Credentials): string {
+  return address === undefined ? "unknown" : networkOf(address);
 }
 
 /** §5.4: the supplied value is hashed and compared with the stored hash, in constant time. */
@@ -55,10 +89,10 @@ async function matchesHash(secret: string, hash: Uint8Array): Promise<boolean> {
   return crypto.subtle.timingSafeEqual(digest, hash);
 }
 
-function unauthorized(cause: UnauthorizedCause, key: KnownKey | null): Authentication {
+function unauthorized(cause: UnauthorizedCause, key: KnownKey | null): Authentication & { ok: false } {
   return { ok: false, refusal: { code: "unauthorized", cause }, key };
 }
 
-function tooManyFailures(retryAfterMs: number, key: KnownKey | null): Authentication {
+function tooManyFailures(retryAfterMs: number, key: KnownKey | null): Authentication & { ok: false } {
   return { ok: false, refusal: { code: "rate_limited", retryAfterMs }, key };
 }

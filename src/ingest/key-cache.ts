@@ -6,7 +6,7 @@
 import { findKeyFacts, sha256Hex } from "../control/key-facts.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
+import { DEACTIVATED_KEYS, KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
 import type { RefusedCalls } from "../domain/rejection.ts";
 import { Lru } from "../platform/lru.ts";
 import { compileTemplate } from "../domain/payload-template.ts";
@@ -15,12 +15,16 @@ import type { CompiledTemplate } from "../domain/payload-template.ts";
 export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   /** Of a `product_org` key, null for others. */
   template: CompiledTemplate | null;
+  /** The Quota Counter has said so. */
+  isDeactivated: boolean;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
   /** Calls that did not authenticate and of which the counter has not been told yet. */
   refused: RefusedCalls[];
   /** By when somebody has told it; 0: nobody is about to. */
   refusedToldMs: number;
+  /** And not before this, where it has been told enough for now. */
+  refusedPauseMs: number;
 }
 
 interface Entry {
@@ -29,6 +33,19 @@ interface Entry {
 }
 
 const entries = new Lru<string, Entry>(KEY_CACHE_ENTRIES);
+
+/** Keys that the Quota Counter has said are deactivated: for ever, so that this needs no end but its bound. */
+const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);
+
+/** The key if this isolate knows that it is deactivated. */
+export function deactivatedKey(value: string): KnownKey | undefined {
+  return deactivated.get(value);
+}
+
+export function rememberDeactivated(value: string, key: KnownKey): void {
+  if (deactivated.has(value)) return;
+  deactivated.set(value, { ...key, isDeactivated: true, template: null, refused: [], refusedToldMs: 0 });
+}
 
 /** The key if it was read less than KEY_CACHE_MS ago. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
@@ -66,7 +83,15 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   if (facts === null) return undefined;
   const { payloadTemplate, ...unchanging } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
-  const key = { ...unchanging, template, shedEmptyAtMs: 0, refused: [], refusedToldMs: 0 };
+  const key = {
+    ...unchanging,
+    template,
+    isDeactivated: false,
+    shedEmptyAtMs: 0,
+    refused: [],
+    refusedToldMs: 0,
+    refusedPauseMs: 0,
+  };
   entries.set(value, { key, readAtMs: nowMs }, 1 + (template?.length ?? 0));
   return key;
 }

@@ -1,13 +1,14 @@
 /**
  * Calls with a known key that did not authenticate, summed up for a moment: for the admin's list only, exact, and nothing
- * that the sender could notice. A flood of them costs the workspace's counter one call a second and isolate.
+ * that the sender could notice. A flood of them costs the workspace's counter one call a second and isolate; with a key that
+ * is deactivated, one a minute.
  */
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/refusal.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { storedDetail } from "../http/problem.ts";
-import { UNAUTHENTICATED_SUM_MS } from "../limits.ts";
+import { DEACTIVATED_SUM_MS, UNAUTHENTICATED_SUM_MS, WAIT_AFTER_ANSWER_MS } from "../limits.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
@@ -15,7 +16,8 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
   const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
   if (known === undefined) {
     const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
-    const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: false };
+    // An isolate may end before the minute does.
+    const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: key.isDeactivated };
     key.refused.push({ keyId: key.keyId, ...told, requestId: c.get("requestId"), calls: 1, signals: 1, ...when });
   } else {
     known.calls++;
@@ -25,13 +27,16 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
   // Whoever is the first waits for the others and tells of all; the sender has had its answer by then. Should it have
   // ended before, somebody else does.
   if (nowMs < key.refusedToldMs) return;
-  key.refusedToldMs = nowMs + 10 * UNAUTHENTICATED_SUM_MS;
-  c.executionCtx.waitUntil(tellSoon(c.env, key));
+  const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);
+  if (waitMs > WAIT_AFTER_ANSWER_MS) return;
+  key.refusedToldMs = nowMs + waitMs + 9 * UNAUTHENTICATED_SUM_MS;
+  c.executionCtx.waitUntil(tellSoon(c.env, key, waitMs));
 }
 
-async function tellSoon(env: Env, key: KnownKey): Promise<void> {
-  await scheduler.wait(UNAUTHENTICATED_SUM_MS);
+async function tellSoon(env: Env, key: KnownKey, waitMs: number): Promise<void> {
+  await scheduler.wait(waitMs);
   const { refused } = key;
+  if (key.isDeactivated) key.refusedPauseMs = Date.now() + DEACTIVATED_SUM_MS;
   key.refused = [];
   key.refusedToldMs = 0;
   try {

@@ -33,7 +33,8 @@ import {
 } from "../limits.ts";
 import { admit } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
-import { authenticate } from "./authenticate.ts";
+import { authenticate, failDeactivated } from "./authenticate.ts";
+import type { Credentials } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
 import { sumUpRefused } from "./refused-calls.ts";
 
@@ -99,7 +100,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const credentials = {
     apiKey,
     secret: c.req.header("x-api-secret"),
-    address: c.req.header("cf-connecting-ip") ?? "unknown",
+    address: c.req.header("cf-connecting-ip"),
   };
   const who = await authenticate(c.env, credentials, nowMs);
   if (who.key !== null) c.get("logFields")["workspace"] = who.key.workspaceId;
@@ -114,25 +115,37 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     perSecond: rate.perSecond * SHED_FACTOR,
     burst: rate.burst * SHED_FACTOR,
   });
-  if (!shed.allowed) return refuseCall(c, { code: "rate_limited", retryAfterMs: shed.retryAfterMs });
+  if (!shed.allowed) {
+    const tooFast: Refusal = { code: "rate_limited", retryAfterMs: shed.retryAfterMs };
+    sumUpRefused(c, key, tooFast, nowMs);
+    return refuseCall(c, tooFast);
+  }
   key.shedEmptyAtMs = shed.emptyAtMs;
 
-  if (key.endpointType !== endpoint.type) return refuseKnown(c, key, { code: "endpoint_mismatch" });
+  const refuseKnown = (refusal: Refusal) => refuseAuthenticated(c, credentials, key, refusal);
+  if (key.endpointType !== endpoint.type) return refuseKnown({ code: "endpoint_mismatch" });
   const options = readOptions(c, source);
-  if (!options.ok) return refuseKnown(c, key, options.refusal);
+  if (!options.ok) return refuseKnown(options.refusal);
   const body = await readBody(c.req.raw, endpoint.maxBytes);
-  if (!body.ok) return refuseKnown(c, key, body.refusal);
+  if (!body.ok) return refuseKnown(body.refusal);
   const check = (payload: unknown) => endpoint.check(payload, key);
   const read = readSignals(body.value.text, body.value.bytes, { ...endpoint, check });
-  if (!read.ok) return refuseKnown(c, key, mislabelled(c, read.refusal));
+  if (!read.ok) return refuseKnown(mislabelled(c, read.refusal));
   const { signals, several } = read.value;
   const bad = signals.find((signal) => signal.refusal !== null);
-  if (bad?.refusal && !several) return refuseKnown(c, key, bad.refusal);
+  if (bad?.refusal && !several) return refuseKnown(bad.refusal);
 
   const requestId = c.get("requestId");
   const admission = await admit(c.env, { key, requestId, ...options.value, signals });
   const headers = limitHeaders(admission, rate, nowMs);
-  if (!admission.ok) return refuseCall(c, admission.refusal, headers);
+  if (!admission.ok) {
+    const isDeactivated = admission.refusal.code === "unauthorized";
+    return refuseCall(
+      c,
+      isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal,
+      headers,
+    );
+  }
   const [only] = admission.outcomes;
   return several || only === undefined ? answerSeveral(c, admission.outcomes, headers) : answerOne(c, only, headers);
 }
@@ -200,11 +213,17 @@ function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
  * A call with a known key and the right secret ends at the Quota Counter even when it is refused: there it takes from the
  * key's bucket and is noted. If the key is no longer active the answer is the 401, whatever else was wrong.
  */
-async function refuseKnown(c: Context<AppEnv>, key: KnownKey, refusal: Refusal): Promise<Response> {
+async function refuseAuthenticated(
+  c: Context<AppEnv>,
+  credentials: Credentials,
+  key: KnownKey,
+  refusal: Refusal,
+): Promise<Response> {
   const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
   const reason = { keyId: key.keyId, code: refusal.code, detail: storedDetail(refusal) };
   const noted = await counter.refused({ ...reason, requestId: c.get("requestId"), signals: 1 });
-  if (noted.outcome === "key_deactivated") return refuseCall(c, { code: "unauthorized", cause: "key_deactivated" });
+  if (noted.outcome === "key_deactivated")
+    return refuseCall(c, await failDeactivated(c.env, credentials, key, Date.now()));
   const told: Refusal =
     noted.outcome === "noted" ? refusal : { code: "rate_limited", retryAfterMs: noted.retryAfterMs };
   return refuseCall(c, told, limitHeaders(noted, configuredRate(c.env), Date.now()));

@@ -1,9 +1,12 @@
 /** Spec §5, §7 and §3.1, design §5: who may call, what the others are told, and what revoking a key means. */
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/api-key.ts";
-import { lookUpKey } from "../../src/ingest/key-cache.ts";
+import worker from "../../src/index.ts";
+import { deactivatedKey, lookUpKey } from "../../src/ingest/key-cache.ts";
 import { KEY_CACHE_MS, KEY_STALE_MS } from "../../src/limits.ts";
+import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { call, concurrently, newWorkspace } from "./workspace.ts";
 import type { Problem, TestKey, TestWorkspace } from "./workspace.ts";
 
@@ -313,20 +316,25 @@ describe("§7.1: the request rate of a key", () => {
 });
 
 describe("design §5: failed authentications are limited by client address", () => {
+  /** 300 a minute are let through; a minute may end within the flood. */
+  async function flood(workspace: TestWorkspace, addressOf: (n: number) => string): Promise<Set<number>> {
+    const statuses = new Set<number>();
+    for (let calls = 0; calls < 650 && !statuses.has(429); calls += 25) {
+      const answers = await concurrently(25, 25, (n) =>
+        workspace.send(SIGNAL, { key: unknownKey(), headers: { "cf-connecting-ip": addressOf(calls + n) } }),
+      );
+      for (const { status } of answers) statuses.add(status);
+    }
+    return statuses;
+  }
+
   test("429 with Retry-After, for that address, and not for keys that are known", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const right = { "x-api-secret": withSecret.secret ?? "" };
     const [flooding, other] = [newAddress(), newAddress()];
     await workspace.send(SIGNAL);
-
-    const statuses = new Set<number>();
-    // 300 a minute are let through; a minute may end within the flood.
-    for (let calls = 0; calls < 650 && !statuses.has(429); calls += 25) {
-      const flood = await concurrently(25, 25, () => workspace.send(SIGNAL, { key: unknownKey(), headers: flooding }));
-      for (const { status } of flood) statuses.add(status);
-    }
-    expect(statuses).toEqual(new Set([401, 429]));
+    expect(await flood(workspace, () => flooding["cf-connecting-ip"])).toEqual(new Set([401, 429]));
 
     const limited = await workspace.send(SIGNAL, { key: unknownKey(), headers: flooding });
     expect(limited.status).toBe(429);
@@ -342,7 +350,61 @@ describe("design §5: failed authentications are limited by client address", () 
     );
   }, 30_000);
 
-  test("guesses of a secret are limited alike; malformed keys cost nothing and are not", async () => {
+  test("beyond the limit every cause looks the same, too", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const withSecret = await workspace.newKey({ secret: true });
+    const expiring = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
+    const [deactivated, remembered] = [await workspace.newKey(), await workspace.newKey()];
+    await deactivate(workspace, deactivated);
+    await deactivate(workspace, remembered);
+    await workspace.send(SIGNAL, { key: remembered.key });
+    vi.setSystemTime(NOW + 2);
+    const headers = newAddress();
+    await flood(workspace, () => headers["cf-connecting-ip"]);
+
+    const first = await seen(await workspace.send(SIGNAL, { key: unknownKey(), headers }));
+    expect(first).toMatchObject({ status: 429, body: { code: "rate_limited" } });
+    const wrong = { ...headers, "x-api-secret": "wrong" };
+    const answers: Record<string, Response> = {
+      "unknown, with a secret": await workspace.send(SIGNAL, { key: unknownKey(), headers: wrong }),
+      expired: await workspace.send(SIGNAL, { key: expiring.key, headers }),
+      deactivated: await workspace.send(SIGNAL, { key: deactivated.key, headers }),
+      "deactivated, with a broken body": await workspace.send("{", { key: deactivated.key, headers }),
+      "deactivated, and known to be": await workspace.send(SIGNAL, { key: remembered.key, headers }),
+      "no secret": await workspace.send(SIGNAL, { key: withSecret.key, headers }),
+      "a wrong secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: wrong }),
+    };
+    for (const [cause, answer] of Object.entries(answers)) expect(await seen(answer), cause).toEqual(first);
+  }, 30_000);
+
+  test.each(["expired", "deactivated", "without its secret", "with a wrong one"])(
+    "a key that is %s counts as much as an unknown one",
+    async (cause) => {
+      stopClock();
+      const workspace = await newWorkspace();
+      const key = await workspace.newKey({
+        secret: cause.startsWith("with"),
+        expires_at: new Date(NOW + 1_000).toISOString(),
+      });
+      if (cause === "deactivated") await deactivate(workspace, key);
+      if (cause === "expired") vi.setSystemTime(NOW + 1_000);
+      const headers = { ...newAddress(), ...(cause === "with a wrong one" ? { "x-api-secret": "wrong" } : {}) };
+      const answers = await concurrently(25, 650, () => workspace.send(SIGNAL, { key: key.key, headers }));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 429]));
+    },
+    30_000,
+  );
+
+  test("a /64 counts as one, as whoever has an address of it has all of them", async () => {
+    const workspace = await newWorkspace();
+    const groups = Array.from(crypto.getRandomValues(new Uint16Array(4)), (group) => group.toString(16)).join(":");
+    expect(await flood(workspace, (n) => `${groups}::${n.toString(16)}`)).toEqual(new Set([401, 429]));
+    const headers = { "cf-connecting-ip": `${groups}:ffff:ffff:ffff:ffff` };
+    expect((await workspace.send(SIGNAL, { key: unknownKey(), headers })).status).toBe(429);
+  }, 30_000);
+
+  test("guesses of a secret keep nobody out; malformed keys cost nothing and are not limited", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const [guessing, noisy] = [newAddress(), newAddress()];
@@ -351,12 +413,96 @@ describe("design §5: failed authentications are limited by client address", () 
     expect(new Set(guesses.map((response) => response.status))).toEqual(new Set([401, 429]));
     const right = { ...guessing, "x-api-secret": withSecret.secret ?? "" };
     expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: right })).status).toBe(202);
-    // A wrong secret is no reason to doubt other keys of the same address.
     const neighbour = await workspace.newKey();
     expect((await workspace.send(SIGNAL, { key: neighbour.key, headers: guessing })).status).toBe(202);
     const noise = await concurrently(25, 650, () => workspace.send(SIGNAL, { key: "sk_noise", headers: noisy }));
     expect(new Set(noise.map((response) => response.status))).toEqual(new Set([401]));
   }, 30_000);
+});
+
+describe("design §5: an isolate that has been told that a key is deactivated remembers it", () => {
+  /** Without anything that a call could cost. */
+  const unreachable = new Proxy(
+    {},
+    {
+      get() {
+        throw new Error("asked");
+      },
+    },
+  );
+  const bare = { ...env, QUOTA_COUNTER: unreachable, DB: unreachable } as typeof env;
+  const post = (key: string, environment = bare) => {
+    const request = new Request(`https://signals.example/api/signal-staging/webhook/${key}`, {
+      method: "POST",
+      body: JSON.stringify(SIGNAL),
+      headers: newAddress(),
+    });
+    return { request, answer: worker.fetch(request, environment, createExecutionContext()) };
+  };
+
+  test("the 401 then asks nobody and leaves the body unread", async () => {
+    const workspace = await newWorkspace();
+    const other = await workspace.newKey();
+    await workspace.send(SIGNAL, { key: other.key });
+    await deactivate(workspace, workspace.key);
+    const told = await seen(await workspace.send(SIGNAL));
+    const { request, answer } = post(workspace.key.key);
+    expect(await seen(await answer)).toEqual(told);
+    expect(request.bodyUsed).toBe(false);
+    // The other key's call does ask.
+    expect((await post(other.key).answer).status).toBe(503);
+    expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
+  });
+
+  test("and nothing else is taken for it: whatever a key was refused for, it is good until it is deactivated", async () => {
+    stopClock();
+    const workspace = await newWorkspace({ signalLimit: 3 });
+    const key = await workspace.newKey({ secret: true });
+    const right = { "x-api-secret": key.secret ?? "" };
+    const statusOf = async (body: unknown, headers: Record<string, string>, path?: string) =>
+      (await workspace.send(body, { key: key.key, headers, ...(path === undefined ? {} : { path }) })).status;
+    const good = () => statusOf(SIGNAL, right);
+    expect([await good(), await statusOf(SIGNAL, {}), await good()]).toEqual([202, 401, 202]);
+    expect([await statusOf(SIGNAL, { "x-api-secret": "wrong" }), await good()]).toEqual([401, 202]);
+    expect([await statusOf("{ broken", right), await good()]).toEqual([400, 202]);
+    expect([await statusOf(SIGNAL, right, PRODUCT_ORGS), await good()]).toEqual([403, 202]);
+    // D1 may say so before the counter does, when a deactivation is interrupted and was begun by an earlier version.
+    const mark = "UPDATE api_keys SET deactivated_at = ? WHERE id = ?";
+    await env.DB.prepare(mark).bind(new Date(NOW).toISOString(), key.id).run();
+    vi.setSystemTime(NOW + KEY_CACHE_MS);
+    expect(await good()).toBe(202);
+    expect(await good()).toBe(429);
+    await deactivate(workspace, key);
+    expect([await good(), await statusOf("{ broken", right), await good()]).toEqual([401, 401, 401]);
+  });
+
+  test("the counter hears of such calls as a count, the first after a second, then once a minute", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    await deactivate(workspace, workspace.key);
+    const calls = async () => {
+      const { items } = await workspace.operator<{ items: { calls: number; cause: string }[] }>("GET", "/rejections");
+      expect(items).toMatchObject([{ cause: "key_deactivated" }]);
+      return items[0]?.calls;
+    };
+    await workspace.send(SIGNAL);
+    expect(await calls()).toBe(1);
+    await concurrently(8, 20, () => workspace.send(SIGNAL));
+    await vi.waitFor(async () => expect(await calls()).toBe(21), { timeout: 5_000 });
+
+    const counted = vi.spyOn(QuotaCounter.prototype, "countRefused");
+    for (let second = 1; second <= 58; second++) {
+      vi.setSystemTime(NOW + second * 1_000);
+      await workspace.send(SIGNAL);
+      if (second < 30) expect(counted).not.toHaveBeenCalled();
+    }
+    vi.setSystemTime(NOW + 60_000);
+    counted.mockRestore();
+    // Some call of the last seconds waits for the end of the minute, in real time.
+    const key = deactivatedKey(workspace.key.key);
+    expect(key?.refused).toMatchObject([{ calls: 58, atLeast: true }]);
+    expect(key?.refusedToldMs).toBeGreaterThan(NOW + 60_000);
+  });
 });
 
 describe("a database that does not answer", () => {
@@ -377,7 +523,7 @@ describe("a database that does not answer", () => {
       vi.setSystemTime(NOW + KEY_CACHE_MS);
       expect(await statuses()).toEqual([202, 401, 503]);
       vi.setSystemTime(NOW + KEY_STALE_MS);
-      expect(await statuses()).toEqual([503, 503, 503]);
+      expect(await statuses()).toEqual([503, 401, 503]);
     } finally {
       await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
     }

@@ -93,14 +93,17 @@ export class TestWorkspace {
     return this.operator<TestKey>("POST", "/keys", { name: "another key", ...body });
   }
 
-  /** Posts to the universal webhook, or to `path` with `{key}` in it. */
+  /**
+   * Posts to the universal webhook, or to `path` with `{key}` in it. Each call from another address, so that none is limited
+   * for what others have failed at.
+   */
   send(
     body: unknown,
     { path = "/api/signal-staging/webhook/{key}", headers = {}, key = this.key.key } = {},
   ): Promise<Response> {
     return call(path.replace("{key}", key), {
       method: "POST",
-      headers: { "content-type": "application/json", ...headers },
+      headers: { "content-type": "application/json", "cf-connecting-ip": crypto.randomUUID(), ...headers },
       body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
     });
   }
