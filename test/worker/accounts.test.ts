@@ -7,6 +7,7 @@ import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS, ROW_MAX_BYTES } fro
 import { signalStore } from "../../src/workspace/objects.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
+import { assertForSoLong } from "./for-so-long.ts";
 import { call, newWorkspace } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 
@@ -629,7 +630,7 @@ const everyAccount = (all: readonly Placed[]) =>
 
 describe("invariant 5", () => {
   test("any order, repetition and split gives the accounts of the updates in order of receipt, and their history", async () => {
-    await fc.assert(
+    await assertForSoLong(
       fc.asyncProperty(history, plan, async (all, { places, sizes }) => {
         const updates = place(all);
         const workspace = await newAccounts();
@@ -654,7 +655,7 @@ describe("invariant 5", () => {
           }
         }
       }),
-      { numRuns: 40, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: false },
+      { numRuns: 40, limitMs: 10_000 },
     );
   }, 60_000);
 
@@ -671,7 +672,7 @@ describe("invariant 5", () => {
   }
 
   test("one after the other, in order and once, has the whole history, however often a value is said again", async () => {
-    await fc.assert(
+    await assertForSoLong(
       fc.asyncProperty(history, async (all) => {
         const updates = place(all);
         const workspace = await newAccounts();
@@ -679,7 +680,7 @@ describe("invariant 5", () => {
         const expected = everyAccount(updates).map((account) => sorted(expectedAccount(account, updates) as Compared));
         expect((await actualAccounts(workspace)).map(sorted)).toEqual(expected);
       }),
-      { numRuns: 15, interruptAfterTimeLimit: 5_000, markInterruptAsFailure: false },
+      { numRuns: 15, limitMs: 5_000 },
     );
   }, 60_000);
 

@@ -8,6 +8,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { coldState, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { assertForSoLong } from "./for-so-long.ts";
 import { expectToAddUp } from "./read-store.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
@@ -357,7 +358,7 @@ async function meanwhileDo(what: string, { workspaceId, ids }: Rules): Promise<v
 
 test("§8, invariants 1 and 5: any order, repetition and split, by concurrent consumers with crashes at every await, gives the people, links, scores, groups and totals of the history", async () => {
   let fromCold = 0;
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(history, plan, fc.boolean(), async (received, { places, waves }, withEmailRule) => {
       const signals = place(received);
       const deliveries = signals
@@ -398,13 +399,13 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       const { keys, objects } = await coldState(workspaceId);
       expect(keys).toEqual(objects.map(({ key }) => `cold/${workspaceId}/${key}`));
     }),
-    { numRuns: 60, interruptAfterTimeLimit: 25_000, markInterruptAsFailure: false },
+    { numRuns: 60, limitMs: 25_000 },
   );
   expect(fromCold).toBeGreaterThan(0);
 }, 90_000);
 
 test("§8: one signal after the other, in order and once, gives the same", async () => {
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(history, fc.boolean(), async (received, withEmailRule) => {
       const signals = place(received);
       const { workspaceId } = await workspaceWithRules(withEmailRule);
@@ -413,14 +414,14 @@ test("§8: one signal after the other, in order and once, gives the same", async
       await ringUntilQuiet(workspaceId);
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
     }),
-    { numRuns: 20, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: false },
+    { numRuns: 20, limitMs: 10_000 },
   );
 }, 60_000);
 
 test("§11.5: twins in any order and split leave at least one original to each window, at most one to each receipt, and the books balance", async () => {
   const twins = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
   const order = fc.array(fc.nat(1_000), { minLength: 12, maxLength: 12 });
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(twins, order, fc.integer({ min: 1, max: 4 }), async (minutes, places, size) => {
       const { workspaceId } = await workspaceWithRules(false);
       const signals = minutes
@@ -444,7 +445,7 @@ test("§11.5: twins in any order and split leave at least one original to each w
         expect(time - (times[index] ?? 0)).toBeGreaterThan(10 * MINUTE);
       await expectToAddUp(workspaceId);
     }),
-    { numRuns: 40, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: false },
+    { numRuns: 40, limitMs: 10_000 },
   );
 }, 60_000);
 
@@ -454,7 +455,7 @@ test("§11.5: an id that is named by two emails goes, in order of receipt and in
     fc.constant(null),
     fc.constant(null),
   );
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(
       fc.array(call, { minLength: 1, maxLength: 16 }),
       fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 8 }),
@@ -500,6 +501,6 @@ test("§11.5: an id that is named by two emails goes, in order of receipt and in
         await expectToAddUp(workspaceId);
       },
     ),
-    { numRuns: 40, interruptAfterTimeLimit: 10_000, markInterruptAsFailure: false },
+    { numRuns: 40, limitMs: 10_000 },
   );
 }, 60_000);

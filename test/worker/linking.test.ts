@@ -9,6 +9,7 @@ import { stepLinkJobs } from "../../src/store/people/linking.ts";
 import { traceSignal } from "../../src/store/queries/trace.ts";
 import { expectStateToAddUp, linesOf } from "./adds-up.ts";
 import { bucketWith } from "./cold.ts";
+import { assertForSoLong } from "./for-so-long.ts";
 import { inStore } from "./store.ts";
 import type { Sent, TestStore } from "./store.ts";
 
@@ -240,7 +241,7 @@ const step = fc.oneof(
 );
 
 test("whatever becomes known when, each signal scores by the rules as they are when it is first somebody's", async () => {
-  await fc.assert(
+  await assertForSoLong(
     fc.asyncProperty(fc.array(step, { minLength: 8, maxLength: 40, size: "max" }), (steps) =>
       withRules(async (store) => {
         const known: Record<string, number> = {};
@@ -274,6 +275,6 @@ test("whatever becomes known when, each signal scores by the rules as they are w
         expectStateToAddUp(store.state);
       }),
     ),
-    { numRuns: 60, interruptAfterTimeLimit: 20_000, markInterruptAsFailure: false },
+    { numRuns: 60, limitMs: 20_000 },
   );
 }, 60_000);

@@ -12,6 +12,7 @@ import type { Facts } from "../../src/store/log/line.ts";
 import { Log } from "../../src/store/log/log.ts";
 import { readPayloads } from "../../src/store/log/payloads.ts";
 import { HASH_BYTES } from "../../src/store/log/segment.ts";
+import { assertForSoLong } from "./for-so-long.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
 const SECOND = 1_000;
@@ -119,7 +120,7 @@ interface Kept {
 describe("the log", () => {
   test("says what a plain array says, after every step, and after those that were taken back", async () => {
     let sealed = 0;
-    await fc.assert(
+    await assertForSoLong(
       fc.asyncProperty(steps, (all) =>
         inStore((storage) => {
           const { sql } = storage;
@@ -186,7 +187,7 @@ describe("the log", () => {
           check(newLog(sql), model);
         }),
       ),
-      { numRuns: 60, interruptAfterTimeLimit: 25_000, markInterruptAsFailure: false },
+      { numRuns: 60, limitMs: 25_000 },
     );
     expect(sealed).toBeGreaterThan(20);
   }, 60_000);

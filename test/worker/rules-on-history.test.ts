@@ -9,6 +9,7 @@ import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import { hasRuleJobs } from "../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../src/store/state.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
+import { assertForSoLong } from "./for-so-long.ts";
 import { expectToAddUp } from "./read-store.ts";
 import { expectDaysToAddUp } from "./days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
@@ -529,7 +530,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
   );
 
   test("the rule as it is in the end, applied, gives what it would have given from the beginning", async () => {
-    await fc.assert(
+    await assertForSoLong(
       fc.asyncProperty(rules, fc.array(actions, { minLength: 4, maxLength: 16 }), async (first, history) => {
         const [lived, ideal] = [await newWorkspace(), await newWorkspace()];
         const { id } = await create({ name: "rule", ...first }, lived);
@@ -572,7 +573,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
         await expectDaysToAddUp(lived.id);
         await expectToAddUp(lived.id);
       }),
-      { numRuns: 40, interruptAfterTimeLimit: 12_000, markInterruptAsFailure: false },
+      { numRuns: 40, limitMs: 12_000 },
     );
   }, 60_000);
 });
