@@ -52,7 +52,6 @@ async function answerFile(c: Context<OperatorEnv>, records: ExportedRecords, for
   return c.body(body, 200, {
     "content-type": contentType,
     "content-disposition": `attachment; filename="${name}"`,
-    "cache-control": "no-store",
     "x-content-type-options": "nosniff",
   });
 }

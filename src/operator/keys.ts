@@ -60,7 +60,7 @@ export const keyRoutes = operator
         },
         byOperator(),
       );
-      return c.json(createdKeyJson({ record, value, secret }), 201, { "cache-control": "no-store" });
+      return c.json(createdKeyJson({ record, value, secret }), 201);
     },
   )
   .post(
@@ -85,7 +85,7 @@ export const keyRoutes = operator
         if (rotated.refusal.reason === "not_found") return notFound(c, "key");
         return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
       }
-      return c.json(createdKeyJson(rotated.value), 201, { "cache-control": "no-store" });
+      return c.json(createdKeyJson(rotated.value), 201);
     },
   )
   .get(

@@ -31,6 +31,12 @@ const limitBody = bodyLimit({
     }),
 });
 
+/** All of it is one workspace's, and some is shown once. */
+const noStore = operator.createMiddleware(async (c, next) => {
+  await next();
+  c.res.headers.set("cache-control", "no-store");
+});
+
 const openDatabase = operator.createMiddleware((c, next) => {
   c.set("db", controlDatabase(c.env.DB));
   return next();
@@ -45,7 +51,7 @@ const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
 
 const described = operator
   .createApp()
-  .use(authorise, limitBody, openDatabase)
+  .use(noStore, authorise, limitBody, openDatabase)
   .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
   .route("/", planRoutes)
   .route("/", workspaceRoutes)

@@ -125,6 +125,18 @@ describe("a member signs in", () => {
   });
 });
 
+test.each(["https://evil.example/w/", "//evil.example/w/", "/w/..//evil.example/"])(
+  "who comes back from the provider stays on this site, whatever the way there named: %j",
+  async (to) => {
+    const browser = new Browser();
+    const begun = await browser.ask(`${service.origin}/sign-in/oidc?${new URLSearchParams({ to }).toString()}`);
+    const answer = await browser.follow(location(begun), isCallback);
+    const back = await browser.ask(location(answer).href);
+    expect(back.status).toBe(303);
+    expect(new URL(String(back.headers["location"]), service.origin).href).toBe(`${service.origin}/w/`);
+  },
+);
+
 describe("nobody is signed in", () => {
   test.each([false, "false", "no"])("when the email is not verified: %j", async (verified) => {
     provider.account = { ...OWNER, email_verified: verified };

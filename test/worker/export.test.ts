@@ -1,5 +1,5 @@
 /** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { createExecutionContext, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
@@ -8,6 +8,9 @@ import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../
 import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
+import worker from "../../src/index.ts";
+import { d1Failing } from "./faults.ts";
+import { Browser } from "./pages.ts";
 import { readStore } from "./read-store.ts";
 import { ring } from "./cold.ts";
 import { DAY, deliver } from "./deliver.ts";
@@ -458,6 +461,27 @@ describe("the answer", () => {
     );
     expect(response.headers.get("cache-control")).toBe("no-store");
   });
+
+  test.each(["signals", "people?format=csv", "scoring-signals"])(
+    "%s gives nothing where its entry in the audit log cannot be written, from the pages neither",
+    async (path) => {
+      await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
+      const { slug } = await workspace.operator<{ slug: string }>("GET", "");
+      await workspace.operator("POST", "/members", { email: `owner-${slug}@example.com`, role: "owner" });
+      const cookie = await new Browser(`owner-${slug}@example.com`).cookie();
+      const bindings = { ...env, DB: d1Failing(/insert into "audit_log"/, "no audit log") };
+      for (const [address, headers] of [
+        [`/operator/workspaces/${workspace.id}/export/${path}`, AUTHORISED],
+        [`/w/${slug}/people/export?records=${path.split("?")[0]?.replace("-", "_")}&format=csv`, { cookie }],
+      ] as const) {
+        const request = new Request(`https://signals.example${address}`, { headers });
+        const answer = await worker.fetch(request, bindings, createExecutionContext());
+        expect([address, answer.status]).toEqual([address, 503]);
+        expect(answer.headers.get("content-disposition")).toBeNull();
+        expect(await answer.text()).not.toContain("jane@example.com");
+      }
+    },
+  );
 
   test("leaves an entry in the audit log", async () => {
     await (await ask("people?format=csv")).text();

@@ -56,3 +56,27 @@ export class Faults {
     });
   }
 }
+
+/** D1, with statements that fail as they do where the database cannot execute them, alone and in a batch. */
+export function d1Failing(failing: RegExp, message: string): D1Database {
+  const failingStatements = new WeakSet<object>();
+  const fail = () => Promise.reject(new Error(message));
+  const statement = (): D1PreparedStatement => {
+    const failed = { bind: statement, all: fail, run: fail, raw: fail, first: fail };
+    failingStatements.add(failed);
+    return failed;
+  };
+  return new Proxy(env.DB, {
+    get(target, property) {
+      if (property === "prepare") {
+        return (query: string) => (failing.test(query) ? statement() : target.prepare(query));
+      }
+      if (property === "batch") {
+        return (all: D1PreparedStatement[]) =>
+          all.some((one) => failingStatements.has(one)) ? fail() : target.batch(all);
+      }
+      const value = Reflect.get(target, property) as unknown;
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}

@@ -1,6 +1,7 @@
 /** Design §9, the operator API, on the real D1 and Durable Objects; keys and members by spec §2.1, §3.1 and §5.6. */
+import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { Hono } from "hono";
 import { findKeyFacts, sha256Hex } from "../../src/control/key-facts.ts";
@@ -8,6 +9,8 @@ import { deactivateKey, findKey, listKeys } from "../../src/control/keys.ts";
 import type { AppEnv } from "../../src/env.ts";
 import { createKey } from "../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../src/control/rules.ts";
+import worker from "../../src/index.ts";
+import { d1Failing } from "./faults.ts";
 
 const ORIGIN = "https://signals.example";
 const db = controlDatabase(env.DB);
@@ -121,6 +124,21 @@ describe("who may call", () => {
       request_id: answer.headers.get("x-request-id"),
     });
   });
+});
+
+test("a failed query is logged without its parameters", async () => {
+  const log = vi.spyOn(console, "log").mockImplementation(() => {});
+  const bindings = { ...env, DB: d1Failing(/from "workspaces"/, "D1_ERROR: out of order") };
+  const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+  const request = new Request("https://signals.example/operator/workspaces/ws_jane-at-home", {
+    headers: { authorization },
+  });
+  const answer = await worker.fetch(request, bindings, createExecutionContext());
+  const lines = log.mock.calls.flat().join("\n");
+  log.mockRestore();
+  expect(answer.status).toBe(503);
+  expect(lines).toContain("D1_ERROR: out of order");
+  expect(lines).not.toContain("jane-at-home");
 });
 
 describe("plans", () => {
@@ -382,6 +400,17 @@ describe("§5.6 members", () => {
 });
 
 describe("§2.1 API keys", () => {
+  test("nothing that the operator API answers is stored by anybody in between, a rotated key neither", async () => {
+    const workspace = await newWorkspace();
+    const first = await post(`${workspace}/keys`, { name: "Website" });
+    const rotated = await post(`${workspace}/keys/${String(first.body["id"])}/rotate`, { overlap: "1h" });
+    expect(rotated.body["key"]).toMatch(/^sk_/);
+    const answers = [first, rotated, await get(`${workspace}/people`), await get(`${workspace}/nothing`)];
+    for (const { status, headers } of answers)
+      expect([status, headers.get("cache-control")]).toEqual([status, "no-store"]);
+    expect(answers.map(({ status }) => status)).toEqual([201, 201, 200, 404]);
+  });
+
   test("the full key and the secret are shown once, at creation", async () => {
     const workspace = await newWorkspace();
     const answer = await post(`${workspace}/keys`, { name: "Website", secret: true });

@@ -3,10 +3,12 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
+import { d1Failing } from "./faults.ts";
 import { newMembers } from "./members.ts";
 import type { Browser } from "./pages.ts";
 
 const HERE = "https://signals.example";
+const NEW_KEY = `form_token=${crypto.randomUUID()}&endpoint_type=signal_staging&lifetime=never`;
 const SECRET = "secret-of-the-platform";
 
 /** A binding of which nothing works. */
@@ -63,16 +65,31 @@ describe("where the platform fails", () => {
   });
 
   test.each([
-    ["settings/members", { DB: broken }, "email=new@example.com&role=member"],
+    ["settings/members", { DB: d1Failing(/insert into "members"/, SECRET) }, "email=new@example.com&role=member"],
+    [
+      "settings/members/role",
+      { DB: d1Failing(/select .* from "members" where/, SECRET) },
+      "email=new@example.com&role=member",
+    ],
+    [
+      "settings/api-keys/new",
+      { DB: d1Failing(/insert into "api_keys"/, SECRET) },
+      `${NEW_KEY}&name=of+new@example.com`,
+    ],
     ["usage/overages", { QUOTA_COUNTER: brokenObjects }, "overages=on"],
     ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, "email=a@b.example"],
-  ])("a form to %s as well; nothing of it is in the log", async (page, bindings, form) => {
+  ])("a form to %s as well; what failed is in the log, and nothing of the form", async (page, bindings, form) => {
     const { slug, owner } = await newMembers();
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     const answer = await ask(slug, owner, page, bindings, form);
     expect(answer.status).toBe(503);
     await expectFaultPage(answer);
-    expect(log.mock.calls.flat().join("\n")).not.toContain("@");
+    const lines = log.mock.calls.flat().join("\n");
     vi.restoreAllMocks();
+    // The fault is the one that was made, behind the look-up of the session.
+    expect(lines).toContain(SECRET);
+    expect(lines).not.toContain("@");
+    expect(lines).not.toContain("%40");
+    expect(lines).not.toContain(slug);
   });
 });
