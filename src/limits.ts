@@ -358,7 +358,7 @@ export const ORIGINALS_MAX_SLOTS = 2 ** 21;
 /** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
 export const RECENT_ENTRIES_CHARACTERS = 512;
 /** And of a row of older ones: hundreds of them. */
-export const TIMELINE_ROW_CHARACTERS = 4_000;
+export const TIMELINE_ROW_CHARACTERS = 2_000;
 /** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
 export const IDENTITY_MAX_CLAIMS = 20;
 /** Ids that another id is paired with, before it is known. */

@@ -119,7 +119,7 @@ CREATE TABLE `held_segments` (
 	`cold` text,
 	`cold_offset` integer DEFAULT 0 NOT NULL,
 	`cold_bytes` integer DEFAULT 0 NOT NULL,
-	`groups` text NOT NULL
+	`groups` blob NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `held_segments_time` ON `held_segments` (`first_ms`);--> statement-breakpoint
@@ -156,36 +156,31 @@ CREATE TABLE `signals_segments` (
 	`cold` text,
 	`cold_offset` integer DEFAULT 0 NOT NULL,
 	`cold_bytes` integer DEFAULT 0 NOT NULL,
-	`groups` text NOT NULL
+	`groups` blob NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `signals_segments_time` ON `signals_segments` (`first_ms`);--> statement-breakpoint
 CREATE TABLE `identities` (
-	`kind` text NOT NULL,
-	`value` text NOT NULL,
+	`key` blob NOT NULL,
 	`at` integer NOT NULL,
 	`ordinal` integer NOT NULL,
 	`person_id` integer NOT NULL,
-	PRIMARY KEY(`kind`, `value`, `at`, `ordinal`)
+	PRIMARY KEY(`key`, `at`, `ordinal`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
 CREATE TABLE `link_jobs` (
-	`kind` text NOT NULL,
-	`value` text NOT NULL,
-	`due_at` integer NOT NULL,
-	PRIMARY KEY(`kind`, `value`)
+	`key` blob PRIMARY KEY NOT NULL,
+	`due_at` integer NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint
 CREATE TABLE `pairs` (
-	`kind` text NOT NULL,
-	`value` text NOT NULL,
-	`other_kind` text NOT NULL,
-	`other_value` text NOT NULL,
+	`key` blob NOT NULL,
+	`other_key` blob NOT NULL,
 	`at` integer NOT NULL,
 	`ordinal` integer NOT NULL,
-	PRIMARY KEY(`kind`, `value`, `other_kind`, `other_value`)
+	PRIMARY KEY(`key`, `other_key`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `people` (
@@ -194,7 +189,7 @@ CREATE TABLE `people` (
 	`name` text,
 	`company` text,
 	`title` text,
-	`trait_receipts` text DEFAULT '{}' NOT NULL,
+	`trait_receipts` text DEFAULT '' NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL,
@@ -207,7 +202,7 @@ CREATE INDEX `people_last_day` ON `people` (`last_day`);--> statement-breakpoint
 CREATE INDEX `people_score` ON `people` (`score`) WHERE score <> 0;--> statement-breakpoint
 CREATE INDEX `people_name` ON `people` (name COLLATE NOCASE) WHERE name IS NOT NULL;--> statement-breakpoint
 CREATE TABLE `timelines` (
-	`list` text NOT NULL,
+	`list` blob NOT NULL,
 	`first_seq` integer NOT NULL,
 	`entries` text NOT NULL,
 	PRIMARY KEY(`list`, `first_seq`)

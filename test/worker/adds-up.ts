@@ -3,7 +3,8 @@ import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { personList, readEntries, visitorList } from "../../src/store/people/timelines.ts";
+import { readEntries } from "../../src/store/people/timelines.ts";
+import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
 import { COLUMN_OF, countInBooks } from "../../src/store/record/books.ts";
 import { readRuleDays } from "../../src/store/rules/rule-days.ts";
@@ -88,8 +89,9 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     .toArray();
   const listed = new Map<string, Map<number, readonly number[]>>();
   const rows = sql
-    .exec<{ list: string; entries: string }>("SELECT list, entries FROM timelines ORDER BY list, first_seq")
-    .toArray();
+    .exec<{ list: ArrayBuffer; entries: string }>("SELECT list, entries FROM timelines ORDER BY list, first_seq")
+    .toArray()
+    .map(({ list, entries }) => ({ list: listOfKey(list), entries }));
   for (const { list, entries } of [
     ...rows,
     ...people.map(({ id, recent }) => ({ list: personList(id), entries: recent })),

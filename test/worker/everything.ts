@@ -1,7 +1,8 @@
 /** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
 import { env } from "cloudflare:workers";
-import { ByteReader } from "../../src/store/log/bytes.ts";
+import { ByteReader } from "../../src/store/bytes.ts";
 import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
+import { listOfKey } from "../../src/store/people/visitor-keys.ts";
 
 const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
   signals_facts: textOfLines,
@@ -9,6 +10,8 @@ const PACKED: Record<string, (bytes: ArrayBuffer) => string> = {
   signals_payloads: textOfPayloads,
   held_payloads: textOfPayloads,
 };
+
+const KEYS = ["key", "other_key", "list"];
 
 /** What stands among the facts is not said once more. */
 const LEFT_OUT = { names: () => ({ userId: "(user id)", anonymousId: "(anonymous id)" }) };
@@ -64,6 +67,7 @@ function textOfPayloads(bytes: ArrayBuffer | Uint8Array): string {
 
 function textOf(table: string, column: string, value: SqlStorageValue): string {
   if (!(value instanceof ArrayBuffer)) return String(value);
+  if (KEYS.includes(column)) return listOfKey(value);
   const expand = column === "facts" || column === "payloads" ? PACKED[table] : undefined;
   return expand === undefined ? new TextDecoder().decode(value) : expand(value);
 }

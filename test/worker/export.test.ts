@@ -6,6 +6,7 @@ import { controlDatabase } from "../../src/control/database.ts";
 import { findWorkspace } from "../../src/control/workspaces.ts";
 import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../src/limits.ts";
 import type { ExportPage, ExportRange } from "../../src/store/data-care.ts";
+import { keyOf, personList } from "../../src/store/people/visitor-keys.ts";
 import { exportFile } from "../../src/workspace/export.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import worker from "../../src/index.ts";
@@ -294,8 +295,8 @@ describe("people", () => {
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
         `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-         INSERT INTO identities (kind, value, at, ordinal, person_id) SELECT iif(i % 3, 'anonymous_id', 'user_id'),
-           format('%05d', i) || ?2, 1, 1, 1 FROM n`,
+         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
+           iif(i % 3, 'a', 'u') || format('%05d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
         count,
         long,
       );
@@ -375,7 +376,7 @@ describe("scoring signals", () => {
     // Many people who have scored nothing make pages in which there is nothing.
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
-      sql.exec("UPDATE timelines SET list = 'p3000' WHERE list = 'p1'");
+      sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
       sql.exec(
         `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
          INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,

@@ -358,10 +358,10 @@ describe("people", () => {
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
         `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
-         INSERT INTO identities (kind, value, at, ordinal, person_id) SELECT 'anonymous_id', 'a' || i, 1, 1, 1 FROM n`,
+         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('aa' || i AS BLOB), 1, 1, 1 FROM n`,
       );
       sql.exec(
-        "INSERT INTO identities VALUES ('user_id', 'u', 1, 1, 2), ('user_id', 'u', 1, 2, 3), ('user_id', 'u', 9, 1, 2), ('user_id', 'v', 1, 1, 2), ('user_id', 'v', 1, 2, 3)",
+        "INSERT INTO identities VALUES (x'7575', 1, 1, 2), (x'7575', 1, 2, 3), (x'7575', 9, 1, 2), (x'7576', 1, 1, 2), (x'7576', 1, 2, 3)",
       );
     });
     const people = (await workspace.store.people({}, { cursor: null, limit: 3 })).items;

@@ -4,22 +4,23 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { TIMELINE_ROW_CHARACTERS } from "../../src/limits.ts";
+import { newId } from "../../src/http/ids.ts";
 import {
   addToRecent,
   allEntries,
   changeEntries,
   insertEntries,
   latestEntries,
-  personList,
   writeEntries,
 } from "../../src/store/people/timelines.ts";
 import type { Entry, Scored } from "../../src/store/people/timelines.ts";
+import { keyOf, personList } from "../../src/store/people/visitor-keys.ts";
 import { nextEntries } from "../../src/store/queries/scored.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });
 const scored: fc.Arbitrary<Scored | null> = fc.option(
   fc.record({
-    signalId: fc.constantFrom("sig_1", `sig_${"x".repeat(36)}`),
+    signalId: fc.constantFrom("sig_1", `sig_${"x".repeat(36)}`, newId("sig"), `sig_${crypto.randomUUID()}`),
     atMs: fc.nat(1e12),
     verdicts: fc.array(fc.integer({ min: 1, max: 999 }), { minLength: 1, maxLength: 5 }),
   }),
@@ -111,7 +112,9 @@ test("inserted, appended, changed and taken out in any order", async () => {
             after = last;
           }
           expect(onwards).toEqual(expected.filter((entry) => entry.seq > from));
-          const rows = sql.exec<{ entries: string }>("SELECT entries FROM timelines WHERE list = ?", list).toArray();
+          const rows = sql
+            .exec<{ entries: string }>("SELECT entries FROM timelines WHERE list = ?", keyOf(list))
+            .toArray();
           for (const { entries } of rows) expect(entries.length).toBeLessThanOrEqual(TIMELINE_ROW_CHARACTERS);
           expect(allEntries(sql, other)).toEqual([{ seq: 5, scored: null }]);
           expect(writeEntries([])).toBe("");

@@ -4,12 +4,13 @@ import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import type { Claim } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
-import type { VisitorId } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { People, visitorOf } from "../people/people.ts";
 import type { Visitor } from "../people/people.ts";
-import { changeEntries, firstEntries, personList, scoredBy, visitorList } from "../people/timelines.ts";
+import { changeEntries, firstEntries, scoredBy } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
+import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
+import type { VisitorId } from "../people/visitor-keys.ts";
 import { countInBooks } from "../record/books.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
@@ -103,15 +104,16 @@ export class ErasureWork {
   /** A page of what is listed under one of the person's ids; then the id. */
   #identity(): number {
     const { sql } = this.#state;
-    const [id] = sql.exec<VisitorId & Record<string, SqlStorageValue>>(
-      "SELECT kind, value FROM identities WHERE person_id = ? LIMIT 1",
+    const [row] = sql.exec<{ key: ArrayBuffer }>(
+      "SELECT key FROM identities WHERE person_id = ? LIMIT 1",
       this.#job.person_id,
     );
-    if (id === undefined) return this.#goOn("lines");
+    if (row === undefined) return this.#goOn("lines");
+    const id = visitorOfKey(row.key);
     const entries = firstEntries(sql, visitorList(id), this.#job.position);
     const last = entries.at(-1);
     if (last === undefined) {
-      this.#forget({ kind: id.kind, value: id.value });
+      this.#forget(id);
       this.#job.position = 0;
       return IDENTITY_LINES;
     }
@@ -122,18 +124,13 @@ export class ErasureWork {
 
   #forget(id: VisitorId): void {
     const { sql } = this.#state;
-    const { kind, value } = id;
+    const key = visitorKey(id);
     const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
     rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
-    sql.exec("DELETE FROM identities WHERE kind = ? AND value = ? AND person_id = ?", kind, value, this.#job.person_id);
+    sql.exec("DELETE FROM identities WHERE key = ? AND person_id = ?", key, this.#job.person_id);
     // Each pair is there both ways.
-    sql.exec(
-      `DELETE FROM pairs WHERE (kind, value, other_kind, other_value) IN
-         (SELECT other_kind, other_value, kind, value FROM pairs WHERE kind = ? AND value = ?)`,
-      kind,
-      value,
-    );
-    sql.exec("DELETE FROM pairs WHERE kind = ? AND value = ?", kind, value);
+    sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
+    sql.exec("DELETE FROM pairs WHERE key = ?", key);
     // Somebody else has the id too: their part of the list is linked from now on.
     if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
     else endLinkJob(sql, id);

@@ -8,7 +8,8 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS, FULL_DRAINED_MS } from "../../limits.ts";
 import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold.ts";
-import { insertEntries, personList, readEntries } from "../people/timelines.ts";
+import { insertEntries, readEntries } from "../people/timelines.ts";
+import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state.ts";
 import { rememberName, hashOfName } from "./erased-names.ts";
 import { ErasureWork } from "./erasure-work.ts";
@@ -82,7 +83,7 @@ function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string 
   // What their ids have sent, and was about to be linked, is looked through first: see ErasureWork.
   sql.exec(
     `UPDATE link_jobs SET due_at = ?
-     WHERE (kind, value) IN (SELECT kind, value FROM identities WHERE person_id = ?)`,
+     WHERE key IN (SELECT key FROM identities WHERE person_id = ?)`,
     nowMs + DAY_MS,
     id,
   );

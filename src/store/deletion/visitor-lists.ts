@@ -1,7 +1,8 @@
 /** Takes lines that are gone off the lists of those visitors whom nobody knows: each list is written once. */
 import type { Facts } from "../log/line.ts";
-import { changeEntries, visitorList } from "../people/timelines.ts";
-import type { ListKey } from "../people/timelines.ts";
+import { changeEntries } from "../people/timelines.ts";
+import { visitorList } from "../people/visitor-keys.ts";
+import type { ListKey } from "../people/visitor-keys.ts";
 
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();

@@ -4,7 +4,7 @@
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { zlib } from "../../platform/node.ts";
-import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "./bytes.ts";
+import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../bytes.ts";
 import { COLUMNS } from "./line.ts";
 import type { Cell, Names } from "./line.ts";
 import { Lines } from "./lines.ts";
@@ -135,7 +135,7 @@ function packTexts(cells: readonly Cell[], { numbers, ids, uuids, texts }: Packe
     }
     if (cell.length === SIGNAL_ID_CHARACTERS && cell.startsWith(SIGNAL_ID_PREFIX)) {
       if (readUuid(cell, SIGNAL_ID_PREFIX.length, uuid)) {
-        const ms = millisecondsOf(uuid);
+        const ms = uuidMs(uuid);
         numbers.number(SIGNAL_ID);
         numbers.number(ms - beforeMs);
         ids.append(withoutTime);
@@ -184,11 +184,6 @@ function unpackTexts(
     }
   }
   return cells;
-}
-
-function millisecondsOf(bytes: Uint8Array): number {
-  const [one = 0, two = 0, three = 0, four = 0, five = 0, six = 0] = bytes;
-  return (one * 0x100 + two) * 0x1_0000_0000 + (((three << 24) | (four << 16) | (five << 8) | six) >>> 0);
 }
 
 /** By their hyphens, which are rarer than their digits. */

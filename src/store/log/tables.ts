@@ -32,7 +32,7 @@ function segmentsOf(log: string) {
       cold: text("cold"),
       coldOffset: integer("cold_offset").notNull().default(0),
       coldBytes: integer("cold_bytes").notNull().default(0),
-      groups: text("groups").notNull(),
+      groups: blob("groups").notNull(),
     },
     (table) => [
       index(`${log}_segments_time`).on(table.firstMs),

@@ -4,12 +4,8 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { addClaim, claimInForce } from "./claims.ts";
 import type { Claim } from "./claims.ts";
-
-/** An id of a visitor, as an identify call or a signal names it. */
-export interface VisitorId {
-  kind: "anonymous_id" | "user_id";
-  value: string;
-}
+import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
+import type { VisitorId } from "./visitor-keys.ts";
 
 type Row = { at: number; ordinal: number; person_id: number };
 
@@ -25,16 +21,15 @@ export class Identities {
 
   /** In order of receipt. */
   claimsOf(id: VisitorId): readonly Claim[] {
-    const key = keyOf(id);
+    const key = visitorList(id);
     let claims = this.#claims.get(key);
     if (claims === undefined) {
       claims = this.#sql
         .exec<Row>(
           // Claims of somebody who is being deleted go page by page: they count for nothing from the beginning.
-          `SELECT at, ordinal, person_id FROM identities WHERE kind = ? AND value = ?
+          `SELECT at, ordinal, person_id FROM identities WHERE key = ?
              AND EXISTS (SELECT 1 FROM people WHERE people.id = person_id) ORDER BY at, ordinal`,
-          id.kind,
-          id.value,
+          visitorKey(id),
         )
         .toArray()
         .map(({ at, ordinal, person_id }) => ({ receivedAtMs: at, ordinal, personId: person_id }));
@@ -81,28 +76,22 @@ export class Identities {
     }
     const [known, unknown, claims] = claimsOfOne.length > 0 ? [one, other, claimsOfOne] : [other, one, claimsOfOther];
     const claim = claimInForce(claims, receipt);
-    if (claim !== undefined && keyOf(known) !== keyOf(unknown)) {
+    if (claim !== undefined && visitorList(known) !== visitorList(unknown)) {
       this.claim(unknown, { ...later(claim, receipt), personId: claim.personId });
     }
   }
 
   #write(id: VisitorId, before: readonly Claim[], after: readonly Claim[]): void {
-    this.#claims.set(keyOf(id), after);
+    this.#claims.set(visitorList(id), after);
     this.claimed.push(id);
+    const key = visitorKey(id);
     for (const { receivedAtMs, ordinal } of before.filter((claim) => !after.includes(claim))) {
-      this.#sql.exec(
-        "DELETE FROM identities WHERE kind = ? AND value = ? AND at = ? AND ordinal = ?",
-        id.kind,
-        id.value,
-        receivedAtMs,
-        ordinal,
-      );
+      this.#sql.exec("DELETE FROM identities WHERE key = ? AND at = ? AND ordinal = ?", key, receivedAtMs, ordinal);
     }
     for (const { receivedAtMs, ordinal, personId } of after.filter((claim) => !before.includes(claim))) {
       this.#sql.exec(
-        "INSERT OR REPLACE INTO identities (kind, value, at, ordinal, person_id) VALUES (?, ?, ?, ?, ?)",
-        id.kind,
-        id.value,
+        "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)",
+        key,
         receivedAtMs,
         ordinal,
         personId,
@@ -112,28 +101,25 @@ export class Identities {
 
   #pairsOf(id: VisitorId): { other: VisitorId; receipt: Receipt }[] {
     return this.#sql
-      .exec<{ other_kind: VisitorId["kind"]; other_value: string; at: number; ordinal: number }>(
-        "SELECT other_kind, other_value, at, ordinal FROM pairs WHERE kind = ? AND value = ?",
-        id.kind,
-        id.value,
+      .exec<{ other_key: ArrayBuffer; at: number; ordinal: number }>(
+        "SELECT other_key, at, ordinal FROM pairs WHERE key = ?",
+        visitorKey(id),
       )
       .toArray()
       .map((row) => ({
-        other: { kind: row.other_kind, value: row.other_value },
+        other: visitorOfKey(row.other_key),
         receipt: { receivedAtMs: row.at, ordinal: row.ordinal },
       }));
   }
 
   #addPair(id: VisitorId, other: VisitorId, receipt: Receipt): void {
     const pairs = this.#pairsOf(id);
-    if (keyOf(id) === keyOf(other) || pairs.length >= PAIRS_MAX) return;
-    if (pairs.some((pair) => keyOf(pair.other) === keyOf(other))) return;
+    if (visitorList(id) === visitorList(other) || pairs.length >= PAIRS_MAX) return;
+    if (pairs.some((pair) => visitorList(pair.other) === visitorList(other))) return;
     this.#sql.exec(
-      "INSERT INTO pairs (kind, value, other_kind, other_value, at, ordinal) VALUES (?, ?, ?, ?, ?, ?)",
-      id.kind,
-      id.value,
-      other.kind,
-      other.value,
+      "INSERT INTO pairs (key, other_key, at, ordinal) VALUES (?, ?, ?, ?)",
+      visitorKey(id),
+      visitorKey(other),
       receipt.receivedAtMs,
       receipt.ordinal,
     );
@@ -141,19 +127,11 @@ export class Identities {
 }
 
 /** Of an id, in order of receipt; also those of somebody who is being deleted. */
-export function claimsInStore(sql: SqlStorage, { kind, value }: VisitorId): Claim[] {
+export function claimsInStore(sql: SqlStorage, id: VisitorId): Claim[] {
   return sql
-    .exec<Row>(
-      "SELECT at, ordinal, person_id FROM identities WHERE kind = ? AND value = ? ORDER BY at, ordinal",
-      kind,
-      value,
-    )
+    .exec<Row>("SELECT at, ordinal, person_id FROM identities WHERE key = ? ORDER BY at, ordinal", visitorKey(id))
     .toArray()
     .map(({ at, ordinal, person_id: personId }) => ({ receivedAtMs: at, ordinal, personId }));
-}
-
-function keyOf({ kind, value }: VisitorId): string {
-  return `${kind} ${value}`;
 }
 
 function later(one: Receipt, other: Receipt): Receipt {

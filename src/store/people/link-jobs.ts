@@ -1,15 +1,11 @@
 /** Which visitors are known by now and have earlier signals that are not their person's yet: one row each, see linking.ts. */
 import { LINK_ALARM_MS } from "../../limits.ts";
-import type { VisitorId } from "./identities.ts";
+import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
+import type { VisitorId } from "./visitor-keys.ts";
 
 /** Notes a visitor who has such signals. One who is noted already waits as long as that says. */
-export function startLinkJob(sql: SqlStorage, { kind, value }: VisitorId, nowMs: number): void {
-  sql.exec(
-    "INSERT OR IGNORE INTO link_jobs (kind, value, due_at) VALUES (?, ?, ?)",
-    kind,
-    value,
-    nowMs + LINK_ALARM_MS,
-  );
+export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number): void {
+  sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
 }
 
 /** When the next one is due, in milliseconds since 1970; null when there is none. */
@@ -20,12 +16,9 @@ export function nextLinkJobMs(sql: SqlStorage): number | null {
 /** Those that are due by then, the ones that wait longest first. */
 export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): VisitorId[] {
   return sql
-    .exec<VisitorId & Record<string, SqlStorageValue>>(
-      "SELECT kind, value FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?",
-      byMs,
-      limit,
-    )
-    .toArray();
+    .exec<{ key: ArrayBuffer }>("SELECT key FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?", byMs, limit)
+    .toArray()
+    .map(({ key }) => visitorOfKey(key));
 }
 
 /** Whether there is one that nothing has hindered so far: it is to be taken at once. */
@@ -38,8 +31,8 @@ export function hasLinkJob(sql: SqlStorage, visitor: VisitorId): boolean {
 }
 
 /** Whether it is still to be done then: it may have been ended, or put off, meanwhile. */
-export function isLinkJobDue(sql: SqlStorage, { kind, value }: VisitorId, byMs: number): boolean {
-  const found = sql.exec("SELECT 1 FROM link_jobs WHERE kind = ? AND value = ? AND due_at <= ?", kind, value, byMs);
+export function isLinkJobDue(sql: SqlStorage, visitor: VisitorId, byMs: number): boolean {
+  const found = sql.exec("SELECT 1 FROM link_jobs WHERE key = ? AND due_at <= ?", visitorKey(visitor), byMs);
   return found.toArray().length > 0;
 }
 
@@ -49,10 +42,10 @@ export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
   if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
 }
 
-export function endLinkJob(sql: SqlStorage, { kind, value }: VisitorId): void {
-  sql.exec("DELETE FROM link_jobs WHERE kind = ? AND value = ?", kind, value);
+export function endLinkJob(sql: SqlStorage, visitor: VisitorId): void {
+  sql.exec("DELETE FROM link_jobs WHERE key = ?", visitorKey(visitor));
 }
 
-export function putOffLinkJob(sql: SqlStorage, { kind, value }: VisitorId, untilMs: number): void {
-  sql.exec("UPDATE link_jobs SET due_at = ? WHERE kind = ? AND value = ?", untilMs, kind, value);
+export function putOffLinkJob(sql: SqlStorage, visitor: VisitorId, untilMs: number): void {
+  sql.exec("UPDATE link_jobs SET due_at = ? WHERE key = ?", untilMs, visitorKey(visitor));
 }

@@ -33,9 +33,10 @@ import {
   putOffLinkJob,
   startLinkJob,
 } from "./link-jobs.ts";
-import type { VisitorId } from "./identities.ts";
 import { People, visitorOf } from "./people.ts";
-import { allEntries, changeEntries, firstEntries, hasEntries, personList, scoredBy, visitorList } from "./timelines.ts";
+import { allEntries, changeEntries, firstEntries, hasEntries, scoredBy } from "./timelines.ts";
+import { personList, visitorList } from "./visitor-keys.ts";
+import type { VisitorId } from "./visitor-keys.ts";
 
 /** What a step works with. */
 export interface LinkWork {

@@ -10,8 +10,11 @@ import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../rules/rule-days.ts";
 import type { StoreState } from "../state.ts";
 import { Identities } from "./identities.ts";
-import { addToRecent, changeEntries, insertEntries, personList, readEntries } from "./timelines.ts";
+import { addToRecent, changeEntries, insertEntries, readEntries } from "./timelines.ts";
 import type { Entry, Scored } from "./timelines.ts";
+import { TRAITS, readReceipts, writeReceipts } from "./trait-receipts.ts";
+import type { TraitReceipts } from "./trait-receipts.ts";
+import { personList } from "./visitor-keys.ts";
 
 /** What a signal says about who sent it. */
 export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
@@ -24,11 +27,6 @@ export function visitorOf({ email, userId, anonymousId }: Facts): Visitor {
     ...(anonymousId === null ? {} : { anonymousId }),
   };
 }
-
-export const TRAITS = ["name", "company", "title"] as const;
-
-/** Receipt and ordinal of the signal that each was taken from. */
-type TraitReceipts = Partial<Record<keyof Traits, [atMs: number, ordinal: number]>>;
 
 type Row = {
   id: number;
@@ -96,7 +94,7 @@ export class People {
       name: null,
       company: null,
       title: null,
-      trait_receipts: "{}",
+      trait_receipts: "",
       score: 0,
       first_seen: receivedAtMs,
       last_seen: receivedAtMs,
@@ -118,10 +116,10 @@ export class People {
     for (const trait of TRAITS) {
       const value = traits[trait];
       if (value === undefined) continue;
-      const [receivedAtMs = 0, ordinal = 0] = person.receipts[trait] ?? [];
-      if (!isLater(receipt, { receivedAtMs, ordinal })) continue;
+      const known = person.receipts[trait];
+      if (known !== undefined && !isLater(receipt, known)) continue;
       person.now[trait] = value;
-      person.receipts[trait] = [receipt.receivedAtMs, receipt.ordinal];
+      person.receipts[trait] = { receivedAtMs: receipt.receivedAtMs, ordinal: receipt.ordinal };
     }
   }
 
@@ -172,7 +170,7 @@ export class People {
     if (person === null) return;
     const { now } = person;
     for (const trait of TRAITS) {
-      if ((person.receipts[trait]?.[0] ?? 0) <= keptUntilMs) continue;
+      if ((person.receipts[trait]?.receivedAtMs ?? 0) <= keptUntilMs) continue;
       now[trait] = null;
       delete person.receipts[trait];
     }
@@ -217,7 +215,7 @@ export class People {
     const person = {
       before: row,
       now: { ...row },
-      receipts: JSON.parse(row.trait_receipts) as TraitReceipts,
+      receipts: readReceipts(row.trait_receipts),
       entries: [],
     };
     this.#remember(person);
@@ -256,7 +254,7 @@ export class People {
   #write(person: Person): void {
     const { before, now } = person;
     const { sql } = this.#state;
-    now.trait_receipts = JSON.stringify(person.receipts);
+    now.trait_receipts = writeReceipts(person.receipts);
     if (person.entries.length > 0) {
       now.recent = this.#addEntries(person);
       person.entries = [];
@@ -277,16 +275,8 @@ export class People {
 
   /** What is to be in the row; the rest goes to the rows of the list. */
   #addEntries({ now: { id, recent }, entries }: Person): string {
-    const { sql } = this.#state;
-    const newest = readEntries(recent).at(-1)?.seq ?? 0;
-    entries.sort((one, other) => one.seq - other.seq);
-    // Lines that were linked late are older than what the row has: there is a place for them further back.
-    const [older, newer] = [entries.filter(({ seq }) => seq < newest), entries.filter(({ seq }) => seq > newest)];
-    if (older.length > 0) insertEntries(sql, personList(id), older);
-    if (newer.length === 0) return recent;
-    const all = addToRecent(recent, newer);
-    if (all !== null) return all;
-    insertEntries(sql, personList(id), [...readEntries(recent), ...newer]);
-    return "";
+    const all = addToRecent(recent, entries);
+    if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
+    return all ?? "";
   }
 }

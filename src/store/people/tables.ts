@@ -1,6 +1,6 @@
 /** People, by what they are known, and the lists of their signals. */
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import { blob, index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 /** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
 export const people = sqliteTable(
@@ -11,8 +11,8 @@ export const people = sqliteTable(
     name: text("name"),
     company: text("company"),
     title: text("title"),
-    /** JSON: receipt and ordinal of the signal that each trait was taken from: the latest wins, field by field. */
-    traitReceipts: text("trait_receipts").notNull().default("{}"),
+    /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
+    traitReceipts: text("trait_receipts").notNull().default(""),
     /** Sum of the points of what the person's signals have scored. */
     score: integer("score").notNull().default(0),
     firstSeen: integer("first_seen").notNull(),
@@ -36,19 +36,18 @@ export const people = sqliteTable(
 
 /**
  * Identity resolution records (spec §2.3): an anonymous id or user id, and the persons it has been claimed for, in order
- * of receipt (claims.ts). WITHOUT ROWID: the migration says so by hand.
+ * of receipt (claims.ts). Keys: visitor-keys.ts. WITHOUT ROWID: the migration says so by hand.
  */
 export const identities = sqliteTable(
   "identities",
   {
-    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
-    value: text("value").notNull(),
+    key: blob("key").notNull(),
     at: integer("at").notNull(),
     ordinal: integer("ordinal").notNull(),
     personId: integer("person_id").notNull(),
   },
   (table) => [
-    primaryKey({ columns: [table.kind, table.value, table.at, table.ordinal] }),
+    primaryKey({ columns: [table.key, table.at, table.ordinal] }),
     index("identities_person").on(table.personId),
   ],
 );
@@ -57,20 +56,18 @@ export const identities = sqliteTable(
 export const pairs = sqliteTable(
   "pairs",
   {
-    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
-    value: text("value").notNull(),
-    otherKind: text("other_kind").$type<"anonymous_id" | "user_id">().notNull(),
-    otherValue: text("other_value").notNull(),
+    key: blob("key").notNull(),
+    otherKey: blob("other_key").notNull(),
     at: integer("at").notNull(),
     ordinal: integer("ordinal").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.kind, table.value, table.otherKind, table.otherValue] })],
+  (table) => [primaryKey({ columns: [table.key, table.otherKey] })],
 );
 
 /** Lists of lines, see timelines.ts. WITHOUT ROWID. */
 export const timelines = sqliteTable(
   "timelines",
-  { list: text("list").notNull(), firstSeq: integer("first_seq").notNull(), entries: text("entries").notNull() },
+  { list: blob("list").notNull(), firstSeq: integer("first_seq").notNull(), entries: text("entries").notNull() },
   (table) => [primaryKey({ columns: [table.list, table.firstSeq] })],
 );
 
@@ -78,9 +75,8 @@ export const timelines = sqliteTable(
 export const linkJobs = sqliteTable(
   "link_jobs",
   {
-    kind: text("kind").$type<"anonymous_id" | "user_id">().notNull(),
-    value: text("value").notNull(),
+    key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.kind, table.value] }), index("link_jobs_due").on(table.dueAt)],
+  (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );

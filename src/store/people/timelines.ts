@@ -5,6 +5,9 @@
  */
 import type { Facts } from "../log/line.ts";
 import { RECENT_ENTRIES_CHARACTERS, TIMELINE_ROW_CHARACTERS } from "../../limits.ts";
+import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../bytes.ts";
+import { keyOf } from "./visitor-keys.ts";
+import type { ListKey } from "./visitor-keys.ts";
 
 /** What a signal scored. It outlives the signal. */
 export interface Scored {
@@ -26,20 +29,11 @@ export function scoredBy({ admission, verdicts }: Facts): Scored | null {
   return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
 }
 
-/** `p17`, `uid`: whose list it is. */
-export type ListKey = string;
-
-export function personList(personId: number): ListKey {
-  return `p${personId}`;
-}
-
-export function visitorList({ kind, value }: { kind: "user_id" | "anonymous_id"; value: string }): ListKey {
-  return `${kind === "user_id" ? "u" : "a"}${value}`;
-}
-
 /** What a person's row is to say after these have been added; null where that is too much, and all goes to `insertEntries`. */
 export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
-  const all = recent === "" ? writeEntries(entries) : `${recent},${writeEntries(entries)}`;
+  const all = isBehind(recent, entries)
+    ? `${recent},${writeEntries(entries)}`
+    : writeEntries(merged(readEntries(recent), entries));
   return all.length <= RECENT_ENTRIES_CHARACTERS ? all : null;
 }
 
@@ -62,13 +56,7 @@ export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly 
     if (row === undefined) writeRows(sql, list, here);
     else if (isBehind(row.entries, here)) appendToRow(sql, list, row, here);
     else {
-      const merged = new Map([...readEntries(row.entries), ...here].map((entry) => [entry.seq, entry] as const));
-      replaceRow(
-        sql,
-        list,
-        row.first_seq,
-        [...merged.values()].sort((one, other) => one.seq - other.seq),
-      );
+      replaceRow(sql, list, row.first_seq, merged(readEntries(row.entries), here));
     }
   }
 }
@@ -89,7 +77,7 @@ export function latestEntries(
   for (let older = 0; older < limit;) {
     const [row] = sql.exec<Row>(
       "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq < ? ORDER BY first_seq DESC LIMIT 1",
-      list,
+      keyOf(list),
       end,
     );
     if (row === undefined) break;
@@ -103,7 +91,7 @@ export function latestEntries(
 
 /** All entries of a list, in ascending order: those of the row, and those of `timelines`. */
 export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[] {
-  const rows = sql.exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq", list);
+  const rows = sql.exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq", keyOf(list));
   return [...[...rows].flatMap(({ entries }) => readEntries(entries)), ...readEntries(recent)].sort(
     (one, other) => one.seq - other.seq,
   );
@@ -113,14 +101,14 @@ export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[]
 export function firstEntries(sql: SqlStorage, list: ListKey, after = -1): Entry[] {
   const [row] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
-    list,
+    keyOf(list),
     after,
   );
   return row === undefined ? [] : readEntries(row.entries);
 }
 
 export function hasEntries(sql: SqlStorage, list: ListKey): boolean {
-  return sql.exec("SELECT 1 FROM timelines WHERE list = ? LIMIT 1", list).toArray().length > 0;
+  return sql.exec("SELECT 1 FROM timelines WHERE list = ? LIMIT 1", keyOf(list)).toArray().length > 0;
 }
 
 /**
@@ -156,31 +144,50 @@ export function changeEntries(
 
 /** Deletes a list: what is in the person's row is not here. */
 export function deleteList(sql: SqlStorage, list: ListKey): void {
-  sql.exec("DELETE FROM timelines WHERE list = ?", list);
+  sql.exec("DELETE FROM timelines WHERE list = ?", keyOf(list));
 }
 
 type Row = { first_seq: number; entries: string };
 
+/** Numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given, and the verdicts. */
 function writeEntry({ seq, scored }: Entry): string {
-  if (scored === null) return String(seq);
-  return `${seq}:${scored.atMs.toString(36)}:${scored.signalId}:${scored.verdicts.join(".")}`;
+  if (scored === null) return seq.toString(36);
+  const { text, ms } = writeId(scored.signalId);
+  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.verdicts.join(".")}`;
 }
 
 function readEntry(text: string): Entry {
-  const [seq = "", at, signalId = "", verdicts = ""] = text.split(":");
-  if (at === undefined) return { seq: Number(seq), scored: null };
-  return {
-    seq: Number(seq),
-    scored: { signalId, atMs: Number.parseInt(at, 36), verdicts: verdicts.split(".").map(Number) },
-  };
+  const [seqText = "", idText, after = "", verdicts = ""] = text.split(":");
+  const seq = Number.parseInt(seqText, 36);
+  if (idText === undefined) return { seq, scored: null };
+  const { signalId, ms } = readId(idText);
+  const atMs = ms + Number.parseInt(after, 36);
+  return { seq, scored: { signalId, atMs, verdicts: verdicts.split(".").map(Number) } };
 }
 
-/** The row that this line belongs to: the last that begins before it, else the first. */
+const ID_PREFIX = "sig_";
+const uuid = new Uint8Array(UUID_BYTES);
+
+/** A signal's id: in base64 where it is a UUID, else as it is, behind a point. */
+function writeId(id: string): { text: string; ms: number } {
+  const isUuid =
+    id.length === ID_PREFIX.length + UUID_CHARACTERS &&
+    id.startsWith(ID_PREFIX) &&
+    readUuid(id, ID_PREFIX.length, uuid);
+  return isUuid ? { text: Buffer.from(uuid).toString("base64url"), ms: uuidMs(uuid) } : { text: `.${id}`, ms: 0 };
+}
+
+function readId(text: string): { signalId: string; ms: number } {
+  if (text.startsWith(".")) return { signalId: text.slice(1), ms: 0 };
+  const bytes = Buffer.from(text, "base64url");
+  return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
+}
+
 /** The row that a line is to be in, and where the next one begins. Mostly it is the last one, by one statement. */
 function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | undefined; end: number } {
   const [last] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq DESC LIMIT 1",
-    list,
+    keyOf(list),
   );
   if (last === undefined || last.first_seq <= seq) return { row: last, end: Number.POSITIVE_INFINITY };
   const row = rowFor(sql, list, seq);
@@ -190,13 +197,13 @@ function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | und
 function rowFor(sql: SqlStorage, list: ListKey, seq: number): Row | undefined {
   const [row] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1",
-    list,
+    keyOf(list),
     seq,
   );
   return (
     row ??
     sql
-      .exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq LIMIT 1", list)
+      .exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq LIMIT 1", keyOf(list))
       .toArray()[0]
   );
 }
@@ -204,24 +211,37 @@ function rowFor(sql: SqlStorage, list: ListKey, seq: number): Row | undefined {
 function nextRowAfter(sql: SqlStorage, list: ListKey, firstSeq: number): number {
   const [row] = sql.exec<{ next: number | null }>(
     "SELECT min(first_seq) AS next FROM timelines WHERE list = ? AND first_seq > ?",
-    list,
+    keyOf(list),
     firstSeq,
   );
   return row?.next ?? Number.POSITIVE_INFINITY;
 }
 
-function isBehind(text: string, [first]: readonly Entry[]): boolean {
-  return first !== undefined && readEntry(text.slice(text.lastIndexOf(",") + 1)).seq < first.seq;
+/** Whether entries are in their order, and come behind those of a text. */
+function isBehind(text: string, entries: readonly Entry[]): boolean {
+  let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
+  for (const { seq } of entries) {
+    if (seq <= before) return false;
+    before = seq;
+  }
+  return true;
+}
+
+/** In ascending order; one that is there already is replaced. */
+function merged(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
+  const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
+  return [...all.values()].sort((one, other) => one.seq - other.seq);
 }
 
 function appendToRow(sql: SqlStorage, list: ListKey, row: Row, entries: readonly Entry[]): void {
   const text = `${row.entries},${writeEntries(entries)}`;
   if (text.length > TIMELINE_ROW_CHARACTERS) writeRows(sql, list, entries);
-  else sql.exec("UPDATE timelines SET entries = ? WHERE list = ? AND first_seq = ?", text, list, row.first_seq);
+  else sql.exec("UPDATE timelines SET entries = ? WHERE list = ? AND first_seq = ?", text, keyOf(list), row.first_seq);
 }
 
 function replaceRow(sql: SqlStorage, list: ListKey, firstSeq: number, entries: readonly Entry[]): void {
-  if (entries[0]?.seq !== firstSeq) sql.exec("DELETE FROM timelines WHERE list = ? AND first_seq = ?", list, firstSeq);
+  if (entries[0]?.seq !== firstSeq)
+    sql.exec("DELETE FROM timelines WHERE list = ? AND first_seq = ?", keyOf(list), firstSeq);
   writeRows(sql, list, entries);
 }
 
@@ -233,7 +253,7 @@ function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): v
     if (text === "") return;
     sql.exec(
       "INSERT INTO timelines (list, first_seq, entries) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET entries = excluded.entries",
-      list,
+      keyOf(list),
       firstSeq,
       text,
     );

@@ -7,7 +7,7 @@ import type { ExportFormat, ExportPage } from "../data-care.ts";
 import type { StoreState } from "../state.ts";
 import { headerOf, lineOf } from "./export-text.ts";
 import type { Columns } from "./export-text.ts";
-import { readIdentities } from "./person-identities.ts";
+import { FIRST_CLAIM, readIdentities } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
@@ -73,7 +73,7 @@ function nextPerson({ sql }: StoreState, { person, lastPerson }: Position, forma
 }
 
 function beginningOf(index: number) {
-  return { index, behind: { kind: LISTS[index]?.kind ?? "", value: "", atMs: 0, ordinal: 0 }, some: false };
+  return { index, behind: FIRST_CLAIM, some: false };
 }
 
 /** The next ids of a list, with its end if it has one. */

@@ -6,7 +6,8 @@
 import type { Log } from "../log/log.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
-import { latestEntries, personList } from "../people/timelines.ts";
+import { latestEntries } from "../people/timelines.ts";
+import { personList } from "../people/visitor-keys.ts";
 import type { Admission, SignalFilter } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";

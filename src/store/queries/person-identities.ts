@@ -2,21 +2,26 @@
  * The ids that a person is known by. An id may have been claimed by several, one after the other, and is shown with the one
  * who has it now. Nothing bounds how many ids a person has: they are read in parts.
  */
+import { keysOf, visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol.ts";
 
 /** Behind the claim that was looked at last; an empty text stands before all. */
 export interface ClaimPlace {
-  kind: string;
-  value: string;
+  /** As hexadecimal digits. */
+  key: string;
   atMs: number;
   ordinal: number;
 }
 
-export const FIRST_CLAIM: ClaimPlace = { kind: "", value: "", atMs: 0, ordinal: 0 };
+export const FIRST_CLAIM: ClaimPlace = { key: "", atMs: 0, ordinal: 0 };
 
-type Row = { kind: Identity["kind"]; value: string; at: number; ordinal: number; is_theirs: number };
+type Row = { key: ArrayBuffer; at: number; ordinal: number; is_theirs: number };
 
-/** By kind and value. `limit`: claims that are looked at; `next`: null where there are no more. */
+export function keyOfPlace({ key }: ClaimPlace): ArrayBuffer {
+  return new Uint8Array(Buffer.from(key, "hex")).buffer;
+}
+
+/** By kind, UUIDs last. `limit`: claims that are looked at; `next`: null where there are no more. */
 export function readIdentities(
   sql: SqlStorage,
   personId: number,
@@ -24,29 +29,28 @@ export function readIdentities(
 ): { identities: Identity[]; next: ClaimPlace | null } {
   const rows = sql
     .exec<Row>(
-      `SELECT kind, value, "at", ordinal, NOT EXISTS (SELECT 1 FROM identities AS later
-           WHERE later.kind = mine.kind AND later.value = mine.value
+      `SELECT key, "at", ordinal, NOT EXISTS (SELECT 1 FROM identities AS later WHERE later.key = mine.key
              AND (later."at", later.ordinal) > (mine."at", mine.ordinal)) AS is_theirs
-       FROM identities AS mine WHERE person_id = ?1 AND (kind, value, "at", ordinal) > (?2, ?3, ?4, ?5)
-         ${asked === undefined ? "" : "AND kind = ?2"}
-       ORDER BY kind, value, "at", ordinal LIMIT ?6`,
+       FROM identities AS mine WHERE person_id = ?1 AND (key, "at", ordinal) > (?2, ?3, ?4)
+         ${asked === undefined ? "" : "AND key > ?6 AND key < ?7"}
+       ORDER BY key, "at", ordinal LIMIT ?5`,
       personId,
-      behind.kind,
-      behind.value,
+      keyOfPlace(behind),
       behind.atMs,
       behind.ordinal,
       limit,
+      ...(asked === undefined ? [] : keysOf(asked)),
     )
     .toArray();
   const last = rows.at(-1);
   return {
     identities: rows
       .filter(({ is_theirs }) => is_theirs === 1)
-      .map(({ kind, value, at: linkedAtMs }) => ({ kind, value, linkedAtMs })),
+      .map(({ key, at: linkedAtMs }) => ({ ...visitorOfKey(key), linkedAtMs })),
     next:
       last === undefined || rows.length < limit
         ? null
-        : { kind: last.kind, value: last.value, atMs: last.at, ordinal: last.ordinal },
+        : { key: Buffer.from(last.key).toString("hex"), atMs: last.at, ordinal: last.ordinal },
   };
 }
 

@@ -2,8 +2,9 @@
 import { PERSON_IDENTITIES_SHOWN, SCORE_CURVE_SIGNALS } from "../../limits.ts";
 import { deletedUntilMs } from "../deletion/retention.ts";
 import type { Facts } from "../log/line.ts";
-import { latestEntries, personList } from "../people/timelines.ts";
+import { latestEntries } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
+import { personList } from "../people/visitor-keys.ts";
 import type { Page, PageOf } from "../protocol.ts";
 import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../record-pages.ts";
 import type { StoreState } from "../state.ts";

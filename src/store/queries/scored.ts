@@ -1,6 +1,7 @@
 /** What a person's signals have scored, read off the list of their signals: also of signals that are not kept any more. */
-import { latestEntries, personList, readEntries } from "../people/timelines.ts";
+import { latestEntries, readEntries } from "../people/timelines.ts";
 import type { Entry, Scored } from "../people/timelines.ts";
+import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 
@@ -45,12 +46,11 @@ export function nextEntries(
   { id, recent }: ListedPerson,
   after: number,
 ): { entries: Entry[]; last: number | null } {
-  const list = personList(id);
   const rows = sql
     .exec<{ first_seq: number; entries: string }>(
       `SELECT first_seq, entries FROM timelines WHERE list = ?1 AND first_seq >= ifnull(
          (SELECT max(first_seq) FROM timelines WHERE list = ?1 AND first_seq <= ?2), 0) ORDER BY first_seq LIMIT 3`,
-      list,
+      keyOf(personList(id)),
       after + 1,
     )
     .toArray();

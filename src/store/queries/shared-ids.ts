@@ -1,6 +1,8 @@
 /** Ids that a person has been named by, and somebody else as well: each signal is whose the id was when it was received. */
 import { SHARED_IDS_SHOWN } from "../../limits.ts";
+import { visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol.ts";
+import { keyOfPlace } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
 
 /** An id, and another person who has been named by it too. */
@@ -12,10 +14,10 @@ export interface SharedId {
   sinceMs: number;
 }
 
-type Row = { kind: Identity["kind"]; value: string; email: string; at: number };
+type Row = { key: ArrayBuffer; email: string; at: number };
 
-/** Behind every kind of id. */
-const LAST_CLAIM: ClaimPlace = { kind: "~", value: "", atMs: 0, ordinal: 0 };
+/** Behind every id. */
+const LAST_CLAIM: ClaimPlace = { key: "ff", atMs: 0, ordinal: 0 };
 
 /**
  * The latest first, SHARED_IDS_SHOWN at most.
@@ -23,21 +25,21 @@ const LAST_CLAIM: ClaimPlace = { kind: "~", value: "", atMs: 0, ordinal: 0 };
  * @param until the claim of the person that is looked at last: somebody may have very many. Null: all are.
  */
 export function sharedIds(sql: SqlStorage, personId: number, until: ClaimPlace | null): SharedId[] {
-  const { kind, value, atMs, ordinal } = until ?? LAST_CLAIM;
+  const last = until ?? LAST_CLAIM;
   const claims = sql.exec<Row>(
-    `SELECT other.kind, other.value, people.email, other."at" FROM identities AS mine
+    `SELECT other.key, people.email, other."at" FROM identities AS mine
        CROSS JOIN identities AS other
-         ON other.kind = mine.kind AND other.value = mine.value AND other.person_id <> mine.person_id
+         ON other.key = mine.key AND other.person_id <> mine.person_id
        CROSS JOIN people ON people.id = other.person_id
-     WHERE mine.person_id = ? AND (mine.kind, mine.value, mine."at", mine.ordinal) <= (?, ?, ?, ?)`,
+     WHERE mine.person_id = ? AND (mine.key, mine."at", mine.ordinal) <= (?, ?, ?)`,
     personId,
-    kind,
-    value,
-    atMs,
-    ordinal,
+    keyOfPlace(last),
+    last.atMs,
+    last.ordinal,
   );
   const shared = new Map<string, SharedId>();
-  for (const { at, ...one } of claims) {
+  for (const { at, email, key: ofId } of claims) {
+    const one = { ...visitorOfKey(ofId), email };
     const key = JSON.stringify(one);
     shared.set(key, { ...one, sinceMs: Math.max(at, shared.get(key)?.sinceMs ?? 0) });
   }

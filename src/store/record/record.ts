@@ -7,11 +7,12 @@
 import { Accounts } from "../accounts/accounts.ts";
 import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";
-import type { VisitorId } from "../people/identities.ts";
 import { linkAtOnce } from "../people/linking.ts";
 import { People } from "../people/people.ts";
-import { insertEntries, scoredBy, visitorList } from "../people/timelines.ts";
+import { insertEntries, scoredBy } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
+import { visitorList } from "../people/visitor-keys.ts";
+import type { VisitorId } from "../people/visitor-keys.ts";
 import type { LiveSignal, RuleMatch, SignalToRecord } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";

@@ -3,8 +3,9 @@
  * They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
  */
 import { People } from "../people/people.ts";
-import { personList, readEntries } from "../people/timelines.ts";
+import { readEntries } from "../people/timelines.ts";
 import type { Scored } from "../people/timelines.ts";
+import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 
@@ -49,7 +50,7 @@ function takeRows(
     const rows = sql
       .exec<{ first_seq: number; entries: string }>(
         "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT ?",
-        personList(personId),
+        keyOf(personList(personId)),
         job.position,
         left,
       )

@@ -102,6 +102,12 @@ export function readUuid(text: string, at: number, into: Uint8Array): boolean {
   return true;
 }
 
+/** The first 48 bits, which tell the time in a UUID of version 7. */
+export function uuidMs(bytes: Uint8Array): number {
+  const [one = 0, two = 0, three = 0, four = 0, five = 0, six = 0] = bytes;
+  return (one * 0x100 + two) * 0x1_0000_0000 + (((three << 24) | (four << 16) | (five << 8) | six) >>> 0);
+}
+
 /** Texts of UUIDs one after the other, or of what they end with: of so many bytes each, all at once, which is cheaper. */
 export class UuidTexts {
   readonly #all: string;

@@ -1,0 +1,33 @@
+/** Which signals a person's traits were taken from, as their row keeps it: mostly one for all. */
+import type { Traits } from "../../domain/signal.ts";
+import type { Receipt } from "../receipt.ts";
+
+export const TRAITS = ["name", "company", "title"] as const;
+
+export type TraitReceipts = Partial<Record<keyof Traits, Receipt>>;
+
+/** A receipt for each trait in the order of TRAITS, in base 36; `=` is the one before it, nothing is none. */
+export function writeReceipts(receipts: TraitReceipts): string {
+  const texts = TRAITS.map((trait) => {
+    const receipt = receipts[trait];
+    return receipt === undefined ? "" : `${receipt.receivedAtMs.toString(36)}.${receipt.ordinal.toString(36)}`;
+  });
+  return texts.map((text, index) => (text !== "" && text === texts[index - 1] ? "=" : text)).join();
+}
+
+export function readReceipts(text: string): TraitReceipts {
+  const receipts: TraitReceipts = {};
+  let before: Receipt | undefined;
+  for (const [index, one] of text.split(",").entries()) {
+    if (one !== "=") before = readReceipt(one);
+    const trait = TRAITS[index];
+    if (trait !== undefined && before !== undefined) receipts[trait] = before;
+  }
+  return receipts;
+}
+
+function readReceipt(text: string): Receipt | undefined {
+  const [at, ordinal] = text.split(".");
+  if (at === undefined || ordinal === undefined) return undefined;
+  return { receivedAtMs: Number.parseInt(at, 36), ordinal: Number.parseInt(ordinal, 36) };
+}

@@ -1,0 +1,60 @@
+/**
+ * Ids of visitors, and lists, as the keys of rows: bytes, because most ids are UUIDs, and each is in several tables and
+ * indexes. A letter says whose it is; a text follows, or the sixteen bytes of a UUID, behind one that begins no text.
+ */
+import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "../bytes.ts";
+
+/** An id of a visitor, as an identify call or a signal names it. */
+export interface VisitorId {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+}
+
+const UUID_HERE = 0xff;
+const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
+const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
+
+/** `p17`, `uid`: whose list of lines it is. */
+export type ListKey = string;
+
+export function personList(personId: number): ListKey {
+  return `p${personId}`;
+}
+
+export function visitorList({ kind, value }: VisitorId): ListKey {
+  return LETTERS[kind] + value;
+}
+
+/** As it stands in a row. */
+export function keyOf(list: ListKey): ArrayBuffer {
+  if (list.length === 1 + UUID_CHARACTERS) {
+    const bytes = new Uint8Array(2 + UUID_BYTES);
+    if (readUuid(list, 1, bytes.subarray(2))) {
+      bytes[0] = list.charCodeAt(0);
+      bytes[1] = UUID_HERE;
+      return bytes.buffer;
+    }
+  }
+  return new Uint8Array(encoder.encode(list)).buffer;
+}
+
+export function visitorKey(id: VisitorId): ArrayBuffer {
+  return keyOf(visitorList(id));
+}
+
+export function listOfKey(key: ArrayBuffer): ListKey {
+  const bytes = new Uint8Array(key);
+  if (bytes[1] !== UUID_HERE) return decoder.decode(bytes);
+  return String.fromCharCode(bytes[0] ?? 0) + new UuidTexts(bytes.subarray(2), UUID_BYTES).next();
+}
+
+export function visitorOfKey(key: ArrayBuffer): VisitorId {
+  const list = listOfKey(key);
+  return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
+}
+
+/** Behind which, and before which, all keys of such ids are. */
+export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
+  const letter = LETTERS[kind].charCodeAt(0);
+  return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];
+}
