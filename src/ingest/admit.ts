@@ -2,8 +2,10 @@
  * From checked signals to verdicts: composes the outbox records, calls the workspace's Quota Counter, and gives each
  * signal its outcome. One call for all but large bodies, which go in slices, in order.
  */
+import { normalise } from "../domain/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
 import type { RateState } from "../domain/request-rate.ts";
+import type { JsonObject } from "../domain/signal.ts";
 import type { BodySignal } from "../domain/signal-body.ts";
 import { newId } from "../http/ids.ts";
 import { errorText, logEvent } from "../http/log.ts";
@@ -14,14 +16,33 @@ import { writeSignal } from "../queue/message.ts";
 import type { Envelope } from "../queue/message.ts";
 import type { KnownKey } from "./key-cache.ts";
 
+type Unavailable = Extract<Refusal, { code: "unavailable" }>;
+
+/** Why the rest of a body was not admitted, although signals before it were. */
+type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
+
 export type Outcome =
   | { status: "accepted" | "held"; id: string }
-  | { status: "rejected"; refusal: SignalRefusal | LimitRefusal | { code: "unavailable"; retryAfterMs: number } };
+  | { status: "rejected"; refusal: SignalRefusal | LimitRefusal | BrokenOff };
+
+interface Limits {
+  rate: RateState | null;
+  period: PeriodState | null;
+}
 
 /** Outcomes in the order of the signals, or what refuses the call as a whole. */
-export type Admission =
-  | { ok: true; outcomes: Outcome[]; rate: RateState | null; period: PeriodState | null }
-  | { ok: false; refusal: Refusal; rate: RateState | null; period: PeriodState | null };
+export type Admission = Limits &
+  (
+    | {
+        ok: true;
+        outcomes: Outcome[];
+        /** Why the last of them were not admitted, where that passes. */
+        brokenOff: Unavailable | null;
+        /** And whether the whole call may be sent again for them: nothing of it would be stored twice. */
+        repeat: boolean;
+      }
+    | { ok: false; refusal: Refusal }
+  );
 
 export interface Admittance {
   key: KnownKey;
@@ -32,37 +53,34 @@ export interface Admittance {
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
+const DEACTIVATED = { code: "unauthorized", cause: "key_deactivated" } as const;
 
 /** Attempts to reach the Quota Counter before the sender is asked to come again. */
 const ATTEMPTS = 3;
 
+/** Slices are admitted in order; each is durable or not at all. Where one fails, so do those behind it (design §7a). */
 export async function admit(env: Env, call: Admittance): Promise<Admission> {
   const outcomes: Outcome[] = [];
-  for (const { refusal } of call.signals) {
-    outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
-  }
-  let rate: RateState | null = null;
-  let period: PeriodState | null = null;
-  for (let from = 0, first = true; from < call.signals.length; first = false) {
+  for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
+  let limits: Limits = { rate: null, period: null };
+  let kept = 0;
+  for (let from = 0; from < call.signals.length;) {
     const until = endOfSlice(call.signals, from);
-    const answer = await admitSlice(env, call, from, until, first);
-    if (answer === null) {
-      // What came before is durable; the sender is told to send the rest again.
-      if (first) return { ok: false, refusal: UNAVAILABLE, rate, period };
-      break;
+    // oxlint-disable-next-line no-await-in-loop
+    const answer = await admitSlice(env, call, from, until);
+    if (answer === null || answer.result.outcome === "key_deactivated") {
+      const why = answer === null ? UNAVAILABLE : DEACTIVATED;
+      if (kept === 0) return { ok: false, refusal: why, ...limits };
+      breakOff(outcomes, call.signals, from, why);
+      if (answer !== null) return { ok: true, outcomes, brokenOff: null, repeat: false, ...limits };
+      return { ok: true, outcomes, brokenOff: UNAVAILABLE, repeat: isHarmlessAgain(call, outcomes), ...limits };
     }
     const { result, ids } = answer;
-    if (result.outcome === "key_deactivated") {
-      if (first) return { ok: false, refusal: { code: "unauthorized", cause: "key_deactivated" }, rate, period };
-      break;
-    }
-    ({ rate, period } = result);
-    if (result.outcome === "full") {
+    limits = { rate: result.rate, period: result.period };
+    if (result.outcome !== "counted") {
       // Said of the first slice only: nothing of the body has been admitted.
-      return { ok: false, refusal: { code: "unavailable", retryAfterMs: result.retryAfterMs }, rate, period };
-    }
-    if (result.outcome === "rate_limited") {
-      return { ok: false, refusal: { code: "rate_limited", retryAfterMs: result.retryAfterMs }, rate, period };
+      const code = result.outcome === "full" ? "unavailable" : "rate_limited";
+      return { ok: false, refusal: { code, retryAfterMs: result.retryAfterMs }, ...limits };
     }
     let nth = 0;
     for (const [index, id] of ids) {
@@ -71,9 +89,25 @@ export async function admit(env: Env, call: Admittance): Promise<Admission> {
       else if (result.refusal !== null) outcomes[index] = { status: "rejected", refusal: result.refusal };
       nth++;
     }
+    kept += result.accepted + result.held;
     from = until;
   }
-  return { ok: true, outcomes, rate, period };
+  return { ok: true, outcomes, brokenOff: null, repeat: false, ...limits };
+}
+
+function breakOff(outcomes: Outcome[], signals: BodySignal[], from: number, refusal: BrokenOff): void {
+  for (let index = from; index < signals.length; index++) {
+    if (signals[index]?.refusal === null) outcomes[index] = { status: "rejected", refusal };
+  }
+}
+
+/** Whether all that was admitted is found to be a duplicate when it comes again, or changes nothing then. */
+function isHarmlessAgain({ key, idempotencyKey, signals }: Admittance, outcomes: Outcome[]): boolean {
+  if (key.endpointType === "product_org" || idempotencyKey !== undefined) return true;
+  return signals.every(({ text }, index) => {
+    if (outcomes[index]?.status === "rejected") return true;
+    return normalise(JSON.parse(text) as JsonObject, undefined).hasOwnId;
+  });
 }
 
 type Answer = Exclude<AdmitResult, { outcome: "unconfigured" }>;
@@ -84,8 +118,8 @@ async function admitSlice(
   call: Admittance,
   from: number,
   until: number,
-  firstSlice: boolean,
 ): Promise<{ result: Answer; ids: [number, string][] } | null> {
+  const firstSlice = from === 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const ids: [number, string][] = [];
     const chunks = composeChunks(call, from, until, ids);

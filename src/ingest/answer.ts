@@ -5,7 +5,7 @@ import type { Refusal } from "../domain/refusal.ts";
 import { problem, refusalProblem } from "../http/problem.ts";
 import type { PeriodState } from "../quota/protocol.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
-import type { Outcome } from "./admit.ts";
+import type { Admission, Outcome } from "./admit.ts";
 
 export interface LimitState {
   rate: RateState | null;
@@ -39,6 +39,11 @@ export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers
   return taken(c, `{"status":"${outcome.status}","id":"${outcome.id}"}`, headers);
 }
 
+const ITEM_NOT_STORED = "This signal was not stored, for a reason that passes. Send it again.";
+const REPEAT =
+  "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
+  "are told apart then, and are not stored twice.";
+
 interface ItemResult {
   index: number;
   status: Outcome["status"];
@@ -50,25 +55,35 @@ interface ItemResult {
 /**
  * Several in: 202 as soon as one of them was kept. If none was, 429 when any was refused for quota (a retry may help),
  * else the first one's own problem; the results come along either way.
+ * Where a fault broke the body off, and sending all of it again is harmless, it is 503: SDKs take any 202 for done.
  */
-export function answerSeveral(c: Context<AppEnv>, outcomes: Outcome[], headers: Headers): Response {
+export function answerSeveral(
+  c: Context<AppEnv>,
+  { outcomes, brokenOff, repeat }: Admission & { ok: true },
+  headers: Headers,
+): Response {
   const counts = { accepted: 0, held: 0, rejected: 0 };
   let decisive: Refusal | null = null;
   const results = outcomes.map((outcome, index): ItemResult => {
     counts[outcome.status]++;
     if (outcome.status !== "rejected") return { index, status: outcome.status, id: outcome.id };
-    const { code } = outcome.refusal;
-    if (decisive === null || ("retryAfterMs" in outcome.refusal && !("retryAfterMs" in decisive)))
-      decisive = outcome.refusal;
-    return { index, status: "rejected", code, detail: refusalProblem(outcome.refusal).detail };
+    const { refusal } = outcome;
+    if (decisive === null || ("retryAfterMs" in refusal && !("retryAfterMs" in decisive))) decisive = refusal;
+    const detail = refusal.code === "unavailable" ? ITEM_NOT_STORED : refusalProblem(refusal).detail;
+    return { index, status: "rejected", code: refusal.code, detail };
   });
   Object.assign(c.get("logFields"), counts, { signals: counts.accepted + counts.held });
+  const more = { ...counts, results };
+  const again = brokenOff === null ? null : refusalProblem(brokenOff);
+  if (again !== null && repeat) {
+    return problem(c, { ...again, detail: REPEAT, headers: { ...again.headers, ...headers }, more });
+  }
   if (decisive !== null && counts.rejected === outcomes.length) {
     const described = refusalProblem(decisive);
-    return problem(c, { ...described, headers: { ...described.headers, ...headers }, more: { ...counts, results } });
+    return problem(c, { ...described, headers: { ...described.headers, ...headers }, more });
   }
   const status = counts.rejected === 0 ? "accepted" : "partial";
-  return taken(c, JSON.stringify({ status, ...counts, results }), headers);
+  return taken(c, JSON.stringify({ status, ...more }), { ...again?.headers, ...headers });
 }
 
 function taken(c: Context<AppEnv>, body: string, headers: Headers): Response {

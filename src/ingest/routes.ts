@@ -147,7 +147,8 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     );
   }
   const [only] = admission.outcomes;
-  return several || only === undefined ? answerSeveral(c, admission.outcomes, headers) : answerOne(c, only, headers);
+  if (!several && only !== undefined) return answerOne(c, only, headers);
+  return answerSeveral(c, admission, headers);
 }
 
 function postOnly(c: Context<AppEnv>): Response {
