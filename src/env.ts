@@ -1,6 +1,6 @@
 /** The Hono environment of the whole Worker, and what its variables configure. */
 import type { RequestRate } from "./domain/request-rate.ts";
-import { OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
+import { DRAIN_PACE_MS, OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
 
 export interface AppEnv {
   Bindings: Env & {
@@ -31,4 +31,9 @@ export function storeMaxBytes(env: Env & { STORE_MAX_BYTES?: string }): number {
 /** Bytes of a Quota Counter's database from which on it takes no new calls: a variable where one is set, else limits.ts. */
 export function configuredOutboxBytes(env: Env & { OUTBOX_MAX_BYTES?: string }): number {
   return Number(env.OUTBOX_MAX_BYTES) || OUTBOX_MAX_BYTES;
+}
+
+/** Between two messages of a workspace that are not full, in milliseconds: a variable where one is set, else limits.ts. */
+export function configuredPaceMs(env: Env & { DRAIN_PACE_MS?: string }): number {
+  return env.DRAIN_PACE_MS === undefined ? DRAIN_PACE_MS : Number(env.DRAIN_PACE_MS);
 }

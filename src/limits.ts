@@ -1,6 +1,6 @@
 /**
- * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND`, `REQUEST_BURST` and
- * `OUTBOX_MAX_BYTES` can be overridden by the variables of the same names in wrangler.toml.
+ * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND`, `REQUEST_BURST`,
+ * `OUTBOX_MAX_BYTES` and `DRAIN_PACE_MS` can be overridden by the variables of the same names in wrangler.toml.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -98,15 +98,31 @@ export const KEY_USE_WRITE_MS = 60_000;
 
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
+/** Above so many commits in so long, 50 a second, those of several senders gather calls... */
+export const GATHER_COMMITS = 25;
+export const GATHER_COMMITS_WITHIN_MS = 500;
+/** ... for at most so long, which is little beside the way from the sender... */
+export const GATHER_MS = 5;
+/** ... or until so many have come: more of them would not make it cheaper. */
+export const GATHER_ENOUGH_CALLS = 16;
+/** Commits that gather in vain before it is believed that there is one sender only, whom it would hold up. */
+export const GATHER_PATIENCE = 4;
 /** What one `admit` call carries at most: a Durable Object stays responsive between slices. */
 export const ADMIT_SLICE_MAX_BYTES = 1_000_000;
 /** `sendBatch` takes 100 messages and 256 KB. */
 export const SEND_BATCH_MAX_MESSAGES = 100;
 export const SEND_BATCH_MAX_BYTES = 250_000;
-/** Calls that commit within this time of each other share a queue message. */
-export const DRAIN_DELAY_MS = 50;
-/** The alarm that drains when the object was killed before it could. */
-export const DRAIN_ALARM_MS = 10_000;
+/**
+ * Between two messages of one workspace that are not full, unless DRAIN_PACE_MS in wrangler.toml says otherwise: a message
+ * costs as much as the rows of a signal, and under a trickle a score may take that much longer.
+ */
+export const DRAIN_PACE_MS = 2_000;
+/** Rows that wait in memory to be sent; beyond that they are read from the table. */
+export const UNSENT_MAX_BYTES = 4_000_000;
+/** A call of the queue that takes longer has failed: it is made again. */
+export const SEND_TIMEOUT_MS = 10_000;
+/** The alarm that drains when the object was killed before it could: not set with every commit, for it costs a row. */
+export const SAFETY_ALARM_MS = 60_000;
 /** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
 export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */

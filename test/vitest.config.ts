@@ -32,6 +32,8 @@ export default defineConfig({
                 OPERATOR_TOKEN: "test-operator",
                 SIGN_IN: "oidc",
                 LOG_REQUESTS: "all",
+                // Most tests wait until what they have sent is processed.
+                DRAIN_PACE_MS: "50",
                 D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
               },
             },

@@ -65,3 +65,15 @@ export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): Qu
 export function roomToRelease(now: { overages: boolean; signalLimit: number; accepted: number; held: number }): number {
   return now.overages ? now.held : Math.min(now.held, Math.max(0, now.signalLimit - now.accepted));
 }
+
+/**
+ * What releasing so many held signals adds to the overage. A signal beyond the limit that was accepted when it came has
+ * been metered by its ordinal already, which counts the held ones before it: only what is accepted beyond that is new.
+ */
+export function overageOfRelease(
+  now: { overages: boolean; signalLimit: number; accepted: number; overage: number },
+  released: number,
+): number {
+  if (!now.overages) return 0;
+  return Math.min(released, Math.max(0, now.accepted + released - now.signalLimit - now.overage));
+}

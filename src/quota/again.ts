@@ -2,15 +2,15 @@
  * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
  * replayed. They come back into the outbox with their ids, and take no new ordinals.
  */
-import { roomToRelease } from "../domain/quota.ts";
+import { overageOfRelease, roomToRelease } from "../domain/quota.ts";
 import type { Ledger } from "./ledger.ts";
-import { RowPacker } from "./outbox.ts";
-import type { Unsettled } from "./outbox.ts";
+import { RowPacker } from "./pack.ts";
+import type { PackedRow } from "./pack.ts";
 import type { SignalAgain } from "./protocol.ts";
 
 export function createReleasedTable(sql: SqlStorage): void {
   // What this period's releases have counted already: a release that was interrupted may be asked for again.
-  sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL)");
+  sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID");
 }
 
 /** Makes the first of them that fit accepted ones; says which. Runs inside the commit's transaction. */
@@ -30,34 +30,26 @@ export function release(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[])
     .filter((signal) => signal.periodStartMs === ledger.periodStartMs && !counted.has(signal.id))
     .slice(0, roomToRelease(ledger));
   for (const { id, periodStartMs } of fitting) sql.exec("INSERT INTO released VALUES (?, ?)", id, periodStartMs);
+  ledger.overage += overageOfRelease(ledger, fitting.length);
   ledger.held -= fitting.length;
   ledger.accepted += fitting.length;
-  if (ledger.overages) ledger.overage += Math.min(fitting.length, Math.max(0, ledger.accepted - ledger.signalLimit));
   return fitting;
 }
 
-/** Writes the signals to the outbox; returns the number of the next row. */
-export function writeAgain(
-  sql: SqlStorage,
-  ledger: Ledger,
-  signals: SignalAgain[],
-  nowMs: number,
-  unsettled: Unsettled,
-): number {
-  let nextRow = ledger.nextRow;
+/** The signals as outbox rows. */
+export function rowsAgain(ledger: Ledger, signals: SignalAgain[], nowMs: number): PackedRow[] {
+  const rows: PackedRow[] = [];
   // The books are kept per period: a row belongs to one.
-  for (const periodStartMs of new Set(signals.map((signal) => signal.periodStartMs))) {
+  for (const [periodStartMs, ofPeriod] of Map.groupBy(signals, (signal) => signal.periodStartMs)) {
     const header = {
       at: nowMs,
       period_start: periodStartMs,
       period_end: ledger.periodEndMs,
       limit: ledger.signalLimit,
     };
-    const packer = new RowPacker(header, nextRow, 0);
-    for (const { text, bytes, ...signal } of signals) {
-      if (signal.periodStartMs === periodStartMs) packer.add([{ text, bytes, count: 1 }], 1, 0);
-    }
-    nextRow = packer.write(sql, unsettled);
+    const packer = new RowPacker(header, ledger.nextRow + rows.length, 0);
+    for (const { text, bytes } of ofPeriod) packer.add([{ text, bytes, count: 1 }], 1, 0);
+    rows.push(...packer.rows());
   }
-  return nextRow;
+  return rows;
 }

@@ -1,17 +1,46 @@
 /**
  * The way from the outbox to the queue. What has been sent is remembered in memory only: a restart sends everything that
- * is not settled again, which is harmless.
+ * is not settled again, which is harmless. Rows just committed are sent from memory; the table is read after a restart, a
+ * failure, and where more waits than memory is to hold.
+ *
+ * A message leaves when it is full. What does not fill one leaves at once after a quiet moment, and else with what comes
+ * until the pace lets it: each message costs as much as three signals' rows.
  *
  * While the Signal Store is full the outbox keeps everything, but for one message a minute: a probe. When that is settled
  * there is room again. A restart forgets that the store is full, and is told again by what it sends.
  */
 import { errorText, logEvent } from "../http/log.ts";
-import { DRAIN_DELAY_MS, RESEND_AFTER_MS, SEND_BATCH_MAX_MESSAGES, STORE_PROBE_MS } from "../limits.ts";
+import {
+  RESEND_AFTER_MS,
+  SEND_BATCH_MAX_BYTES,
+  SEND_BATCH_MAX_MESSAGES,
+  SEND_TIMEOUT_MS,
+  STORE_PROBE_MS,
+  UNSENT_MAX_BYTES,
+} from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
 import { retryDelaySeconds } from "../queue/back-off.ts";
-import { oldestUnsettled, sendNextRows } from "./outbox.ts";
-import type { SendMessages } from "./outbox.ts";
+import { writeMessage } from "../queue/message.ts";
+import type { Outbox } from "./outbox.ts";
+import { MessagePacker } from "./pack.ts";
+import type { PackedMessage, PackedRow } from "./pack.ts";
 
 const EVER = Number.MAX_SAFE_INTEGER;
+
+/** The queue's `sendBatch`. */
+export type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
+
+/** What the drain asks of the outbox. */
+type Rows = Pick<Outbox, "messages" | "oldestAtMs">;
+
+export interface DrainOptions {
+  workspaceId: string;
+  send: SendMessages;
+  /** Between two messages that are not full. */
+  paceMs: number;
+  /** Makes sure that `run` is called at that time or sooner. */
+  alarmBy: (atMs: number) => void;
+}
 
 interface Probing {
   /** When the next probe is due. */
@@ -23,16 +52,18 @@ interface Probing {
 }
 
 export class Drain {
-  readonly #sql: SqlStorage;
-  readonly #workspaceId: string;
-  readonly #send: SendMessages;
-  readonly #alarmBy: (atMs: number) => void;
+  readonly #outbox: Rows;
+  readonly #options: DrainOptions;
   /** Rows up to here have been handed to the queue since the object started, or since the store had room again. */
   #sentUpTo = 0;
-  #timer = false;
+  /** All rows behind that, in memory, unless they are to be read. */
+  #unsent = new MessagePacker();
+  /** Rows behind `#sentUpTo` are in the table only. */
+  #readBack = true;
+  #sentAtMs = Number.NEGATIVE_INFINITY;
+  #paceTimer = false;
+  #fullTimer = false;
   #running = false;
-  /** Rows were written while it ran. */
-  #more = false;
   #failedSends = 0;
   /** When unsettled rows were last sent again; a restart sends all of them. */
   #resentAtMs = Date.now();
@@ -41,28 +72,35 @@ export class Drain {
   /** Raised when sending is to stop, or to start over: what is under way then says no longer how far it has come. */
   #round = 0;
 
-  /** @param alarmBy makes sure that `run` is called at that time or sooner. */
-  constructor(sql: SqlStorage, workspaceId: string, send: SendMessages, alarmBy: (atMs: number) => void) {
-    this.#sql = sql;
-    this.#workspaceId = workspaceId;
-    this.#send = send;
-    this.#alarmBy = alarmBy;
+  constructor(outbox: Rows, options: DrainOptions) {
+    this.#outbox = outbox;
+    this.#options = options;
+    if (outbox.oldestAtMs() === null) {
+      this.#readBack = false;
+    } else {
+      // Nobody waits for what waits since before the start: what comes with the call that caused it goes along.
+      this.#sentAtMs = Date.now();
+      this.#schedule();
+    }
   }
 
   get storeFull(): boolean {
     return this.#probing !== null;
   }
 
-  /** After a commit: a moment later, so that commits that follow share the message. */
-  soon(): void {
-    this.#more = true;
-    // While the queue refuses, or the store is full, only the alarm tries: not every commit.
-    if (this.#timer || this.#running || this.#failedSends > 0 || this.#probing !== null) return;
-    this.#timer = true;
-    setTimeout(() => {
-      this.#timer = false;
-      void this.run();
-    }, DRAIN_DELAY_MS);
+  /** These rows are in the outbox, behind all others. */
+  committed(rows: readonly PackedRow[]): void {
+    if (!this.#readBack) {
+      for (const row of rows) this.#unsent.add(row);
+      if (this.#unsent.bytes > UNSENT_MAX_BYTES) this.#forget();
+    }
+    this.#schedule();
+  }
+
+  /** The rows that are not settled have other numbers, behind all that was sent. */
+  renumbered(): void {
+    this.#forget();
+    this.#schedule();
   }
 
   /** The store has refused what was sent, for want of room: from now on probes only. */
@@ -73,7 +111,8 @@ export class Drain {
     }
     this.#probing = { atMs: Date.now() + STORE_PROBE_MS, lastRow: 0, answered: true };
     this.#round++;
-    this.#alarmBy(this.#probing.atMs);
+    this.#forget();
+    this.#options.alarmBy(this.#probing.atMs);
   }
 
   /** Sends everything that is not settled, from the oldest on. */
@@ -82,55 +121,104 @@ export class Drain {
     this.#sentUpTo = 0;
     this.#resentAtMs = Date.now();
     this.#round++;
-    this.soon();
+    this.#forget();
+    this.#schedule();
   }
 
   /**
    * Sends what has not been sent since the object started, then what was lost on the way, or a probe while the store is
    * full, and has the alarm set for what is left to do. Never throws.
+   *
+   * @param all also what fills no message.
    */
-  async run(): Promise<void> {
+  async run(all = true): Promise<void> {
     if (this.#running) return;
     this.#running = true;
     try {
-      this.#more = false;
-      if (this.#probing === null) await this.#sendUnsent();
+      if (this.#probing === null) await this.#sendUnsent(all);
       else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
-      this.#alarmBy(this.#probing?.atMs ?? this.#nextResendMs());
+      this.#options.alarmBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {
       this.#failedSends++;
-      logEvent("drain_failed", { workspace: this.#workspaceId, failed: this.#failedSends, error: errorText(error) });
-      this.#alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
+      this.#forget();
+      const workspace = this.#options.workspaceId;
+      logEvent("drain_failed", { workspace, failed: this.#failedSends, error: errorText(error) });
+      this.#options.alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
     } finally {
       this.#running = false;
     }
-    if (this.#more) this.soon();
+    this.#schedule();
+  }
+
+  /** What is unsent leaves when it is time. While the queue refuses, or the store is full, only the alarm tries. */
+  #schedule(): void {
+    if (this.#running || this.#failedSends > 0 || this.#probing !== null) return;
+    if (!this.#readBack && this.#unsent.isEmpty) return;
+    if (!this.#paceTimer) {
+      this.#paceTimer = true;
+      const waitMs = this.#sentAtMs + this.#options.paceMs - Date.now();
+      setTimeout(
+        () => {
+          this.#paceTimer = false;
+          void this.run();
+        },
+        Math.min(this.#options.paceMs, Math.max(0, waitMs)),
+      );
+    }
+    if (!this.#fullTimer && this.#unsent.hasFull) {
+      this.#fullTimer = true;
+      setTimeout(() => {
+        this.#fullTimer = false;
+        void this.run(false);
+      }, 0);
+    }
+  }
+
+  /** Frees the memory: what is unsent is read from the table. */
+  #forget(): void {
+    this.#unsent.clear();
+    this.#readBack = true;
   }
 
   /** When unsettled rows are to be sent again; infinity when there are none. */
   #nextResendMs(): number {
-    const oldestMs = oldestUnsettled(this.#sql);
+    const oldestMs = this.#outbox.oldestAtMs();
     return oldestMs === null ? Number.POSITIVE_INFINITY : Math.max(oldestMs, this.#resentAtMs) + RESEND_AFTER_MS;
   }
 
-  async #sendUnsent(): Promise<void> {
-    await this.#sendRows(this.#sentUpTo, EVER, (row) => (this.#sentUpTo = row));
+  async #sendUnsent(all: boolean): Promise<void> {
+    const round = this.#round;
+    for (let messages = this.#nextUnsent(all); messages.length > 0; messages = this.#nextUnsent(all)) {
+      // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one sendBatch in memory
+      const lastRow = await this.#send(messages);
+      if (round !== this.#round) return;
+      this.#sentUpTo = lastRow;
+    }
     const nowMs = Date.now();
     if (this.#probing !== null || this.#nextResendMs() > nowMs) return;
-    await this.#sendRows(0, nowMs - RESEND_AFTER_MS, () => {});
+    await this.#sendAgain(nowMs - RESEND_AFTER_MS);
     this.#resentAtMs = nowMs;
   }
 
-  async #sendRows(afterRow: number, admittedUntil: number, sent: (row: number) => void): Promise<void> {
+  /** One `sendBatch`. */
+  #nextUnsent(all: boolean): PackedMessage[] {
+    if (!this.#readBack) return this.#unsent.take(all, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
+    const messages = this.#read(this.#sentUpTo, EVER, SEND_BATCH_MAX_MESSAGES);
+    // All that was in the table has been sent: what is committed from now on is kept in memory.
+    if (messages.length === 0) this.#readBack = false;
+    return messages;
+  }
+
+  async #sendAgain(admittedUntil: number): Promise<void> {
     const round = this.#round;
-    let last: number | null = afterRow;
-    while (last !== null) {
-      const range = { afterRow: last, admittedUntil, maxMessages: SEND_BATCH_MAX_MESSAGES };
-      // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one sendBatch in memory
-      last = await sendNextRows(this.#sql, this.#send, this.#workspaceId, range);
+    let afterRow = 0;
+    for (;;) {
+      const messages = this.#read(afterRow, admittedUntil, SEND_BATCH_MAX_MESSAGES);
+      if (messages.length === 0) return;
+      // oxlint-disable-next-line no-await-in-loop -- as above
+      afterRow = await this.#send(messages);
       if (round !== this.#round) return;
-      if (last !== null) sent(last);
     }
   }
 
@@ -141,11 +229,27 @@ export class Drain {
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
     Object.assign(probing, { lastRow: afterRow, answered: false });
-    const range = { afterRow, admittedUntil: EVER, maxMessages: 1 };
-    const last = await sendNextRows(this.#sql, this.#send, this.#workspaceId, range);
-    probing.lastRow = last ?? 0;
+    const messages = this.#read(afterRow, EVER, 1);
+    probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
     // Nothing waits any more: nothing is put off either.
-    if (last === null && afterRow === 0 && this.#probing === probing) this.#probing = null;
+    if (messages.length === 0 && afterRow === 0 && this.#probing === probing) this.#probing = null;
+  }
+
+  #read(afterRow: number, admittedUntil: number, maxMessages: number): PackedMessage[] {
+    return this.#outbox.messages({ afterRow, admittedUntil, maxMessages });
+  }
+
+  /** Returns the last row sent. */
+  async #send(messages: PackedMessage[]): Promise<number> {
+    const { workspaceId, send } = this.#options;
+    this.#sentAtMs = Date.now();
+    const bodies = messages.map(({ rows }) => ({
+      body: writeMessage(workspaceId, rows),
+      contentType: "text" as const,
+    }));
+    // A call that never ends would end the drain.
+    await within(SEND_TIMEOUT_MS, send(bodies));
+    return messages[messages.length - 1]?.lastRow ?? 0;
   }
 }

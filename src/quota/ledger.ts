@@ -1,29 +1,39 @@
-/** The Quota Counter's durable state: one row for the current billing period and the plan, one row per closed period. */
+/**
+ * The Quota Counter's durable state: a row for the current billing period and the plan, and a row for each closed period.
+ *
+ * The counts change with each commit, and travel in its outbox row, so that they cost no row of their own. Rows are
+ * numbered: an outbox row behind the number that the ledger row expects next was written after it, and has the counts as
+ * they are now. Everything else changes seldom, and with the ledger row.
+ */
 import { billingPeriodAt, closePeriod } from "../domain/billing-period.ts";
 import { lastDay, utcDay } from "../domain/usage-day.ts";
 import type { ClosedPeriod, QuotaConfig } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
 
-export interface Ledger extends QuotaConfig {
-  periodStartMs: number;
-  periodEndMs: number;
+/** What an outbox row carries of the ledger. */
+export interface Counts {
   /** Ordinals given out in this period, by verdict. */
   accepted: number;
   held: number;
   rejected: number;
   /** Accepted beyond the limit with overages on. */
   overage: number;
-  streak: number;
-  extraRoomRemoved: boolean;
   /** Signals ever admitted. */
   admitted: number;
-  /** Number of the next outbox row; never used twice, so a late `settle` cannot delete another row. */
+}
+
+export interface Ledger extends QuotaConfig, Counts {
+  periodStartMs: number;
+  periodEndMs: number;
+  streak: number;
+  extraRoomRemoved: boolean;
+  /** Number of the next outbox row; never used twice, so a late `settle` cannot take another row. */
   nextRow: number;
   /** UTC day of the last count; 0 where an earlier version counted. Here, so that a commit writes no row for it. */
   dayMs: number;
 }
 
-const NUMBERS = [
+const COLUMNS = [
   ["signal_limit", "signalLimit"],
   ["anchor_ms", "anchorMs"],
   ["period_start_ms", "periodStartMs"],
@@ -36,13 +46,12 @@ const NUMBERS = [
   ["admitted", "admitted"],
   ["next_row", "nextRow"],
   ["day_ms", "dayMs"],
-] as const satisfies readonly (readonly [string, keyof Ledger])[];
-const BOOLEANS = [
   ["paid", "paid"],
   ["overages", "overages"],
   ["extra_room_removed", "extraRoomRemoved"],
 ] as const satisfies readonly (readonly [string, keyof Ledger])[];
-const COLUMNS = [...NUMBERS, ...BOOLEANS];
+
+type LedgerRow = Record<(typeof COLUMNS)[number][0], number>;
 
 const SAVE = `INSERT OR REPLACE INTO ledger (id, ${COLUMNS.map(([column]) => column).join(", ")})
   VALUES (1${", ?".repeat(COLUMNS.length)})`;
@@ -58,18 +67,32 @@ export function createLedgerTables(sql: SqlStorage): void {
       overages INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
       overage INTEGER NOT NULL, streak INTEGER NOT NULL
     );`);
-  // Ledgers that were made before usage was kept by day.
-  const dayMs = sql.exec("SELECT 1 FROM pragma_table_info('ledger') WHERE name = 'day_ms'").toArray();
-  if (dayMs.length === 0) sql.exec("ALTER TABLE ledger ADD COLUMN day_ms INTEGER NOT NULL DEFAULT 0");
 }
 
-export function loadLedger(sql: SqlStorage): Ledger | null {
-  const row = sql.exec<Record<string, number>>("SELECT * FROM ledger").toArray()[0];
+/** @param last the outbox's last row. */
+export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | null): Ledger | null {
+  const row = sql.exec<LedgerRow>("SELECT * FROM ledger").toArray()[0];
   if (row === undefined) return null;
-  return Object.fromEntries([
-    ...NUMBERS.map(([column, field]) => [field, row[column]]),
-    ...BOOLEANS.map(([column, field]) => [field, row[column] === 1]),
-  ]) as unknown as Ledger;
+  const ledger = {
+    signalLimit: row.signal_limit,
+    anchorMs: row.anchor_ms,
+    periodStartMs: row.period_start_ms,
+    periodEndMs: row.period_end_ms,
+    accepted: row.accepted,
+    held: row.held,
+    rejected: row.rejected,
+    overage: row.overage,
+    streak: row.streak,
+    admitted: row.admitted,
+    nextRow: row.next_row,
+    dayMs: row.day_ms,
+    paid: row.paid === 1,
+    overages: row.overages === 1,
+    extraRoomRemoved: row.extra_room_removed === 1,
+  };
+  if (last === null || last.row < ledger.nextRow) return ledger;
+  const { row: number, ...counts } = last;
+  return { ...ledger, ...counts, nextRow: number + 1 };
 }
 
 /** One row written. */

@@ -4,36 +4,30 @@
  *
  * Why this is correct on the platform: all state changes of a commit are made with no `await` between them, so they are
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
- * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (see notes.ts).
+ * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (rejections.ts, key-use.ts, drain.ts).
  */
-import type { Refusal } from "../domain/refusal.ts";
 import type { RefusedCalls, Rejection } from "../domain/rejection.ts";
-import { decideQuotaRun, quotaCeiling, roomToRelease } from "../domain/quota.ts";
-import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
-import type { RateState, RequestRate } from "../domain/request-rate.ts";
-import { configuredOutboxBytes, configuredRate } from "../env.ts";
+import { roomToRelease } from "../domain/quota.ts";
+import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { storedDetail } from "../http/problem.ts";
 import { WatchedObject } from "../http/watchers.ts";
-import { DRAIN_ALARM_MS, STORE_PROBE_MS } from "../limits.ts";
-import { createReleasedTable, release, writeAgain } from "./again.ts";
+import { SAFETY_ALARM_MS } from "../limits.ts";
+import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
+import type { CountedCall } from "./admission.ts";
+import { createReleasedTable, release, rowsAgain } from "./again.ts";
+import { Alarm } from "./alarm.ts";
+import { GroupCommit } from "./commits.ts";
 import { Drain } from "./drain.ts";
-import { GroupCommit } from "./group-commit.ts";
+import { findUnsettled } from "./in-flight.ts";
+import { KeyUse } from "./key-use.ts";
 import type { Ledger } from "./ledger.ts";
 import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
-import { KeyUse } from "./key-use.ts";
+import { Outbox } from "./outbox.ts";
+import type { PackedRow } from "./pack.ts";
 import { Rejections } from "./rejections.ts";
+import { RequestBuckets } from "./request-buckets.ts";
+import { RevokedKeys } from "./revoked-keys.ts";
 import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
-import {
-  RowPacker,
-  Unsettled,
-  createOutboxTable,
-  deleteRows,
-  findUnsettled,
-  oldestUnsettled,
-  renumberRows,
-} from "./outbox.ts";
-import type { SendMessages } from "./outbox.ts";
 import type {
   AdmitCall,
   AdmitResult,
@@ -50,57 +44,53 @@ import type {
   UsageByDay,
 } from "./protocol.ts";
 
-/** As long as it takes to find out that the Signal Store has room again. */
-const OUTBOX_FULL = {
-  code: "unavailable",
-  detail: "As many signals as there is room for wait to be stored.",
-  retryAfterMs: STORE_PROBE_MS,
-} as const;
-
-/** A call that is within its request rate, and where that stands. */
-interface CountedCall {
-  call: AdmitCall;
-  rate: RateState;
+/** What a change of the ledger comes with. */
+interface Change {
+  /** Rows for the outbox; they carry the counts. */
+  rows?: PackedRow[];
+  /** More than the counts has changed. */
+  save?: boolean;
 }
 
 export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #sql: SqlStorage;
-  readonly #rate: RequestRate;
+  readonly #buckets: RequestBuckets;
+  readonly #revoked: RevokedKeys;
   readonly #keyUse: KeyUse;
   readonly #rejections: Rejections;
+  readonly #outbox: Outbox;
   readonly #drain: Drain;
-  readonly #unsettled: Unsettled;
-  readonly #revoked = new Set<string>();
-  /** Per key, see domain/request-rate.ts. Not stored: an object idle long enough to be evicted has full buckets. */
-  readonly #buckets = new Map<string, number>();
-  readonly #commits = new GroupCommit<CountedCall, AdmitResult>((calls) => this.#commit(calls));
+  readonly #alarm: Alarm;
+  readonly #commits: GroupCommit<CountedCall, AdmitResult>;
   #ledger: Ledger | null;
   /** The ledger's count of refused signals is ahead of what is stored. */
   #unsaved = false;
-  #alarmAtMs = Number.POSITIVE_INFINITY;
+  /** Commits with signals since the alarm rang. */
+  #commitsSinceRing = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#sql = ctx.storage.sql;
-    this.#rate = configuredRate(env);
     createLedgerTables(this.#sql);
     createDaysTable(this.#sql);
-    createOutboxTable(this.#sql);
     createReleasedTable(this.#sql);
-    this.#sql.exec("CREATE TABLE IF NOT EXISTS revoked_keys (key_id TEXT PRIMARY KEY, at_ms INTEGER NOT NULL)");
+    this.#buckets = new RequestBuckets(configuredRate(env));
+    this.#revoked = new RevokedKeys(this.#sql);
     this.#keyUse = new KeyUse(this.#sql);
     this.#rejections = new Rejections(this.#sql);
-    this.#ledger = loadLedger(this.#sql);
-    for (const row of this.#sql.exec<{ key_id: string }>("SELECT key_id FROM revoked_keys"))
-      this.#revoked.add(row.key_id);
-    this.#unsettled = new Unsettled(this.#sql);
-    const send: SendMessages = (messages) => this.env.SIGNALS.sendBatch(messages);
-    this.#drain = new Drain(this.#sql, this.#workspaceId, send, (atMs) => this.#alarmBy(atMs));
-    if (oldestUnsettled(this.#sql) !== null) this.#drain.soon();
-    // Known before the first call, which must not put off what is already to come.
-    void ctx.blockConcurrencyWhile(async () => {
-      this.#alarmAtMs = (await ctx.storage.getAlarm()) ?? Number.POSITIVE_INFINITY;
+    this.#outbox = new Outbox(this.#sql);
+    this.#ledger = loadLedger(this.#sql, this.#outbox.lastCounts());
+    this.#alarm = new Alarm(ctx);
+    this.#drain = new Drain(this.#outbox, {
+      workspaceId: this.#workspaceId,
+      send: (messages) => this.env.SIGNALS.sendBatch(messages),
+      paceMs: configuredPaceMs(env),
+      alarmBy: (atMs) => this.#alarm.by(atMs),
     });
+    this.#commits = new GroupCommit(
+      (calls) => this.#commit(calls),
+      () => ctx.storage.sync(),
+    );
   }
 
   /** Plan and billing; takes effect with the next signal. The anchor is fixed by the first call. */
@@ -109,23 +99,19 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#ledger ??= openLedger(config, nowMs);
     this.#update(nowMs, (ledger) => {
       Object.assign(ledger, { signalLimit: config.signalLimit, paid: config.paid, overages: config.overages });
-      return true;
+      return { save: true };
     });
-    this.#alarmBy(this.#ledger.periodEndMs);
+    this.#alarm.by(this.#ledger.periodEndMs);
   }
 
   /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
   revoke(keyId: string): void {
-    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys VALUES (?, ?)", keyId, Date.now());
-    this.#revoked.add(keyId);
+    this.#revoked.add([keyId], Date.now());
   }
 
   /** Likewise for many, which were ended then. Returns how many of them were news. */
   revokeAll(keyIds: string[], atMs: number): number {
-    const news = keyIds.filter((keyId) => !this.#revoked.has(keyId));
-    this.#sql.exec("INSERT OR IGNORE INTO revoked_keys SELECT value, ? FROM json_each(?)", atMs, JSON.stringify(news));
-    for (const keyId of news) this.#revoked.add(keyId);
-    return news.length;
+    return this.#revoked.add(keyIds, atMs);
   }
 
   /**
@@ -139,31 +125,30 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       // Behind what is under way as well, so that nothing that names an old number means a row that has it now; and
       // behind all that was sent, so that the drain sends them.
       ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
-      renumbered = renumberRows(this.#sql, behindRow, ledger.nextRow);
+      renumbered = this.#outbox.renumber(behindRow, ledger.nextRow);
       ledger.nextRow += renumbered;
-      return true;
+      return { save: true };
     });
+    this.#drain.renumbered();
     return renumbered;
   }
 
   /**
    * Decides and counts the signals of one call (design §7). Calls that arrive while a commit is being prepared share
-   * it: one ledger row and one outbox row for all of them.
+   * it: one outbox row for all of them.
    *
    * @throws when the commit fails; then nothing of the whole group has been counted, and a retry may succeed.
    */
   admit(call: AdmitCall): Promise<AdmitResult> | AdmitResult {
     const nowMs = Date.now();
     if (this.#ledger === null) return { outcome: "unconfigured" };
-    if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#keyUse.used(call.keyId, nowMs);
-    if (!call.firstSlice) {
-      return this.#commits.submit({ call, rate: requestsLeft(this.#buckets.get(call.keyId) ?? 0, nowMs, this.#rate) });
-    }
-    const { allowed, retryAfterMs, ...rate } = this.#takeRequest(call.keyId, nowMs);
-    if (allowed) return this.#commits.submit({ call, rate });
-    this.#reject(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs);
-    this.#writeNotes(nowMs);
+    if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
+    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
+    if (taken.allowed) return this.#commits.submit({ call, rate });
+    const { retryAfterMs } = taken;
+    this.#list([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
     return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
   }
 
@@ -173,14 +158,16 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    */
   refused(call: RefusedCall): RefusedResult {
     const nowMs = Date.now();
-    if (this.#revoked.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
+    if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#keyUse.used(call.keyId, nowMs);
-    const { allowed, retryAfterMs, ...rate } = this.#takeRequest(call.keyId, nowMs);
-    if (allowed) this.#note(call, { code: call.code, cause: null, detail: call.detail }, call.signals, nowMs);
-    else this.#reject(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
-    this.#writeNotes(nowMs);
+    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
+    const { retryAfterMs } = taken;
+    const refused = taken.allowed
+      ? refusedFor(call, { ...call, cause: null }, call.signals, nowMs)
+      : refusedCall(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
+    this.#list([refused], nowMs);
     const period = this.#period(nowMs);
-    return allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
+    return taken.allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
   }
 
   /**
@@ -188,14 +175,13 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * deactivated. No use of a key.
    */
   countRefused(calls: RefusedCalls[]): void {
-    const nowMs = Date.now();
-    for (const refused of calls) this.#list(refused, nowMs);
-    this.#writeNotes(nowMs);
+    this.#list(calls, Date.now());
   }
 
-  /** The Signal Store has these rows' signals: only now are they deleted. Repeating it is harmless. */
+  /** The Signal Store has these rows' signals: only now do they leave the outbox. Repeating it is harmless. */
   settle(rows: number[]): void {
-    if (deleteRows(this.#sql, rows, this.#unsettled) && this.#drain.storeFull) this.#drain.startOver();
+    const lastRow = (this.#ledger?.nextRow ?? 0) - 1;
+    if (this.#outbox.settle(rows, lastRow) && this.#drain.storeFull) this.#drain.startOver();
   }
 
   /** The Signal Store had no room for what was sent: it is asked once in a while until it has, see drain.ts. */
@@ -214,9 +200,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const nowMs = Date.now();
     this.#update(nowMs, (ledger) => {
       released = release(this.#sql, ledger, signals);
-      ledger.nextRow = writeAgain(this.#sql, ledger, released, nowMs, this.#unsettled);
       full = roomToRelease(ledger) === 0;
-      return released.length > 0;
+      return { rows: rowsAgain(ledger, released, nowMs) };
     });
     return { released: released.length, full };
   }
@@ -229,15 +214,12 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   replay(signals: SignalAgain[]): number {
     if (this.#isOutboxFull()) return 0;
     const nowMs = Date.now();
-    this.#update(nowMs, (ledger) => {
-      ledger.nextRow = writeAgain(this.#sql, ledger, signals, nowMs, this.#unsettled);
-      return signals.length > 0;
-    });
+    this.#update(nowMs, (ledger) => ({ rows: rowsAgain(ledger, signals, nowMs) }));
     return signals.length;
   }
 
   usage(): Usage | null {
-    this.#update(Date.now(), () => false);
+    this.#update(Date.now(), () => ({}));
     if (this.#ledger === null) return null;
     const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = this.#ledger;
     return { ...usage, history: closedPeriods(this.#sql) };
@@ -253,6 +235,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#keyUse.lastUsed();
   }
 
+  /** Those with the latest calls first. */
   rejections(limit: number): Rejection[] {
     return this.#rejections.latest(limit, Date.now());
   }
@@ -261,17 +244,17 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
     const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
-    return { admitted: admitted ?? 0, unsettled: this.#unsettled.signals(periodStartMs) };
+    return { admitted: admitted ?? 0, unsettled: this.#outbox.unsettled(periodStartMs) };
   }
 
   /** What waits for the Signal Store. */
   backlog(): Backlog {
     return {
       storeFull: this.#drain.storeFull,
-      unsettledSignals: this.#unsettled.signals(undefined),
+      unsettledSignals: this.#outbox.unsettled(),
       outboxBytes: this.#sql.databaseSize,
       outboxMaxBytes: configuredOutboxBytes(this.env),
-      oldestAtMs: oldestUnsettled(this.#sql),
+      oldestAtMs: this.#outbox.oldestAtMs(),
     };
   }
 
@@ -293,14 +276,19 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
   override async alarm(): Promise<void> {
-    this.#alarmAtMs = Number.POSITIVE_INFINITY;
+    this.#alarm.rang();
+    const commits = this.#commitsSinceRing;
+    this.#commitsSinceRing = 0;
     try {
-      this.#update(Date.now(), () => false);
-      this.#writeNotes(Date.now());
-      if (this.#ledger !== null) this.#alarmBy(this.#ledger.periodEndMs);
+      const nowMs = Date.now();
+      this.#update(nowMs, () => ({}));
+      this.#writeNotes(nowMs);
+      // Others are likely to follow: none of them has to set it.
+      if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+      if (this.#ledger !== null) this.#alarm.by(this.#ledger.periodEndMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarmBy(Date.now() + DRAIN_ALARM_MS);
+      this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
     await this.#drain.run();
   }
@@ -314,121 +302,74 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   #commit(calls: CountedCall[]): AdmitResult[] {
-    const results: AdmitResult[] = [];
     const nowMs = Date.now();
+    let results: AdmitResult[] = [];
+    let refused: RefusedCalls[] = [];
     try {
-      this.#update(nowMs, (ledger) => this.#decide(ledger, calls, results, nowMs));
+      this.#update(nowMs, (ledger) => {
+        const time = { nowMs, revoked: this.#revoked.ids, full: this.#isOutboxFull() };
+        const { rows, ...decided } = decideAdmissions(ledger, calls, time);
+        ({ results, refused } = decided);
+        return { rows };
+      });
     } catch (error) {
       logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
-    this.#writeNotes(nowMs);
+    this.#list(refused, nowMs);
     return results;
   }
 
-  /** Verdicts of the calls in order of arrival, and their outbox rows. Says whether there is one. */
-  #decide(ledger: Ledger, calls: CountedCall[], results: AdmitResult[], nowMs: number): boolean {
-    const packer = new RowPacker(
-      { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
-      ledger.nextRow,
-      ledger.accepted + ledger.held,
-    );
-    // Asked once for all of them. What follows of a body whose first slice was admitted is admitted too.
-    const full = this.#isOutboxFull();
-    for (const { call, rate } of calls) {
-      if (this.#revoked.has(call.keyId)) {
-        results.push(this.#refuseDeactivated(call, nowMs));
-        continue;
-      }
-      if (full && call.firstSlice) {
-        const { retryAfterMs } = OUTBOX_FULL;
-        this.#note(call, { ...OUTBOX_FULL, cause: null }, countSignals(call), nowMs);
-        results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
-        continue;
-      }
-      for (const { signals, ...told } of call.invalid) this.#note(call, { ...told, cause: null }, signals, nowMs);
-      const used = ledger.accepted + ledger.held;
-      const run = decideQuotaRun(used, countSignals(call), ledger);
-      packer.add(call.chunks, run.accepted, run.held);
-      ledger.accepted += run.accepted;
-      ledger.held += run.held;
-      ledger.rejected += run.rejected;
-      ledger.admitted += run.accepted + run.held;
-      ledger.overage += Math.min(run.accepted, Math.max(0, used + run.accepted - ledger.signalLimit));
-      const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
-      if (refusal) this.#reject(call, refusal, run.rejected, nowMs);
-      results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
-    }
-    const nextRow = packer.write(this.#sql, this.#unsettled);
-    const wrote = nextRow !== ledger.nextRow;
-    ledger.nextRow = nextRow;
-    return wrote;
-  }
-
   /**
-   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory follows
-   * only when it succeeded. What a change calls not worth a write of its own is written with the next notes.
+   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory
+   * follows only when it succeeded.
    */
-  #update(nowMs: number, change: (ledger: Ledger) => boolean): void {
+  #update(nowMs: number, change: (ledger: Ledger) => Change): void {
     const before = this.#ledger;
     if (before === null) return;
     const ledger = { ...before };
-    let saved = false;
+    let rows: PackedRow[] = [];
+    let save = false;
     try {
       this.ctx.storage.transactionSync(() => {
-        const closed = closeEndedPeriods(this.#sql, ledger, nowMs);
-        const dayEnded = endDay(this.#sql, ledger, nowMs);
-        saved = change(ledger) || closed > 0 || dayEnded;
-        if (saved) saveLedger(this.#sql, ledger);
+        const closed = closeEndedPeriods(this.#sql, ledger, nowMs) > 0;
+        const newDay = endDay(this.#sql, ledger, nowMs);
+        const changed = change(ledger);
+        rows = changed.rows ?? [];
+        ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
+        this.#outbox.write(rows, ledger);
+        save = closed || newDay || changed.save === true;
+        if (save) saveLedger(this.#sql, ledger);
       });
     } catch (error) {
-      this.#unsettled.forget();
+      this.#outbox.rolledBack();
       throw error;
     }
     this.#ledger = ledger;
-    this.#unsaved = !saved && (this.#unsaved || ledger.rejected !== before.rejected);
-    if (ledger.nextRow === before.nextRow) return;
-    this.#alarmBy(nowMs + DRAIN_ALARM_MS);
-    this.#drain.soon();
+    this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
+    if (rows.length === 0) return;
+    this.#commitsSinceRing++;
+    this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+    this.#drain.committed(rows);
   }
 
   /** Where the workspace stands now; a period that has ended is closed first. */
   #period(nowMs: number): PeriodState | null {
-    if (this.#ledger !== null && this.#ledger.periodEndMs <= nowMs) this.#update(nowMs, () => false);
+    if (this.#ledger !== null && this.#ledger.periodEndMs <= nowMs) this.#update(nowMs, () => ({}));
     return this.#ledger && periodState(this.#ledger);
   }
 
-  #takeRequest(keyId: string, nowMs: number) {
-    const { emptyAtMs, ...taken } = takeRequest(this.#buckets.get(keyId) ?? 0, nowMs, this.#rate);
-    this.#buckets.set(keyId, emptyAtMs);
-    return taken;
-  }
-
-  #refuseDeactivated(call: { keyId: string; requestId: string }, nowMs: number): { outcome: "key_deactivated" } {
-    this.#reject(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs);
-    this.#writeNotes(nowMs);
+  #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
+    this.#list([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
 
-  /** Of this call so many signals are refused, for that. */
-  #reject(call: { keyId: string; requestId: string }, refusal: Refusal, signals: number, atMs: number): void {
-    const cause = "cause" in refusal ? refusal.cause : null;
-    this.#note(call, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);
-  }
-
-  #note(
-    { keyId, requestId }: { keyId: string; requestId: string },
-    { code, cause, detail }: Pick<RefusedCalls, "code" | "cause" | "detail">,
-    signals: number,
-    atMs: number,
-  ): void {
-    const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
-    this.#list({ keyId, requestId, code, cause, detail, calls: 1, signals, ...when }, atMs);
-  }
-
-  #list(refused: RefusedCalls, nowMs: number): void {
-    this.#rejections.add(refused, nowMs);
-    this.watchers.tell(1, () => [refused]);
+  #list(refused: readonly RefusedCalls[], nowMs: number): void {
+    for (const one of refused) {
+      this.#rejections.add(one, nowMs);
+      this.watchers.tell(1, () => [one]);
+    }
+    this.#writeNotes(nowMs);
   }
 
   /** Writes what is noted besides the count, as far as it is due. What cannot be written is left to the alarm. */
@@ -440,27 +381,10 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
         if (this.#unsaved && this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
         this.#unsaved = false;
       }
-      this.#alarmBy(this.#rejections.dueMs);
+      this.#alarm.by(this.#rejections.dueMs);
     } catch (error) {
       logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarmBy(nowMs + DRAIN_ALARM_MS);
+      this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     }
   }
-
-  /** The alarm rings at `atMs` or sooner. Written only when that is news. */
-  #alarmBy(atMs: number): void {
-    if (atMs >= this.#alarmAtMs) return;
-    this.#alarmAtMs = atMs;
-    void this.ctx.storage.setAlarm(atMs);
-  }
-}
-
-function countSignals(call: AdmitCall): number {
-  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
-}
-
-function periodState(ledger: Ledger): PeriodState {
-  const ceiling = quotaCeiling(ledger);
-  const used = ledger.accepted + ledger.held;
-  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
 }

@@ -1,4 +1,4 @@
-/** Usage by day, as the Quota Counter keeps it: a row is written when a new day comes, never with a commit in between. */
+/** Usage by day, as the Quota Counter keeps it: rows are written when a new day comes, never with a commit in between. */
 import { DAY_MS } from "../domain/duration.ts";
 import { countingDay, endedDays, type Counting, type UsageDay } from "../domain/usage-day.ts";
 import { USAGE_DAYS_KEPT } from "../limits.ts";
@@ -15,16 +15,15 @@ export function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held
   sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
 }
 
-/** Takes the ledger into the day of `nowMs`. Says whether an ended one was written. */
+/** Takes the ledger into the day of `nowMs`. Says whether that is another one. */
 export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolean {
   const dayMs = countingDay(ledger.dayMs, nowMs);
   if (dayMs === ledger.dayMs) return false;
   const ended = endedDays(ledger, nowMs);
   for (const day of ended) writeDay(sql, day);
   ledger.dayMs = dayMs;
-  if (ended.length === 0) return false;
   // Whole periods, by the primary key.
-  sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
+  if (ended.length > 0) sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
   return true;
 }
 

@@ -54,9 +54,12 @@ export class TestCounter {
     });
   }
 
+  /** Those that are not settled. */
   async rows(): Promise<{ row: number; bytes: number; body: string }[]> {
     return runInDurableObject(this.stub, (_, { storage }) =>
-      storage.sql.exec<{ row: number; bytes: number; body: string }>("SELECT row, bytes, body FROM outbox").toArray(),
+      storage.sql
+        .exec<{ row: number; bytes: number; body: string }>("SELECT row, bytes, body FROM outbox WHERE bytes > 0")
+        .toArray(),
     );
   }
 

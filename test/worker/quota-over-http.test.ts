@@ -330,20 +330,19 @@ describe("design §9: RateLimit headers", () => {
     const workspace = await newWorkspace({ signalLimit: 10, anchor: ANCHOR });
     expect(limits(await workspace.send(signal()))).toEqual([policy, state(999, 19)]);
     expect(limits(await workspace.send(signals(4)))).toEqual([policy, state(998, 15)]);
-    for (const refused of [
+    const refusedCalls = [
       await workspace.send("{ broken"),
       await workspace.send({}),
       await workspace.send(signal(), { path: "/api/product-orgs/webhook/{key}" }),
-    ]) {
+    ];
+    for (const [index, refused] of refusedCalls.entries()) {
       expect(refused.status).toBeGreaterThanOrEqual(400);
-      const [refusedPolicy, refusedState] = limits(refused);
-      expect(refusedPolicy).toBe(policy);
-      expect(refusedState).toContain(`"billing-period";r=15;t=${PERIOD_LEFT_S}`);
+      expect(limits(refused)).toEqual([policy, state(997 - index, 15)]);
     }
     await workspace.send(signals(30));
     const refused = await workspace.send(signal());
     expect(refused.status).toBe(429);
-    expect(limits(refused)).toEqual([policy, state(996, 0)]);
+    expect(limits(refused)).toEqual([policy, state(993, 0)]);
   });
 
   test("say nothing of the period with overages on: there is no refusal", async () => {

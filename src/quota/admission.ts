@@ -1,0 +1,115 @@
+/**
+ * What one commit decides of the calls that share it, in order of arrival (design §6, §7): their verdicts, the outbox rows
+ * of what is admitted, and what is to be listed as refused. Nothing is stored here.
+ */
+import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
+import type { Refusal } from "../domain/refusal.ts";
+import type { RefusedCalls } from "../domain/rejection.ts";
+import type { RateState } from "../domain/request-rate.ts";
+import { storedDetail } from "../http/problem.ts";
+import { STORE_PROBE_MS } from "../limits.ts";
+import type { Ledger } from "./ledger.ts";
+import { RowPacker } from "./pack.ts";
+import type { PackedRow } from "./pack.ts";
+import type { AdmitCall, AdmitResult, PeriodState } from "./protocol.ts";
+
+/** As long as it takes to find out that the Signal Store has room again. */
+const OUTBOX_FULL = {
+  code: "unavailable",
+  cause: null,
+  detail: "As many signals as there is room for wait to be stored.",
+  retryAfterMs: STORE_PROBE_MS,
+} as const;
+
+/** A call that is within its request rate, and where that stands. */
+export interface CountedCall {
+  call: AdmitCall;
+  rate: RateState;
+}
+
+export interface Admissions {
+  /** One for each call. */
+  results: AdmitResult[];
+  rows: PackedRow[];
+  refused: RefusedCalls[];
+}
+
+export interface AdmissionTime {
+  nowMs: number;
+  /** Deactivated keys. */
+  revoked: ReadonlySet<string>;
+  /** The outbox takes no more: asked once for all. What follows of a body whose first slice was admitted is admitted too. */
+  full: boolean;
+}
+
+/** @param ledger is counted on. */
+export function decideAdmissions(
+  ledger: Ledger,
+  calls: readonly CountedCall[],
+  { nowMs, revoked, full }: AdmissionTime,
+): Admissions {
+  const results: AdmitResult[] = [];
+  const refused: RefusedCalls[] = [];
+  const packer = new RowPacker(
+    { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
+    ledger.nextRow,
+    ledger.accepted + ledger.held,
+  );
+  for (const { call, rate } of calls) {
+    if (revoked.has(call.keyId)) {
+      refused.push(refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs));
+      results.push({ outcome: "key_deactivated" });
+      continue;
+    }
+    const signals = countSignals(call);
+    if (full && call.firstSlice) {
+      const { retryAfterMs, ...told } = OUTBOX_FULL;
+      refused.push(refusedFor(call, told, signals, nowMs));
+      results.push({ outcome: "full", retryAfterMs, rate, period: periodState(ledger) });
+      continue;
+    }
+    for (const { signals: invalid, ...told } of call.invalid) {
+      refused.push(refusedFor(call, { ...told, cause: null }, invalid, nowMs));
+    }
+    const used = ledger.accepted + ledger.held;
+    const run = decideQuotaRun(used, signals, ledger);
+    packer.add(call.chunks, run.accepted, run.held);
+    ledger.accepted += run.accepted;
+    ledger.held += run.held;
+    ledger.rejected += run.rejected;
+    ledger.admitted += run.accepted + run.held;
+    ledger.overage += Math.min(run.accepted, Math.max(0, used + run.accepted - ledger.signalLimit));
+    const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
+    if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
+    results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
+  }
+  return { results, rows: packer.rows(), refused };
+}
+
+export function countSignals(call: AdmitCall): number {
+  return call.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
+}
+
+export function periodState(ledger: Ledger): PeriodState {
+  const ceiling = quotaCeiling(ledger);
+  const used = ledger.accepted + ledger.held;
+  return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
+}
+
+type Caller = Pick<AdmitCall, "keyId" | "requestId">;
+
+/** A call of which so many signals are refused, for that. */
+export function refusedCall(caller: Caller, refusal: Refusal, signals: number, atMs: number): RefusedCalls {
+  const cause = "cause" in refusal ? refusal.cause : null;
+  return refusedFor(caller, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);
+}
+
+export function refusedFor(
+  { keyId, requestId }: Caller,
+  { code, cause, detail }: Pick<RefusedCalls, "code" | "cause" | "detail">,
+  signals: number,
+  atMs: number,
+): RefusedCalls {
+  const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+  return { keyId, requestId, code, cause, detail, calls: 1, signals, ...when };
+}

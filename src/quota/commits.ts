@@ -1,0 +1,108 @@
+/**
+ * Lets calls that arrive together share a commit. A call that comes alone, as those of a sender that waits for each answer
+ * do, is committed at once: waiting for company would double its answer time. Where commits are frequent, and of several
+ * senders, each gathers for some milliseconds: its rows cost more than those calls' wait.
+ */
+import {
+  GATHER_COMMITS,
+  GATHER_COMMITS_WITHIN_MS,
+  GATHER_ENOUGH_CALLS,
+  GATHER_MS,
+  GATHER_PATIENCE,
+} from "../limits.ts";
+
+interface Waiter<Call, Result> {
+  call: Call;
+  resolve: (result: Result) => void;
+  reject: (error: unknown) => void;
+}
+
+export class GroupCommit<Call, Result> {
+  readonly #commit: (calls: Call[]) => Result[];
+  readonly #durable: () => Promise<unknown>;
+  #waiting: Waiter<Call, Result>[] = [];
+  /** The commit of those that wait. */
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  /** Whether the last call that was waited for had no company. */
+  #alone = true;
+  /** Times of the latest commits, a ring; the oldest of them at `#oldest`. */
+  readonly #commitsMs: number[] = Array.from({ length: GATHER_COMMITS }, () => Number.NEGATIVE_INFINITY);
+  #oldest = 0;
+  /** Commits of which nobody can have heard yet. */
+  #unheard = 0;
+  /** How often a commit is to gather in vain before it is believed that there is one sender only. */
+  #patience = 0;
+
+  /**
+   * @param commit gives one result for each call; when it throws, all of them fail.
+   * @param durable is done when what is committed is, and the callers can hear of it.
+   */
+  constructor(commit: (calls: Call[]) => Result[], durable: () => Promise<unknown>) {
+    this.#commit = commit;
+    this.#durable = durable;
+  }
+
+  submit(call: Call): Promise<Result> {
+    // Whoever waits for an answer sends nothing else: this is another sender.
+    if (this.#unheard > 0) this.#patience = GATHER_PATIENCE;
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ call, resolve, reject });
+      if (this.#timer === null) this.#gather();
+      else if (this.#waiting.length === GATHER_ENOUGH_CALLS) this.#gatherNoLonger();
+    });
+  }
+
+  #gather(): void {
+    if (this.#patience > 0 && this.#areFrequent()) {
+      this.#timer = setTimeout(() => this.#gathered(), GATHER_MS);
+      return;
+    }
+    const alone = this.#alone;
+    if (alone) this.#commitWaiting();
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      const company = this.#waiting.length;
+      this.#alone = alone ? company === 0 : company <= 1;
+      if (!this.#alone) this.#patience = GATHER_PATIENCE;
+      if (company > 0) this.#commitWaiting();
+    }, 0);
+  }
+
+  /** With those that arrive in the same turn of the event loop. */
+  #gatherNoLonger(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#gathered(), 0);
+  }
+
+  #gathered(): void {
+    this.#timer = null;
+    this.#patience = this.#waiting.length > 1 ? GATHER_PATIENCE : this.#patience - 1;
+    this.#alone = this.#waiting.length === 1;
+    this.#commitWaiting();
+  }
+
+  #commitWaiting(): void {
+    const waiters = this.#waiting;
+    this.#waiting = [];
+    try {
+      const results = this.#commit(waiters.map((waiter) => waiter.call));
+      waiters.forEach((waiter, index) => waiter.resolve(results[index] as Result));
+    } catch (error) {
+      for (const waiter of waiters) waiter.reject(error);
+    }
+    this.#committed();
+  }
+
+  #committed(): void {
+    this.#commitsMs[this.#oldest] = Date.now();
+    this.#oldest = (this.#oldest + 1) % GATHER_COMMITS;
+    if (!this.#areFrequent()) return;
+    this.#unheard++;
+    const heard = (): void => void this.#unheard--;
+    this.#durable().then(heard, heard);
+  }
+
+  #areFrequent(): boolean {
+    return Date.now() - (this.#commitsMs[this.#oldest] ?? 0) < GATHER_COMMITS_WITHIN_MS;
+  }
+}

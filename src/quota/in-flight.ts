@@ -1,0 +1,41 @@
+/** A signal that the outbox holds, found by its id. */
+import { uuidv7Ms } from "../domain/uuidv7.ts";
+import { ADMISSION_MAX_SKEW_MS } from "../limits.ts";
+import { readMessage, writeMessage } from "../queue/message.ts";
+import type { ReceivedSignal } from "../queue/message.ts";
+
+/**
+ * Null when the outbox does not hold it. Looked for among the rows of the time that its id tells, so that it takes no
+ * longer while the queue is down. One that is sent once more is not found: the Signal Store still has it.
+ */
+export function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
+  const receivedMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
+  if (receivedMs === null) return null;
+  const rows = sql.exec<{ at: number; body: string }>(
+    "SELECT at, body FROM outbox WHERE row >= ? ORDER BY row",
+    firstRowSince(sql, receivedMs - ADMISSION_MAX_SKEW_MS),
+  );
+  for (const { at, body } of rows) {
+    if (at > receivedMs + ADMISSION_MAX_SKEW_MS) return null;
+    // Another signal's payload may quote the id, so that more than one row can hold the text.
+    if (!body.includes(`"${signalId}"`)) continue;
+    const { rows: received } = readMessage(writeMessage(workspaceId, body));
+    const found = received.flatMap(({ signals }) => signals).find((signal) => signal.envelope.id === signalId);
+    if (found !== undefined) return found;
+  }
+  return null;
+}
+
+/** Rows are in order of their time, so it takes a few steps, however many there are. */
+function firstRowSince(sql: SqlStorage, atMs: number): number {
+  const end = (order: "ASC" | "DESC"): number =>
+    sql.exec<{ row: number }>(`SELECT row FROM outbox ORDER BY row ${order} LIMIT 1`).toArray()[0]?.row ?? 0;
+  let [low, high] = [end("ASC"), end("DESC")];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const { at } = sql.exec<{ at: number }>("SELECT at FROM outbox WHERE row > ? ORDER BY row LIMIT 1", middle).one();
+    if (at < atMs) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

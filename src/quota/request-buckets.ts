@@ -1,0 +1,22 @@
+/** The request rate of each key. Not stored: an object idle long enough to be evicted has full buckets. */
+import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
+import type { RateDecision, RateState, RequestRate } from "../domain/request-rate.ts";
+
+export class RequestBuckets {
+  readonly #rate: RequestRate;
+  readonly #emptyAtMs = new Map<string, number>();
+
+  constructor(rate: RequestRate) {
+    this.#rate = rate;
+  }
+
+  take(keyId: string, nowMs: number): { taken: Pick<RateDecision, "allowed" | "retryAfterMs">; rate: RateState } {
+    const decision = takeRequest(this.#emptyAtMs.get(keyId) ?? 0, nowMs, this.#rate);
+    this.#emptyAtMs.set(keyId, decision.emptyAtMs);
+    return { taken: decision, rate: { remaining: decision.remaining, resetMs: decision.resetMs } };
+  }
+
+  left(keyId: string, nowMs: number): RateState {
+    return requestsLeft(this.#emptyAtMs.get(keyId) ?? 0, nowMs, this.#rate);
+  }
+}

@@ -1,0 +1,189 @@
+/** Design §7: when what is committed leaves for the queue, and from where it is read. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  DRAIN_PACE_MS,
+  MESSAGE_MAX_BYTES,
+  RETRY_MIN_SECONDS,
+  SEND_TIMEOUT_MS,
+  UNSENT_MAX_BYTES,
+} from "../../src/limits.ts";
+import { Drain } from "../../src/quota/drain.ts";
+import type { SendRange } from "../../src/quota/outbox.ts";
+import { MessagePacker } from "../../src/quota/pack.ts";
+import type { PackedRow } from "../../src/quota/pack.ts";
+
+const START = 1_000_000;
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: START });
+  vi.spyOn(console, "log").mockImplementation(() => {});
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** An outbox, and the queue that takes what leaves it. */
+class Road {
+  readonly rows: PackedRow[] = [];
+  /** When each `sendBatch` was called, and the text of its messages. */
+  readonly sent: [number, string[]][] = [];
+  reads = 0;
+  alarmAtMs = Number.POSITIVE_INFINITY;
+  /** How the next calls end; when there is none, well. */
+  readonly outcomes: (() => Promise<unknown>)[] = [];
+  readonly drain: Drain;
+
+  constructor(unsettled: PackedRow[] = []) {
+    this.rows.push(...unsettled);
+    const outbox = {
+      messages: (range: SendRange) => this.#read(range),
+      oldestAtMs: () => this.rows[0]?.at ?? null,
+    };
+    this.drain = new Drain(outbox, {
+      workspaceId: "ws",
+      paceMs: DRAIN_PACE_MS,
+      alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
+      send: (messages) => {
+        this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
+        return this.outcomes.shift()?.() ?? Promise.resolve();
+      },
+    });
+  }
+
+  #read({ afterRow, maxMessages }: SendRange) {
+    this.reads++;
+    const packer = new MessagePacker();
+    for (const row of this.rows) if (row.row > afterRow) packer.add(row);
+    return packer.take(true, maxMessages, 250_000);
+  }
+
+  commit(bytes = 100): void {
+    const row = rowOf(this.rows.length + 1, bytes);
+    this.rows.push(row);
+    this.drain.committed([row]);
+  }
+
+  async pass(ms: number): Promise<void> {
+    await vi.advanceTimersByTimeAsync(ms);
+  }
+
+  async ring(): Promise<void> {
+    this.alarmAtMs = Number.POSITIVE_INFINITY;
+    const ran = this.drain.run();
+    await this.pass(SEND_TIMEOUT_MS);
+    await ran;
+  }
+}
+
+function rowOf(row: number, bytes: number): PackedRow {
+  return { row, at: Date.now(), periodStart: 0, count: 1, bytes, text: `[${row}]` };
+}
+
+describe("what fills no message", () => {
+  test("leaves at once after a quiet moment", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(0);
+    await road.pass(60_000);
+    road.commit();
+    await road.pass(0);
+    expect(road.sent).toEqual([
+      [0, ["ws[1]"]],
+      [60_000, ["ws[2]"]],
+    ]);
+  });
+
+  test("leaves every two seconds under a trickle, together", async () => {
+    const road = new Road();
+    for (let n = 0; n < 10; n++) {
+      road.commit();
+      await road.pass(500);
+    }
+    expect(road.sent).toEqual(
+      [
+        [0, ["ws[1]"]],
+        [2_000, ["ws[2][3][4]"]],
+        [4_000, ["ws[5][6][7][8]"]],
+      ].map(([ms, messages]) => [ms, messages]),
+    );
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent.at(-1)).toEqual([6_000, ["ws[9][10]"]]);
+    expect(road.reads).toBe(0);
+  });
+
+  test("holds no timer once it has left", async () => {
+    const road = new Road();
+    road.commit();
+    road.commit();
+    await road.pass(2 * DRAIN_PACE_MS);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+test("a full message leaves when it is full, and what is begun behind it waits for its turn", async () => {
+  const road = new Road();
+  road.commit();
+  await road.pass(1);
+  for (let n = 0; n < 5; n++) road.commit(MESSAGE_MAX_BYTES / 2);
+  await road.pass(1);
+  expect(road.sent.slice(1)).toEqual([[1, ["ws[2][3]", "ws[4][5]"]]]);
+  await road.pass(DRAIN_PACE_MS - 1);
+  expect(road.sent.slice(2).map(([, messages]) => messages)).toEqual([["ws[6]"]]);
+  expect(road.reads).toBe(0);
+});
+
+describe("rows are read from the table", () => {
+  test("after a restart, all that are not settled", async () => {
+    const road = new Road([rowOf(1, 100), rowOf(2, 100)]);
+    await road.pass(1);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent).toEqual([[DRAIN_PACE_MS, ["ws[1][2][3]"]]]);
+    const { reads } = road;
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect([road.sent.at(-1), road.reads]).toEqual([[2 * DRAIN_PACE_MS, ["ws[4]"]], reads]);
+  });
+
+  test("after a failure, from the first that was not taken", async () => {
+    const road = new Road();
+    road.outcomes.push(() => Promise.reject(new Error("down")));
+    road.commit();
+    await road.pass(0);
+    expect(road.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
+    road.commit();
+    await road.pass(60_000);
+    expect(road.sent).toHaveLength(1);
+    await road.ring();
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1][2]"]);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
+  });
+
+  test("where more waits than memory is to hold, none of them left out", async () => {
+    const road = new Road();
+    const underWay = Promise.withResolvers<void>();
+    road.outcomes.push(() => underWay.promise);
+    road.commit();
+    await road.pass(0);
+    const waiting = Math.ceil(UNSENT_MAX_BYTES / 50_000) + 20;
+    for (let n = 0; n < waiting; n++) road.commit(50_000);
+    underWay.resolve();
+    await road.pass(0);
+    const texts = road.sent.flatMap(([, messages]) => messages).map((message) => message.slice("ws".length));
+    expect(texts.join("")).toBe(road.rows.map(({ text }) => text).join(""));
+    expect(road.reads).toBeGreaterThan(0);
+  });
+});
+
+test("a call of the queue that never ends is given up, and made again", async () => {
+  const road = new Road();
+  road.outcomes.push(() => new Promise(() => {}));
+  road.commit();
+  await road.pass(SEND_TIMEOUT_MS);
+  expect(road.alarmAtMs).toBe(START + SEND_TIMEOUT_MS + RETRY_MIN_SECONDS * 1_000);
+  await road.ring();
+  expect(road.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
+});
