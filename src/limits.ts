@@ -143,6 +143,9 @@ export const MESSAGE_MAX_ATTEMPTS = 6;
 
 // --- Processing ---
 
+/** Messages of one workspace that are recorded in one call: of up to 60 KB, some 1,500 signals. */
+export const RECORD_MAX_MESSAGES = 10;
+
 /** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** And without: the same person may honestly do the same thing tomorrow. */

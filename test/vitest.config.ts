@@ -28,6 +28,10 @@ export default defineConfig({
             main: "./src/index.ts",
             wrangler: { configPath: "./wrangler.toml" },
             miniflare: {
+              queueConsumers: {
+                signals: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 8, deadLetterQueue: "signals-dlq" },
+                "signals-dlq": { maxBatchSize: 10, maxBatchTimeout: 0, maxRetries: 100 },
+              },
               bindings: {
                 OPERATOR_TOKEN: "test-operator",
                 SIGN_IN: "oidc",

@@ -1,6 +1,6 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
 import { controlDatabase } from "./database.ts";
-import { loadRules, rulesVersion } from "./rules.ts";
+import { loadRules, rulesVersions } from "./rules.ts";
 import { compileRules } from "../domain/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
 import { ruleSize } from "../domain/rule-size.ts";
@@ -15,16 +15,37 @@ export interface WorkspaceRules {
 
 const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_SIZE);
 
-/** One small query at the primary per call: a rule that was saved applies to what is processed from then on. */
+/** Gives a workspace's rules, compiled when they are first asked for. */
+export type RulesOf = (workspaceId: string) => WorkspaceRules;
+
+/** As `rulesOfAll`, of one. */
 export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {
+  return (await rulesOfAll(d1, [workspaceId]))(workspaceId);
+}
+
+/**
+ * One small query at the primary for all of them: a rule that was saved applies to what is processed from then on. And
+ * another where rules of some have changed, or are not known here.
+ */
+export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]): Promise<RulesOf> {
   const db = controlDatabase(d1.withSession("first-primary"));
-  const version = await rulesVersion(db, workspaceId);
-  const known = compiled.get(workspaceId);
-  if (known?.version === version) return known;
-  const rules = await loadRules(db, workspaceId);
-  const current = { version, rules: compileRules(rules) };
-  compiled.set(workspaceId, current, weightOf(rules));
-  return current;
+  const versions = await rulesVersions(db, workspaceIds);
+  const current = new Map<string, WorkspaceRules>();
+  for (const workspaceId of workspaceIds) {
+    const known = compiled.get(workspaceId);
+    if (known !== undefined && known.version === (versions.get(workspaceId) ?? 0)) current.set(workspaceId, known);
+  }
+  const unknown = workspaceIds.filter((workspaceId) => !current.has(workspaceId));
+  const loaded = unknown.length === 0 ? new Map<string, MappingRule[]>() : await loadRules(db, unknown);
+  return (workspaceId) => {
+    const known = current.get(workspaceId);
+    if (known !== undefined) return known;
+    const rules = loaded.get(workspaceId) ?? [];
+    const compiledNow = { version: versions.get(workspaceId) ?? 0, rules: compileRules(rules) };
+    current.set(workspaceId, compiledNow);
+    compiled.set(workspaceId, compiledNow, weightOf(rules));
+    return compiledNow;
+  };
 }
 
 /** In the unit of a rule's size; a rule, and a workspace without any, take memory by themselves. */

@@ -3,7 +3,7 @@ import type { MappingRule } from "../domain/mapping-rule.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
-import { and, desc, eq, inArray, lt } from "drizzle-orm";
+import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface StoredRule extends MappingRule {
@@ -59,21 +59,39 @@ export async function findRuleAndVersion(
 
 /** Grows with every change of the workspace's rules; 0 for a workspace that does not exist. */
 export async function rulesVersion(db: ControlDatabase, workspaceId: string): Promise<number> {
-  const row = await db
-    .select({ version: workspaces.rulesVersion })
-    .from(workspaces)
-    .where(eq(workspaces.id, workspaceId))
-    .get();
-  return row?.version ?? 0;
+  return (await rulesVersions(db, [workspaceId])).get(workspaceId) ?? 0;
 }
 
-/** The enabled rules, for the consumer to compile. */
-export async function loadRules(db: ControlDatabase, workspaceId: string): Promise<MappingRule[]> {
+/** Of each of these workspaces; grows with every change of its rules. A workspace that does not exist has none. */
+export async function rulesVersions(
+  db: ControlDatabase,
+  workspaceIds: readonly string[],
+): Promise<Map<string, number>> {
+  const rows = await db
+    .select({ id: workspaces.id, version: workspaces.rulesVersion })
+    .from(workspaces)
+    .where(isOneOf(workspaces.id, workspaceIds));
+  return new Map(rows.map(({ id, version }) => [id, version]));
+}
+
+/** The enabled rules of each of these workspaces, for the consumer to compile. */
+export async function loadRules(
+  db: ControlDatabase,
+  workspaceIds: readonly string[],
+): Promise<Map<string, MappingRule[]>> {
   const { id, version, event, match, conditions, scoringSignal, points } = RULE_COLUMNS;
-  return db
-    .select({ id, version, event, match, conditions, scoringSignal, points })
+  const rows = await db
+    .select({ workspaceId: mappingRules.workspaceId, id, version, event, match, conditions, scoringSignal, points })
     .from(mappingRules)
-    .where(and(eq(mappingRules.workspaceId, workspaceId), eq(mappingRules.enabled, true)));
+    .where(and(isOneOf(mappingRules.workspaceId, workspaceIds), eq(mappingRules.enabled, true)));
+  const rules = new Map<string, MappingRule[]>(workspaceIds.map((workspaceId) => [workspaceId, []]));
+  for (const { workspaceId, ...rule } of rows) rules.get(workspaceId)?.push(rule);
+  return rules;
+}
+
+/** However many they are: a statement takes 100 parameters. */
+function isOneOf(column: typeof workspaces.id | typeof mappingRules.workspaceId, ids: readonly string[]) {
+  return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }
 
 export function isRule(workspaceId: string, ruleId: string, version?: number) {

@@ -1,10 +1,12 @@
 /**
- * The queue's consumer (design §8): per workspace of a batch, process the signals, record them in one call, settle the
- * outbox rows, then acknowledge. A failure of one workspace delays its own messages only; every step may be repeated.
+ * The queue's consumer (design §8): per workspace of a batch, process the signals, record them, settle the outbox rows, then
+ * acknowledge. A batch holds messages of many workspaces, so that a trickle of each does not cost an invocation of its own;
+ * a failure of one delays its own messages only. Every step may be repeated.
  */
-import { rulesOf } from "../control/rules-cache.ts";
+import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
+import type { WorkspaceRules } from "../control/rules-cache.ts";
 import { errorText, logEvent } from "../http/log.ts";
-import { MESSAGE_MAX_ATTEMPTS } from "../limits.ts";
+import { MESSAGE_MAX_ATTEMPTS, RECORD_MAX_MESSAGES } from "../limits.ts";
 import type { RecordResult } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { retryDelaySeconds } from "./back-off.ts";
@@ -22,27 +24,45 @@ interface WorkspaceMessage {
   content: ReceivedMessage;
 }
 
+/** Records, or buries, rows of a workspace. */
+type Handle = (env: Env, workspaceId: string, rows: ReceivedRow[], again: boolean) => Promise<RecordResult>;
+
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
-  const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordSignals;
+  const workspaces = byWorkspace(batch);
+  const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordWith(readRules(env, [...workspaces.keys()]));
   await Promise.all(
-    [...byWorkspace(batch)].map(async ([workspaceId, messages]) => {
-      const startedMs = Date.now();
-      const rows = messages.flatMap((message) => message.content.rows);
-      const signals = rows.reduce((sum, row) => sum + row.signals.length, 0);
-      const fields = { queue: batch.queue, workspace: workspaceId, messages: messages.length };
-      try {
-        const again = messages.some(({ queued }) => queued.attempts > 1);
-        const result = await handle(env, workspaceId, rows, again);
-        if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-        else await settle(env, workspaceId, rows, result.refused);
-        for (const { queued } of messages) queued.ack();
-        logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
-      } catch (error) {
-        for (const { queued } of messages) letWait(queued);
-        logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
+    [...workspaces].map(async ([workspaceId, messages]) => {
+      for (let from = 0; from < messages.length; from += RECORD_MAX_MESSAGES) {
+        // oxlint-disable-next-line no-await-in-loop -- one after the other: the store takes them so
+        await consumeSome(env, handle, batch.queue, workspaceId, messages.slice(from, from + RECORD_MAX_MESSAGES));
       }
     }),
   );
+}
+
+/** Messages of one workspace, in one call of its store. Never throws. */
+async function consumeSome(
+  env: Env,
+  handle: Handle,
+  queue: string,
+  workspaceId: string,
+  messages: WorkspaceMessage[],
+): Promise<void> {
+  const startedMs = Date.now();
+  const rows = messages.flatMap((message) => message.content.rows);
+  const signals = rows.reduce((sum, row) => sum + row.signals.length, 0);
+  const fields = { queue, workspace: workspaceId, messages: messages.length };
+  try {
+    const again = messages.some(({ queued }) => queued.attempts > 1);
+    const result = await handle(env, workspaceId, rows, again);
+    if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
+    else await settle(env, workspaceId, rows, result.refused);
+    for (const { queued } of messages) queued.ack();
+    logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
+  } catch (error) {
+    for (const { queued } of messages) letWait(queued);
+    logEvent("batch_failed", { ...fields, error: errorText(error), ms: Date.now() - startedMs });
+  }
 }
 
 /** Rows that the store has refused stay in the outbox. */
@@ -83,24 +103,37 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
   return workspaces;
 }
 
-/** @param again it has failed before, maybe because of one of the signals: then the store is to leave that one out. */
-async function recordSignals(
-  env: Env,
-  workspaceId: string,
-  rows: ReceivedRow[],
-  again: boolean,
-): Promise<RecordResult> {
-  const signals = rows.flatMap((row) => row.signals);
-  const accountKeys = signals.filter((signal) => signal.endpoint === "product_org").map(({ envelope }) => envelope.key);
-  const [current, templates] = await Promise.all([
-    rulesOf(env.DB, workspaceId),
-    templatesOf(env.DB, workspaceId, accountKeys),
-  ]);
-  const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
-  const store = env.SIGNAL_STORE.getByName(workspaceId);
-  const result = await store.record(batch, current.version, again);
-  if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
-  return result;
+/**
+ * Rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those of one are
+ * too much to read, say, each workspace reads its own.
+ */
+function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<WorkspaceRules> {
+  const together = rulesOfAll(env.DB, workspaceIds).catch((error: unknown) => {
+    logEvent("rules_failed", { workspaces: workspaceIds.length, error: errorText(error) });
+    return null;
+  });
+  return async (workspaceId) => (await together)?.(workspaceId) ?? rulesOf(env.DB, workspaceId);
+}
+
+function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
+  // `again`: they have failed before, maybe because of one of the signals: then the store is to leave that one out.
+  return async (env, workspaceId, rows, again) => {
+    const signals = rows.flatMap((row) => row.signals);
+    const ofAccounts = signals.filter((signal) => signal.endpoint === "product_org");
+    const [current, templates] = await Promise.all([
+      rulesFor(workspaceId),
+      templatesOf(
+        env.DB,
+        workspaceId,
+        ofAccounts.map(({ envelope }) => envelope.key),
+      ),
+    ]);
+    const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
+    const store = env.SIGNAL_STORE.getByName(workspaceId);
+    const result = await store.record(batch, current.version, again);
+    if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
+    return result;
+  };
 }
 
 /** Only so that it is done at once: the store has noted what is to be linked, and its alarm sees to it. */

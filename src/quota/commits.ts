@@ -28,7 +28,7 @@ export class GroupCommit<Call, Result> {
   /** Times of the latest commits, a ring; the oldest of them at `#oldest`. */
   readonly #commitsMs: number[] = Array.from({ length: GATHER_COMMITS }, () => Number.NEGATIVE_INFINITY);
   #oldest = 0;
-  /** Commits of which nobody can have heard yet. */
+  /** Commits that are not known to be durable: but for the last one that is, nobody has heard of them. */
   #unheard = 0;
   /** How often a commit is to gather in vain before it is believed that there is one sender only. */
   #patience = 0;
@@ -43,8 +43,8 @@ export class GroupCommit<Call, Result> {
   }
 
   submit(call: Call): Promise<Result> {
-    // Whoever waits for an answer sends nothing else: this is another sender.
-    if (this.#unheard > 0) this.#patience = GATHER_PATIENCE;
+    // Whoever waits for an answer sends nothing else: these are several senders. One of the answers may just have left.
+    if (this.#unheard > 1) this.#patience = GATHER_PATIENCE;
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
       if (this.#timer === null) this.#gather();
@@ -63,7 +63,7 @@ export class GroupCommit<Call, Result> {
       this.#timer = null;
       const company = this.#waiting.length;
       this.#alone = alone ? company === 0 : company <= 1;
-      if (!this.#alone) this.#patience = GATHER_PATIENCE;
+      if (company > 1) this.#patience = GATHER_PATIENCE;
       if (company > 0) this.#commitWaiting();
     }, 0);
   }

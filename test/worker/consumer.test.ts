@@ -7,6 +7,7 @@ import { replayDeadLetters } from "../../src/queue/again.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { TestCounter, admitCall, newCounter } from "./counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "./deliver.ts";
+import { recordD1 } from "./statements.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -108,6 +109,65 @@ describe("a batch of several workspaces", () => {
     await consumeMessages([messageOf(one.id, [signal]), messageOf(other.id, [signal, { ...signal, id: "sig_more" }])]);
     expect(await signalStore(env, one.id).totals()).toMatchObject({ processed: 1 });
     expect(await signalStore(env, other.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
+  });
+});
+
+describe("the rules of a batch of many workspaces", () => {
+  /** D1 as the consumer sees it, and what it was asked; the first sessions fail. */
+  function askedD1(failing = 0) {
+    const { d1, queries } = recordD1(env.DB);
+    let sessions = 0;
+    const withSession = () => {
+      if (++sessions <= failing) throw new Error("D1 is down");
+      return d1;
+    };
+    return { bindings: { ...env, DB: { withSession } } as unknown as Env, queries };
+  }
+
+  async function withRules(count: number) {
+    const workspaces = await Promise.all(Array.from({ length: count }, () => newWorkspace()));
+    for (const [n, workspace] of workspaces.entries()) {
+      const rule = { name: "r", event: "Form", match: "all", conditions: [], scoring_signal: "s", points: n + 1 };
+      await workspace.operator("POST", "/rules", rule);
+    }
+    return workspaces;
+  }
+
+  const batchOf = (workspaces: TestWorkspace[], id: string) =>
+    workspaces.map((one) => messageOf(one.id, [{ id: `sig_${id}_${one.id}`, payload: { ...form, n: id } }]));
+  const form = { event: "Form", email: "a@example.com" };
+  const scores = (workspaces: TestWorkspace[]) =>
+    Promise.all(
+      workspaces.map(async (workspace) => {
+        const { items } = await workspace.operator<{ items: { score: number }[] }>(
+          "GET",
+          "/people?email=a@example.com",
+        );
+        return items[0]?.score;
+      }),
+    );
+
+  test("are read together: their versions in one query, and those that are not known here in another", async () => {
+    const workspaces = await withRules(5);
+    const first = askedD1();
+    await consumeMessages(batchOf(workspaces, "1"), { bindings: first.bindings });
+    expect(await scores(workspaces)).toEqual([1, 2, 3, 4, 5]);
+    expect(first.queries()).toEqual([
+      expect.stringContaining('"rules_version" from "workspaces"'),
+      expect.stringContaining('from "mapping_rules"'),
+    ]);
+    const second = askedD1();
+    await consumeMessages(batchOf(workspaces, "2"), { bindings: second.bindings });
+    expect(await scores(workspaces)).toEqual([2, 4, 6, 8, 10]);
+    expect(second.queries()).toHaveLength(1);
+  });
+
+  test("are read by each workspace itself where they cannot be had together", async () => {
+    const workspaces = await withRules(2);
+    const { bindings } = askedD1(1);
+    const { retryMessages } = await consumeMessages(batchOf(workspaces, "1"), { bindings });
+    expect(retryMessages).toEqual([]);
+    expect(await scores(workspaces)).toEqual([1, 2]);
   });
 });
 

@@ -651,7 +651,8 @@ describe("§8.5 mapping rules", () => {
     const seen = [await rulesVersion(db, idOf(workspace))];
     const { id } = (await post(`${workspace}/rules`, rule)).body;
     seen.push(await rulesVersion(db, idOf(workspace)));
-    expect(await loadRules(db, idOf(workspace))).toEqual([
+    const enabled = async () => (await loadRules(db, [idOf(workspace)])).get(idOf(workspace));
+    expect(await enabled()).toEqual([
       {
         id,
         version: 1,
@@ -664,7 +665,7 @@ describe("§8.5 mapping rules", () => {
     ]);
     await patch(`${workspace}/rules/${String(id)}`, { enabled: false });
     seen.push(await rulesVersion(db, idOf(workspace)));
-    expect(await loadRules(db, idOf(workspace))).toEqual([]);
+    expect(await enabled()).toEqual([]);
     await del(`${workspace}/rules/${String(id)}`);
     seen.push(await rulesVersion(db, idOf(workspace)));
     expect(seen).toEqual([0, 1, 2, 3]);

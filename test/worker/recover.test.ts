@@ -7,7 +7,7 @@ import type { Envelope } from "../../src/queue/message.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
 import { recoverCounter } from "../../src/workspace/recovery.ts";
 import { controlDatabase } from "../../src/control/database.ts";
-import { TestCounter, lose, newCounter } from "./counter.ts";
+import { TestCounter, admitCall, lose, newCounter } from "./counter.ts";
 import { newWorkspace } from "./workspace.ts";
 
 afterEach(() => vi.useRealTimers());
@@ -114,7 +114,9 @@ describe("rows with numbers that the store has seen", () => {
   test("may be many, and one of them unreadable", async () => {
     const counter = await newCounter({ signalLimit: 1_000 });
     await counter.sendTo(lose);
-    for (let call = 0; call < 250; call++) await counter.counted(1);
+    await runInDurableObject(counter.stub, async (instance) => {
+      for (let call = 0; call < 250; call++) await instance.admit(admitCall(1));
+    });
     await runInDurableObject(counter.stub, (_, { storage }) => {
       storage.sql.exec("UPDATE outbox SET body = '\u001dnonsense' WHERE row = 17");
     });
