@@ -1,11 +1,13 @@
 /**
  * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
  * senders do, waits until all are processed, and shows what came of them. Exit code 0 only if everything is as expected.
+ * `--keep` leaves the service running afterwards, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { constants as os, tmpdir } from "node:os";
 import path from "node:path";
+import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { customerDataPlatforms } from "./demo/cdp.ts";
 import { imports } from "./demo/imports.ts";
@@ -25,6 +27,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => interruption.abort(signal));
 }
 
+const { keep } = parseArgs({ options: { keep: { type: "boolean", default: false } } }).values;
 const stateDir = await mkdtemp(path.join(tmpdir(), "signal-demo-"));
 let service: Service | undefined;
 try {
@@ -33,7 +36,7 @@ try {
   const vars = path.join(stateDir, "demo.vars");
   await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
   await applyMigrations(stateDir, interruption.signal);
-  const args = ["--inspector-port", "0", "--env-file", vars];
+  const args = ["--inspector-port", "0", "--env-file", vars, ...(keep ? ["--var", "SIGN_IN:local"] : [])];
   service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
   console.log(`It runs at ${service.origin}.`);
   const interrupted = new Promise<never>((_, reject) => {
@@ -41,6 +44,10 @@ try {
   });
   const good = await Promise.race([demonstrate(service.origin, token), died(service), interrupted]);
   process.exitCode = good ? 0 : 1;
+  if (keep) {
+    console.log(`\nThe pages: ${service.origin}/w/demo (choose a member, no password). Ctrl-C ends it.`);
+    await Promise.race([died(service), interrupted.catch(() => undefined)]);
+  }
   if (!good) console.log(dim(`\nWhat the service said:\n${service.output()}`));
 } catch (error) {
   process.exitCode = 1;

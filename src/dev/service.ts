@@ -40,6 +40,8 @@ export interface StartOptions {
   port: string;
   /** Further arguments of `wrangler dev`. */
   args: string[];
+  /** The Worker's main module, where it is not that of wrangler.toml. */
+  entry?: string;
   /** Stops the start. */
   signal?: AbortSignal;
 }
@@ -67,8 +69,9 @@ export async function applyMigrations(stateDir: string, signal?: AbortSignal): P
 }
 
 /** Resolves when /healthz answers. @throws WranglerError */
-export async function startService({ stateDir, port, args, signal }: StartOptions): Promise<Service> {
-  const wrangler = runWrangler(["dev", "--port", port, "--persist-to", stateDir, ...args], stateDir);
+export async function startService({ stateDir, port, args, signal, entry }: StartOptions): Promise<Service> {
+  const main = entry === undefined ? [] : [entry];
+  const wrangler = runWrangler(["dev", ...main, "--port", port, "--persist-to", stateDir, ...args], stateDir);
   const stop = (): void => void wrangler.stop();
   signal?.addEventListener("abort", stop);
   try {

@@ -1,6 +1,6 @@
 /**
- * `npm run dev`: the service on this machine, with a demo workspace, until Ctrl-C. Arguments go on to `wrangler dev`,
- * such as `--port 8788 --persist-to DIR`.
+ * `npm run dev`: the service on this machine, with a demo workspace, until Ctrl-C. `--sample` fills the workspace with
+ * three weeks of signals. Other arguments go on to `wrangler dev`, such as `--port 8788 --persist-to DIR`.
  */
 import { mkdir } from "node:fs/promises";
 import { constants as os } from "node:os";
@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
 import { OperatorClient } from "./operator-client.ts";
 import { operatorToken } from "./operator-token.ts";
+import { fillSample } from "./sample.ts";
 import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./service.ts";
 import { claimState, requireFreePort, Misuse } from "./single-instance.ts";
 import { welcome } from "./welcome.ts";
@@ -35,7 +36,7 @@ try {
 }
 
 async function run(args: string[], signal: AbortSignal): Promise<number> {
-  const options = { port: { type: "string" }, "persist-to": { type: "string" } } as const;
+  const options = { port: { type: "string" }, "persist-to": { type: "string" }, sample: { type: "boolean" } } as const;
   const { values, tokens } = parseArgs({ args, options, strict: false, allowPositionals: true, tokens: true });
   const port = String(values.port ?? DEFAULT_PORT);
   const stateDir = path.resolve(PROJECT_DIR, String(values["persist-to"] ?? ".wrangler/state"));
@@ -49,6 +50,9 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
 
   console.log("Applying the migrations …");
   await applyMigrations(stateDir, signal);
+  if (values.sample === true && !(await fillSample(stateDir, token, signal))) {
+    console.log("The demo workspace is there already: no sample was added. Delete the state folder to have one.");
+  }
   console.log("Starting the service …");
   // Before the other arguments, which may choose another way to sign in.
   const service = await startService({ stateDir, port, args: [...localSignIn(rest), ...rest], signal });

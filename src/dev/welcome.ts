@@ -14,7 +14,6 @@ export interface Running {
 export function welcome({ origin, token, demo, stateDir, keyFile }: Running): string {
   const members = DEMO_MEMBERS.map(({ email, role }) => `${email} (${role})`).join(", ");
   const rules = DEMO_RULES.map(({ name, points }) => `${name} (${points > 0 ? "+" : ""}${points})`).join(", ");
-  const operator = `curl -H 'Authorization: Bearer ${token}' '${origin}/operator/workspaces/${demo.workspace_id}`;
   return `
 The service is running at ${origin}
 
@@ -29,10 +28,17 @@ curl -X POST '${origin}/api/signal-staging/webhook/${demo.key}' \\
   -H 'Content-Type: application/json' \\
   -d '{"email":"jane@example.com","event":"Filled Out Form","source":"website","properties":{"form_name":"Demo request"}}'
 
-See the person's score, and where every accepted signal is:
+For a second terminal, and for the README's tour:
 
-${operator}/people?email=jane@example.com'
-${operator}/books'
+ORIGIN=${origin} WORKSPACE=${demo.workspace_id}
+KEY=${demo.key}
+TOKEN=${token}
+operator() { curl -s -H "Authorization: Bearer $TOKEN" "$ORIGIN/operator/workspaces/$WORKSPACE/$1"; echo; }
+
+Then see the person's score, and where every accepted signal is:
+
+operator 'people?email=jane@example.com'
+operator books
 
   The API         ${origin}/docs
   The key         ${shown(keyFile)}

@@ -18,10 +18,12 @@ export interface BuiltWorker {
 const wranglerPackage = createRequire(import.meta.url).resolve("wrangler/package.json");
 const WRANGLER = path.join(path.dirname(wranglerPackage), "bin/wrangler.js");
 
-export async function build(configPath: string, outDir: string): Promise<BuiltWorker> {
+/** @param entry its main module, where it is not the configuration's. */
+export async function build(configPath: string, outDir: string, entry?: string): Promise<BuiltWorker> {
+  const main = entry === undefined ? [] : [entry];
   await promisify(execFile)(
     process.execPath,
-    [WRANGLER, "deploy", "--config", configPath, "--dry-run", "--minify", "--outdir", outDir],
+    [WRANGLER, "deploy", ...main, "--config", configPath, "--dry-run", "--minify", "--outdir", outDir],
     { env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" } },
   );
   const names = (await readdir(outDir)).filter((name) => name.endsWith(".js") || name.endsWith(".sql"));

@@ -7,13 +7,13 @@ import { mistakes } from "../../src/dev/demo/mistakes.ts";
 import { imports } from "../../src/dev/demo/imports.ts";
 import { provision } from "../../src/dev/demo/provision.ts";
 import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
+import { beginOf, weeks } from "../../src/dev/demo/weeks.ts";
+import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import { build } from "../bench/build.ts";
 import { applySql, start } from "../bench/start.ts";
 import { launch } from "./chromium.ts";
-import { setClock, withClock } from "./clock.ts";
 import { settle } from "./demo.ts";
-import { beginOf, weeks } from "./weeks.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const PICTURES = path.join(import.meta.dirname, "pictures");
@@ -21,7 +21,7 @@ const TOKEN = "pictures-operator";
 const WHO = "joanna@example.com";
 
 const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-pictures-"));
-const built = withClock(await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker")));
+const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"), WORKER_WITH_CLOCK);
 const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
 const running = await start(built, { stateDir: path.join(scratch, "state"), vars });
 const browser = await launch();

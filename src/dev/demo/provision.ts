@@ -27,6 +27,11 @@ export async function provision(
   for (const member of DEMO_MEMBERS) await operator.post(`${home}/members`, member);
   for (const rule of RULES) await operator.post(`${home}/rules`, rule);
 
+  return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
+}
+
+/** @param home of the workspace, below `/operator/`. */
+export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {
   const create = (fields: object): Promise<CreatedKey> => operator.post<CreatedKey>(`${home}/keys`, fields);
   const campaigns = await create({ name: "Campaigns and website" });
   const crm = await create({ name: "CRM workflows", secret: true });
@@ -37,10 +42,7 @@ export async function provision(
   });
   const retired = await create({ name: "Last year's campaign" });
   await operator.post(`${home}/keys/${retired.id}/deactivate`);
+
   const secret = crm.secret ?? "";
-  return {
-    workspace,
-    rules: RULES.length,
-    keys: { campaigns: campaigns.key, crm: { key: crm.key, secret }, accounts: accounts.key, retired: retired.key },
-  };
+  return { campaigns: campaigns.key, crm: { key: crm.key, secret }, accounts: accounts.key, retired: retired.key };
 }

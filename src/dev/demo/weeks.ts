@@ -1,7 +1,7 @@
-/** Three weeks of a workspace's signals, the same ones each time. For the pictures. */
-import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
-import { LEADS } from "../../src/dev/demo/payloads.ts";
-import { randomNumbers } from "../support/random.ts";
+/** Three weeks of a workspace's signals, the same ones each time. For the pictures, and for `npm run dev -- --sample`. */
+import type { DemoKeys } from "./delivery.ts";
+import { LEADS } from "./payloads.ts";
+import { randomNumbers } from "../random.ts";
 
 const DAY_MS = 86_400_000;
 const DAYS = 20;

@@ -1,0 +1,11 @@
+/** Sets the clock of a Worker that was started from worker/with-clock.ts. */
+import path from "node:path";
+import { PROJECT_DIR } from "./service.ts";
+
+/** Entry point for `wrangler dev` and for builds. */
+export const WORKER_WITH_CLOCK = path.join(PROJECT_DIR, "src/dev/worker/with-clock.ts");
+
+/** From then on it is this time there, and goes on. */
+export async function setClock(origin: string, at: number | "now"): Promise<void> {
+  await fetch(`${origin}/healthz`, { headers: { "x-clock": String(at) } });
+}
