@@ -30,13 +30,22 @@ const RATE = 100;
 const VARS = { REQUEST_RATE_PER_SECOND: String(RATE), REQUEST_BURST: String(RATE), OPERATOR_TOKEN: TOKEN };
 const FLOOD: Pace = { perSecond: 0.9 * RATE, calls: 450 };
 const TRICKLE: Pace = { perSecond: 1, calls: 60 };
+/** The first calls of a trickle are written as they come: what a million of them costs begins after that. */
+const TRICKLE_BEFORE: Pace = { perSecond: 1, calls: 75 };
 const BEYOND: Pace = { perSecond: 3 * RATE, calls: 1_500 };
 /** What is written of a flood once in a while is written within this time. */
 const AFTERWARDS_MS = 70_000;
 const MONTH_MS = 30 * DAY_MS;
 
+interface Kinds {
+  floods: Flood[];
+  trickles: Flood[];
+}
+
 interface Flood {
   name: string;
+  /** Sent first, and not counted. */
+  before?: Pace;
   pace: Pace;
   expected: number[];
   callOf: (n: number) => PacedCall;
@@ -48,14 +57,18 @@ export async function startForRefusals(service: BuiltWorker, stateDir: string): 
   return running;
 }
 
-export async function measureRefusals(running: RunningWorker, which: "floods" | "trickles"): Promise<RefusedFlood[]> {
+/** One kind after the other. */
+export async function measureRefusals(
+  running: RunningWorker,
+  choose: (kinds: Kinds) => Flood[],
+): Promise<RefusedFlood[]> {
   try {
-    const all = await prepare(new OperatorApi(running.origin, TOKEN), running.origin);
-    const floods = all.filter(({ pace }) => (pace === TRICKLE) === (which === "trickles"));
+    const floods = choose(await prepare(new OperatorApi(running.origin, TOKEN), running.origin));
     const meter = new MeterClient(running);
     const measured: RefusedFlood[] = [];
-    for (const { name, pace, expected, callOf } of floods) {
+    for (const { name, before, pace, expected, callOf } of floods) {
       console.error(`… refused: ${name}`);
+      if (before !== undefined) await sendPaced(running.origin, before, expected, callOf);
       const usage = await meter.during(async () => {
         await sendPaced(running.origin, pace, expected, callOf);
         await meter.settle();
@@ -81,7 +94,7 @@ export async function measureIdle(contestant: Contestant): Promise<Usage> {
   }
 }
 
-async function prepare(api: OperatorApi, origin: string): Promise<Flood[]> {
+async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
   const plain = await provision(api, "plain", 1_000_000, {});
   const secret = await provision(api, "secret", 1_000_000, { secret: true });
   const revoked = await provision(api, "revoked", 1_000_000, {});
@@ -105,11 +118,16 @@ async function prepare(api: OperatorApi, origin: string): Promise<Flood[]> {
     expected,
     callOf: (n) => ({ ...callOf(n), headers: { ...callOf(n).headers, ...address(n) } }),
   });
-  const trickle = (of: Flood): Flood => ({ ...of, name: `${of.name}, one a second`, pace: TRICKLE });
+  const trickle = (of: Flood): Flood => ({
+    ...of,
+    name: `${of.name}, one a second`,
+    before: TRICKLE_BEFORE,
+    pace: TRICKLE,
+  });
   const malformed = flood("malformed body", 400, { path: webhook(plain.key), body: one.slice(0, -1) });
   const overQuota = flood("over the quota", 429, { path: webhook(full.key), body: one });
   const wrong = { path: webhook(secret.key), body: one, headers: { "x-api-secret": "wrong" } };
-  return [
+  const floods = [
     flood("malformed key", 401, { path: webhook(`${plain.key}x`), body: one }),
     spread(flood("unknown key", 401, { path: webhook(unknown), body: one })),
     spread(flood("wrong secret", 401, wrong)),
@@ -120,9 +138,8 @@ async function prepare(api: OperatorApi, origin: string): Promise<Flood[]> {
     overQuota,
     // What is within the rate is refused too, so that nothing else is in the figures.
     { ...overQuota, name: "over the rate", pace: BEYOND },
-    trickle(malformed),
-    trickle(overQuota),
   ];
+  return { floods, trickles: [trickle(malformed), trickle(overQuota)] };
 }
 
 async function provision(

@@ -85,14 +85,18 @@ async function measure(workers: Workers): Promise<Figures> {
     await startStraightforward(workers, state("slow")),
   ];
   const flooded = await startForRefusals(workers.service, state("floods"));
-  const trickled = await startForRefusals(workers.service, state("trickles"));
+  const trickled = await startForRefusals(workers.service, state("trickle"));
+  const alsoTrickled = await startForRefusals(workers.service, state("other-trickle"));
   const idling = await startService("service", workers, state("idle"));
   const fast = await startService("service", workers, state("fast"));
   const other = await startStraightforward(workers, state("fast"));
-  const [[slowService, slowStraightforward], floods, trickles, idle, service, straightforward] = await Promise.all([
+  const [[slowService, slowStraightforward], refused, idle, service, straightforward] = await Promise.all([
     Promise.all(slowly.map((contestant) => measureShapes(contestant, [SLOW]))),
-    measureRefusals(flooded, "floods"),
-    measureRefusals(trickled, "trickles"),
+    Promise.all([
+      measureRefusals(flooded, ({ floods }) => floods),
+      measureRefusals(trickled, ({ trickles }) => trickles.slice(0, 1)),
+      measureRefusals(alsoTrickled, ({ trickles }) => trickles.slice(1)),
+    ]),
     measureIdle(idling),
     measureShapes(fast, FAST),
     // In the other order: whatever is fast has the machine for itself.
@@ -104,7 +108,7 @@ async function measure(workers: Workers): Promise<Figures> {
       [...(slowStraightforward?.measured ?? []), ...straightforward.measured],
     ),
     kept: { service: service.kept, straightforward: straightforward.kept },
-    refused: [...floods, ...trickles],
+    refused: refused.flat(),
     idle,
   };
 }
