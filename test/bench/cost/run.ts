@@ -24,7 +24,7 @@ import {
   tooDear,
 } from "./report.ts";
 import type { Compared, Figures } from "./report.ts";
-import { FAST, SLOW, measureShapes } from "./shapes.ts";
+import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
 
 type Workers = Pick<BuiltWorkers, "service" | "straightforward" | "sink">;
@@ -77,45 +77,43 @@ async function buildMetered(name: string, configPath: string): Promise<BuiltWork
   return { ...built, configPath };
 }
 
-/** All of them side by side, in processes of their own; started one after the other, to know which is which. */
+/** All of it side by side, in processes of their own; these are started one after the other, to know which is which. */
 async function measure(workers: Workers): Promise<Figures> {
   const state = (name: string): string => path.join(scratch, "state", name);
-  const slowly = [
-    await startService("service", workers, state("slow")),
-    await startStraightforward(workers, state("slow")),
-  ];
+  const slow = await startService("service", workers, state("slow"));
+  const otherSlow = await startStraightforward(workers, state("slow"));
+  const fast = await startService("service", workers, state("fast"));
+  const otherFast = await startStraightforward(workers, state("fast"));
   const flooded = await startForRefusals(workers.service, state("floods"));
   const trickled = await startForRefusals(workers.service, state("trickle"));
   const alsoTrickled = await startForRefusals(workers.service, state("other-trickle"));
   const idling = await startService("service", workers, state("idle"));
-  const fast = await startService("service", workers, state("fast"));
-  const other = await startStraightforward(workers, state("fast"));
-  const [[slowService, slowStraightforward], refused, idle, service, straightforward] = await Promise.all([
-    Promise.all(slowly.map((contestant) => measureShapes(contestant, [SLOW]))),
+  const [service, straightforward, refused, idle] = await Promise.all([
+    // The fast shapes of one are measured while the other has little to do.
+    Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
+    Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
     Promise.all([
       measureRefusals(flooded, ({ floods }) => floods),
       measureRefusals(trickled, ({ trickles }) => trickles.slice(0, 1)),
       measureRefusals(alsoTrickled, ({ trickles }) => trickles.slice(1)),
     ]),
     measureIdle(idling),
-    measureShapes(fast, FAST),
-    // In the other order: whatever is fast has the machine for itself.
-    measureShapes(other, FAST.toReversed()),
   ]);
   return {
-    compared: paired(
-      [...(slowService?.measured ?? []), ...service.measured],
-      [...(slowStraightforward?.measured ?? []), ...straightforward.measured],
+    compared: compared(
+      service.flatMap(({ measured }) => measured),
+      straightforward.flatMap(({ measured }) => measured),
     ),
-    kept: { service: service.kept, straightforward: straightforward.kept },
+    kept: { service: service[1].kept, straightforward: straightforward[1].kept },
     refused: refused.flat(),
     idle,
   };
 }
 
-function paired(service: Measured[], straightforward: Measured[]): Compared[] {
-  return service.flatMap((one) => {
-    const other = straightforward.find(({ shape }) => shape === one.shape);
-    return other === undefined ? [] : [{ shape: one.shape, service: one, straightforward: other }];
+function compared(ours: Measured[], theirs: Measured[]): Compared[] {
+  return SHAPES.map((shape) => {
+    const [service, straightforward] = [ours, theirs].map((all) => all.find((one) => one.shape === shape));
+    if (service === undefined || straightforward === undefined) throw new Error(`${shape.name} has not been measured`);
+    return { shape, service, straightforward };
   });
 }
