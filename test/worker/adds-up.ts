@@ -48,11 +48,11 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     const { kind, status, event, source, erasedAtMs } = facts;
     if (kind !== "signal" || event === null) continue;
     const isCounted = status === "processed" || status === "anonymous" || status === "held";
-    if (!isCounted) continue;
+    if (!isCounted || erasedAtMs !== null) continue;
     const group = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
     group.count++;
     if (status === "held") group.held++;
-    if (status === "anonymous" && erasedAtMs === null) group.anonymous++;
+    if (status === "anonymous") group.anonymous++;
     counted.set(`${event} ${source}`, group);
   }
   type Group = { event: string; source: string; count: number; held: number; anonymous: number };

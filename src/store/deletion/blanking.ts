@@ -72,9 +72,9 @@ export class Blanking {
       countInBooks(totals, admission.periodStartMs, from, -1);
       countInBooks(totals, admission.periodStartMs, to, 1);
     }
-    if (kind !== "signal" || event === null || status === after.status) return;
-    const isHeld = Number(status === "held");
-    const by = { count: -isHeld, held: -isHeld, anonymous: -Number(status === "anonymous") };
+    if (kind !== "signal" || event === null) return;
+    // What is left of it is of no group: the source is forgotten.
+    const by = { count: -1, held: -Number(status === "held"), anonymous: -Number(status === "anonymous") };
     this.#groups.count(event, source ?? "", by, admission.receivedAtMs);
   }
 

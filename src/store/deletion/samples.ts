@@ -28,7 +28,7 @@ export function replaceSamples(state: StoreState, gone: readonly GoneLine[]): vo
   for (const lines of groups.values()) {
     const [{ event, source } = { event: "", source: "" }] = lines;
     const [stored] = state.sql.exec<{ sample_seq: number }>(
-      "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ? AND count > 0",
+      "SELECT sample_seq FROM event_groups WHERE event = ? AND source = ?",
       event,
       source,
     );

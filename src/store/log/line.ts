@@ -238,7 +238,6 @@ export function emptied(facts: Facts): Facts {
     admission: { ...admission, id: "", keyId: "" },
     status: "released",
     event: null,
-    source: null,
     duplicateOf: null,
     erasedAtMs: null,
   };
@@ -249,9 +248,11 @@ export function isEmptied({ admission }: Facts): boolean {
   return admission.id === "";
 }
 
+/** Whoever sends a signal writes its source, and may write a name there. */
 function nameless(facts: Facts): Facts {
   return {
     ...facts,
+    source: null,
     email: null,
     userId: null,
     anonymousId: null,

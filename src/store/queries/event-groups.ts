@@ -30,7 +30,6 @@ export async function listEventGroups(
   const groups: { row: ScannedGroup & Row; next: string }[] = [];
   let isMore = false;
   for (const { row, place } of latestGroups(state.sql, from)) {
-    if (row.count === 0) continue;
     isMore = groups.length === limit;
     if (isMore) break;
     groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeDayPlace(place) });

@@ -80,7 +80,6 @@ export function recentNames(sql: SqlStorage): { events: string[]; sources: strin
   const [events, sources] = [new Set<string>(), new Set<string>()];
   let groups = 0;
   for (const { row } of latestGroups(sql, null)) {
-    if (row.count === 0) continue;
     if (groups++ === QUEUE_SUGGEST_GROUPS) break;
     events.add(row.event);
     sources.add(row.source);
@@ -89,7 +88,7 @@ export function recentNames(sql: SqlStorage): { events: string[]; sources: strin
   return { events: sorted(events), sources: sorted(sources) };
 }
 
-/** The latest seen first, then by event and source; also those of which nothing is left to be counted. */
+/** The latest seen first, then by event and source. */
 export function latestGroups(
   sql: SqlStorage,
   from: DayPlace | null,
@@ -133,7 +132,6 @@ function byLastSeen([one = 0, ...names]: Values, [other = 0, ...otherNames]: Val
 }
 
 function isAskedFor(row: ScannedGroup, { search, source, only }: QueueFilter): boolean {
-  if (row.count === 0) return false;
   if (source !== undefined && row.source !== source) return false;
   if (only !== undefined && row[only] === 0) return false;
   return search === undefined || row.event.toLowerCase().includes(search.toLowerCase());

@@ -143,8 +143,8 @@ function addDays(days: DayCounts, changes: GroupChange["days"]): DayCounts {
 }
 
 function insert(sql: SqlStorage, { event, source, received, days, ...counts }: GroupChange): void {
-  // A group is made by a signal that is received: without one there is nothing to change.
-  if (received === null) return;
+  // A group is made by a signal that is received and counts: without one there is nothing to change.
+  if (received === null || counts.count <= 0) return;
   const { firstMs, latest, sample } = received;
   const values = [counts.count, counts.held, counts.anonymous, firstMs, latest.receivedAtMs];
   const of = [dayOf(latest.receivedAtMs), sample.id, latest.ordinal, sample.seq, addDays("", days)];
@@ -154,6 +154,11 @@ function insert(sql: SqlStorage, { event, source, received, days, ...counts }: G
 /** Of those columns that become something else: where one has an index, naming it writes a row there too. */
 function update(sql: SqlStorage, row: Row, change: GroupChange): void {
   const { received } = change;
+  // Nothing of it is left, and its name may be somebody's.
+  if (row.count + change.count <= 0) {
+    sql.exec("DELETE FROM event_groups WHERE event = ? AND source = ?", change.event, change.source);
+    return;
+  }
   const now: Partial<Row> = {
     count: row.count + change.count,
     held: row.held + change.held,

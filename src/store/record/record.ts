@@ -4,6 +4,8 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
+import { tellsWhose } from "../../domain/personal-source.ts";
+import type { NormalisedSignal } from "../../domain/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";
@@ -219,7 +221,8 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
   const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
-  // Purged means forgotten: who it was and what it said are not written at all; a duplicate's original says it.
+  // Purged means forgotten: who it was and what it said are not written at all; a duplicate's original says it, which is
+  // found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
   // An anonymous one has them for when it is linked.
@@ -234,7 +237,7 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
     kind: work.kind === "dead" ? "signal" : work.kind,
     status,
     event: worked?.normalised.event ?? null,
-    source: worked?.normalised.source ?? null,
+    source: worked === null || status === "purged" ? null : sourceOf(worked, status),
     email: names?.email ?? null,
     userId: names?.userId ?? null,
     anonymousId: names?.anonymousId ?? null,
@@ -246,6 +249,13 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
     verdicts: state.verdicts.idsOf(matches),
     erasedAtMs: one.isErased ? nowMs : null,
   };
+}
+
+function sourceOf(
+  { normalised }: { normalised: Omit<NormalisedSignal, "properties"> },
+  status: LineStatus,
+): string | null {
+  return status === "duplicate" && tellsWhose(normalised.source, normalised) ? null : normalised.source;
 }
 
 /** Lists the line under whoever's it is: its person, or the visitor's ids. */
