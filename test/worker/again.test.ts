@@ -137,6 +137,17 @@ describe("design §6: release of held signals", () => {
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
   });
 
+  test("each with its Idempotency-Key: of two with the same one is a duplicate, whatever they say", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 2);
+    for (const n of [3, 4]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
+    expect(await workspace.settled()).toMatchObject({ processed: 2, held: 2, duplicates: 0 });
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await release(workspace)).toMatchObject({ released: 2 });
+    expect(await workspace.settled()).toMatchObject({ processed: 3, held: 0, duplicates: 1, balanced: true });
+    expect(await scored(workspace)).toEqual(["p1@example.com", "p2@example.com", "p3@example.com"]);
+  });
+
   test("both objects killed right after: nothing is lost, nothing doubled", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
@@ -219,6 +230,16 @@ describe("design §8: replay of dead letters", () => {
     await replay(workspace, [first]);
     expect(await workspace.settled()).toMatchObject({ processed: 1, dead_lettered: 1, balanced: true });
     expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
+  });
+
+  test("each with its Idempotency-Key: of two with the same one is a duplicate, whatever they say", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
+    expect(await workspace.settled()).toMatchObject({ dead_lettered: 2 });
+    await mend(workspace);
+    await replay(workspace);
+    expect(await workspace.settled()).toMatchObject({ processed: 1, duplicates: 1, dead_lettered: 0, balanced: true });
   });
 
   test("of another workspace, or not dead at all: none", async () => {

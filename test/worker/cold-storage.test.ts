@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { COLD_AFTER_MS } from "../../src/limits.ts";
+import { CHORE_REST_MS, COLD_AFTER_MS } from "../../src/limits.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import type { StoreState } from "../../src/store/state.ts";
@@ -327,6 +327,29 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await ring(workspace.id);
     expect(await scoreOf(0)).toBe(22);
     expect((await cold()).jobs).toBe(0);
+  });
+
+  test("where D1 does not answer, a visitor's earlier signals wait for more than the next ring of the alarm", async () => {
+    await send(...visits(4, 2));
+    await changeRules();
+    const broken = new Proxy(env.DB, {
+      get: () => () => {
+        throw new Error("D1 does not answer");
+      },
+    });
+    await withBindings(workspace.id, { DB: broken });
+    await send(identify(0));
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      // As the alarm would find it.
+      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
+      await storage.deleteAlarm();
+      await instance.alarm();
+      expect(await storage.getAlarm()).toBeGreaterThan(Date.now() + CHORE_REST_MS / 2);
+    });
+    expect(await cold()).toMatchObject({ jobs: 1 });
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(4);
   });
 
   test("an R2 that never answers counts as one that fails", async () => {

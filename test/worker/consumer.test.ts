@@ -271,6 +271,16 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
   );
 });
 
+test("§8: one message that has failed before, among fresh ones, has each signal of the batch recorded by itself", async () => {
+  const [counter, payloads] = [await newCounter(), ["a", "v", "b"].map((name) => JSON.parse(good(name)) as object)];
+  await refuse(counter.id, "people WHEN NEW.email = 'v@example.com'");
+  const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
+  const bodies = payloads.map((payload, index) => messageOf(counter.id, [{ id: ids[index] ?? "", payload }]));
+  const result = await consumeMessages(bodies, { attempts: [1, 2, 1] });
+  expect(result.retryMessages).toEqual([]);
+  expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
+});
+
 describe("§1.2: a fault delays work, never drops it", () => {
   test("a message that fails time and again is let go, not buried: its rows come again from the outbox", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a")]);

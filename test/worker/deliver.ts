@@ -60,12 +60,20 @@ function commitOf(workspaceId: string, { id, verdict = "accepted", again, at, ro
   return commit;
 }
 
-/** Hands these messages to the consumer, as one batch. Message ids are their indexes. */
+/**
+ * Hands these messages to the consumer, as one batch. Message ids are their indexes.
+ *
+ * @param options.attempts of all of them; or of each.
+ */
 export async function consumeMessages(
   bodies: readonly string[],
-  { queue = "signals", attempts = 1, bindings = env as Env } = {},
+  options: { queue?: string; attempts?: number | readonly number[]; bindings?: Env } = {},
 ): Promise<QueueResult> {
-  const messages = bodies.map((body, index) => ({ id: String(index), timestamp: new Date(), attempts, body }));
+  const { queue = "signals", attempts: given = 1, bindings = env as Env } = options;
+  const messages = bodies.map((body, index) => {
+    const attempts = typeof given === "number" ? given : (given[index] ?? 1);
+    return { id: String(index), timestamp: new Date(), attempts, body };
+  });
   const batch = createMessageBatch<string>(queue, messages);
   // The plugin's result leaves the delays out.
   const retryMessages: QueueResult["retryMessages"] = [];

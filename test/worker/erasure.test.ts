@@ -7,7 +7,7 @@ import type { ExportPage } from "../../src/store/data-care.ts";
 import { linesOf } from "./adds-up.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";
 import { ring, ringUntilQuiet } from "./cold.ts";
-import { DAY, deliver } from "./deliver.ts";
+import { DAY, consumeMessages, deliver, messageOf } from "./deliver.ts";
 import type { Delivered } from "./deliver.ts";
 import { textOfBucket, textOfTables } from "./everything.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -301,6 +301,9 @@ describe("a deletion", () => {
       ordinal: 1_000 + n,
     }));
     await send(...many);
+    const buried = { id: "sig_jane_buried", payload: { event: "E", email: JANE }, at: NOW - 60_000, ordinal: 900 };
+    await consumeMessages([messageOf(workspace.id, [buried])], { queue: "signals-dlq" });
+    expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
     const exported = await runInDurableObject(workspace.store, async (instance) => {
       expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
       let text = "";
@@ -316,6 +319,7 @@ describe("a deletion", () => {
       return text;
     });
     expect(exported.replaceAll(/sig_\w+/g, "").toLowerCase()).not.toMatch(/jane|doe@/);
+    expect(exported).toContain(buried.id);
     expect(jane.filter(({ id }) => exported.includes(`"${id}"`))).toHaveLength(jane.length);
     expect(exported).toContain(BOB);
     expect(exported).toContain("visitor-bob");

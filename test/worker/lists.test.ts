@@ -252,13 +252,12 @@ describe("event groups", () => {
         `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
          INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
            sample_ordinal, sample_seq)
-         SELECT 'event ' || (i % 700), 's' || i, i % 5, 0, 0, 1, ?2 + i % 97, 1, 'sig_x', 1, 999 FROM n`,
+         SELECT 'event ' || (i % 700), 's' || i, 1 + i % 5, 0, 0, 1, ?2 + i % 97, 1, 'sig_x', 1, 999 FROM n`,
         count,
         DAY,
       );
     });
-    const counted = Array.from({ length: count }, (_, n) => n + 1).filter((n) => n % 5 !== 0);
-    const expected = ["web", ...counted.map((n) => `s${n}`)].toSorted();
+    const expected = ["web", ...Array.from({ length: count }, (_, n) => `s${n + 1}`)].toSorted();
     for (const read of [
       async (cursor: string | null) =>
         workspace.store.queuePage({}, { cursor, limit: 190 }).then(({ groups }) => groups),
@@ -317,6 +316,45 @@ describe("people", () => {
       );
     });
   const numbers = (count: number) => Array.from({ length: count }, (_, n) => n + 1);
+
+  test.each(["email", "name"] as const)(
+    "by the beginning of their %s: every page is of these only, and all are on one",
+    async (by) => {
+      const texts = ["al", "am~", "an", "An-1", "an-2", "AN-3", "an-4", "an-5", "an-6", "ao", "b"];
+      const written = by === "email" ? texts.map((text) => text.toLowerCase()) : texts;
+      await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+        for (const [index, text] of written.entries()) {
+          const other = `x${index}`;
+          const [email, name] = by === "email" ? [text, other] : [other, text];
+          sql.exec(
+            "INSERT INTO people (email, name, score, first_seen, last_seen, last_day) VALUES (?, ?, 0, 1, 1, 0)",
+            email,
+            name,
+          );
+        }
+      });
+      for (const limit of [1, 3, 20]) {
+        const found: string[] = [];
+        let cursor: string | null = null;
+        do {
+          // oxlint-disable-next-line no-await-in-loop -- each page names the next
+          const page: { items: { email: string; name: string | null }[]; next: string | null } =
+            await workspace.store.findPeople({ by, prefix: "an" }, { cursor, limit });
+          found.push(...page.items.map((person) => person[by] ?? ""));
+          cursor = page.next;
+        } while (cursor !== null);
+        expect(found, `pages of ${limit}`).toEqual(written.filter((text) => text.toLowerCase().startsWith("an")));
+      }
+      // A cursor that another search gave out leads nowhere else.
+      const strange = await workspace.store.findPeople(
+        { by, prefix: "an" },
+        { cursor: by === "email" ? "a" : "0.a", limit: 20 },
+      );
+      expect(strange.items.map((person) => person[by])).toEqual(
+        written.filter((text) => text.toLowerCase().startsWith("an")),
+      );
+    },
+  );
 
   test("by score: above zero, without one, below, and the newest first among the same", async () => {
     const scores = [5, 0, -3, 0, 0, 5, 12, -3, -1, 0];
