@@ -29,9 +29,10 @@ const receiptAnswer = z
 
 const DELETED =
   "With everything that is linked to them: signals, held ones too, dead letters that name them, scoring signals, identities, what " +
-  "their ids have sent anonymously, copies in cold storage. Of each signal, and of its duplicates, only the id, the name of its event " +
-  "and its place in the books stay. Signals that were received before and are still on their way are deleted as they arrive; " +
-  "what is received later makes a new person. Account data is not searched. Repeating it is harmless.";
+  "their ids have sent anonymously, copies in cold storage. Of each signal, and of its duplicates, only the id, the name of its " +
+  "event and its place in the books stay; of a duplicate also its source, where that names nobody. Signals that were received " +
+  "before and are still on their way are deleted as they arrive; what is received later makes a new person. Account data is not " +
+  "searched. Repeating it is harmless.";
 
 export const erasureRoutes = operator
   .createApp()
