@@ -332,12 +332,12 @@ describe("an outage of R2 delays, and loses nothing", () => {
   test("where D1 does not answer, a visitor's earlier signals wait for more than the next ring of the alarm", async () => {
     await send(...visits(4, 2));
     await changeRules();
-    const broken = new Proxy(env.DB, {
+    const silent = new Proxy(env.DB, {
       get: () => () => {
         throw new Error("D1 does not answer");
       },
     });
-    await withBindings(workspace.id, { DB: broken });
+    await withBindings(workspace.id, { DB: silent });
     await send(identify(0));
     await runInDurableObject(workspace.store, async (instance, { storage }) => {
       // As the alarm would find it.

@@ -63,13 +63,13 @@ function commitOf(workspaceId: string, { id, verdict = "accepted", again, at, ro
 /**
  * Hands these messages to the consumer, as one batch. Message ids are their indexes.
  *
- * @param options.attempts of all of them; or of each.
+ * @param how.attempts of all of them; or of each.
  */
 export async function consumeMessages(
   bodies: readonly string[],
-  options: { queue?: string; attempts?: number | readonly number[]; bindings?: Env } = {},
+  how: { queue?: string; attempts?: number | readonly number[]; bindings?: Env } = {},
 ): Promise<QueueResult> {
-  const { queue = "signals", attempts: given = 1, bindings = env as Env } = options;
+  const { queue = "signals", attempts: given = 1, bindings = env as Env } = how;
   const messages = bodies.map((body, index) => {
     const attempts = typeof given === "number" ? given : (given[index] ?? 1);
     return { id: String(index), timestamp: new Date(), attempts, body };
