@@ -1,5 +1,6 @@
 /** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
 import type { Context } from "hono";
+import { iso } from "../control/database.ts";
 import { ruleNames } from "../control/rules.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import type { PersonTimeline } from "../store/record-pages.ts";
@@ -26,7 +27,9 @@ export const peoplePages = pages
     const list = readPeopleQuery(c.req.query());
     const asked = { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
     const people = await storeOf(c).findPeople(list.query, asked);
-    const shown = { base: workspacePath(c), list, people, mayExport: mayManage(c), nowMs: Date.now() };
+    const nobody = people.items.length === 0 && list.q.includes("@");
+    const wasDeleted = nobody && (await storeOf(c).erasure(list.q.toLowerCase())) !== null;
+    const shown = { base: workspacePath(c), list, people, wasDeleted, mayExport: mayManage(c), nowMs: Date.now() };
     return page(c, { title: "People", section: "people" }, <PeopleView {...shown} />);
   })
   .get("/export", requireManager, async (c) => {
@@ -36,6 +39,23 @@ export const peoplePages = pages
     return c.body(body, 200, {
       "content-type": contentType,
       "content-disposition": `attachment; filename="${name}"`,
+      "x-content-type-options": "nosniff",
+    });
+  })
+  .get("/deletions/:deletion_id", async (c) => {
+    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    if (receipt === null) return notFoundPage(c, "deletion");
+    const view = { base: workspacePath(c), email: null, receipt, isBack: false, nowMs: Date.now() };
+    return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
+  })
+  .get("/deletions/:deletion_id/download", async (c) => {
+    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    if (receipt === null) return notFoundPage(c, "deletion");
+    const { requestedAtMs, finishedAtMs, ...counts } = receipt;
+    const times = { requestedAt: iso(requestedAtMs), finishedAt: finishedAtMs === null ? null : iso(finishedAtMs) };
+    return c.body(JSON.stringify({ workspace: c.get("workspace").id, ...counts, ...times }, null, 2), 200, {
+      "content-type": "application/json",
+      "content-disposition": `attachment; filename="${receipt.id}.json"`,
       "x-content-type-options": "nosniff",
     });
   })

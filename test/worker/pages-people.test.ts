@@ -368,6 +368,18 @@ describe("deletion", () => {
     expect(receipt).toMatch(/<dt>Scoring signals<\/dt><dd>1</);
     const [, id] = /<code>(del_[0-9a-f-]*)<\/code>/.exec(receipt) ?? [];
 
+    // Found from Activity by its id, by the address in the search, and as a file.
+    const activity = await of.admin.see(`${of.home}/settings/activity`);
+    expect(activity).toContain(`href="${of.home}/people/deletions/${id}"`);
+    const byId = await of.member.see(`${of.home}/people/deletions/${id}`);
+    expect([byId.includes("The deletion is complete."), byId.includes("gone@example.com")]).toEqual([true, false]);
+    expect(await of.member.see(`${of.home}/people?q=Gone@Example.com`)).toContain(`href="${path}/deletion"`);
+    const file = await of.member.get(`${of.home}/people/deletions/${id}/download`);
+    expect(file.headers.get("content-disposition")).toBe(`attachment; filename="${id}.json"`);
+    expect(await file.json()).toMatchObject({ id, workspace: of.workspace.id, signals: 2, scoringSignals: 1 });
+    expect((await of.stranger.get(`${of.home}/people/deletions/${id}`)).status).toBe(404);
+    expect((await of.member.get(`${of.home}/people/deletions/del_none/download`)).status).toBe(404);
+
     // Sent once more, by the back button: the receipt stays what it is.
     expect((await of.admin.post(`${path}/delete`, { email: "gone@example.com" })).headers.get("location")).toBe(
       `${path}/deletion`,

@@ -139,7 +139,14 @@ export const AUDIT_COPY = {
       </>
     ),
   },
-  "person.deleted": { label: "Person deleted", sentence: () => <>deleted a person</> },
+  "person.deleted": {
+    label: "Person deleted",
+    sentence: ({ target }, { base }) => (
+      <>
+        deleted a person: <a href={`${base}/people/deletions/${encodeURIComponent(target)}`}>receipt</a>
+      </>
+    ),
+  },
 } as const satisfies Record<AuditAction, Reading>;
 
 /** Of an entry that a newer version has written: its name. */

@@ -69,7 +69,8 @@ export function ReceiptView({
   nowMs,
 }: {
   base: string;
-  email: string;
+  /** Null: not known here, because the receipt was found by its id. */
+  email: string | null;
   receipt: ErasureReceipt;
   /** There is somebody of this email again. */
   isBack: boolean;
@@ -78,8 +79,16 @@ export function ReceiptView({
   const { requestedAtMs, finishedAtMs } = receipt;
   return (
     <>
-      <Head title="Deletion receipt" crumbs={<Crumbs base={base} email={isBack ? email : null} />}>
-        {email}
+      <Head
+        title="Deletion receipt"
+        crumbs={<Crumbs base={base} email={isBack ? email : null} />}
+        actions={
+          <a class="button" href={`${base}/people/deletions/${receipt.id}/download`}>
+            Download
+          </a>
+        }
+      >
+        {email ?? receipt.id}
       </Head>
       <div id="receipt" class="stack" {...(finishedAtMs === null ? { "data-refresh": "3000" } : {})}>
         {finishedAtMs === null ? (
@@ -112,8 +121,9 @@ export function ReceiptView({
         </Panel>
       </div>
       <p class="quiet small">
-        The receipt can be seen here for {ERASURE_REMEMBERED_DAYS} days; the entry under{" "}
-        <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the email.
+        The receipt can be found for {ERASURE_REMEMBERED_DAYS} days, from Activity or by searching People for the email;
+        the entry under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the
+        email.
         {isBack && " Since the deletion, signals have named this email again, and made a new person."}
       </p>
     </>

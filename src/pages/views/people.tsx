@@ -17,11 +17,13 @@ interface Props {
   base: string;
   list: PeopleList;
   people: PageOf<PersonSummary>;
+  /** Nobody is found, and there is a receipt for the deletion of whoever had this email. */
+  wasDeleted: boolean;
   mayExport: boolean;
   nowMs: number;
 }
 
-export function PeopleView({ base, list, people, mayExport, nowMs }: Props) {
+export function PeopleView({ base, list, people, wasDeleted, mayExport, nowMs }: Props) {
   const path = `${base}/people`;
   const isSearch = list.q !== "";
   const isFiltered = isSearch || list.shown["cursor"] !== undefined;
@@ -46,7 +48,7 @@ export function PeopleView({ base, list, people, mayExport, nowMs }: Props) {
         {people.items.length > 0 ? (
           <PeopleTable base={base} people={people.items} nowMs={nowMs} />
         ) : isFiltered ? (
-          <NobodyFound path={path} list={list} />
+          <NobodyFound base={base} list={list} wasDeleted={wasDeleted} />
         ) : (
           <NobodyYet base={base} />
         )}
@@ -84,7 +86,16 @@ function PeopleTable({ base, people, nowMs }: { base: string; people: PersonSumm
   );
 }
 
-function NobodyFound({ path, list: { q, by } }: { path: string; list: PeopleList }) {
+function NobodyFound({ base, list: { q, by }, wasDeleted }: { base: string; list: PeopleList; wasDeleted: boolean }) {
+  if (wasDeleted) {
+    return (
+      <Empty title="This person was deleted">
+        <p>
+          <a href={`${personPath(base, q.toLowerCase())}/deletion`}>See the receipt</a>
+        </p>
+      </Empty>
+    );
+  }
   return (
     <Empty title="Nobody found">
       {q === "" ? (
@@ -95,7 +106,7 @@ function NobodyFound({ path, list: { q, by } }: { path: string; list: PeopleList
         </p>
       )}
       <p>
-        <a href={path}>Show everybody</a>
+        <a href={`${base}/people`}>Show everybody</a>
       </p>
     </Empty>
   );

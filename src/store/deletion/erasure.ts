@@ -51,6 +51,12 @@ export function findErasure(sql: SqlStorage, email: string): ErasureReceipt | nu
   return row === undefined ? null : toReceipt(row);
 }
 
+/** Likewise, by the receipt's own id. */
+export function findErasureById(sql: SqlStorage, id: string): ErasureReceipt | null {
+  const [row] = sql.exec<ErasureRow>("SELECT * FROM erasures WHERE id = ?", id);
+  return row === undefined ? null : toReceipt(row);
+}
+
 /** When there is something to do, in milliseconds since 1970; null when there is nothing. */
 export function nextErasureMs({ sql, books }: StoreState, nowMs: number): number | null {
   const inR2 = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();

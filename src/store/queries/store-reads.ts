@@ -6,7 +6,7 @@ import type { MappingRule } from "../../domain/mapping-rule.ts";
 import { storeMaxBytes } from "../../env.ts";
 import { WatchedObject } from "../../http/watchers.ts";
 import type { ErasureReceipt, ExportPage, ExportRange } from "../data-care.ts";
-import { findErasure } from "../deletion/erasure.ts";
+import { findErasure, findErasureById } from "../deletion/erasure.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
 import type {
   Account,
@@ -194,6 +194,10 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   erasure(email: string): ErasureReceipt | null {
     return findErasure(this.state.sql, email);
+  }
+
+  erasureById(id: string): ErasureReceipt | null {
+    return findErasureById(this.state.sql, id);
   }
 
   async accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>> {
