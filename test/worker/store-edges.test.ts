@@ -19,8 +19,8 @@ const visit = (n: number, fields: object = {}): Sent => ({
 });
 const nobody: Sent = { payload: { event: "Nobody's" } };
 const alias = (previousId: string, userId: string): Sent => ({ payload: { type: "alias", previousId, userId } });
-const identify = (ids: object): Sent => ({
-  payload: { type: "identify", ...ids, traits: { email: "ann@example.com" } },
+const identify = (ids: object, name = "ann"): Sent => ({
+  payload: { type: "identify", ...ids, traits: { email: `${name}@example.com` } },
 });
 const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
 
@@ -137,4 +137,37 @@ describe("ids that are paired one with the next", () => {
       const { count } = store.sql.exec<{ count: number }>("SELECT count(*) AS count FROM identities").one();
       expect(count).toBe(CLAIM_SPREADS_TO);
     }));
+});
+
+describe("a batch", () => {
+  test("says the same as its signals one by one, whatever their ids are made of", async () => {
+    const ids = ["v-1", "v\0-1", "v\0-2", 'v"1', "v\\u0000-1", "v'1", "v\u2028-1", "\u{1f600}-1", "01", "1", "1.0"];
+    const people = (from: number) => ids.map((id, n) => identify({ anonymousId: id, userId: `u-${from + n}` }, `${n}`));
+    const batches: Sent[][] = [
+      ids.map((id, n) => visit(n, { anonymousId: id })),
+      people(0),
+      ids.map((id, n) => visit(100 + n, { anonymousId: id })),
+      ids.map((_, n) => visit(200 + n, { anonymousId: "v-new", userId: `u-${n}` })),
+      ids.map((_, n) => ({ payload: { event: "E", email: `${n}@example.com`, n } })),
+    ];
+    const recorded = (split: (batch: Sent[]) => Sent[][]) =>
+      inStore((store) => {
+        store.rulesVersion = 1;
+        let ordinal = 0;
+        for (const batch of batches) {
+          for (const some of split(batch)) store.record(NOW, ...some.map((one) => ({ ...one, ordinal: ++ordinal })));
+          store.seal();
+        }
+        expectStateToAddUp(store.state);
+        const rows = (query: string) => store.sql.exec(query).toArray();
+        return {
+          people: rows("SELECT email, score, first_seen, last_seen FROM people ORDER BY email"),
+          owners: linesOf(store.state.signals as never).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
+          identities: rows("SELECT lower(hex(key)) AS key, person_id FROM identities ORDER BY key"),
+        };
+      });
+    const together = await recorded((batch) => [batch]);
+    expect(together).toEqual(await recorded((batch) => batch.map((one) => [one])));
+    expect(together.people.length).toBe(ids.length);
+  });
 });

@@ -12,6 +12,11 @@ import { HASH_BYTES } from "./segment.ts";
 /** No JSON text holds one, so that payloads stay as they were sent. */
 const PAYLOAD_END = "\u001e";
 
+/** That are in the head with each line: its hash, and its end. */
+const LINE_CHARACTERS = Math.ceil((HASH_BYTES * 4) / 3) + 1;
+/** Of a UTF-16 code unit in UTF-8. */
+const MOST_BYTES = 3;
+const BASE64URL = { alphabet: "base64url", omitPadding: true } as const;
 const META_STEP_CHARACTERS = 1_024;
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
 
@@ -33,8 +38,8 @@ class PaddedText {
   }
 
   append(text: string): void {
-    // Three bytes are the most that a UTF-16 code unit takes: mostly nothing has to be counted.
-    if (this.bytes.length - this.#used < text.length * 3) this.#reserve(this.#used + Buffer.byteLength(text));
+    // Mostly nothing has to be counted.
+    if (this.bytes.length - this.#used < text.length * MOST_BYTES) this.#reserve(this.#used + Buffer.byteLength(text));
     const { written } = encoder.encodeInto(text, this.bytes.subarray(this.#used));
     this.#used += written;
   }
@@ -71,6 +76,8 @@ export class Head<Meta extends LogMeta> {
   /** How many lines are in the buffers, and the texts of those that are not. */
   #encoded = 0;
   #texts: string[] = [];
+  /** Bytes that all lines take at most, those that are not in the buffers too. */
+  #most = { facts: 0, payloads: 0 };
   #stored: boolean;
   #isChanged = false;
   #writtenMeta = "";
@@ -97,10 +104,11 @@ export class Head<Meta extends LogMeta> {
     this.payloads = payloads.map((payload) => (payload === "" ? null : payload));
     for (const text of texts) {
       const begins = text.indexOf("[");
-      this.hashes.push(begins === 0 ? null : Buffer.from(text.slice(0, begins), "base64url"));
+      this.hashes.push(begins === 0 ? null : Uint8Array.fromBase64(text.slice(0, begins), BASE64URL));
       this.lines.push(JSON.parse(text.slice(begins)) as Cell[]);
     }
     this.#encoded = texts.length;
+    this.#most = { facts: this.#facts.used, payloads: this.#payloads.used };
   }
 
   get firstSeq(): number {
@@ -111,9 +119,13 @@ export class Head<Meta extends LogMeta> {
   isFullFor(text: string, payload: string | null): boolean {
     const { length } = this.lines;
     if (length === 0) return false;
+    if (length >= SEGMENT_MAX_LINES) return true;
+    const facts = this.#most.facts + text.length * MOST_BYTES;
+    const payloads = this.#most.payloads + (payload?.length ?? 0) * MOST_BYTES;
+    // Mostly nothing has to be encoded, and counted.
+    if (facts <= SEGMENT_MAX_BYTES && payloads <= SEGMENT_MAX_BYTES) return false;
     this.#encode();
     return (
-      length >= SEGMENT_MAX_LINES ||
       this.#facts.used + Buffer.byteLength(text) > SEGMENT_MAX_BYTES ||
       this.#payloads.used + Buffer.byteLength(payload ?? "") > SEGMENT_MAX_BYTES
     );
@@ -121,6 +133,8 @@ export class Head<Meta extends LogMeta> {
 
   /** @param text of the cells, see `textOfCells`. */
   push(cells: readonly Cell[], text: string, payload: string | null, hash: Uint8Array | null): number {
+    this.#most.facts += (text.length + LINE_CHARACTERS) * MOST_BYTES;
+    this.#most.payloads += ((payload?.length ?? 0) + 1) * MOST_BYTES;
     this.lines.push(cells);
     this.#texts.push(text);
     this.payloads.push(payload);
@@ -141,6 +155,7 @@ export class Head<Meta extends LogMeta> {
     this.#payloads.clear();
     this.#texts = Array.from({ length: this.lines.length }, (_, index) => textOfCells(this.lines.cells(index)));
     this.#encoded = 0;
+    this.#most = { facts: Number.POSITIVE_INFINITY, payloads: Number.POSITIVE_INFINITY };
     this.#isChanged = true;
   }
 
@@ -150,6 +165,7 @@ export class Head<Meta extends LogMeta> {
     this.changed();
     this.payloads = [];
     this.hashes = [];
+    this.#most = { facts: 0, payloads: 0 };
   }
 
   /** HASH_BYTES for each line. */
@@ -181,13 +197,14 @@ export class Head<Meta extends LogMeta> {
     let facts = "";
     for (const [index, text] of this.#texts.entries()) {
       const hash = this.hashes[this.#encoded + index] ?? null;
-      facts += `${hash === null ? "" : Buffer.from(hash).toString("base64url")}${text}\n`;
+      facts += `${hash === null ? "" : hash.toBase64(BASE64URL)}${text}\n`;
     }
     this.#facts.append(facts);
     const payloads = this.payloads.slice(this.#encoded).map((payload) => `${payload ?? ""}${PAYLOAD_END}`);
     this.#payloads.append(payloads.join(""));
     this.#encoded += this.#texts.length;
     this.#texts = [];
+    this.#most = { facts: this.#facts.used, payloads: this.#payloads.used };
   }
 }
 

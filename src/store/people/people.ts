@@ -9,12 +9,13 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../rules/rule-days.ts";
 import type { StoreState } from "../state.ts";
-import { Identities } from "./identities.ts";
+import { Identities, pagesOf } from "./identities.ts";
 import { addToRecent, changeEntries, insertEntries, readEntries } from "./timelines.ts";
 import type { Entry, Scored } from "./timelines.ts";
 import { TRAITS, readReceipts, writeReceipts } from "./trait-receipts.ts";
 import type { TraitReceipts } from "./trait-receipts.ts";
 import { personList } from "./visitor-keys.ts";
+import type { VisitorId } from "./visitor-keys.ts";
 
 /** What a signal says about who sent it. */
 export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
@@ -57,6 +58,28 @@ const COLUMNS = [
   "recent",
 ] as const satisfies readonly (keyof Row)[];
 const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
+const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
+const READ_ONE = { id: `${READ} id = ?`, email: `${READ} email = ?` } as const;
+const READ_MANY = {
+  id: `${READ} id IN (SELECT value FROM json_each(?))`,
+  email: `${READ} email IN (SELECT value FROM json_each(?))`,
+} as const;
+/** For how many visitors reading at a time is worth it. */
+const PRELOAD_FROM = 4;
+
+type RawRow = [
+  id: number,
+  email: string,
+  name: string | null,
+  company: string | null,
+  title: string | null,
+  traitReceipts: string,
+  score: number,
+  firstSeen: number,
+  lastSeen: number,
+  lastDay: number,
+  recent: string,
+];
 
 /** A person in memory: as stored, null where they are new, and as they are to be. */
 interface Person {
@@ -69,13 +92,28 @@ interface Person {
 export class People {
   readonly #state: StoreState;
   readonly #byId = new Map<number, Person | null>();
-  readonly #byEmail = new Map<string, Person>();
+  readonly #byEmail = new Map<string, Person | null>();
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
 
   constructor(state: StoreState) {
     this.#state = state;
     this.identities = new Identities(state.sql);
+  }
+
+  /** What a batch will ask for, by few statements. */
+  preload(visitors: readonly Visitor[]): void {
+    if (visitors.length < PRELOAD_FROM) return;
+    const emails = visitors.flatMap(({ email }) => email ?? []);
+    this.#readMany("email", this.#byEmail, emails);
+    // Whoever is named by an email is not looked for by their ids.
+    const ids = visitors.flatMap(({ email, userId, anonymousId }): VisitorId[] => [
+      ...(email !== undefined || userId === undefined ? [] : [{ kind: "user_id" as const, value: userId }]),
+      ...(email !== undefined || anonymousId === undefined
+        ? []
+        : [{ kind: "anonymous_id" as const, value: anonymousId }]),
+    ]);
+    this.#readMany("id", this.#byId, this.identities.preload(ids));
   }
 
   /** Design §8.3: by email, else user id, else anonymous id. An email nobody has makes a new person. */
@@ -85,7 +123,8 @@ export class People {
   }
 
   personFor(email: string, { receivedAtMs }: Receipt): number {
-    const known = this.#byEmail.get(email) ?? this.#read("email = ?", email);
+    const found = this.#byEmail.get(email);
+    const known = found === undefined ? this.#read("email", email) : found;
     if (known !== null) return known.now.id;
     const { books } = this.#state;
     const now: Row = {
@@ -203,28 +242,33 @@ export class People {
 
   #get(personId: number): Person | null {
     const known = this.#byId.get(personId);
-    return known === undefined ? this.#read("id = ?", personId) : known;
+    return known === undefined ? this.#read("id", personId) : known;
   }
 
-  #read(condition: "id = ?" | "email = ?", value: number | string): Person | null {
-    const [row] = this.#state.sql.exec<Row>(`SELECT ${COLUMNS.join(", ")} FROM people WHERE ${condition}`, value);
-    if (row === undefined) {
-      if (typeof value === "number") this.#byId.set(value, null);
-      return null;
+  #read(column: "id" | "email", value: number | string): Person | null {
+    const [row] = this.#state.sql.exec(READ_ONE[column], value).raw<RawRow>();
+    if (row !== undefined) return this.#remember(toPerson(row));
+    if (typeof value === "number") this.#byId.set(value, null);
+    return null;
+  }
+
+  #readMany<Value extends string | number>(
+    column: "id" | "email",
+    known: Map<Value, Person | null>,
+    values: Iterable<Value>,
+  ): void {
+    for (const page of pagesOf(values)) {
+      const unknown = page.filter((value) => !known.has(value));
+      const rows = this.#state.sql.exec(READ_MANY[column], JSON.stringify(unknown)).raw<RawRow>();
+      for (const row of rows) this.#remember(toPerson(row));
+      for (const value of unknown) if (!known.has(value)) known.set(value, null);
     }
-    const person = {
-      before: row,
-      now: { ...row },
-      receipts: readReceipts(row.trait_receipts),
-      entries: [],
-    };
-    this.#remember(person);
-    return person;
   }
 
-  #remember(person: Person): void {
+  #remember(person: Person): Person {
     this.#byId.set(person.now.id, person);
     this.#byEmail.set(person.now.email, person);
+    return person;
   }
 
   #score(person: Person, { verdicts, atMs }: Scored, times: 1 | -1): void {
@@ -279,4 +323,21 @@ export class People {
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
+}
+
+function toPerson([id, email, name, company, title, traitReceipts, score, first, last, day, recent]: RawRow): Person {
+  const before: Row = {
+    id,
+    email,
+    name,
+    company,
+    title,
+    trait_receipts: traitReceipts,
+    score,
+    first_seen: first,
+    last_seen: last,
+    last_day: day,
+    recent,
+  };
+  return { before, now: { ...before }, receipts: readReceipts(traitReceipts), entries: [] };
 }

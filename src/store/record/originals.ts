@@ -22,6 +22,9 @@ import { HASH_BYTES } from "../log/segment.ts";
 import type { Segment } from "../log/segment.ts";
 
 const LONG = 0x80;
+const BASE64URL = { alphabet: "base64url" } as const;
+/** Of a content hash, that are at least HASH_BYTES. */
+const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
 const FEWEST_SLOTS = 1_024;
 const MOST_FULL = 0.7;
 
@@ -41,7 +44,7 @@ export interface Original {
 
 /** The bytes of a content hash that are kept. Those of a long window never equal those of a short one. */
 export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
-  const bytes = new Uint8Array(Buffer.from(contentHash, "base64url").subarray(0, HASH_BYTES));
+  const bytes = Uint8Array.fromBase64(contentHash.slice(0, HASH_CHARACTERS), BASE64URL).slice(0, HASH_BYTES);
   const [first = 0] = bytes;
   bytes[0] = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? first | LONG : first & ~LONG;
   return bytes;

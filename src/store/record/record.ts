@@ -63,6 +63,7 @@ export function recordSignals(
     .map(toPending)
     .sort((one, other) => (isLater(one.receipt, other.receipt) ? 1 : -1));
 
+  people.preload(pending.flatMap(({ signal }) => visitorOf(signal) ?? []));
   decideFates(state, pending, people, nowMs);
   for (const one of pending) identify(one, people);
   const lists = new Map<string, Entry[]>();
@@ -105,7 +106,7 @@ function toPending(signal: SignalToRecord): Pending {
 /** In this order: its person deleted → dead → past its period → held → duplicate → to be processed. */
 function decideFates(state: StoreState, pending: readonly Pending[], people: People, nowMs: number): void {
   const erasedUntilMs = namesErasedUntilMs(state.sql);
-  const candidates: { one: Pending; candidate: Candidate }[] = [];
+  const candidates: { one: Pending; key: string; candidate: Candidate }[] = [];
   for (const one of pending) {
     const { admission, work } = one.signal;
     if (isErased(state, one, people, erasedUntilMs)) {
@@ -117,7 +118,8 @@ function decideFates(state: StoreState, pending: readonly Pending[], people: Peo
       one.hash = hashBytes(work.contentHash, work.duplicateWindowMs);
       const { receivedAtMs } = one.receipt;
       const again = admission.again !== undefined;
-      candidates.push({ one, candidate: { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again } });
+      const candidate = { hash: one.hash, receivedAtMs, windowMs: work.duplicateWindowMs, again };
+      candidates.push({ one, key: work.contentHash, candidate });
     }
   }
   const recorded = state.originals.find(
@@ -125,8 +127,7 @@ function decideFates(state: StoreState, pending: readonly Pending[], people: Peo
     nowMs,
   );
   const inBatch = new Map<string, Pending[]>();
-  for (const [index, { one, candidate }] of candidates.entries()) {
-    const key = Buffer.from(candidate.hash).toString("latin1");
+  for (const [index, { one, key, candidate }] of candidates.entries()) {
     const twins = inBatch.get(key) ?? [];
     one.original = recorded[index] ?? twins.find((twin) => isNear(twin, one, candidate.windowMs)) ?? null;
     if (one.original !== null) one.status = "duplicate";
