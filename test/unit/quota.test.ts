@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { closePeriod } from "../../src/domain/billing-period.ts";
 import type { PeriodEnd, Streak } from "../../src/domain/billing-period.ts";
-import { decideQuota, decideQuotaRun, quotaCeiling } from "../../src/domain/quota.ts";
+import { decideQuota, decideQuotaRun, overageOfRelease, quotaCeiling } from "../../src/domain/quota.ts";
 import type { QuotaPlan, QuotaVerdict } from "../../src/domain/quota.ts";
 
 const L = 100;
@@ -156,5 +156,22 @@ describe("§8.5: the end of a billing period", () => {
         expect(close(ends, { streak: 0, extraRoomRemoved: true }).extraRoomRemoved).toBe(true);
       }),
     );
+  });
+});
+
+describe("overage of a release", () => {
+  const now = { overages: true, signalLimit: 1_000, accepted: 1_000, overage: 0 };
+
+  test("is what is accepted beyond the limit, and not metered yet", () => {
+    expect(overageOfRelease(now, 500)).toBe(500);
+    expect(overageOfRelease({ ...now, accepted: 700 }, 500)).toBe(200);
+    expect(overageOfRelease({ ...now, accepted: 1_500, overage: 500 }, 500)).toBe(500);
+    // Ordinals beyond the limit, held ones before them counted in.
+    expect(overageOfRelease({ ...now, signalLimit: 2_000, accepted: 2_000, overage: 500 }, 500)).toBe(0);
+    expect(overageOfRelease({ ...now, accepted: 100, overage: 900 }, 500)).toBe(0);
+  });
+
+  test("is nothing with overages off", () => {
+    expect(overageOfRelease({ ...now, overages: false }, 500)).toBe(0);
   });
 });

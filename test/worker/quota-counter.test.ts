@@ -4,6 +4,8 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { decideQuota } from "../../src/domain/quota.ts";
 import { MESSAGE_MAX_BYTES } from "../../src/limits.ts";
+import type { SignalAgain } from "../../src/quota/protocol.ts";
+import { writeSignal } from "../../src/queue/message.ts";
 import { admitCall, countRows, lose, newCounter } from "./counter.ts";
 import type { TestCounter } from "./counter.ts";
 
@@ -202,6 +204,54 @@ describe("§8.6: plan and overages", () => {
       3,
       ...Array.from({ length: 10 }, () => 3),
     ]);
+  });
+});
+
+describe("§8.6: what is metered as overage", () => {
+  const held = (counter: TestCounter, count: number, periodStartMs: number): SignalAgain[] =>
+    Array.from({ length: count }, (_, n) => {
+      const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
+      return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
+    });
+
+  test("is a signal beyond the limit, once: held ones before it are not metered again when they are released", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 10 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(15)).toEqual([10, 5, 0]);
+    await counter.configure({ signalLimit: 20 });
+    expect(await counter.counted(5)).toEqual([5, 0, 0]);
+    await counter.configure({ signalLimit: 20, overages: true });
+    expect(await counter.counted(5)).toEqual([5, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 20, held: 5, overage: 5 });
+    const signals = held(counter, 5, month(1));
+    expect(await counter.stub.release(signals.slice(0, 2))).toEqual({ released: 2, full: false });
+    expect(await counter.stub.release(signals)).toEqual({ released: 3, full: true });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
+  });
+
+  test("is each released one beyond the limit, once, however often its release is asked for", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 4 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(8)).toEqual([4, 4, 0]);
+    await counter.configure({ signalLimit: 6, overages: true });
+    const signals = held(counter, 4, month(1));
+    for (const released of [4, 0]) expect(await counter.stub.release(signals)).toEqual({ released, full: true });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
+    expect(await counter.counted(1)).toEqual([1, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
+  });
+
+  test("begins at nothing with each period, and stays with the one that has ended", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2, overages: true });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    setTime(month(2, 3));
+    expect(await usageOf(counter)).toMatchObject({ overage: 0, history: [{ accepted: 5, overage: 3 }] });
+    await counter.counted(3);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 3, overage: 1 });
   });
 });
 
