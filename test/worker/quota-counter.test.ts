@@ -120,19 +120,28 @@ describe("design §7: group commit", () => {
   test.each([
     { statement: "INSERT INTO outbox", settled: [] },
     { statement: "UPDATE outbox SET row", settled: [1] },
+    { statement: "INSERT OR REPLACE INTO ledger", settled: [1] },
   ])(
     "a commit that fails ($statement) fails all its callers, and nothing is counted",
     async ({ statement, settled: settledRows }) => {
+      setTime(month(1, 20));
       const counter = await newCounter({ signalLimit: 10 });
       await counter.sendTo(lose);
       await counter.counted(3);
       await counter.stub.settle(settledRows);
+      // On another day the ledger is saved with the commit, after its rows.
+      setTime(month(1, 21));
       const repair = await counter.breakStatement(statement);
       const results = await Promise.allSettled(Array.from({ length: 16 }, () => counter.admit()));
       expect(results.map((result) => result.status)).toEqual(Array.from({ length: 16 }, () => "rejected"));
       await repair();
       expect(await usageOf(counter)).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
       expect(await counter.counted(8)).toEqual([7, 1, 0]);
+      // A settled row is used again all the same.
+      const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
+        storage.sql.exec("SELECT count(*) AS rows FROM outbox").one(),
+      );
+      expect(kept).toEqual({ rows: 2 - settledRows.length });
       expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual(
         Array.from({ length: 11 }, (_, index) => index + 1).slice(3 * settledRows.length),
       );

@@ -92,6 +92,22 @@ describe("rows with numbers that the store has seen", () => {
     expect(await rowsOf(counter)).toEqual([101]);
   });
 
+  test("are those that are not settled: a last one that is leaves nothing behind", async () => {
+    const counter = await newCounter({ signalLimit: 100 });
+    await counter.sendTo(lose);
+    for (const signals of [1, 2, 3]) await counter.counted(signals);
+    await counter.stub.settle([3]);
+    expect(await counter.stub.renumber(10)).toBe(2);
+    await abortAllDurableObjects();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    const rows = await runInDurableObject(counter.stub, (_, { storage }) =>
+      storage.sql.exec<{ row: number }>("SELECT row FROM outbox").toArray(),
+    );
+    expect(rows.map(({ row }) => row)).toEqual([11, 12, 13]);
+    expect(await counter.stub.books()).toEqual({ admitted: 7, unsettled: 4 });
+  });
+
   test("get new ones all or none", async () => {
     const counter = await withRows();
     const before = await counter.rows();
