@@ -109,7 +109,8 @@ async function prepare(api: OperatorApi, origin: string): Promise<Kinds> {
   const flood = (name: string, status: number, call: PacedCall): Flood => ({
     name,
     pace: FLOOD,
-    expected: [status],
+    // An address that fails too often is told so.
+    expected: status === 401 ? [401, 429] : [status],
     callOf: () => call,
   });
   const spread = ({ name, expected, callOf, pace }: Flood): Flood => ({

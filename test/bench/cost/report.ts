@@ -62,7 +62,7 @@ export function reportTotals({ compared, kept }: Figures, prices: PriceList, lat
         "",
       ]),
       ["Ratio", ...bills.map(({ ours, theirs }) => (ours.dollars / theirs.dollars).toFixed(2)), ""],
-      ["Target", ...bills.map(({ shape }) => `≤ ${shape.maxRatio}`), ""],
+      ["Target", ...bills.map(({ shape }) => `≤ ${shape.atMost.ratio}`), ""],
     ],
   );
 }
@@ -127,20 +127,51 @@ export function reportIdle({ idle }: Figures, prices: PriceList): string {
   return `A workspace that nobody calls for a month costs $${bill.dollars.toFixed(6)}: ${amounts.join(", ")}.\n`;
 }
 
+/** Each shape's targets beside what was measured. */
+interface Bound {
+  name: string;
+  value: number;
+  atMost: number;
+}
+
+export function reportBounds({ compared }: Figures, prices: PriceList): string {
+  const [first = []] = compared.map((one) => boundsOf(one, prices));
+  const rows = first.map(({ name }, index) => [
+    name,
+    ...compared.map((one) => {
+      const bound = boundsOf(one, prices)[index];
+      return bound === undefined ? "" : `${amountShown(bound.value)}, at most ${bound.atMost}`;
+    }),
+  ]);
+  return table(["Target", ...compared.map(({ shape }) => shape.name)], rows);
+}
+
 /** What misses its target. */
 export function tooDear({ compared, refused }: Figures, prices: PriceList, later: PriceList): string[] {
-  const ratios = compared.flatMap((one) => {
-    const { ours, theirs } = billsOf(one, prices);
-    const ratio = ours.dollars / theirs.dollars;
-    return ratio <= one.shape.maxRatio
-      ? []
-      : [`${one.shape.name}: ${ratio.toFixed(2)} of the straightforward Worker, the target is ${one.shape.maxRatio}`];
-  });
+  const shapes = compared.flatMap((one) =>
+    boundsOf(one, prices)
+      .filter(({ value, atMost }) => !(value <= atMost))
+      .map(({ name, value, atMost }) => `${one.shape.name}: ${name}: ${value.toFixed(3)}, the target is ${atMost}`),
+  );
   const floods = refused.flatMap(({ name, usage, calls }) => {
     const { dollars: sum } = billFor(usage, calls, later);
     return sum <= MAX_REFUSED_DOLLARS ? [] : [`refused, ${name}: ${dollars(sum)} a million calls`];
   });
-  return [...ratios, ...floods];
+  return [...shapes, ...floods];
+}
+
+function boundsOf(one: Compared, prices: PriceList): Bound[] {
+  const { ours, theirs } = billsOf(one, prices);
+  const { usage, signals } = one.service;
+  const counterRows = Object.entries(usage.object_rows_written ?? {})
+    .filter(([cause]) => cause.startsWith("QuotaCounter "))
+    .reduce((sum, [, rows]) => sum + rows, 0);
+  const { ratio, counterRows: maxRows, queueOperations } = one.shape.atMost;
+  return [
+    { name: "Cost, of the straightforward Worker's", value: ours.dollars / theirs.dollars, atMost: ratio },
+    { name: "Rows that the Quota Counter writes", value: counterRows / signals, atMost: maxRows },
+    { name: "Queue operations", value: amountOf(usage, "queue_operations") / signals, atMost: queueOperations },
+  ];
 }
 
 function billsOf({ service, straightforward }: Compared, prices: PriceList): { ours: Bill; theirs: Bill } {

@@ -15,6 +15,7 @@ import { pricesOn } from "./price.ts";
 import { PRICE_LISTS } from "./prices.ts";
 import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
 import {
+  reportBounds,
   reportCauses,
   reportIdle,
   reportItems,
@@ -47,6 +48,7 @@ const inShort = [
   reportIdle(figures, prices),
 ];
 const inDetail = [
+  reportBounds(figures, prices),
   reportItems(figures, prices),
   reportCauses(figures, "object_rows_written", "Rows written"),
   reportCauses(figures, "object_requests"),

@@ -13,20 +13,39 @@ export interface Shape {
   pace: Pace;
   /** Signals of a call. */
   batch: number;
-  /** What this service may cost, of what the straightforward Worker does. */
-  maxRatio: number;
+  atMost: {
+    /** What this service may cost, of what the straightforward Worker does. */
+    ratio: number;
+    /** For a signal: rows that the Quota Counter writes, its alarm among them, and queue operations. */
+    counterRows: number;
+    queueOperations: number;
+  };
 }
 
-const alone = (perSecond: number, calls: number, maxRatio: number): Shape => ({
-  name: `alone, ${perSecond}/s`,
-  pace: { perSecond, calls },
+export const SLOW: Shape = {
+  name: "alone, 1/s",
+  pace: { perSecond: 1, calls: 120 },
   batch: 1,
-  maxRatio,
-});
-export const SLOW = alone(1, 120, 0.9);
-export const STEADY = alone(20, 1_200, 0.65);
-export const FAST = alone(300, 6_000, 0.45);
-export const BATCHES: Shape = { name: "batches of 100", pace: { perSecond: 2, calls: 80 }, batch: 100, maxRatio: 0.3 };
+  atMost: { ratio: 0.9, counterRows: 2.3, queueOperations: 1.6 },
+};
+export const STEADY: Shape = {
+  name: "alone, 20/s",
+  pace: { perSecond: 20, calls: 1_200 },
+  batch: 1,
+  atMost: { ratio: 0.65, counterRows: 2.3, queueOperations: 0.1 },
+};
+export const FAST: Shape = {
+  name: "alone, 300/s",
+  pace: { perSecond: 300, calls: 6_000 },
+  batch: 1,
+  atMost: { ratio: 0.45, counterRows: 1, queueOperations: 0.1 },
+};
+export const BATCHES: Shape = {
+  name: "batches of 100",
+  pace: { perSecond: 2, calls: 80 },
+  batch: 100,
+  atMost: { ratio: 0.3, counterRows: 0.05, queueOperations: 0.1 },
+};
 export const SHAPES: readonly Shape[] = [SLOW, STEADY, FAST, BATCHES];
 
 export interface Measured {
