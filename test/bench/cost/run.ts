@@ -27,6 +27,8 @@ import {
 import type { Compared, Figures } from "./report.ts";
 import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
+import { amountOf } from "./usage.ts";
+import type { Item } from "./usage.ts";
 
 type Workers = Pick<BuiltWorkers, "service" | "straightforward" | "sink">;
 
@@ -60,7 +62,7 @@ const inDetail = [
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(ROOT, "README.md"), inShort);
 await writeTables(path.join(import.meta.dirname, "README.md"), inDetail);
-const failures = tooDear(figures, prices, lastPrices);
+const failures = [...misread(figures), ...tooDear(figures, prices, lastPrices)];
 for (const failure of failures) console.error(`FAILED ${failure}`);
 process.exit(failures.length === 0 ? 0 : 1);
 
@@ -117,5 +119,22 @@ function compared(ours: Measured[], theirs: Measured[]): Compared[] {
     const [service, straightforward] = [ours, theirs].map((all) => all.find((one) => one.shape === shape));
     if (service === undefined || straightforward === undefined) throw new Error(`${shape.name} has not been measured`);
     return { shape, service, straightforward };
+  });
+}
+
+/** Of the straightforward Worker it is known what it does with a call and a signal: a meter that misses any of it is broken. */
+function misread({ compared: shapes }: Figures): string[] {
+  return shapes.flatMap(({ shape, straightforward: { usage, signals } }) => {
+    const known: [Item, number][] = [
+      ["object_requests", signals / shape.batch],
+      ["object_rows_written", signals / shape.batch],
+      ["queue_operations", 3 * signals],
+    ];
+    return known
+      .filter(([item, amount]) => amountOf(usage, item) !== amount)
+      .map(
+        ([item, amount]) =>
+          `${shape.name}: ${amountOf(usage, item)} ${item} counted, not ${amount}: the meter is wrong`,
+      );
   });
 }
