@@ -121,6 +121,24 @@ describe("what fills no message", () => {
   });
 });
 
+describe("queue operations, three a message, for each signal", () => {
+  test.each([
+    { perSecond: 1, most: 1.6 },
+    { perSecond: 20, most: 0.1 },
+  ])("are $most at most where $perSecond comes a second", async ({ perSecond, most }) => {
+    const road = new Road();
+    const signals = 100 * perSecond;
+    for (let n = 0; n < signals; n++) {
+      // A signal of 500 bytes.
+      road.commit(720);
+      await road.pass(1_000 / perSecond);
+    }
+    await road.pass(DRAIN_PACE_MS);
+    const messages = road.sent.reduce((sum, [, batch]) => sum + batch.length, 0);
+    expect((3 * messages) / signals).toBeLessThanOrEqual(most);
+  });
+});
+
 test("a full message leaves when it is full, and what is begun behind it waits for its turn", async () => {
   const road = new Road();
   road.commit();
