@@ -3,12 +3,28 @@ import { uuidv7Ms } from "../domain/uuidv7.ts";
 import { ADMISSION_MAX_SKEW_MS } from "../limits.ts";
 import { readMessage, writeMessage } from "../queue/message.ts";
 import type { ReceivedSignal } from "../queue/message.ts";
+import type { InFlightSignal } from "./protocol.ts";
+
+export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): InFlightSignal | null {
+  const signal = findUnsettled(sql, workspaceId, signalId);
+  if (signal === null) return null;
+  return {
+    id: signalId,
+    keyId: signal.envelope.key,
+    endpoint: signal.endpoint,
+    receivedAtMs: signal.row.at,
+    verdict: signal.verdict,
+    ordinal: signal.ordinal,
+    signalLimit: signal.row.limit,
+    periodEndMs: signal.row.period_end,
+  };
+}
 
 /**
  * Null when the outbox does not hold it. Looked for among the rows of the time that its id tells, so that it takes no
  * longer while the queue is down. One that is sent once more is not found: the Signal Store still has it.
  */
-export function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
+function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
   const receivedMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
   if (receivedMs === null) return null;
   const rows = sql.exec<{ at: number; body: string }>(

@@ -7,7 +7,7 @@
  */
 import { billingPeriodAt, closePeriod } from "../domain/billing-period.ts";
 import { lastDay, utcDay } from "../domain/usage-day.ts";
-import type { ClosedPeriod, QuotaConfig } from "./protocol.ts";
+import type { ClosedPeriod, QuotaConfig, Usage } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
 
 /** What an outbox row carries of the ledger. */
@@ -155,8 +155,14 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
   return closed;
 }
 
+/** The current period, and the closed ones. */
+export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
+  const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = ledger;
+  return { ...usage, history: closedPeriods(sql) };
+}
+
 /** Newest first. */
-export function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
+function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   return sql
     .exec<Record<string, number>>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")
     .toArray()

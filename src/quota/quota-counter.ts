@@ -18,16 +18,17 @@ import { createReleasedTable, release, rowsAgain } from "./again.ts";
 import { Alarm } from "./alarm.ts";
 import { GroupCommit } from "./commits.ts";
 import { Drain } from "./drain.ts";
-import { findUnsettled } from "./in-flight.ts";
+import { findInFlight } from "./in-flight.ts";
 import { KeyUse } from "./key-use.ts";
 import type { Ledger } from "./ledger.ts";
-import { closeEndedPeriods, closedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
+import { readUsage } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
-import type { PackedRow } from "./pack.ts";
 import { Rejections } from "./rejections.ts";
 import { RequestBuckets } from "./request-buckets.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
-import { createDaysTable, endDay, readUsageByDay } from "./usage-days.ts";
+import { State } from "./state.ts";
+import type { Change } from "./state.ts";
+import { readUsageByDay } from "./usage-days.ts";
 import type {
   AdmitCall,
   AdmitResult,
@@ -44,14 +45,6 @@ import type {
   UsageByDay,
 } from "./protocol.ts";
 
-/** What a change of the ledger comes with. */
-interface Change {
-  /** Rows for the outbox; they carry the counts. */
-  rows?: PackedRow[];
-  /** More than the counts has changed. */
-  save?: boolean;
-}
-
 export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #sql: SqlStorage;
   readonly #buckets: RequestBuckets;
@@ -59,27 +52,23 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #keyUse: KeyUse;
   readonly #rejections: Rejections;
   readonly #outbox: Outbox;
+  readonly #state: State;
   readonly #drain: Drain;
   readonly #alarm: Alarm;
   readonly #commits: GroupCommit<CountedCall, AdmitResult>;
-  #ledger: Ledger | null;
-  /** The ledger's count of refused signals is ahead of what is stored. */
-  #unsaved = false;
   /** Commits with signals since the alarm rang. */
   #commitsSinceRing = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#sql = ctx.storage.sql;
-    createLedgerTables(this.#sql);
-    createDaysTable(this.#sql);
     createReleasedTable(this.#sql);
     this.#buckets = new RequestBuckets(configuredRate(env));
     this.#revoked = new RevokedKeys(this.#sql);
     this.#keyUse = new KeyUse(this.#sql);
     this.#rejections = new Rejections(this.#sql);
     this.#outbox = new Outbox(this.#sql);
-    this.#ledger = loadLedger(this.#sql, this.#outbox.lastCounts());
+    this.#state = new State(ctx.storage, this.#outbox);
     this.#alarm = new Alarm(ctx);
     this.#drain = new Drain(this.#outbox, {
       workspaceId: this.#workspaceId,
@@ -95,13 +84,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** Plan and billing; takes effect with the next signal. The anchor is fixed by the first call. */
   configure(config: QuotaConfig): void {
-    const nowMs = Date.now();
-    this.#ledger ??= openLedger(config, nowMs);
-    this.#update(nowMs, (ledger) => {
-      Object.assign(ledger, { signalLimit: config.signalLimit, paid: config.paid, overages: config.overages });
-      return { save: true };
-    });
-    this.#alarm.by(this.#ledger.periodEndMs);
+    this.#state.configure(config, Date.now());
+    this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
   }
 
   /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
@@ -141,7 +125,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    */
   admit(call: AdmitCall): Promise<AdmitResult> | AdmitResult {
     const nowMs = Date.now();
-    if (this.#ledger === null) return { outcome: "unconfigured" };
+    if (this.#state.ledger === null) return { outcome: "unconfigured" };
     if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#keyUse.used(call.keyId, nowMs);
     if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
@@ -180,7 +164,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** The Signal Store has these rows' signals: only now do they leave the outbox. Repeating it is harmless. */
   settle(rows: number[]): void {
-    const lastRow = (this.#ledger?.nextRow ?? 0) - 1;
+    const lastRow = (this.#state.ledger?.nextRow ?? 0) - 1;
     if (this.#outbox.settle(rows, lastRow) && this.#drain.storeFull) this.#drain.startOver();
   }
 
@@ -219,10 +203,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   usage(): Usage | null {
-    this.#update(Date.now(), () => ({}));
-    if (this.#ledger === null) return null;
-    const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = this.#ledger;
-    return { ...usage, history: closedPeriods(this.#sql) };
+    const ledger = this.#state.ledgerAt(Date.now());
+    return ledger && readUsage(this.#sql, ledger);
   }
 
   usageByDay(): UsageByDay | null {
@@ -243,7 +225,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   books(periodStartMs?: number): CounterBooks {
     const usage = this.usage();
     const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
-    const admitted = periodStartMs === undefined ? this.#ledger?.admitted : period && period.accepted + period.held;
+    const admitted =
+      periodStartMs === undefined ? this.#state.ledger?.admitted : period && period.accepted + period.held;
     return { admitted: admitted ?? 0, unsettled: this.#outbox.unsettled(periodStartMs) };
   }
 
@@ -260,18 +243,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** A signal that is admitted and not yet settled. */
   inFlight(signalId: string): InFlightSignal | null {
-    const signal = findUnsettled(this.#sql, this.#workspaceId, signalId);
-    if (signal === null) return null;
-    return {
-      id: signalId,
-      keyId: signal.envelope.key,
-      endpoint: signal.endpoint,
-      receivedAtMs: signal.row.at,
-      verdict: signal.verdict,
-      ordinal: signal.ordinal,
-      signalLimit: signal.row.limit,
-      periodEndMs: signal.row.period_end,
-    };
+    return findInFlight(this.#sql, this.#workspaceId, signalId);
   }
 
   /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
@@ -281,11 +253,11 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#commitsSinceRing = 0;
     try {
       const nowMs = Date.now();
-      this.#update(nowMs, () => ({}));
+      const ledger = this.#state.ledgerAt(nowMs);
       this.#writeNotes(nowMs);
       // Others are likely to follow: none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
-      if (this.#ledger !== null) this.#alarm.by(this.#ledger.periodEndMs);
+      if (ledger !== null) this.#alarm.by(ledger.periodEndMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
@@ -320,33 +292,9 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return results;
   }
 
-  /**
-   * Closes ended periods and the day, then applies a change to the ledger: all in one transaction or not at all, and memory
-   * follows only when it succeeded.
-   */
+  /** Changes the ledger; what that writes to the outbox is sent soon, also if the object should be killed now. */
   #update(nowMs: number, change: (ledger: Ledger) => Change): void {
-    const before = this.#ledger;
-    if (before === null) return;
-    const ledger = { ...before };
-    let rows: PackedRow[] = [];
-    let save = false;
-    try {
-      this.ctx.storage.transactionSync(() => {
-        const closed = closeEndedPeriods(this.#sql, ledger, nowMs) > 0;
-        const newDay = endDay(this.#sql, ledger, nowMs);
-        const changed = change(ledger);
-        rows = changed.rows ?? [];
-        ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
-        this.#outbox.write(rows, ledger);
-        save = closed || newDay || changed.save === true;
-        if (save) saveLedger(this.#sql, ledger);
-      });
-    } catch (error) {
-      this.#outbox.rolledBack();
-      throw error;
-    }
-    this.#ledger = ledger;
-    this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
+    const rows = this.#state.update(nowMs, change);
     if (rows.length === 0) return;
     this.#commitsSinceRing++;
     this.#alarm.by(nowMs + SAFETY_ALARM_MS);
@@ -355,8 +303,9 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** Where the workspace stands now; a period that has ended is closed first. */
   #period(nowMs: number): PeriodState | null {
-    if (this.#ledger !== null && this.#ledger.periodEndMs <= nowMs) this.#update(nowMs, () => ({}));
-    return this.#ledger && periodState(this.#ledger);
+    const { ledger } = this.#state;
+    const now = ledger !== null && ledger.periodEndMs <= nowMs ? this.#state.ledgerAt(nowMs) : ledger;
+    return now && periodState(now);
   }
 
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
@@ -378,8 +327,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       this.#keyUse.writeDue(nowMs);
       if (this.#rejections.dueMs <= nowMs) {
         this.#rejections.write(nowMs);
-        if (this.#unsaved && this.#ledger !== null) saveLedger(this.#sql, this.#ledger);
-        this.#unsaved = false;
+        this.#state.save();
       }
       this.#alarm.by(this.#rejections.dueMs);
     } catch (error) {

@@ -6,8 +6,7 @@ import { decideQuota } from "../../src/domain/quota.ts";
 import { MESSAGE_MAX_BYTES } from "../../src/limits.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
 import { writeSignal } from "../../src/queue/message.ts";
-import { admitCall, countRows, lose, newCounter } from "./counter.ts";
-import type { TestCounter } from "./counter.ts";
+import { TestCounter, admitCall, countRows, lose, newCounter } from "./counter.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -82,6 +81,17 @@ describe("§8, invariant 3: verdicts", () => {
     expect(await stub.usage()).toBeNull();
     expect(await stub.books()).toEqual({ admitted: 0, unsettled: 0 });
   });
+});
+
+test("a plan that could not be stored has not reached the object", async () => {
+  const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
+  const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+  await runInDurableObject(counter.stub, (instance) => {
+    const config = { signalLimit: 1, paid: true, overages: false, anchorMs: month(1) };
+    expect(() => instance.configure(config)).toThrow("disk full");
+  });
+  await repair();
+  expect(await counter.admit()).toEqual({ outcome: "unconfigured" });
 });
 
 describe("design §7: group commit", () => {

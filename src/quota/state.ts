@@ -1,0 +1,87 @@
+/**
+ * The ledger, and the one place where it changes. A change closes ended periods and the day first; it is made with the rows
+ * that it writes to the outbox in one transaction or not at all, and memory follows only when that succeeded.
+ */
+import { closeEndedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
+import type { Outbox } from "./outbox.ts";
+import type { PackedRow } from "./pack.ts";
+import type { QuotaConfig } from "./protocol.ts";
+import { createDaysTable, endDay } from "./usage-days.ts";
+
+/** What a change of the ledger comes with. */
+export interface Change {
+  /** Rows for the outbox; they carry the counts. */
+  rows?: PackedRow[];
+  /** More than the counts has changed. */
+  save?: boolean;
+}
+
+export class State {
+  readonly #storage: DurableObjectStorage;
+  readonly #outbox: Outbox;
+  #ledger: Ledger | null;
+  /** The count of refused signals is ahead of what is stored. */
+  #unsaved = false;
+
+  constructor(storage: DurableObjectStorage, outbox: Outbox) {
+    this.#storage = storage;
+    this.#outbox = outbox;
+    createLedgerTables(storage.sql);
+    createDaysTable(storage.sql);
+    this.#ledger = loadLedger(storage.sql, outbox.lastCounts());
+  }
+
+  /** As of the last change; null before `configure` has reached the object. */
+  get ledger(): Readonly<Ledger> | null {
+    return this.#ledger;
+  }
+
+  /** As of this moment. */
+  ledgerAt(nowMs: number): Readonly<Ledger> | null {
+    this.update(nowMs, () => ({}));
+    return this.#ledger;
+  }
+
+  configure(config: QuotaConfig, nowMs: number): void {
+    this.#change(this.#ledger ?? openLedger(config, nowMs), nowMs, (ledger) => {
+      Object.assign(ledger, { signalLimit: config.signalLimit, paid: config.paid, overages: config.overages });
+      return { save: true };
+    });
+  }
+
+  /** @returns the rows that it has written. */
+  update(nowMs: number, change: (ledger: Ledger) => Change): PackedRow[] {
+    return this.#ledger === null ? [] : this.#change(this.#ledger, nowMs, change);
+  }
+
+  /** Stores what has been counted without a row: one row written, or none. */
+  save(): void {
+    if (this.#unsaved && this.#ledger !== null) saveLedger(this.#storage.sql, this.#ledger);
+    this.#unsaved = false;
+  }
+
+  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => Change): PackedRow[] {
+    const ledger = { ...before };
+    let rows: PackedRow[] = [];
+    let save = false;
+    try {
+      this.#storage.transactionSync(() => {
+        const closed = closeEndedPeriods(this.#storage.sql, ledger, nowMs) > 0;
+        const newDay = endDay(this.#storage.sql, ledger, nowMs);
+        const changed = change(ledger);
+        rows = changed.rows ?? [];
+        ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
+        this.#outbox.write(rows, ledger);
+        save = closed || newDay || changed.save === true;
+        if (save) saveLedger(this.#storage.sql, ledger);
+      });
+    } catch (error) {
+      this.#outbox.rolledBack();
+      throw error;
+    }
+    this.#ledger = ledger;
+    this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
+    return rows;
+  }
+}
