@@ -252,7 +252,8 @@ const CALLS: Record<string, Call> = {
   "a person deleted, and what comes of theirs later": async ({ workspace }) => {
     await workspace.operator("DELETE", "/people/b@example.com");
     await ring(workspace.id);
-    await workspace.operator("GET", "/people/b@example.com/deletion");
+    const receipt = await workspace.operator<{ id: string }>("GET", "/people/b@example.com/deletion");
+    expect(await workspace.store.erasureById(receipt.id)).not.toBeNull();
     await deliver(workspace.id, [{ id: "sig_d", payload: { ...form(5), email: "b@example.com" }, at: START }]);
   },
   retention: async ({ workspace }) => {

@@ -19,7 +19,7 @@ const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
 /** What compressed bytes begin with, as `asText` has them. */
 const COMPRESSED = [
   [new TextDecoder("latin1").decode(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), zstdDecompressSync],
-  [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b)), gunzipSync],
+  [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b, 0x08)), gunzipSync],
 ] as const;
 const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 
@@ -51,13 +51,16 @@ function found(text: string): string[] {
   });
 }
 
-/** Every row of every table, blobs as text, those that are compressed also as what they are compressed from. */
+/** Every row of every table, blobs as text, and what is compressed in them also as what it is compressed from. */
 function asText(value: unknown): string {
   return JSON.stringify(value, (_name, one: unknown) => {
     if (!(one instanceof ArrayBuffer)) return one;
     const stored = new TextDecoder("latin1").decode(one);
-    const [, expand] = COMPRESSED.find(([begins]) => stored.startsWith(begins)) ?? [];
-    return expand === undefined ? stored : [stored, new TextDecoder().decode(expand(one))];
+    const texts = COMPRESSED.flatMap(([begins, expand]) => {
+      const at = stored.indexOf(begins);
+      return at === -1 ? [] : [new TextDecoder().decode(expand(one.slice(at)))];
+    });
+    return [stored, ...texts];
   });
 }
 
