@@ -91,6 +91,8 @@ export const UNAUTHENTICATED_SUM_MS = 1_000;
 export const DEACTIVATED_SUM_MS = 60_000;
 /** How long work may go on behind an answer: the platform ends it after 30 seconds. */
 export const WAIT_AFTER_ANSWER_MS = 25_000;
+/** So long before its end a key is shown in amber: time to rotate it without haste. */
+export const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 /** How often a key's last use is written at most: with a commit, or with refused calls. */
 export const KEY_USE_WRITE_MS = 60_000;
 

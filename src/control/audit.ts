@@ -19,6 +19,7 @@ export type AuditAction =
   | "member.removed"
   | "key.created"
   | "key.rotated"
+  | "key.renamed"
   | "key.deactivated"
   | "rule.created"
   | "rule.updated"

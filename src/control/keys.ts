@@ -9,7 +9,7 @@ import type { Page, PageOf } from "../store/protocol.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { apiKeys } from "./schema.ts";
-import { and, desc, eq, exists, gt, inArray, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
+import { and, desc, eq, exists, gt, inArray, isNotNull, isNull, lt, ne, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface ApiKey {
@@ -141,6 +141,21 @@ export async function deactivateKey(
       .set({ deactivatedAt: iso(by.nowMs) })
       .where(isActive),
   ]);
+  return findKey(db, workspaceId, keyId);
+}
+
+/** Gives the key another name. Null: no such key here. */
+export async function renameKey(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyId: string,
+  name: string,
+  by: Change,
+): Promise<ApiKey | null> {
+  const isOther = and(isKey(workspaceId, keyId), ne(apiKeys.name, name));
+  const isThere = exists(db.select({ id: apiKeys.id }).from(apiKeys).where(isOther));
+  const entry = { workspaceId, action: "key.renamed", target: keyId, detail: { name } } as const;
+  await db.batch([auditEntry(db, by, entry, isThere), db.update(apiKeys).set({ name }).where(isOther)]);
   return findKey(db, workspaceId, keyId);
 }
 

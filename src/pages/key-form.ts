@@ -3,6 +3,7 @@ import type { NewKey } from "../control/new-keys.ts";
 import { holdsCredential, toSender } from "../domain/echo.ts";
 import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../domain/payload-template.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
 import { readSample } from "../domain/sample-payload.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
@@ -85,24 +86,30 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
   };
 }
 
+/** The name as it is stored, or what is wrong with it, as a sentence. */
+export function checkKeyName(typed: string): Result<string, string> {
+  if (typed.trim() === "") return refuse("Give the key a name.");
+  const name = keyName.safeParse(typed);
+  if (!name.success) return refuse(sentence(name.error.issues[0]?.message ?? ""));
+  if (!holdsCredential(typed)) return ok(name.data);
+  return refuse("The name holds an API key or a secret, and names are shown. Choose another one.");
+}
+
 /** What the form asks for; `key` is null where there are errors, and then every one is told. */
 export function checkKeyForm(typed: TypedKey, nowMs: number): { key: NewKey | null; errors: KeyFormErrors } {
   const errors: KeyFormErrors = { rows: [] };
-  const name = keyName.safeParse(typed.name);
-  if (typed.name.trim() === "") errors.name = "Give the key a name.";
-  else if (!name.success) errors.name = sentence(name.error.issues[0]?.message ?? "");
-  else if (holdsCredential(typed.name))
-    errors.name = "The name holds an API key or a secret, and names are shown. Choose another one.";
+  const name = checkKeyName(typed.name);
+  if (!name.ok) errors.name = name.refusal;
   const expiration = expirationOf(typed, nowMs);
   if (!expiration.ok) errors.expires = expiration.refusal;
   const isProductOrg = typed.endpointType === "product_org";
   const template = isProductOrg ? checkRows(typed.rows, errors) : null;
 
   const hasErrors = Object.keys(errors).length > 1 || errors.rows.some((row) => Object.keys(row).length > 0);
-  if (hasErrors || !name.success || !expiration.ok) return { key: null, errors };
+  if (hasErrors || !name.ok || !expiration.ok) return { key: null, errors };
   const { endpointType, secret } = typed;
   return {
-    key: { name: name.data, endpointType, expiresAt: expiration.value, secret, payloadTemplate: template },
+    key: { name: name.value, endpointType, expiresAt: expiration.value, secret, payloadTemplate: template },
     errors,
   };
 }

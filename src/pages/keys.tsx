@@ -1,19 +1,31 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
 import type { Context } from "hono";
-import { findKey, listKeys, rotatedWith, type ApiKey } from "../control/keys.ts";
+import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../control/keys.ts";
 import { createKeyOnce, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/api-key.ts";
 import { proposeTemplate } from "../domain/propose-template.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { readSample } from "../domain/sample-payload.ts";
-import { PAGE_ROWS } from "../limits.ts";
+import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
-import { checkKeyForm, emptyKey, emptyRow, formTokenOf, mapSample, NO_ERRORS, readKeyForm, toRow } from "./key-form.ts";
+import {
+  checkKeyForm,
+  checkKeyName,
+  emptyKey,
+  emptyRow,
+  formTokenOf,
+  mapSample,
+  NO_ERRORS,
+  readKeyForm,
+  toRow,
+} from "./key-form.ts";
 import type { KeyFormErrors, TypedKey } from "./key-form.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { done, fragment, managersOnlyPage, notFoundPage, page } from "./page.tsx";
+import { groupRejections } from "./rejection-list.ts";
+import { KeyView, type KeyPage } from "./views/key.tsx";
 import { KeyCreatedView, KeyMadeBeforeView } from "./views/key-created.tsx";
 import { DeactivateView, isOverlap, RotateView, type RotationForm } from "./views/key-ending.tsx";
 import { KeyFormView } from "./views/key-form.tsx";
@@ -66,6 +78,22 @@ export const keyPages = pages
     const typed = readKeyForm(await c.req.formData(), "");
     return fragment(c, <MappedRecord mapped={mapSample(typed)} />);
   })
+  .get("/:key_id", async (c) => {
+    const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
+    return key === null ? notFoundPage(c, "key") : keyPage(c, key, { name: key.name, error: undefined });
+  })
+  .post("/:key_id/name", async (c) => {
+    const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
+    const typed = (await c.req.formData()).get("name");
+    const name = checkKeyName(typeof typed === "string" ? typed : "");
+    if (name.ok) {
+      const renamed = await renameKey(db, id, keyId, name.value, byMember(c));
+      return renamed === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
+    }
+    const key = await findKey(db, id, keyId);
+    if (key === null) return notFoundPage(c, "key");
+    return keyPage(c, key, { name: typeof typed === "string" ? typed : "", error: name.refusal });
+  })
   .get("/:key_id/deactivate", async (c) => {
     const key = await activeKey(c);
     if (key instanceof Response) return key;
@@ -116,6 +144,32 @@ export const keyPages = pages
 
 function keysPath(c: Ctx): string {
   return `${workspacePath(c)}/settings/api-keys`;
+}
+
+async function keyPage(c: Ctx, apiKey: ApiKey, rename: KeyPage["rename"]) {
+  const { id } = c.get("workspace");
+  const counter = quotaCounter(c.env, id);
+  const [lastUsed, kept, related] = await Promise.all([
+    counter.lastUsed(),
+    counter.rejections(REJECTIONS_KEPT),
+    rotatedWith(c.get("db"), id, [apiKey]),
+  ]);
+  const ofKey = kept.filter(({ keyId }) => keyId === apiKey.id);
+  const view = (
+    <KeyView
+      home={workspacePath(c)}
+      path={keysPath(c)}
+      origin={new URL(c.req.url).origin}
+      {...{ apiKey, rename }}
+      usedMs={lastUsed[apiKey.id]}
+      successor={related.successors.get(apiKey.id) ?? null}
+      predecessor={related.predecessors.get(apiKey.successorOf ?? "") ?? null}
+      refused={groupRejections(ofKey)}
+      runs={ofKey.slice(0, PAGE_ROWS)}
+      nowMs={Date.now()}
+    />
+  );
+  return page(c, { ...TEXT, title: apiKey.name, status: rename.error === undefined ? 200 : 422 }, view);
 }
 
 function keyForm(c: Ctx, typed: TypedKey, errors: KeyFormErrors, status: 200 | 422) {

@@ -38,6 +38,7 @@ const PATHS = [
   "/usage",
   "/settings/api-keys",
   "/settings/api-keys/new",
+  `/settings/api-keys/${keyId}`,
   `/settings/api-keys/${keyId}/rotate`,
   `/settings/api-keys/${keyId}/deactivate`,
   "/settings/members",

@@ -1,7 +1,7 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import type { Browser } from "./pages.ts";
+import { textOf, type Browser } from "./pages.ts";
 import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
@@ -407,6 +407,110 @@ describe("§3.1: deactivating", () => {
     expect((await members.owner.post(`${keysPath}/${id}/deactivate`)).status).toBe(303);
     expect(await auditActions(id)).toHaveLength(2);
     expect((await members.owner.get(`${keysPath}/${id}/deactivate`)).status).toBe(409);
+  });
+});
+
+describe("the page of a key", () => {
+  /** Of a new key of this name, and what it shows. */
+  async function made(name: string, fields: Record<string, string> = {}) {
+    const value = copied(await create(members.owner, { name, ...fields }), "new-key");
+    const { id } = await newest();
+    return { id, value, path: `${keysPath}/${id}` };
+  }
+
+  test("says what the key is, who made it, what fills what, and nothing of its value but the masked one", async () => {
+    const { path, value } = await made("CRM updates", { ...TEMPLATE, secret: "on", lifetime: "90d" });
+    const html = await members.admin.see(path);
+    const text = textOf(html);
+    expect(text).toContain(`${value.slice(0, 8)}…${value.slice(-4)}`);
+    for (const said of [
+      "Product Org Updates",
+      "Calls must carry the shared secret",
+      `by ${members.owner.email}`,
+      "external_id company.id string Yes",
+      "attributes.region company.region string No",
+      "Last Used Never",
+      "None in the last 30 days",
+    ]) {
+      expect(text).toContain(said);
+    }
+    expect(html).not.toMatch(KEY);
+    expect(html).toContain(`href="${path}/rotate"`);
+  });
+
+  test("says what was refused of its calls, by reason, and when", async () => {
+    const { path, value } = await made("Sender");
+    const other = await made("Other sender");
+    for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key: value });
+    await members.workspace.send({ event: "", email: "a" }, { key: other.value });
+    const text = textOf(await members.owner.see(path));
+    expect(text).toContain("3 calls in the last 30 days: 2 × No event, 1 × Not JSON.");
+    expect(text).toMatch(/No event 2 just now just now/);
+    expect(text).not.toMatch(/Last Used Never/);
+  });
+
+  test("leads from a key to its successor and back", async () => {
+    const { id, path } = await made("Chained");
+    const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime: "never" };
+    await members.owner.post(`${path}/rotate`, form);
+    const { id: next } = await newest();
+    expect(await members.owner.see(path)).toMatch(new RegExp(`Replaced by[\\s\\S]*href="${keysPath}/${next}"`));
+    expect(await members.owner.see(`${keysPath}/${next}`)).toMatch(new RegExp(`Replaces[\\s\\S]*href="${path}"`));
+    expect((await members.member.get(`${keysPath}/${id}`)).status).toBe(403);
+  });
+
+  test("gives it another name, once in the log; a name that is none changes nothing", async () => {
+    const { id, path } = await made("Before");
+    for (const name of ["", "two\nlines", `sk_${"aB3".repeat(13)}x`]) {
+      const refused = await members.owner.post(`${path}/name`, { name });
+      expect(refused.status).toBe(422);
+    }
+    const renamed = await members.admin.post(`${path}/name`, { name: " After " });
+    expect([renamed.status, renamed.headers.get("location")]).toEqual([303, `${path}?done=saved`]);
+    await members.admin.post(`${path}/name`, { name: "After" });
+    expect((await newest()).name).toBe("After");
+    expect(await auditActions(id)).toEqual([
+      { action: "key.created", actor: members.owner.email },
+      { action: "key.renamed", actor: members.admin.email },
+    ]);
+    expect(textOf(await members.owner.see(`${members.home}/settings/activity`))).toContain("the name “After”");
+    const other = await newMembers({ key: null });
+    expect((await other.owner.post(`${other.home}/settings/api-keys/${id}/name`, { name: "Mine" })).status).toBe(404);
+    expect((await other.owner.get(`${other.home}/settings/api-keys/${id}`)).status).toBe(404);
+  });
+});
+
+describe("the list", () => {
+  test("shows a key in amber from thirty days before its end, and no other", async () => {
+    const of = await newMembers({ key: null });
+    const path = `${of.home}/settings/api-keys`;
+    const now = Date.now();
+    const inDays = (days: number) => new Date(now + days * 86_400_000).toISOString();
+    vi.useFakeTimers({ toFake: ["Date"], now });
+    try {
+      await of.workspace.newKey({ name: "far", expires_at: inDays(30) });
+      expect(await of.owner.see(path)).not.toContain("warn-text");
+      const expires_at = new Date(now + 30 * 86_400_000 - 1).toISOString();
+      const near = await of.workspace.newKey({ name: "near", expires_at });
+      expect((await of.owner.see(path)).match(/warn-text/g)).toHaveLength(1);
+      await of.workspace.operator("POST", `/keys/${near.id}/deactivate`);
+      expect(await of.owner.see(path)).not.toContain("warn-text");
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("folds inactive keys away, unless there is no other", async () => {
+    const of = await newMembers({ key: null });
+    const path = `${of.home}/settings/api-keys`;
+    const { id } = await of.workspace.newKey({ name: "Ended" });
+    await of.workspace.operator("POST", `/keys/${id}/deactivate`);
+    expect(await of.owner.see(path)).toMatch(/<details class="inactive-keys" open[^>]*><summary>1 inactive key/);
+    await of.workspace.newKey({ name: "Alive" });
+    const html = await of.owner.see(path);
+    expect(html).toMatch(/<details class="inactive-keys"><summary>1 inactive key/);
+    expect(html.indexOf("Alive")).toBeLessThan(html.indexOf("inactive-keys"));
+    expect(html.indexOf("Ended")).toBeGreaterThan(html.indexOf("inactive-keys"));
   });
 });
 

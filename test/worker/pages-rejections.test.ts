@@ -133,7 +133,7 @@ describe("the Rejections page", () => {
       expect(html.includes("&lt;script&gt;alert(1)&lt;/script&gt;")).toBe(browser === owner);
       expect(html).toContain(key.id);
       expect(html).not.toContain("<script>alert");
-      expect(html.includes(`settings/api-keys#${key.id}`)).toBe(browser === owner);
+      expect(html.includes(`settings/api-keys/${key.id}`)).toBe(browser === owner);
     }
     expect((await owner.get(path)).headers.get("cache-control")).toBe("no-store");
   });

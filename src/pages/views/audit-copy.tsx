@@ -78,6 +78,14 @@ export const AUDIT_COPY = {
       </>
     ),
   },
+  "key.renamed": {
+    label: "API key renamed",
+    sentence: (entry, place) => (
+      <>
+        gave the API key <Key entry={entry} place={place} /> the name “{textOf(entry.detail["name"])}”
+      </>
+    ),
+  },
   "key.deactivated": {
     label: "API key deactivated",
     sentence: (entry, place) => (
@@ -173,7 +181,11 @@ function Member({ base, email }: { base: string; email: string }) {
 }
 
 function Key({ entry: { target, detail }, place: { base, keys } }: { entry: AuditRecord; place: Place }) {
-  return <a href={`${base}/settings/api-keys`}>{keys.get(target) ?? textOf(detail["name"]) ?? target}</a>;
+  return (
+    <a href={`${base}/settings/api-keys/${encodeURIComponent(target)}`}>
+      {keys.get(target) ?? textOf(detail["name"]) ?? target}
+    </a>
+  );
 }
 
 function Rule({ entry: { target, detail }, base }: { entry: AuditRecord; base: string }) {

@@ -1,8 +1,10 @@
 /** What several pages about API keys show. */
 import type { Child } from "hono/jsx";
 import type { ApiKey } from "../../control/keys.ts";
+import { keyStatus } from "../../domain/api-key.ts";
+import { KEY_EXPIRES_SOON_MS } from "../../limits.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { Fact, Facts, Time } from "./parts.tsx";
+import { Badge, Fact, Facts, Time } from "./parts.tsx";
 import { day, exactTime } from "./format.ts";
 
 /** A date with its time: UTC, or with a script the viewer's own zone (client/times.ts). */
@@ -40,5 +42,39 @@ export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: nu
       <Fact name="Expires">{apiKey.endsAt === null ? "Never" : <LocalTime iso={apiKey.endsAt} />}</Fact>
       <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
     </Facts>
+  );
+}
+
+/** When it ends by itself, in amber where that is near. */
+export function Expiration({ apiKey: { endsAt, deactivatedAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
+  if (endsAt === null) return <>Never</>;
+  const leftMs = Date.parse(endsAt) - nowMs;
+  const isAhead = deactivatedAt === null && leftMs > 0;
+  return (
+    <>
+      <LocalDate iso={endsAt} />
+      {isAhead && (
+        <div class={leftMs < KEY_EXPIRES_SOON_MS ? "warn-text small" : "quiet small"}>
+          <Time ms={Date.parse(endsAt)} nowMs={nowMs} />
+        </div>
+      )}
+    </>
+  );
+}
+
+/** Spec §2.1 and §3.1: active, or since when it is not and why. */
+export function KeyBadge({ apiKey, nowMs }: { apiKey: ApiKey; nowMs: number }) {
+  const { deactivatedAt, endsAt } = apiKey;
+  if (keyStatus(apiKey, nowMs) === "Active") return <Badge tone="good">Active</Badge>;
+  const at = deactivatedAt ?? endsAt;
+  return (
+    <>
+      <Badge tone="quiet">Inactive</Badge>
+      {at !== null && (
+        <div class="quiet small">
+          {deactivatedAt === null ? "Expired" : "Deactivated"} <Time ms={Date.parse(at)} nowMs={nowMs} />
+        </div>
+      )}
+    </>
   );
 }

@@ -3,7 +3,8 @@ import type { ApiKey } from "../../control/keys.ts";
 import { keyStatus } from "../../domain/api-key.ts";
 import type { PageOf } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { LocalDate } from "./key-parts.tsx";
+import { counted } from "./format.ts";
+import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";
 import { Badge, Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
 
 export interface KeyList {
@@ -30,7 +31,8 @@ const COLUMNS = [
 ];
 
 export function KeysView(list: KeyList) {
-  const { path, query, page } = list;
+  const { path, query, page, nowMs } = list;
+  const { Active: active = [], Inactive: inactive = [] } = Object.groupBy(page.items, (key) => keyStatus(key, nowMs));
   const create = (
     <a class="button primary" href={`${path}/new`}>
       Create API Key
@@ -48,15 +50,29 @@ export function KeysView(list: KeyList) {
             {create}
           </Empty>
         ) : (
-          <Table caption="API keys, the newest first" head={COLUMNS}>
-            {page.items.map((key) => (
-              <KeyRow list={list} apiKey={key} />
-            ))}
-          </Table>
+          <>
+            {active.length > 0 && <KeyTable list={list} caption="API keys, the newest first" keys={active} />}
+            {inactive.length > 0 && (
+              <details class="inactive-keys" open={active.length === 0}>
+                <summary>{counted(inactive.length, "inactive key")}</summary>
+                <KeyTable list={list} caption="Inactive API keys, the newest first" keys={inactive} />
+              </details>
+            )}
+          </>
         )}
         <Pager path={path} query={query} next={page.next} />
       </Panel>
     </>
+  );
+}
+
+function KeyTable({ list, caption, keys }: { list: KeyList; caption: string; keys: readonly ApiKey[] }) {
+  return (
+    <Table caption={caption} head={COLUMNS}>
+      {keys.map((key) => (
+        <KeyRow list={list} apiKey={key} />
+      ))}
+    </Table>
   );
 }
 
@@ -67,7 +83,7 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
   return (
     <tr id={apiKey.id}>
       <th scope="row" class="key-name">
-        {apiKey.name}
+        <a href={`${path}/${apiKey.id}`}>{apiKey.name}</a>
         {apiKey.hasSecret && (
           <>
             {" "}
@@ -84,16 +100,10 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
         <LocalDate iso={apiKey.createdAt} />
       </td>
       <td>
-        {apiKey.endsAt === null ? "Never" : <LocalDate iso={apiKey.endsAt} />}
-        {apiKey.endsAt !== null && isActive && (
-          <div class="quiet small">
-            <Time ms={Date.parse(apiKey.endsAt)} nowMs={nowMs} />
-          </div>
-        )}
+        <Expiration apiKey={apiKey} nowMs={nowMs} />
       </td>
       <td>
-        <Badge tone={isActive ? "good" : "quiet"}>{isActive ? "Active" : "Inactive"}</Badge>
-        {!isActive && <Ended apiKey={apiKey} nowMs={nowMs} />}
+        <KeyBadge apiKey={apiKey} nowMs={nowMs} />
       </td>
       <td>{usedMs === undefined ? <span class="quiet">Never</span> : <Time ms={usedMs} nowMs={nowMs} />}</td>
       <td>
@@ -113,17 +123,6 @@ function KeyRow({ list, apiKey }: { list: KeyList; apiKey: ApiKey }) {
         )}
       </td>
     </tr>
-  );
-}
-
-/** Spec §3.1: deactivated, or expired by itself. */
-function Ended({ apiKey: { deactivatedAt, endsAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
-  const at = deactivatedAt ?? endsAt;
-  if (at === null) return <></>;
-  return (
-    <div class="quiet small">
-      {deactivatedAt === null ? "Expired" : "Deactivated"} <Time ms={Date.parse(at)} nowMs={nowMs} />
-    </div>
   );
 }
 

@@ -174,7 +174,7 @@ function Reason({ code }: { code: RefusalCode }) {
 /** Spec §5.6: only owners and admins get to the keys. */
 function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
   const name = keyNames.get(keyId) ?? "An API key";
-  return manager ? <a href={`${path}/settings/api-keys#${keyId}`}>{name}</a> : <>{name}</>;
+  return manager ? <a href={`${path}/settings/api-keys/${keyId}`}>{name}</a> : <>{name}</>;
 }
 
 function heading(groups: readonly RejectionGroup[]): string {

@@ -1,0 +1,204 @@
+/** Settings › API Keys: one key: what it is, what was refused of its calls, and what can be changed about it. */
+import type { ApiKey } from "../../control/keys.ts";
+import { keyStatus } from "../../domain/api-key.ts";
+import type { PayloadMapping } from "../../domain/payload-template.ts";
+import type { Rejection } from "../../domain/rejection.ts";
+import { REJECTION_KEPT_DAYS } from "../../limits.ts";
+import { webhooksOf } from "../../workspace/webhook-calls.ts";
+import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";
+import { ENDPOINT_LABEL } from "../copy.ts";
+import type { RejectionGroup } from "../rejection-list.ts";
+import { KEY_PLACEHOLDER } from "./connect-set-up.tsx";
+import { TextField } from "./fields.tsx";
+import { counted, grouped } from "./format.ts";
+import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
+import { Fact, Facts, Head, Panel, Table, Time } from "./parts.tsx";
+import { TestCall } from "./test-call.tsx";
+
+export interface KeyPage {
+  /** `/w/{slug}`. */
+  home: string;
+  /** `/w/{slug}/settings/api-keys`. */
+  path: string;
+  origin: string;
+  apiKey: ApiKey;
+  usedMs: number | undefined;
+  /** What it was rotated into, and from. */
+  successor: ApiKey | null;
+  predecessor: ApiKey | null;
+  /** Its refused calls by reason. */
+  refused: readonly RejectionGroup[];
+  /** The latest of them, an entry for each run of the same. */
+  runs: readonly Rejection[];
+  /** As typed; of a name that was refused. */
+  rename: { name: string; error: string | undefined };
+  nowMs: number;
+}
+
+export function KeyView(page: KeyPage) {
+  const { home, path, origin, apiKey, nowMs } = page;
+  const isActive = keyStatus(apiKey, nowMs) === "Active";
+  const [webhook] = webhooksOf(origin, { ...apiKey, key: KEY_PLACEHOLDER });
+  return (
+    <>
+      <Head
+        title={apiKey.name}
+        crumbs={<KeyCrumbs path={path} />}
+        actions={isActive ? <Actions home={home} path={path} id={apiKey.id} /> : undefined}
+      />
+      <Panel>
+        <What page={page} />
+      </Panel>
+      <Refused page={page} />
+      {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
+      <Panel title="Name">
+        <form method="post" action={`${path}/${apiKey.id}/name`} data-once class="form">
+          <TextField
+            name="name"
+            label="Name"
+            value={page.rename.name}
+            error={page.rename.error}
+            autocomplete="off"
+            required
+          />
+          <div class="row">
+            <button>Rename</button>
+          </div>
+        </form>
+      </Panel>
+      {isActive && (
+        <TestCall
+          home={home}
+          webhook={webhook}
+          placeholder={KEY_PLACEHOLDER}
+          secret={apiKey.hasSecret ? "ask" : null}
+        />
+      )}
+    </>
+  );
+}
+
+function Actions({ home, path, id }: { home: string; path: string; id: string }) {
+  return (
+    <>
+      <a class="button primary" href={`${home}/connect?key=${id}`}>
+        Connect a sender
+      </a>
+      <a class="button" href={`${path}/${id}/rotate`}>
+        Rotate
+      </a>
+      <a class="button danger" href={`${path}/${id}/deactivate`}>
+        Deactivate
+      </a>
+    </>
+  );
+}
+
+function What({ page: { path, apiKey, usedMs, successor, predecessor, nowMs } }: { page: KeyPage }) {
+  return (
+    <Facts>
+      <Fact name="Key">
+        <code>{apiKey.maskedKey}</code>
+      </Fact>
+      <Fact name="Status">
+        <KeyBadge apiKey={apiKey} nowMs={nowMs} />
+      </Fact>
+      <Fact name="Endpoint Type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
+      <Fact name="Secret">{apiKey.hasSecret ? "Calls must carry the shared secret" : "None"}</Fact>
+      <Fact name="Created">
+        <LocalTime iso={apiKey.createdAt} /> by {apiKey.createdBy === "operator" ? "the operator" : apiKey.createdBy}
+      </Fact>
+      <Fact name="Expires">
+        <Expiration apiKey={apiKey} nowMs={nowMs} />
+      </Fact>
+      <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
+      {successor !== null && (
+        <Fact name="Replaced by">
+          <KeyLink path={path} apiKey={successor} />
+        </Fact>
+      )}
+      {predecessor !== null && (
+        <Fact name="Replaces">
+          <KeyLink path={path} apiKey={predecessor} />
+        </Fact>
+      )}
+    </Facts>
+  );
+}
+
+function KeyLink({ path, apiKey }: { path: string; apiKey: ApiKey }) {
+  return (
+    <a href={`${path}/${apiKey.id}`}>
+      {apiKey.name} <code class="nowrap">{apiKey.maskedKey}</code>
+    </a>
+  );
+}
+
+function Refused({ page: { home, apiKey, refused, runs, nowMs } }: { page: KeyPage }) {
+  const calls = refused.reduce((sum, group) => sum + group.calls, 0);
+  const isLowerBound = refused.some(({ atLeast }) => atLeast);
+  if (refused.length === 0) {
+    return (
+      <Panel title="Refused calls">
+        <p class="quiet">None in the last {REJECTION_KEPT_DAYS} days.</p>
+      </Panel>
+    );
+  }
+  return (
+    <Panel title="Refused calls" flush>
+      <div class="panel-head stack">
+        <p>
+          {isLowerBound && "At least "}
+          {counted(calls, "call")} in the last {REJECTION_KEPT_DAYS} days:{" "}
+          {refused.map(({ code, calls: ofReason }) => `${grouped(ofReason)} × ${REFUSAL_COPY[code].label}`).join(", ")}.{" "}
+          <a href={`${home}/rejections?key=${apiKey.id}`}>See each</a>
+        </p>
+      </div>
+      <Table
+        caption="Refused calls of this key, the latest first"
+        head={["Reason", { text: "Calls", number: true }, "From", "To", "What the sender should change"]}
+      >
+        {runs.map(({ code, cause, calls: ofRun, atLeast, firstAtMs, lastAtMs }) => (
+          <tr>
+            <th scope="row">
+              {REFUSAL_COPY[code].label}
+              {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
+            </th>
+            <td class="number">
+              {atLeast && "at least "}
+              {grouped(ofRun)}
+            </td>
+            <td>
+              <Time ms={firstAtMs} nowMs={nowMs} />
+            </td>
+            <td>
+              <Time ms={lastAtMs} nowMs={nowMs} />
+            </td>
+            <td class="advice">{REFUSAL_COPY[code].advice}</td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
+  );
+}
+
+function Template({ template }: { template: readonly PayloadMapping[] }) {
+  return (
+    <Panel title="Payload Template" flush>
+      <Table caption="The payload template of this key" head={["Fills", "From", "Type", "Required"]}>
+        {template.map(({ target, path, type, required }) => (
+          <tr>
+            <th scope="row">
+              <code>{target}</code>
+            </th>
+            <td>
+              <code>{path}</code>
+            </td>
+            <td>{type}</td>
+            <td>{required ? "Yes" : "No"}</td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
+  );
+}
