@@ -1,0 +1,19 @@
+/** The pure rules in Node alone: what the mutation test runs for each mutant, without what measures time. */
+import path from "node:path";
+import { defineConfig } from "vitest/config";
+
+const root = path.join(import.meta.dirname, "../..");
+
+export default defineConfig({
+  root,
+  test: {
+    include: ["test/unit/**/*.test.ts"],
+    // They look at the bundle and at the bench.
+    exclude: ["test/unit/{startup,cost}.test.ts"],
+    setupFiles: ["test/unit/setup.ts"],
+    environment: "node",
+    testTimeout: 120_000,
+    // Instrumented code takes ten times as long.
+    testNamePattern: /^(?!.*linear time)/,
+  },
+});
