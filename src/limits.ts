@@ -13,10 +13,6 @@ export const BATCH_MAX_SIGNALS = 5_000;
 /** A bulk import, decompressed: parsed it stays well inside a Worker's 128 MB. */
 export const BULK_MAX_BYTES = 16 * 1024 * 1024;
 export const BULK_MAX_SIGNALS = 10_000;
-/** Values in a body, counted before it is parsed: 100 for each of 10,000 signals. Millions of `[]` would fill the memory. */
-export const BODY_MAX_VALUES = 1_000_000;
-/** Bodies up to this many bytes cannot hold values enough to matter. */
-export const BODY_UNCOUNTED_BYTES = 1_000_000;
 /** Levels of nesting: deeper than any real event, and flat enough for recursive code further on. */
 export const SIGNAL_MAX_DEPTH = 32;
 /** Event names, sources, key names and the like, in Unicode code points. */

@@ -1,14 +1,20 @@
 /**
- * Depth and element slices of a JSON text in one pass, without parsing it again (design §9: each signal keeps the text
- * it came as). Runs over every request body: no recursion, nothing allocated per character. For texts that JSON.parse
- * has accepted only; of any other text the results mean nothing.
+ * Depth and element slices of a JSON text in one pass, without parsing it (design §9: each signal keeps the text it came
+ * as). Runs over every request body: no recursion, nothing allocated per character. Of a text that is no JSON the results
+ * mean nothing by themselves: but where each slice is JSON, and what is around the array with `[]` in its place, all is.
  */
 
 /** The elements of an array: each one's slice [starts[i], ends[i]) without white space around it, and its own depth. */
 export interface ItemSpans {
+  /** Of the first `max` elements. */
   starts: number[];
   ends: number[];
   depths: number[];
+  /** How many there are. */
+  count: number;
+  /** The array's own slice, with its brackets. */
+  open: number;
+  close: number;
 }
 
 const QUOTE = 0x22;
@@ -37,32 +43,20 @@ export function jsonDepth(text: string): number {
   return deepest;
 }
 
-/** How many values JSON.parse would make of a text, at most: what decides its memory, however small each value is. */
-export function jsonValues(text: string): number {
-  let values = 1;
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit === QUOTE) at = closingQuote(text, at);
-    else if (unit === COMMA || unit === OPEN_BRACE || unit === OPEN_BRACKET) values++;
-  }
-  return values;
-}
-
 /**
  * The elements of the array that the text is ("array"), or of the array at the object's own key `batch` ("batch"). Of
  * several such keys the last one counts, as in JSON.parse, also where one is written with escapes. Null when there is no
- * such array: then the caller goes by the parsed value.
+ * such array.
+ *
+ * @param max elements whose slices are kept; those beyond are counted.
  */
-export function scanItems(text: string, where: "array" | "batch"): ItemSpans | null {
-  if (where === "batch") return scanBatch(text);
+export function scanItems(text: string, where: "array" | "batch", max: number): ItemSpans | null {
+  if (where === "batch") return scanBatch(text, max);
   const open = skipSpace(text, 0);
-  if (text.charCodeAt(open) !== OPEN_BRACKET) return null;
-  const items = noItems();
-  scanArray(text, open, items);
-  return items;
+  return text.charCodeAt(open) === OPEN_BRACKET ? scanArray(text, open, max) : null;
 }
 
-function scanBatch(text: string): ItemSpans | null {
+function scanBatch(text: string, max: number): ItemSpans | null {
   let items: ItemSpans | null = null;
   let depth = 0;
   let keyNext = false;
@@ -78,8 +72,9 @@ function scanBatch(text: string): ItemSpans | null {
       }
       at = end;
     } else if (unit === OPEN_BRACKET && depth === 1 && inBatch) {
-      items = noItems();
-      at = scanArray(text, at, items);
+      items = scanArray(text, at, max);
+      if (items === null) return null;
+      at = items.close - 1;
     } else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) {
       depth++;
       keyNext = depth === 1 && unit === OPEN_BRACE;
@@ -92,10 +87,11 @@ function scanBatch(text: string): ItemSpans | null {
   return items;
 }
 
-/** Appends the elements of the array that opens at `open`; returns where it closes. */
-function scanArray(text: string, open: number, into: ItemSpans): number {
+/** The elements of the array that opens at `open`; null where it does not close. */
+function scanArray(text: string, open: number, max: number): ItemSpans | null {
+  const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: text.length };
   let start = skipSpace(text, open + 1);
-  if (text.charCodeAt(start) === CLOSE_BRACKET) return start;
+  if (text.charCodeAt(start) === CLOSE_BRACKET) return { ...items, close: start + 1 };
   let depth = 0;
   let deepest = 0;
   for (let at = start; at < text.length; at++) {
@@ -108,19 +104,19 @@ function scanArray(text: string, open: number, into: ItemSpans): number {
     } else if (depth > 0) {
       if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) depth--;
     } else if (unit === COMMA || unit === CLOSE_BRACKET) {
-      into.starts.push(start);
-      into.ends.push(withoutSpaceBefore(text, at));
-      into.depths.push(deepest);
-      if (unit === CLOSE_BRACKET) return at;
+      if (items.count++ < max) {
+        items.starts.push(start);
+        items.ends.push(withoutSpaceBefore(text, at));
+        items.depths.push(deepest);
+      }
+      if (unit === CLOSE_BRACKET) return { ...items, close: at + 1 };
       start = skipSpace(text, at + 1);
+      // What stands there may be a comma or the end: an element that is none.
+      at = start - 1;
       deepest = 0;
     }
   }
-  return text.length;
-}
-
-function noItems(): ItemSpans {
-  return { starts: [], ends: [], depths: [] };
+  return null;
 }
 
 /** Where the string that opens at `open` closes: at the first quote after an even number of backslashes. */
@@ -135,7 +131,16 @@ function closingQuote(text: string, open: number): number {
 
 function isBatchKey(text: string, open: number, close: number): boolean {
   const key = text.slice(open + 1, close);
-  return key === "batch" || (key.includes("\\") && JSON.parse(`"${key}"`) === "batch");
+  return key === "batch" || (key.includes("\\") && unescaped(key) === "batch");
+}
+
+/** Null where it is no string's text. */
+function unescaped(text: string): unknown {
+  try {
+    return JSON.parse(`"${text}"`);
+  } catch {
+    return null;
+  }
 }
 
 /** The first index from `from` on that holds no white space. */

@@ -1,14 +1,18 @@
 /**
  * From a request's body to its signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON on
- * the bulk endpoint. Each body is parsed once; a bad signal is refused alone and each signal keeps the text it came as.
+ * the bulk endpoint. Signals are parsed one by one, so that a body of any form takes little more memory than its text; a
+ * bad signal is refused alone, and each keeps the text it came as.
  */
-import { BODY_MAX_VALUES, BODY_UNCOUNTED_BYTES, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
-import { explainJsonError } from "./json-error.ts";
-import { jsonDepth, jsonValues, scanItems } from "./json-scan.ts";
+import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
 import { isJsonObject } from "./dot-path.ts";
+import { findJsonError } from "./json-check.ts";
+import { explainJsonError } from "./json-error.ts";
+import { jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "./json-scan.ts";
+import type { ItemSpans } from "./json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "./refusal.ts";
 import type { Result } from "./result.ts";
 import { ok, refuse } from "./result.ts";
+import { utf8Length } from "./utf8-length.ts";
 
 export interface BodySignal {
   /** The JSON text as sent. */
@@ -33,102 +37,109 @@ export interface SignalBodyRules {
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
 }
 
+/** Null: not JSON, in this form at least. */
+type Reading = Result<SignalBody, BodyRefusal> | null;
+
 /** @param bytes UTF-8 length of `text`. */
 export function readSignals(text: string, bytes: number, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
-  if (bytes > BODY_UNCOUNTED_BYTES && jsonValues(text) > BODY_MAX_VALUES) {
-    const detail = `The body holds more than ${BODY_MAX_VALUES} values. Send fewer signals per request.`;
-    return refuse({ code: "body_too_large", detail });
-  }
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    const lines = rules.lines ? readLines(text, rules) : null;
-    if (lines !== null) return lines;
-    return text.trim() === ""
-      ? refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." })
-      : refuse({ code: "body_not_json", detail: explainJsonError(text) });
-  }
-  if (Array.isArray(body)) return readItems(text, bytes, body, "array", rules);
-  if (isBatch(body)) return readItems(text, bytes, body.batch, "batch", rules);
-  return ok({ several: false, signals: [readOne(text, bytes, jsonDepth(text), body, rules)] });
+  const isArray = text.charCodeAt(skipSpace(text, 0)) === 0x5b;
+  const spans = scanItems(text, isArray ? "array" : "batch", rules.maxSignals);
+  const reading =
+    (spans && isAround(text, spans) ? readItems(text, bytes, spans, rules) : readSingle(text, bytes, rules)) ??
+    (rules.lines ? readLines(text, rules) : null);
+  if (reading !== null) return reading;
+  return text.trim() === ""
+    ? refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." })
+    : refuse({ code: "body_not_json", detail: explainJsonError(text) });
 }
 
-/** The SDKs' envelope. An object that names an event is a signal, whatever else it carries. */
-function isBatch(body: unknown): body is { batch: unknown[] } {
-  return (
-    isJsonObject(body) && Array.isArray(body["batch"]) && body["event"] === undefined && body["type"] === undefined
-  );
+/**
+ * Whether what is around the array makes it a body of several: nothing, or the SDKs' envelope. An object that names an
+ * event is a signal, whatever else it carries; and no envelope is larger than a signal.
+ */
+function isAround(text: string, { open, close }: ItemSpans): boolean {
+  const [start, end] = [skipSpace(text, 0), withoutSpaceBefore(text, text.length)];
+  if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
+  const around = parsed(`${text.slice(start, open)}[]${text.slice(close, end)}`);
+  if (around === undefined) return false;
+  return !isJsonObject(around.value) || (around.value["event"] === undefined && around.value["type"] === undefined);
 }
 
-function readItems(
-  text: string,
-  bytes: number,
-  items: unknown[],
-  where: "array" | "batch",
-  rules: SignalBodyRules,
-): Result<SignalBody, BodyRefusal> {
-  const refusal = checkCount(items.length, rules.maxSignals);
-  if (refusal !== null) return refuse(refusal);
+function readItems(text: string, bytes: number, spans: ItemSpans, rules: SignalBodyRules): Reading {
+  if (spans.count === 0) {
+    return refuse({ code: "batch_empty", detail: "The body holds no signals. Send at least one." });
+  }
+  if (spans.count > rules.maxSignals) return findJsonError(text) === null ? refuse(tooLong(spans.count, rules)) : null;
   const ascii = bytes === text.length;
-  const spans = scanItems(text, where);
-  const scanned = spans !== null && spans.starts.length === items.length;
-  const signals = items.map((item, index) => {
-    const itemText = scanned ? text.slice(spans.starts[index], spans.ends[index]) : JSON.stringify(item);
-    const itemBytes = ascii ? itemText.length : utf8Length(itemText);
-    const depth = scanned ? (spans.depths[index] ?? 0) : jsonDepth(itemText);
-    return readOne(itemText, itemBytes, depth, item, rules);
-  });
+  const signals: BodySignal[] = [];
+  for (let index = 0; index < spans.count; index++) {
+    const item = text.slice(spans.starts[index], spans.ends[index]);
+    const signal = readOne(item, ascii ? item.length : utf8Length(item), spans.depths[index] ?? 0, rules);
+    if (signal === null) return null;
+    signals.push(signal);
+  }
   return ok({ several: true, signals });
 }
 
-/** Null when no line is JSON: then it was not meant as lines. */
-function readLines(text: string, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> | null {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  if (lines.length < 2) return null;
-  const refusal = checkCount(lines.length, rules.maxSignals);
-  if (refusal !== null) return refuse(refusal);
-  let parsed = 0;
-  const signals = lines.map((line): BodySignal => {
-    const bytes = utf8Length(line);
-    try {
-      const payload: unknown = JSON.parse(line);
-      parsed++;
-      return readOne(line, bytes, jsonDepth(line), payload, rules);
-    } catch {
-      return { text: line, bytes, refusal: { code: "signal_not_json", detail: explainJsonError(line) } };
-    }
-  });
-  return parsed === 0 ? null : ok({ several: true, signals });
+function readSingle(text: string, bytes: number, rules: SignalBodyRules): Reading {
+  const signal = readOne(text, bytes, jsonDepth(text), rules);
+  return signal && ok({ several: false, signals: [signal] });
 }
 
-/** In this order: size → depth → what the endpoint asks of the payload. */
-function readOne(text: string, bytes: number, depth: number, payload: unknown, rules: SignalBodyRules): BodySignal {
+/** Line by line, and no further than there may be. Null when no line is JSON: then it was not meant as lines. */
+function readLines(text: string, rules: SignalBodyRules): Reading {
+  const signals: BodySignal[] = [];
+  let read = 0;
+  for (let start = skipSpace(text, 0); start < text.length;) {
+    if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
+    const found = text.indexOf("\n", start);
+    const end = found < 0 ? text.length : found;
+    const line = text.slice(start, withoutSpaceBefore(text, end));
+    const bytes = utf8Length(line);
+    const signal = readOne(line, bytes, jsonDepth(line), rules);
+    if (signal !== null) read++;
+    const broken = (): BodySignal => ({
+      text: line,
+      bytes,
+      refusal: { code: "signal_not_json", detail: explainJsonError(line) },
+    });
+    signals.push(signal ?? broken());
+    start = skipSpace(text, end);
+  }
+  return signals.length < 2 || read === 0 ? null : ok({ several: true, signals });
+}
+
+/** In this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */
+function readOne(text: string, bytes: number, depth: number, rules: SignalBodyRules): BodySignal | null {
   if (bytes > SIGNAL_MAX_BYTES) {
+    // Not parsed: of a text of 16 MB that could take all the memory there is.
+    if (findJsonError(text) !== null) return null;
     const detail = `The signal has ${bytes} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`;
     return { text, bytes, refusal: { code: "signal_too_large", detail } };
   }
+  const payload = parsed(text);
+  if (payload === undefined) return null;
   if (depth > SIGNAL_MAX_DEPTH) {
     const detail = `The signal is nested ${depth} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
     return { text, bytes, refusal: { code: "signal_too_deep", detail } };
   }
-  const checked = rules.check(payload);
+  const checked = rules.check(payload.value);
   return { text, bytes, refusal: checked.ok ? null : checked.refusal };
 }
 
-function checkCount(count: number, max: number): BodyRefusal | null {
-  if (count === 0) return { code: "batch_empty", detail: "The body holds no signals. Send at least one." };
-  if (count <= max) return null;
-  return { code: "batch_too_long", detail: `The body holds ${count} signals; at most ${max} are taken per request.` };
+/** Undefined: not JSON. */
+function parsed(text: string): { value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
 }
 
-function utf8Length(text: string): number {
-  let bytes = text.length;
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit < 0x80) continue;
-    // A surrogate pair is two units and four bytes: two for each.
-    bytes += unit < 0x800 || (unit >= 0xd800 && unit <= 0xdfff) ? 1 : 2;
-  }
-  return bytes;
+function tooLong(count: number | null, { maxSignals }: SignalBodyRules): BodyRefusal {
+  const held = count === null ? `more than ${maxSignals}` : String(count);
+  return {
+    code: "batch_too_long",
+    detail: `The body holds ${held} signals; at most ${maxSignals} are taken per request.`,
+  };
 }

@@ -69,7 +69,7 @@ interface Item {
 
 /** What the slices parse to. White space around one would be a fault of its own. */
 function scanned(text: string, where: "array" | "batch"): Item[] | undefined {
-  const spans = scanItems(text, where);
+  const spans = scanItems(text, where, Infinity);
   return spans?.starts.map((start, index) => {
     const slice = text.slice(start, spans.ends[index]);
     return { json: slice === slice.trim() ? JSON.stringify(JSON.parse(slice)) : slice, depth: spans.depths[index] };
@@ -111,11 +111,21 @@ describe("jsonDepth", () => {
 
 describe("scanItems of an array", () => {
   test("an empty array has no elements", () => {
-    expect(scanItems(" [ \n ] ", "array")).toEqual({ starts: [], ends: [], depths: [] });
+    expect(scanItems(" [ \n ] ", "array", 9)).toEqual({
+      starts: [],
+      ends: [],
+      depths: [],
+      count: 0,
+      open: 1,
+      close: 6,
+    });
   });
 
   test("scalars are elements of depth 0, without the white space around them", () => {
-    expect(scanItems('[ 1 ,"," , null\n]', "array")).toEqual({
+    expect(scanItems('[ 1 ,"," , null\n]', "array", 9)).toEqual({
+      count: 3,
+      open: 0,
+      close: 17,
       starts: [2, 5, 11],
       ends: [3, 8, 15],
       depths: [0, 0, 0],
@@ -133,8 +143,13 @@ describe("scanItems of an array", () => {
   });
 
   test("a text that is no array gives null", () => {
-    expect(scanItems('{"batch":[]}', "array")).toBeNull();
+    expect(scanItems('{"batch":[]}', "array", 9)).toBeNull();
   });
+});
+
+test("of more elements than may be their slices are not kept, but they are counted", () => {
+  const spans = scanItems(`{"batch":[${Array(1_000).fill("[]").join(",")}]}`, "batch", 3);
+  expect(spans).toMatchObject({ starts: [10, 13, 16], ends: [12, 15, 18], depths: [1, 1, 1], count: 1_000 });
 });
 
 describe("scanItems of a batch", () => {
@@ -155,7 +170,7 @@ describe("scanItems of a batch", () => {
   test.each(["[]", "{}", '{"a":[1]}', '{"batch":{"batch":[1]}}', '{"batch":[1],"batch":null}', "1"])(
     "%s has no batch",
     (text) => {
-      expect(scanItems(text, "batch")).toBeNull();
+      expect(scanItems(text, "batch", 9)).toBeNull();
     },
   );
 

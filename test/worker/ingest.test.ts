@@ -378,6 +378,32 @@ describe("design §9: the body decides, not its label", () => {
     expect(await refusalOf(response)).toEqual([415, "content_encoding_unsupported"]);
   });
 
+  test("gzip of several members is one body, as tools write it that append; their sizes are added up", async () => {
+    const workspace = await newWorkspace();
+    const headers = { "content-encoding": "gzip" };
+    const members = await Promise.all([TRACK.slice(0, 40), TRACK.slice(40), ""].map(gzip));
+    const joined = new Uint8Array(await new Blob(members as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+    const id = await idOf(await workspace.send(joined, { headers }));
+    expect((await storedTexts(workspace)).get(id)).toBe(TRACK);
+    const half = await gzip(" ".repeat(5 * MB));
+    const tooLarge = new Uint8Array(await new Blob([half, half] as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+    expect(await refusalOf(await workspace.send(tooLarge, { headers }))).toEqual([413, "body_too_large"]);
+  });
+
+  /** A signal of so many bytes. */
+  const sized = (bytes: number) => `{"event":"x","padding":"${"x".repeat(bytes - 26)}"}`;
+
+  test("a byte order mark does not count", async () => {
+    const workspace = await newWorkspace();
+    const largest = sized(65_536);
+    for (const body of [`\ufeff${largest}`, `\ufeff${largest.replace("xx", "é")}`]) {
+      expect((await workspace.send(utf8(body))).status).toBe(202);
+      expect((await workspace.send(await gzip(body), { headers: { "content-encoding": "gzip" } })).status).toBe(202);
+    }
+    const { detail } = await problemOf(await workspace.send(utf8(`\ufeff${sized(65_537)}`)));
+    expect(detail).toContain("65537 bytes");
+  });
+
   test("what is labelled gzip and is none, or is cut off, is a 400", async () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };
