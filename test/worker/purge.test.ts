@@ -45,10 +45,11 @@ describe.each(["open", "sealed"])("held signals that are %s", (where) => {
 
   test("are forgotten: nothing but id, event and place is left", async () => {
     await inStore((store) => {
-      const [id = ""] = store.record(
-        NOW,
-        held(NOW + 10, { userId: "user-jane", name: "Jane", properties: { a: "jane" } }),
-      );
+      const [id = ""] = store.record(NOW, {
+        ...held(NOW + 10, { userId: "user-jane", name: "Jane", properties: { a: "jane" } }),
+        pathSource: "form of jane",
+        idempotencyKey: "jane-1",
+      });
       seal(store);
       expect(textOfTables(store.sql)).toContain("jane");
       purgeHeld(store.state, NOW + 10);
