@@ -10,10 +10,11 @@ const filled = { bytes: count, max_bytes: count.meta({ description: "From here o
 
 const healthAnswer = z
   .object({
-    status: z.enum(["ok", "filling", "full", "refusing"]).meta({
+    status: z.enum(["ok", "filling", "full", "restored", "refusing"]).meta({
       description:
         "`filling`: the Signal Store is nearly full. `full`: signals are accepted, and none is processed until there is " +
-        "room. `refusing`: as many wait as there is room for, and new calls get 503.",
+        "room. `restored`: the Quota Counter was restored from a backup, and waits to be recovered. `refusing`: as many " +
+        "wait as there is room for, and new calls get 503.",
     }),
     store: z.object(filled).meta({ description: "What the workspace's signals, people and accounts take." }),
     outbox: z.object({

@@ -7,8 +7,8 @@ import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { configureWorkspaces } from "../workspace/quota.ts";
-import { recoverCounter } from "../workspace/recovery.ts";
-import { idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, toPage } from "./schemas.ts";
+import { recoverWorkspace } from "../workspace/recovery.ts";
+import { count, idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, toPage } from "./schemas.ts";
 
 const slug = z
   .string()
@@ -109,18 +109,32 @@ export const workspaceRoutes = operator
     "/workspaces/:workspace_id/recover",
     operation({
       tag: "Workspaces",
-      summary: "Recover a restored Quota Counter",
+      summary: "Recover what was restored from a backup",
       description:
-        "Only after the Quota Counter was restored from a backup: it takes plan, overages and deactivated keys over " +
-        "again, and sends what it has not delivered under numbers that the Signal Store has not seen yet.",
+        "After the Quota Counter was restored from a backup: it takes plan, overages and deactivated keys over again, and " +
+        "sends what the Signal Store refuses under numbers that the store has not seen yet. After D1 was: its mapping rules " +
+        "get versions that the store has not seen yet. A healthy workspace stays as it is.",
       answers: {
         200: {
-          description: "How many rows of its outbox have new numbers, and how many keys it took for active.",
-          schema: z.object({ renumbered: z.int(), revoked: z.int() }),
+          description: "What has been done.",
+          schema: z.object({
+            renumbered: count.meta({ description: "Rows of its outbox that were refused, and have new numbers." }),
+            settled: count.meta({ description: "Rows that the store had recorded already." }),
+            revoked: count.meta({ description: "Deactivated keys that it took for active." }),
+            rules_passed_over: z.boolean().meta({ description: "Whether mapping rules got later versions." }),
+          }),
         },
       },
     }),
-    async (c) => c.json(await recoverCounter(c.env, c.get("db"), c.get("workspace").id, byOperator())),
+    async (c) => {
+      const { rulesPassedOver, ...counts } = await recoverWorkspace(
+        c.env,
+        c.get("db"),
+        c.get("workspace").id,
+        byOperator(),
+      );
+      return c.json({ ...counts, rules_passed_over: rulesPassedOver });
+    },
   );
 
 function workspaceJson({ createdAt, retentionDays: days, ...workspace }: Workspace): z.infer<typeof workspaceAnswer> {

@@ -31,7 +31,7 @@ const EVER = Number.MAX_SAFE_INTEGER;
 export type SendMessages = (messages: { body: string; contentType: "text" }[]) => Promise<unknown>;
 
 /** What the drain asks of the outbox. */
-type Rows = Pick<Outbox, "messages" | "oldestAtMs">;
+type Rows = Pick<Outbox, "messages" | "oldest">;
 
 export interface DrainOptions {
   workspaceId: string;
@@ -75,7 +75,7 @@ export class Drain {
   constructor(outbox: Rows, options: DrainOptions) {
     this.#outbox = outbox;
     this.#options = options;
-    if (outbox.oldestAtMs() === null) {
+    if (outbox.oldest() === null) {
       this.#readBack = false;
     } else {
       // Nobody waits for what waits since before the start: what comes with the call that caused it goes along.
@@ -183,7 +183,7 @@ export class Drain {
 
   /** When unsettled rows are to be sent again; infinity when there are none. */
   #nextResendMs(): number {
-    const oldestMs = this.#outbox.oldestAtMs();
+    const oldestMs = this.#outbox.oldest()?.atMs ?? null;
     return oldestMs === null ? Number.POSITIVE_INFINITY : Math.max(oldestMs, this.#resentAtMs) + RESEND_AFTER_MS;
   }
 

@@ -116,40 +116,46 @@ export class Outbox {
   }
 
   /**
-   * Numbers all unsettled rows anew from `firstRow` on, which is behind them all, in the same order, unless every one of
-   * them is behind `behindRow` already. Returns how many. The ledger is to be saved with it.
+   * Numbers these of the unsettled rows anew from `firstRow` on, which is behind them all, in the same order. Returns how
+   * many. The ledger is to be saved with it.
    */
-  renumber(behindRow: number, firstRow: number): number {
-    const any = this.#sql.exec("SELECT 1 FROM outbox WHERE row <= ? AND bytes > 0 LIMIT 1", behindRow).toArray();
+  renumber(numbers: readonly number[], firstRow: number): number {
     // A blank row would no longer be the last one; what it holds of the ledger is saved with that.
     this.#sql.exec("DELETE FROM outbox WHERE row = ?", this.#blankRow ?? 0);
     this.#blankRow = null;
-    if (any.length === 0) return 0;
+    const sorted = [...numbers].sort((one, other) => one - other);
     let nextRow = firstRow;
-    for (;;) {
+    while (sorted.length > 0) {
       // Some at a time, each up to a message long.
       const rows = this.#sql
         .exec<{ row: number; body: string }>(
-          "SELECT row, body FROM outbox WHERE row < ? ORDER BY row LIMIT ?",
-          firstRow,
-          RENUMBER_ROWS,
+          "SELECT row, body FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND bytes > 0 ORDER BY row",
+          JSON.stringify(sorted.splice(0, RENUMBER_ROWS)),
         )
         .toArray();
-      if (rows.length === 0) return nextRow - firstRow;
       for (const { row, body } of rows) {
         const renumbered = renumberedRow(body, nextRow);
         this.#sql.exec("UPDATE outbox SET row = ?, body = ? WHERE row = ?", nextRow++, renumbered, row);
       }
     }
+    return nextRow - firstRow;
   }
 
-  /** When the oldest unsettled row was admitted; null when all is settled. */
-  oldestAtMs(): number | null {
+  /** Numbers and times of all that are not settled. */
+  unsettledRows(): { row: number; atMs: number }[] {
+    return this.#sql
+      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row")
+      .toArray()
+      .map(({ row, at }) => ({ row, atMs: at }));
+  }
+
+  /** The oldest unsettled row, and when it was admitted; null when all is settled. */
+  oldest(): { row: number; atMs: number } | null {
     // A blank row is the last one: where it is the first as well, there is no other.
     const [first] = this.#sql
-      .exec<{ at: number; bytes: number }>("SELECT at, bytes FROM outbox ORDER BY row LIMIT 1")
+      .exec<{ row: number; at: number; bytes: number }>("SELECT row, at, bytes FROM outbox ORDER BY row LIMIT 1")
       .toArray();
-    return first === undefined || first.bytes === 0 ? null : first.at;
+    return first === undefined || first.bytes === 0 ? null : { row: first.row, atMs: first.at };
   }
 
   /** Signals that are not settled, in all or of one period. */

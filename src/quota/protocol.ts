@@ -139,6 +139,8 @@ export interface Backlog {
   outboxMaxBytes: number;
   /** When the oldest of them was admitted; null when nothing waits. */
   oldestAtMs: number | null;
+  /** And the number of its outbox row. */
+  oldestRow: number | null;
 }
 
 /** A signal that is sent through the queue once more; `text` as in AdmitChunk, of this one. */

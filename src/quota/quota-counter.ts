@@ -99,17 +99,24 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   /**
-   * Gives the unsettled rows new numbers behind `behindRow`, in the same order, where any is not behind it already; those
-   * to come follow. For a counter that was restored from a backup: the Signal Store has seen its numbers before, and
-   * refuses them. Returns how many rows it has renumbered.
+   * Rows to come have numbers behind `behindRow`. For a counter that was restored from a backup: the Signal Store has seen
+   * these numbers before. Returns the rows that are not settled.
    */
-  renumber(behindRow: number): number {
+  goOnBehind(behindRow: number): { row: number; atMs: number }[] {
+    this.#update(Date.now(), (ledger) => {
+      ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
+      return { save: true };
+    });
+    return this.#outbox.unsettledRows();
+  }
+
+  /** Gives these of the unsettled rows new numbers, in the same order. Returns how many it has renumbered. */
+  renumber(rows: number[]): number {
     let renumbered = 0;
     this.#update(Date.now(), (ledger) => {
-      // Behind what is under way as well, so that nothing that names an old number means a row that has it now; and
-      // behind all that was sent, so that the drain sends them.
-      ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
-      renumbered = this.#outbox.renumber(behindRow, ledger.nextRow);
+      // Behind what is under way, so that nothing that names an old number means a row that has it now; and behind all that
+      // was sent, so that the drain sends them.
+      renumbered = this.#outbox.renumber(rows, ledger.nextRow);
       ledger.nextRow += renumbered;
       return { save: true };
     });
@@ -232,12 +239,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** What waits for the Signal Store. */
   backlog(): Backlog {
+    const oldest = this.#outbox.oldest();
     return {
       storeFull: this.#drain.storeFull,
       unsettledSignals: this.#outbox.unsettled(),
       outboxBytes: this.#sql.databaseSize,
       outboxMaxBytes: configuredOutboxBytes(this.env),
-      oldestAtMs: this.#outbox.oldestAtMs(),
+      oldestAtMs: oldest?.atMs ?? null,
+      oldestRow: oldest?.row ?? null,
     };
   }
 

@@ -80,6 +80,7 @@ export class SignalStore extends StoreReads {
       return { outcome: "full" };
     }
     const { fresh, refused } = takeFreshRows(this.state.books, rows);
+    this.state.books.refusedUpTo = Math.max(this.state.books.refusedUpTo, ...refused);
     const signals = fresh.flatMap((row) => row.signals);
     let recorded: Recorded[] = [];
     if (fresh.length > 0) {

@@ -16,13 +16,15 @@ export interface Health {
 }
 
 export async function readHealth(env: Env, workspaceId: string): Promise<Health> {
-  const [{ duplicatesCoveredMs, ...store }, backlog] = await Promise.all([
+  const [{ duplicatesCoveredMs, refusedUpTo, ...store }, backlog] = await Promise.all([
     signalStore(env, workspaceId).room(),
     quotaCounter(env, workspaceId).backlog(),
   ]);
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
+  // Once it is recovered, all that waits has numbers behind those that were refused.
+  const isRefused = backlog.oldestRow !== null && backlog.oldestRow <= refusedUpTo;
   return {
-    level: roomLevel(store, outbox),
+    level: roomLevel(store, outbox, isRefused),
     store,
     outbox,
     waiting: backlog.unsettledSignals,

@@ -1,22 +1,30 @@
 /**
- * A workspace whose Quota Counter was restored from a backup (design §2, §5): the Signal Store and D1 have gone on since
- * then. With its entry in the audit log.
+ * A workspace whose Quota Counter, or D1, was restored from a backup (design §2, §5): the others have gone on since then.
+ * With its entry in the audit log.
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivatedKeyIds } from "../control/keys.ts";
+import { passOverVersions } from "../control/restored-rules.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 import { configureWorkspaces } from "./quota.ts";
 
 export interface Recovered {
-  /** Outbox rows that have new numbers: with their old ones the store would refuse them. */
+  /** Outbox rows that have new numbers: with their old ones the store refuses them. */
   renumbered: number;
+  /** Outbox rows that the store had recorded, and that are settled now. */
+  settled: number;
   /** Deactivated keys that the counter took for active. */
   revoked: number;
+  /** Whether mapping rules were older than what the store has seen of them: they have got later versions. */
+  rulesPassedOver: boolean;
 }
 
-/** Keys first: until they are known again, calls with them are accepted. Repeating it finishes what was interrupted. */
-export async function recoverCounter(
+/**
+ * Keys first: until they are known again, calls with them are accepted. What of the outbox is on its way, or was recorded
+ * since the backup, stays as it is, so that nothing is recorded twice. Repeating it finishes what was interrupted.
+ */
+export async function recoverWorkspace(
   env: Env,
   db: ControlDatabase,
   workspaceId: string,
@@ -26,8 +34,13 @@ export async function recoverCounter(
   const revoked = await counter.revokeAll(await deactivatedKeyIds(db, workspaceId), by.nowMs);
   // Plan and overages may have changed too, and a counter that has lost everything gets its ledger so.
   await configureWorkspaces(env, db, [workspaceId]);
-  const renumbered = await counter.renumber(await signalStore(env, workspaceId).highestRow());
-  const detail = { renumbered, revoked };
+  const store = signalStore(env, workspaceId);
+  const rulesPassedOver = await passOverVersions(db, workspaceId, await store.ruleVersions());
+  const unsettled = await counter.goOnBehind(await store.highestRow());
+  const { recorded, refused } = await store.knownRows(unsettled);
+  await counter.settle(recorded);
+  const renumbered = await counter.renumber(refused);
+  const detail = { renumbered, settled: recorded.length, revoked, rulesPassedOver };
   await writeAuditEntry(db, by, { workspaceId, action: "workspace.recovered", target: workspaceId, detail });
   return detail;
 }

@@ -38,7 +38,7 @@ class Road {
     this.rows.push(...unsettled);
     const outbox = {
       messages: (range: SendRange) => this.#read(range),
-      oldestAtMs: () => this.rows[0]?.at ?? null,
+      oldest: () => (this.rows[0] === undefined ? null : { row: this.rows[0].row, atMs: this.rows[0].at }),
     };
     this.drain = new Drain(outbox, {
       workspaceId: "ws",

@@ -34,7 +34,13 @@ describe("how full it is", () => {
     [0, 1_000, "refusing"],
     [1_000, 1_000, "refusing"],
   ])("with %i of 1,000 bytes in the store and %i in the outbox: %s", (store, outbox, level) => {
-    expect(roomLevel(of(store), of(outbox))).toBe(level);
+    expect(roomLevel(of(store), of(outbox), false)).toBe(level);
+  });
+
+  test("a restored counter is worse than a full store, and calls that are refused are worse than that", () => {
+    expect(roomLevel(of(0), of(0), true)).toBe("restored");
+    expect(roomLevel(of(1_000), of(0), true)).toBe("restored");
+    expect(roomLevel(of(0), of(1_000), true)).toBe("refusing");
   });
 
   test("in bytes, as they are read easily", () => {

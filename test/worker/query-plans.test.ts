@@ -39,6 +39,8 @@ const EXCEPTIONS = {
   'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
     "a row for each migration",
   "SELECT period_start, count FROM outbox WHERE bytes > 0": "once after a start, which sends all of these rows again",
+  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row": "when an operator recovers a workspace",
+  verdicts: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
   held_segments: "the same of held signals",
   cold_scrubs: "segments of which something is being deleted from R2",
@@ -125,7 +127,8 @@ const CALLS: Record<string, Call> = {
   },
   "a restored counter": async ({ workspace }) => {
     await workspace.send(form(0));
-    expect(await workspace.counter.renumber(100)).toBe(1);
+    const waiting = await workspace.counter.goOnBehind(100);
+    expect(await workspace.counter.renumber(waiting.map(({ row }) => row))).toBe(1);
     await workspace.operator("POST", "/recover");
     await evictDurableObject(workspace.counter);
     await workspace.settled();

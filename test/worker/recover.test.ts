@@ -5,14 +5,23 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { readMessage, writeSignal } from "../../src/queue/message.ts";
 import type { Envelope } from "../../src/queue/message.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
-import { recoverCounter } from "../../src/workspace/recovery.ts";
+import { recoverWorkspace } from "../../src/workspace/recovery.ts";
 import { controlDatabase } from "../../src/control/database.ts";
 import { TestCounter, admitCall, lose, newCounter } from "./counter.ts";
+import { consumeMessages, deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
+import type { TestWorkspace } from "./workspace.ts";
+import { signalStore } from "../../src/workspace/objects.ts";
 
 afterEach(() => vi.useRealTimers());
 
 const rowsOf = async (counter: TestCounter) => (await counter.rows()).map(({ row }) => row);
+
+/** All that wait, behind a number. */
+async function renumber(counter: TestCounter, behindRow: number): Promise<number> {
+  const waiting = await counter.stub.goOnBehind(behindRow);
+  return counter.stub.renumber(waiting.map(({ row }) => row));
+}
 
 /** A dead letter of this counter's first period, replayed. */
 function replayed(id: string): SignalAgain {
@@ -42,7 +51,7 @@ describe("rows with numbers that the store has seen", () => {
     const before = await counter.unsettled();
     const books = await counter.stub.books();
     expect(await rowsOf(counter)).toEqual([2, 4, 5]);
-    expect(await counter.stub.renumber(behindRow)).toBe(3);
+    expect(await renumber(counter, behindRow)).toBe(3);
 
     expect(await rowsOf(counter)).toEqual(renumbered);
     const after = await counter.unsettled();
@@ -64,7 +73,7 @@ describe("rows with numbers that the store has seen", () => {
     };
     await counter.configure({ signalLimit: 100 });
     await counter.sendTo(record);
-    await counter.stub.renumber(10);
+    await renumber(counter, 10);
     await vi.waitFor(() => expect(sent.at(-1)?.slice(0, 3)).toEqual([11, 12, 13]));
     await counter.counted(1);
     await vi.waitFor(() => expect(sent.at(-1)?.at(-1)).toBe(14));
@@ -77,17 +86,19 @@ describe("rows with numbers that the store has seen", () => {
 
   test("are not settled by what names their old numbers", async () => {
     const counter = await withRows();
-    await counter.stub.renumber(3);
+    await renumber(counter, 3);
     await counter.stub.settle([1, 2, 3, 4, 5]);
     expect(await rowsOf(counter)).toEqual([6, 7, 8]);
   });
 
-  test("keep their numbers when all are behind; what comes then follows", async () => {
+  test("keep them where they are not named; what comes then has others in any case", async () => {
     const counter = await withRows();
-    expect(await counter.stub.renumber(1)).toBe(0);
-    expect(await rowsOf(counter)).toEqual([2, 4, 5]);
-    await counter.stub.settle([2, 4, 5]);
-    expect(await counter.stub.renumber(100)).toBe(0);
+    expect((await counter.stub.goOnBehind(1)).map(({ row }) => row)).toEqual([2, 4, 5]);
+    expect(await counter.stub.renumber([4, 3, 99])).toBe(1);
+    expect(await rowsOf(counter)).toEqual([2, 5, 6]);
+    await counter.stub.settle([2, 5, 6]);
+    expect(await counter.stub.goOnBehind(100)).toEqual([]);
+    expect(await counter.stub.renumber([])).toBe(0);
     await counter.counted(1);
     expect(await rowsOf(counter)).toEqual([101]);
   });
@@ -115,7 +126,7 @@ describe("rows with numbers that the store has seen", () => {
     // Within the object: what it throws at a caller would be reported as nobody's.
     const error = await runInDurableObject(counter.stub, (instance) => {
       try {
-        return String(instance.renumber(100));
+        return String(instance.renumber([2, 4, 5]));
       } catch (caught) {
         return String(caught);
       }
@@ -136,7 +147,7 @@ describe("rows with numbers that the store has seen", () => {
     await runInDurableObject(counter.stub, (_, { storage }) => {
       storage.sql.exec("UPDATE outbox SET body = '\u001dnonsense' WHERE row = 17");
     });
-    expect(await counter.stub.renumber(250)).toBe(250);
+    expect(await renumber(counter, 250)).toBe(250);
     expect(await rowsOf(counter)).toEqual(Array.from({ length: 250 }, (_, n) => 251 + n));
     expect((await counter.unsettled()).map(({ row }) => row.row)).toEqual(
       Array.from({ length: 250 }, (_, n) => 251 + n).filter((row) => row !== 267),
@@ -163,28 +174,145 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await counter.sendTo(lose);
     expect((await workspace.send(event, { key: ended.key })).status).toBe(202);
 
-    const store = { getByName: () => ({ highestRow: () => 41, configure: () => {} }) };
-    const bindings = { ...env, SIGNAL_STORE: store } as unknown as Env;
+    const known = { recorded: [], refused: [1, 2] };
+    const seen = { workspace: 0, rules: [] };
+    const answers = { highestRow: () => 41, knownRows: () => known, ruleVersions: () => seen, configure: () => {} };
+    const bindings = { ...env, SIGNAL_STORE: { getByName: () => answers } } as unknown as Env;
     const by = { actor: "operator", nowMs: Date.now() };
-    expect(await recoverCounter(bindings, controlDatabase(env.DB), workspace.id, by)).toEqual({
-      renumbered: 2,
-      revoked: 1,
-    });
+    const done = { renumbered: 2, settled: 0, revoked: 1, rulesPassedOver: false };
+    expect(await recoverWorkspace(bindings, controlDatabase(env.DB), workspace.id, by)).toEqual(done);
     expect(await rowsOf(counter)).toEqual([42, 43]);
     for (const { key } of [ended, other]) expect((await workspace.send(event, { key })).status).toBe(401);
     expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 10, accepted: 2 });
     await abortAllDurableObjects();
     expect((await workspace.send(event, { key: ended.key })).status).toBe(401);
 
-    expect(await workspace.operator("POST", "/recover")).toEqual({ renumbered: 0, revoked: 0 });
+    const nothing = { renumbered: 0, settled: 0, revoked: 0, rules_passed_over: false };
+    expect(await workspace.operator("POST", "/recover")).toEqual(nothing);
     const { results } = await env.DB.prepare(
       "SELECT actor, target, detail FROM audit_log WHERE workspace_id = ? AND action = 'workspace.recovered' ORDER BY id",
     )
       .bind(workspace.id)
       .all();
     expect(results).toEqual([
-      { actor: "operator", target: workspace.id, detail: '{"renumbered":2,"revoked":1}' },
-      { actor: "operator", target: workspace.id, detail: '{"renumbered":0,"revoked":0}' },
+      { actor: "operator", target: workspace.id, detail: JSON.stringify(done) },
+      { actor: "operator", target: workspace.id, detail: JSON.stringify({ ...done, renumbered: 0, revoked: 0 }) },
     ]);
+  });
+
+  /** Rows of the counter as a backup has them, taken when there were these. */
+  async function restore(workspace: TestWorkspace, backup: readonly object[]): Promise<void> {
+    await runInDurableObject(workspace.counter, (_, { storage: { sql } }) => {
+      sql.exec("DELETE FROM outbox");
+      for (const row of backup) {
+        const entries = Object.entries(row) as [string, SqlStorageValue][];
+        sql.exec(
+          `INSERT INTO outbox (${entries.map(([name]) => name).join(", ")}) VALUES (${entries.map(() => "?").join(", ")})`,
+          ...entries.map(([, value]) => value),
+        );
+      }
+    });
+  }
+  const backUp = ({ counter }: TestWorkspace) =>
+    runInDurableObject(counter, (_, { storage: { sql } }) => ({
+      ledger: sql.exec("SELECT * FROM ledger").toArray(),
+      outbox: sql.exec("SELECT * FROM outbox").toArray(),
+    }));
+
+  test("records nothing twice: neither what was recorded since the backup, nor what is on its way", async () => {
+    const workspace = await newWorkspace({ signalLimit: 100 });
+    const counter = new TestCounter(workspace.id);
+    const bodies: string[] = [];
+    const keep = async (messages: { body: string }[]) => void bodies.push(...messages.map(({ body }) => body));
+    await counter.sendTo(keep);
+    const send = async (n: number) => {
+      await workspace.send({ email: `p${n}@example.com`, event: "E" });
+      await vi.waitFor(() => expect(bodies.join("")).toContain(`p${n}@`));
+    };
+    for (const n of [1, 2]) await send(n);
+    const { ledger, outbox } = await backUp(workspace);
+    await send(3);
+    await consumeMessages(bodies.splice(0));
+    expect(await workspace.books()).toMatchObject({ processed: 3, in_flight: 0 });
+
+    await restore(workspace, outbox);
+    await runInDurableObject(workspace.counter, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE ledger SET next_row = ?", (ledger[0]?.["next_row"] ?? 0) as number);
+    });
+    await abortAllDurableObjects();
+    await counter.sendTo(keep);
+    await vi.waitFor(() => expect(bodies.join("")).toContain("p2@"));
+    bodies.length = 0;
+    // Under the number that the third had; and one behind all that the store has seen, which is on its way.
+    for (const n of [4, 5]) await send(n);
+    const onTheWay = bodies.filter((body) => body.includes("p5@"));
+    await consumeMessages(bodies.filter((body) => body.includes("p4@")));
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "restored" });
+
+    expect(await workspace.operator("POST", "/recover")).toMatchObject({ renumbered: 1, settled: 2 });
+    await consumeMessages(onTheWay);
+    await vi.waitFor(() => expect(bodies.at(-1)).toContain("p4@"));
+    await consumeMessages(bodies);
+    const people = await workspace.operator<{ items: { email: string }[] }>("GET", "/people");
+    expect(people.items.map(({ email }) => email.slice(0, 2)).sort()).toEqual(["p1", "p2", "p3", "p4", "p5"]);
+    expect(await signalStore(env, workspace.id).totals()).toMatchObject({ processed: 5, duplicates: 0 });
+    expect(await workspace.counter.books()).toMatchObject({ unsettled: 0 });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok" });
+  });
+
+  test("leaves a healthy workspace as it is, whatever is on its way", async () => {
+    const workspace = await newWorkspace({ signalLimit: 100 });
+    const counter = new TestCounter(workspace.id);
+    const bodies: string[] = [];
+    await counter.sendTo(async (messages) => void bodies.push(...messages.map(({ body }) => body)));
+    for (const n of [1, 2, 3]) {
+      await workspace.send({ email: `p${n}@example.com`, event: "E" });
+      await vi.waitFor(() => expect(bodies.join("")).toContain(`p${n}@`));
+    }
+    await consumeMessages(bodies.slice(1));
+    expect(await workspace.operator("POST", "/recover")).toMatchObject({ renumbered: 0, settled: 0 });
+    await consumeMessages(bodies);
+    expect(await workspace.books()).toMatchObject({
+      accepted: 3,
+      processed: 3,
+      duplicates: 0,
+      in_flight: 0,
+      balanced: true,
+    });
+  });
+
+  test("puts mapping rules of a restored D1 behind those that the store has seen, and signals are processed again", async () => {
+    const workspace = await newWorkspace({ signalLimit: 100 });
+    const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    const backup = await env.DB.prepare("SELECT version FROM mapping_rules WHERE id = ?")
+      .bind(id)
+      .first<{ version: number }>();
+    for (const points of [6, 7]) await workspace.operator("PATCH", `/rules/${id}`, { points });
+    const score = async () =>
+      (await workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map((person) => person.score);
+    await workspace.send({ email: "a@example.com", event: "E" });
+    await workspace.settled();
+    const apply = async () => {
+      await workspace.operator("POST", `/rules/${id}/apply`);
+      await vi.waitFor(async () =>
+        expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done" }),
+      );
+    };
+    await apply();
+    expect(await score()).toEqual([7]);
+
+    await env.DB.batch([
+      env.DB.prepare("UPDATE mapping_rules SET version = ?, points = 5 WHERE id = ?").bind(backup?.version, id),
+      env.DB.prepare("UPDATE workspaces SET rules_version = 1 WHERE id = ?").bind(workspace.id),
+    ]);
+    const late = { id: "sig_late", payload: { email: "b@example.com", event: "E" } };
+    expect((await deliver(workspace.id, [late])).retryMessages).toHaveLength(1);
+    expect(await workspace.operator("POST", "/recover")).toMatchObject({ rules_passed_over: true });
+    expect((await deliver(workspace.id, [late])).retryMessages).toEqual([]);
+    expect(await score()).toEqual([5, 7]);
+    await apply();
+    expect(await score()).toEqual([5, 5]);
+    expect(await workspace.operator("POST", "/recover")).toMatchObject({ rules_passed_over: false });
   });
 });

@@ -147,6 +147,7 @@ describe("a store that is full", () => {
       outboxBytes: expect.any(Number),
       outboxMaxBytes: OUTBOX_MAX_BYTES,
       oldestAtMs: START,
+      oldestRow: 1,
     });
     await counter.counted(2);
     await road.ring(STORE_PROBE_MS - 1);

@@ -32,14 +32,15 @@ import type {
   PersonSummary,
   PersonTimeline,
 } from "../record-pages.ts";
-import { readTotals } from "../record/books.ts";
+import { knownRows, readTotals } from "../record/books.ts";
+import type { KnownRows } from "../record/books.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
-import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
+import type { PreviewPage, PreviewRange, RuleJob, RuleVersions } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import type { RuleFacts } from "../rules/rule-facts.ts";
-import { findRuleJob } from "../rules/rule-jobs.ts";
+import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
 import { StoreState } from "../state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
@@ -101,13 +102,24 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return this.state.books.rows.at(-1)?.[1] ?? 0;
   }
 
+  /** Of rows that the counter has not settled. */
+  knownRows(rows: { row: number; atMs: number }[]): KnownRows {
+    return knownRows(this.state.books, rows);
+  }
+
+  /** The versions of the mapping rules, and of all of them together, that the store has seen; 0: none. */
+  ruleVersions(): RuleVersions {
+    return ruleVersions(this.state.sql);
+  }
+
   /** Pages that were freed do not count: what is deleted makes room at once. */
   room(): StoreRoom {
-    const { sql, originals } = this.state;
+    const { sql, originals, books } = this.state;
     return {
       bytes: sql.databaseSize,
       maxBytes: storeMaxBytes(this.env),
       duplicatesCoveredMs: originals.coveredMs(Date.now()),
+      refusedUpTo: books.refusedUpTo,
     };
   }
 

@@ -34,6 +34,8 @@ export interface BooksMeta extends LogMeta {
   latestRowAtMs: number;
   /** Each time that numbers came again: up to which they had been seen, and the latest time at which one of those was admitted. */
   restored: [row: number, atMs: number][];
+  /** The highest number of a row that was refused; 0: none was. */
+  refusedUpTo: number;
   /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
   fullAtMs: number;
   nextPersonId: number;
@@ -52,6 +54,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   rows: [],
   latestRowAtMs: 0,
   restored: [],
+  refusedUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
   groups: {},
@@ -106,6 +109,26 @@ function firstFrom(rows: BooksMeta["rows"], row: number): number {
     else high = middle;
   }
   return low;
+}
+
+/** What the store has done, or would do, with rows that the counter has not settled. */
+export interface KnownRows {
+  recorded: number[];
+  refused: number[];
+}
+
+/** Of the others it knows nothing: they are, or will be, on their way. */
+export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: number }[]): KnownRows {
+  const known: KnownRows = { recorded: [], refused: [] };
+  for (const { row, atMs } of rows) {
+    if (hasRow(books.rows, row)) known[atMs <= seenUntilMs(books, row) ? "recorded" : "refused"].push(row);
+  }
+  return known;
+}
+
+/** The latest time at which a row of that number may have been admitted that has been recorded. */
+function seenUntilMs({ restored, latestRowAtMs }: BooksMeta, row: number): number {
+  return restored.find(([last]) => row <= last)?.[1] ?? latestRowAtMs;
 }
 
 /**

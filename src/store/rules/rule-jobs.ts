@@ -5,7 +5,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
 import type { MappingRule } from "../../domain/mapping-rule.ts";
 import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply, RuleVersions } from "../rule-protocol.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 
@@ -92,6 +92,15 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
     nowMs,
   );
   return row ?? null;
+}
+
+/** The highest of the workspace's rules of which anything was applied to what is stored; and of each rule that has scored. */
+export function ruleVersions(sql: SqlStorage): RuleVersions {
+  const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
+  const rows = sql.exec<{ rule_id: string; version: number }>(
+    "SELECT rule_id, max(rule_version) AS version FROM verdicts GROUP BY rule_id",
+  );
+  return { workspace: rules ?? 0, rules: [...rows].map(({ rule_id: id, version }) => [id, version]) };
 }
 
 /** Whether rules of this version of the workspace are older than one that is, or was, applied to what is stored. */
