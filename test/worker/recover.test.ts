@@ -108,7 +108,7 @@ describe("rows with numbers that the store has seen", () => {
     await counter.sendTo(lose);
     for (const signals of [1, 2, 3]) await counter.counted(signals);
     await counter.stub.settle([3]);
-    expect(await counter.stub.renumber(10)).toBe(2);
+    expect(await renumber(counter, 10)).toBe(2);
     await abortAllDurableObjects();
     await counter.sendTo(lose);
     await counter.counted(1);
