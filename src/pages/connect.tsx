@@ -24,22 +24,18 @@ async function managersPage(c: Context<PagesEnv>, origin: string, composed: { st
   const { id } = c.get("workspace");
   const { key: keyId, cursor } = c.req.query();
   const nowMs = Date.now();
-  const [active, lastUsed, asked] = await Promise.all([
+  const [active, asked] = await Promise.all([
     listActiveKeys(c.get("db"), id, nowMs, { cursor: cursor ?? null, limit: PAGE_ROWS }),
-    quotaCounter(c.env, id).lastUsed(),
     keyId === undefined ? null : findKey(c.get("db"), id, keyId),
   ]);
   if (keyId !== undefined && asked === null) return notFoundPage(c, "key");
   if (asked !== null && keyStatus(asked, nowMs) === "Inactive") return c.redirect(`${workspacePath(c)}/connect`, 303);
   const selected = asked ?? active.items[0] ?? null;
+  const calls = selected === null ? null : await quotaCounter(c.env, id).keyCalls(selected.id);
   const query: Record<string, string> = cursor === undefined ? {} : { cursor };
   return page(
     c,
     TEXT,
-    <ManagersConnectView
-      home={workspacePath(c)}
-      {...{ origin, query, active, selected, composed, nowMs }}
-      usedMs={selected === null ? undefined : lastUsed[selected.id]}
-    />,
+    <ManagersConnectView home={workspacePath(c)} {...{ origin, query, active, selected, calls, composed, nowMs }} />,
   );
 }

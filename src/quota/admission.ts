@@ -32,6 +32,8 @@ export interface Admissions {
   results: AdmitResult[];
   rows: PackedRow[];
   refused: RefusedCalls[];
+  /** Keys of which something was kept. */
+  accepted: string[];
 }
 
 export interface AdmissionTime {
@@ -50,6 +52,7 @@ export function decideAdmissions(
 ): Admissions {
   const results: AdmitResult[] = [];
   const refused: RefusedCalls[] = [];
+  const accepted: string[] = [];
   const packer = new RowPacker(
     { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
     ledger.nextRow,
@@ -74,6 +77,7 @@ export function decideAdmissions(
     const used = ledger.accepted + ledger.held;
     const run = decideQuotaRun(used, signals, ledger);
     packer.add(call.chunks, run.accepted, run.held);
+    if (run.accepted + run.held > 0) accepted.push(call.keyId);
     ledger.accepted += run.accepted;
     ledger.held += run.held;
     ledger.rejected += run.rejected;
@@ -83,7 +87,7 @@ export function decideAdmissions(
     if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
     results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });
   }
-  return { results, rows: packer.rows(), refused };
+  return { results, rows: packer.rows(), refused, accepted };
 }
 
 export function countSignals(call: AdmitCall): number {

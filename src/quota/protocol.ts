@@ -1,5 +1,6 @@
 /** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { RateState } from "../domain/request-rate.ts";
+import type { Rejection } from "../domain/rejection.ts";
 import type { EndpointType } from "../domain/signal.ts";
 import type { UsageDay } from "../domain/usage-day.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/refusal.ts";
@@ -119,6 +120,14 @@ export interface UsageByDay {
   days: UsageDay[];
   /** The first day that is known; null when nothing was counted before today. */
   firstDayMs: number | null;
+}
+
+/** What has come of one key's calls. */
+export interface KeyCalls {
+  /** When one was last accepted; null: none was so far. */
+  acceptedMs: number | null;
+  /** Those with the latest calls first. */
+  rejections: Rejection[];
 }
 
 /** The counter's side of the books. */

@@ -11,9 +11,9 @@ import { roomToRelease } from "../domain/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../http/log.ts";
 import { WatchedObject } from "../http/watchers.ts";
-import { SAFETY_ALARM_MS } from "../limits.ts";
+import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
-import type { CountedCall } from "./admission.ts";
+import type { Admissions, CountedCall } from "./admission.ts";
 import { createReleasedTable, release, rowsAgain } from "./again.ts";
 import { Alarm } from "./alarm.ts";
 import { GroupCommit } from "./commits.ts";
@@ -35,6 +35,7 @@ import type {
   Backlog,
   CounterBooks,
   InFlightSignal,
+  KeyCalls,
   PeriodState,
   QuotaConfig,
   RefusedCall,
@@ -224,6 +225,12 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#keyUse.lastUsed();
   }
 
+  /** What has come of one key's calls. */
+  keyCalls(keyId: string): KeyCalls {
+    const rejections = this.#rejections.latest(REJECTIONS_KEPT, Date.now()).filter((one) => one.keyId === keyId);
+    return { acceptedMs: this.#keyUse.lastAccepted(keyId), rejections };
+  }
+
   /** Those with the latest calls first. */
   rejections(limit: number): Rejection[] {
     return this.#rejections.latest(limit, Date.now());
@@ -284,21 +291,21 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   #commit(calls: CountedCall[]): AdmitResult[] {
     const nowMs = Date.now();
-    let results: AdmitResult[] = [];
-    let refused: RefusedCalls[] = [];
+    let decided: Omit<Admissions, "rows"> = { results: [], refused: [], accepted: [] };
     try {
       this.#update(nowMs, (ledger) => {
         const time = { nowMs, revoked: this.#revoked.ids, full: this.#isOutboxFull() };
-        const { rows, ...decided } = decideAdmissions(ledger, calls, time);
-        ({ results, refused } = decided);
+        const { rows, ...others } = decideAdmissions(ledger, calls, time);
+        decided = others;
         return { rows };
       });
     } catch (error) {
       logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
-    this.#list(refused, nowMs);
-    return results;
+    for (const keyId of decided.accepted) this.#keyUse.accepted(keyId, nowMs);
+    this.#list(decided.refused, nowMs);
+    return decided.results;
   }
 
   /** Changes the ledger; what that writes to the outbox is sent soon, also if the object should be killed now. */

@@ -5,6 +5,7 @@ import { controlDatabase } from "../../src/control/database.ts";
 import { listActiveKeys, listKeys, rotatedWith } from "../../src/control/keys.ts";
 import { rotateKey } from "../../src/control/new-keys.ts";
 import { newMembers, type Members } from "./members.ts";
+import { textOf } from "./pages.ts";
 import { recordD1 } from "./statements.ts";
 import { operator, type TestKey } from "./workspace.ts";
 
@@ -101,6 +102,36 @@ describe("managers", () => {
     const after = await members.owner.see(path);
     expect(after).toMatch(/id="first-signal" class="notice good"/);
     expect(after).not.toContain("data-refresh");
+  });
+
+  test("see what came while every call was refused, how often and why, until one is accepted", async () => {
+    const members = await newMembers({ key: null });
+    const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
+    const path = `${members.home}/connect?key=${id}`;
+    const said = async () => {
+      const html = plain(await members.owner.see(path));
+      return textOf(/<div id="first-signal".*?<\/div>/s.exec(html)?.[0] ?? "");
+    };
+    const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
+    const right = { "x-api-secret": secret };
+    for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
+    await vi.waitFor(
+      async () =>
+        expect(await said()).toContain(
+          "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
+        ),
+      { timeout: 5_000 },
+    );
+    await send("{ broken", right);
+    expect(await said()).toMatch(/4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/);
+    expect(await members.owner.see(path)).toContain(`rejections?key=${id}`);
+    expect(await members.owner.see(path)).toContain('data-refresh="3000" class="notice warn"');
+    await send(SIGNAL, right);
+    expect(await said()).toContain("Connected: the last call that was accepted came just now");
+    expect(await said()).not.toContain("refused");
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    await send("{ broken", right);
+    expect(await said()).toContain("Calls after it were refused: Not JSON. See Rejections.");
   });
 
   test("see active keys only, and choose among them", async () => {

@@ -111,6 +111,7 @@ const CALLS: Record<string, Call> = {
     await workspace.send(form(0));
     await workspace.send("{");
     await workspace.counter.countRefused([]);
+    await workspace.counter.keyCalls(workspace.key.id);
     await workspace.settled();
   },
   "a key's end": async ({ workspace }) => {

@@ -140,7 +140,7 @@ describe("a key's last use", () => {
     const written = () =>
       runInDurableObject(counter.stub, (_, { storage }) =>
         storage.sql
-          .exec<{ at: number }>("SELECT last_used_ms AS at FROM key_use")
+          .exec<{ at: number }>("SELECT used_ms AS at FROM key_use")
           .toArray()
           .map(({ at: ms }) => ms - START),
       );

@@ -1,8 +1,12 @@
 /** Connect: how to set up a sender with a key, or without one (spec §4, §5.6). */
 import type { ApiKey } from "../../control/keys.ts";
+import type { Rejection } from "../../domain/rejection.ts";
 import type { EndpointType } from "../../domain/signal.ts";
+import type { KeyCalls } from "../../quota/protocol.ts";
 import type { PageOf } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
+import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";
+import { counted } from "./format.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
 import { TestCall } from "./test-call.tsx";
@@ -16,13 +20,14 @@ export interface ManagersConnect {
   active: PageOf<ApiKey>;
   /** Null: there is no active key. */
   selected: ApiKey | null;
-  usedMs: number | undefined;
+  /** Of that key. */
+  calls: KeyCalls | null;
   composed: Composed;
   nowMs: number;
 }
 
-export function ManagersConnectView({ home, query, active, selected, usedMs, nowMs, ...rest }: ManagersConnect) {
-  if (selected === null) {
+export function ManagersConnectView({ home, query, active, selected, calls, nowMs, ...rest }: ManagersConnect) {
+  if (selected === null || calls === null) {
     return (
       <>
         <Head title="Connect">How to set up a sender.</Head>
@@ -56,7 +61,7 @@ export function ManagersConnectView({ home, query, active, selected, usedMs, now
           ))}
         </ul>
         <Pager path={`${home}/connect`} query={query} next={active.next} />
-        <FirstSignal home={home} usedMs={usedMs} nowMs={nowMs} endpointType={endpointType} />
+        <WhatCame home={home} keyId={id} calls={calls} nowMs={nowMs} endpointType={endpointType} />
         <p class="quiet small">
           Write the full key of {name} (<code>{maskedKey}</code>) in place of <code>{KEY_PLACEHOLDER}</code>
           {hasSecret && (
@@ -80,15 +85,21 @@ export function ManagersConnectView({ home, query, active, selected, usedMs, now
   );
 }
 
-/** Taken anew by the script until something has come. */
-function FirstSignal({
-  home,
-  usedMs,
-  nowMs,
-  endpointType,
-}: Pick<ManagersConnect, "home" | "usedMs" | "nowMs"> & { endpointType: EndpointType }) {
+interface Came {
+  home: string;
+  keyId: string;
+  calls: KeyCalls;
+  nowMs: number;
+  endpointType: EndpointType;
+}
+
+/** Taken anew by the script until a call was accepted. */
+function WhatCame(came: Came) {
+  const { home, keyId, calls, nowMs, endpointType } = came;
   const isSignals = endpointType === "signal_staging";
-  if (usedMs === undefined) {
+  const { acceptedMs, rejections } = calls;
+  const refused = `${home}/rejections?key=${keyId}`;
+  if (acceptedMs === null && rejections.length === 0) {
     return (
       <div id="first-signal" data-refresh="3000" class="notice info" role="status">
         <span class="pulse">Waiting for the first {isSignals ? "signal" : "account update"} with this key …</span>
@@ -96,18 +107,48 @@ function FirstSignal({
       </div>
     );
   }
+  if (acceptedMs === null) {
+    return (
+      <div id="first-signal" data-refresh="3000" class="notice warn" role="status">
+        <strong>{allRefused(rejections)}</strong>
+        <span>
+          The last one came <Time ms={rejections[0]?.lastAtMs ?? nowMs} nowMs={nowMs} />. What the sender should change
+          is under <a href={refused}>Rejections</a>.
+        </span>
+      </div>
+    );
+  }
+  const since = rejections.filter(({ lastAtMs }) => lastAtMs > acceptedMs);
   return (
     <div id="first-signal" class="notice good" role="status">
       <strong>
-        Connected: the last call with this key came <Time ms={usedMs} nowMs={nowMs} />.
+        Connected: the last call that was accepted came <Time ms={acceptedMs} nowMs={nowMs} />.
       </strong>
       <span>
         Find it in{" "}
-        {isSignals ? <a href={`${home}/signals`}>the Signal Queue</a> : <a href={`${home}/accounts`}>Accounts</a>}, or,
-        if it was refused, under <a href={`${home}/rejections`}>Rejections</a>.
+        {isSignals ? <a href={`${home}/signals`}>the Signal Queue</a> : <a href={`${home}/accounts`}>Accounts</a>}.
       </span>
+      {since.length > 0 && (
+        <span>
+          Calls after it were refused: {reasonsOf(since)}. See <a href={refused}>Rejections</a>.
+        </span>
+      )}
     </div>
   );
+}
+
+/** Such as "3 calls came, all refused: Not JSON". */
+function allRefused(rejections: readonly Rejection[]): string {
+  const calls = rejections.reduce((sum, entry) => sum + entry.calls, 0);
+  const atLeast = rejections.some((entry) => entry.atLeast) ? "At least " : "";
+  return `${atLeast}${counted(calls, "call")} came, ${calls === 1 ? "" : "all "}refused: ${reasonsOf(rejections)}`;
+}
+
+function reasonsOf(rejections: readonly Rejection[]): string {
+  const reasons = rejections.map(({ code, cause }) =>
+    cause === null ? REFUSAL_COPY[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
+  );
+  return [...new Set(reasons)].join("; ");
 }
 
 /** For members who may not manage keys: the same steps, and nothing of any key. */
