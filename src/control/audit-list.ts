@@ -1,5 +1,6 @@
 /** The audit log as it is read: newest first, all of it or by who did it and what was done. */
 import type { JsonObject } from "../domain/signal.ts";
+import { uuidv7From } from "../domain/uuidv7.ts";
 import { AUDIT_WINDOW_ENTRIES } from "../limits.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
@@ -10,6 +11,9 @@ export interface AuditFilter {
   /** Exactly as the entry has them. */
   actor?: string;
   action?: string;
+  /** Milliseconds since 1970: not before, and before; null: no bound. */
+  sinceMs?: number | null;
+  untilMs?: number | null;
   /** Spec §1: whoever may not see the keys does not see what was done to them. */
   withKeys: boolean;
 }
@@ -40,7 +44,7 @@ const COLUMNS = {
 export async function listAudit(
   db: ControlDatabase,
   workspaceId: string,
-  { actor, action, withKeys }: AuditFilter,
+  { actor, action, sinceMs = null, untilMs = null, withKeys }: AuditFilter,
   page: Page,
 ): Promise<PageOf<AuditRecord>> {
   const { id } = auditLog;
@@ -49,6 +53,9 @@ export async function listAudit(
     actor === undefined ? undefined : eq(auditLog.actor, actor),
     actor === undefined && action !== undefined ? eq(auditLog.action, action) : undefined,
     page.cursor === null ? undefined : lt(id, page.cursor),
+    // An entry's id begins with its time.
+    sinceMs === null ? undefined : gte(id, `aud_${uuidv7From(sinceMs)}`),
+    untilMs === null ? undefined : lt(id, `aud_${uuidv7From(untilMs)}`),
   );
   const endOfWindow = db
     .select({ id })

@@ -1,10 +1,12 @@
 /** What the address of the activity page asks for. Pure. */
 import type { AuditFilter } from "../control/audit-list.ts";
 import { EMAIL_MAX_LENGTH } from "../limits.ts";
+import { readDayRange, shownRange, type DayRange } from "./day-range.ts";
 
 export interface ActivityQuery {
   actor: string;
   action: string;
+  days: DayRange;
   filter: AuditFilter;
   /** The address's query without what is empty. */
   shown: Record<string, string>;
@@ -14,13 +16,17 @@ export function readActivityQuery(asked: Record<string, string>, withKeys: boole
   const actor = (asked["actor"] ?? "").trim().toLowerCase().slice(0, EMAIL_MAX_LENGTH);
   const action = (asked["action"] ?? "").trim();
   const { cursor } = asked;
+  const days = readDayRange(asked);
+  const { sinceMs, untilMs } = days;
   return {
     actor,
     action,
-    filter: { ...(actor === "" ? {} : { actor }), ...(action === "" ? {} : { action }), withKeys },
+    days,
+    filter: { ...(actor === "" ? {} : { actor }), ...(action === "" ? {} : { action }), sinceMs, untilMs, withKeys },
     shown: {
       ...(actor === "" ? {} : { actor }),
       ...(action === "" ? {} : { action }),
+      ...shownRange(days),
       ...(cursor === undefined ? {} : { cursor }),
     },
   };

@@ -1,5 +1,6 @@
 /** Refused calls as the page shows them: summed up by key and reason, narrowed down, a page at a time. */
 import type { RefusalCode } from "../domain/refusal.ts";
+import type { DayRange } from "./day-range.ts";
 import type { Rejection, RejectionReason } from "../domain/rejection.ts";
 
 export interface RejectionGroup extends RejectionReason {
@@ -13,6 +14,7 @@ export interface RejectionGroup extends RejectionReason {
 export interface RejectionFilter {
   keyId?: string;
   code?: RefusalCode;
+  days: DayRange;
 }
 
 /** The most frequent first. */
@@ -41,8 +43,12 @@ export function pageOfRejections(
   { cursor, limit }: { cursor: string | null; limit: number },
 ): { items: Rejection[]; next: string | null } {
   const all = rejections.filter(
-    ({ keyId, code }) =>
-      (filter.keyId === undefined || keyId === filter.keyId) && (filter.code === undefined || code === filter.code),
+    ({ keyId, code, firstAtMs, lastAtMs }) =>
+      (filter.keyId === undefined || keyId === filter.keyId) &&
+      (filter.code === undefined || code === filter.code) &&
+      // An entry stands for all calls from its first to its last.
+      (filter.days.untilMs === null || firstAtMs < filter.days.untilMs) &&
+      (filter.days.sinceMs === null || lastAtMs >= filter.days.sinceMs),
   );
   const start = cursor === null ? 0 : all.findIndex((one) => cursorOf(one) === cursor) + 1;
   const items = all.slice(start, start + limit);

@@ -3,6 +3,7 @@ import { keyNames } from "../control/keys.ts";
 import { canManageKeys } from "../domain/role.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { quotaCounter } from "../workspace/objects.ts";
+import { readDayRange, shownRange } from "./day-range.ts";
 import { pages, workspacePath } from "./environment.ts";
 import { mayManage, page } from "./page.tsx";
 import { isRefusalCode } from "../workspace/refusal-copy.ts";
@@ -17,13 +18,16 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     canManageKeys(c.get("role")) ? keyNames(c.get("db"), id) : new Map<string, string>(),
   ]);
   const { code, key, cursor } = c.req.query();
+  const days = readDayRange(c.req.query());
   const filter: RejectionFilter = {
+    days,
     ...(isRefusalCode(code) ? { code } : {}),
     ...(key === undefined || key === "" ? {} : { keyId: key }),
   };
   const query = {
     ...(filter.code === undefined ? {} : { code: filter.code }),
     ...(filter.keyId === undefined ? {} : { key: filter.keyId }),
+    ...shownRange(days),
     ...(cursor === undefined ? {} : { cursor }),
   };
   const data = {
@@ -33,6 +37,7 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     isFull: kept.length === REJECTIONS_KEPT,
     keyNames: names,
     query,
+    days,
     ...pageOfRejections(kept, filter, { cursor: cursor ?? null, limit: PAGE_ROWS }),
     nowMs: Date.now(),
   };

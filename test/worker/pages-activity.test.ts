@@ -110,6 +110,18 @@ describe("the page", () => {
     expect(await of.member.see(`${path(of)}?action=%3Cscript%3E`)).not.toContain('<script>"');
   });
 
+  test("is narrowed down to days, both included, and keeps them over its pages", async () => {
+    const of = await newMembers({ key: null });
+    const today = new Date().toISOString().slice(0, 10);
+    const count = async (query: string) => rows(await of.owner.see(`${path(of)}${query}`)).length;
+    const all = await count("");
+    expect(all).toBeGreaterThan(0);
+    expect(await count(`?from=${today}&to=${today}`)).toBe(all);
+    expect(await count("?to=2020-01-01")).toBe(0);
+    expect(await count("?from=2199-01-01")).toBe(0);
+    expect(await of.owner.see(`${path(of)}?from=${today}`)).toContain(`value="${today}"`);
+  });
+
   test("is the workspace's own, and kept by no cache", async () => {
     const of = await newMembers({ key: null });
     expect((await of.stranger.get(path(of))).status).toBe(404);

@@ -61,6 +61,10 @@ describe("the Rejections page", () => {
     expect(await shown(`?code=&key=`)).toEqual([true, true, true]);
     expect(await shown(`?code=nonsense`)).toEqual([true, true, true]);
     expect(textOf(await owner.see(`${path}?key=key_of_nobody`))).toContain("No such call among those that are kept");
+    const today = new Date().toISOString().slice(0, 10);
+    expect(await shown(`?from=${today}&to=${today}`)).toEqual([true, true, true]);
+    expect(await shown("?to=2020-01-01")).toEqual([false, false, false]);
+    expect(await shown("?from=2199-01-01")).toEqual([false, false, false]);
   });
 
   test("counts a burst without a secret and with a wrong one exactly, each with its cause in words", async () => {

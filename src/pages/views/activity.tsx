@@ -3,7 +3,7 @@ import type { AuditRecord } from "../../control/audit-list.ts";
 import type { PageOf } from "../../store/protocol.ts";
 import type { ActivityQuery } from "../activity-query.ts";
 import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
-import { SelectField, TextField } from "./fields.tsx";
+import { DayFields, SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Json, Pager, Panel, Table, Time } from "./parts.tsx";
 
 interface Props {
@@ -21,7 +21,7 @@ interface Props {
 
 export function ActivityView({ base, asked, entries: { items, next }, actors, keys, plans, withKeys, nowMs }: Props) {
   const path = `${base}/settings/activity`;
-  const isFiltered = asked.actor !== "" || asked.action !== "";
+  const isFiltered = Object.keys(asked.shown).some((name) => name !== "cursor");
   return (
     <>
       <Head title="Activity">
@@ -36,6 +36,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, ke
             <option value={actor} />
           ))}
         </datalist>
+        <DayFields days={asked.days} />
         <button>Show</button>
         {isFiltered && (
           <a class="button" href={path}>

@@ -49,6 +49,16 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
   );
 }
 
+/** From a day to a day, in UTC, both included. */
+export function DayFields({ days: { from, to } }: { days: { from: string; to: string } }) {
+  return (
+    <>
+      <TextField name="from" label="From" type="date" value={from} />
+      <TextField name="to" label="To (UTC)" type="date" value={to} />
+    </>
+  );
+}
+
 export function TextArea({
   name,
   label,

@@ -5,7 +5,8 @@ import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { Rejection } from "../../domain/rejection.ts";
 import { CAUSE_COPY, REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
-import { SelectField } from "./fields.tsx";
+import type { DayRange } from "../day-range.ts";
+import { DayFields, SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
 import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "./parts.tsx";
 
@@ -18,6 +19,7 @@ export interface RejectionsData {
   groups: readonly RejectionGroup[];
   /** As many entries are kept as can be: earlier ones may have gone. */
   isFull: boolean;
+  days: DayRange;
   keyNames: ReadonlyMap<string, string>;
   query: Record<string, string>;
   items: readonly Rejection[];
@@ -115,8 +117,9 @@ function Calls({ data }: { data: RejectionsData }) {
               ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? `An API key (…${keyId.slice(-4)})`] as const),
             ]}
           />
+          <DayFields days={data.days} />
           <button>Filter</button>
-          {(query["code"] ?? query["key"]) !== undefined && <a href={`${path}/rejections`}>All</a>}
+          {Object.keys(query).some((name) => name !== "cursor") && <a href={`${path}/rejections`}>All</a>}
         </form>
       </div>
       {items.length === 0 ? (
