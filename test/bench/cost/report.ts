@@ -120,11 +120,10 @@ export function reportRefusedInShort({ refused }: Figures, prices: PriceList): s
 }
 
 export function reportIdle({ idle }: Figures, prices: PriceList): string {
-  const bill = billFor(idle, 1_000_000, prices);
-  const amounts = bill.charges
-    .filter(({ item }) => amountOf(idle, item) >= NAMED_FROM)
-    .map(({ item }) => `${SHOWN_AS[item].toLowerCase()} ${amountShown(amountOf(idle, item))}`);
-  return `A workspace that nobody calls for a month costs $${bill.dollars.toFixed(6)}: ${amounts.join(", ")}.\n`;
+  const sum = billFor(idle, 1_000_000, prices).dollars;
+  const alarms = amountOf(idle, "object_requests");
+  const rows = amountOf(idle, "object_rows_written");
+  return `A workspace that nobody calls for a month costs $${sum.toFixed(5)}: ${alarms} alarms, ${rows} rows written.\n`;
 }
 
 /** Each shape's targets beside what was measured. */
