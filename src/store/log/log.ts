@@ -25,8 +25,8 @@ export interface Wanted {
   status?: LineStatus | undefined;
 }
 
-/** Segments that a walk reads at a time. */
-const WALK_SEGMENTS = 64;
+/** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
+const WALK_SEGMENTS = { first: 4, most: 64 } as const;
 const COLUMNS = `first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from, ordinal_to, period_end,
   statuses, cold, cold_offset, cold_bytes, groups`;
 
@@ -185,10 +185,10 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const open = this.#open();
     if (before > open.firstSeq && open.length > 0) yield open;
     let end = Math.min(before, open.firstSeq);
-    for (;;) {
-      const rows = this.#rows(`first_seq < ? AND ${conditionOf(wanted)}`, "DESC", end, wanted);
+    for (let limit: number = WALK_SEGMENTS.first; ; limit = Math.min(limit * 4, WALK_SEGMENTS.most)) {
+      const rows = this.#rows(`first_seq < ?1 AND ${conditionOf(wanted)}`, "DESC", limit, end, ...valuesOf(wanted));
       for (const row of rows) yield this.#sealed(row);
-      if (rows.length < WALK_SEGMENTS) return;
+      if (rows.length < limit) return;
       end = rows.at(-1)?.first_seq ?? 0;
     }
   }
@@ -196,13 +196,12 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** Segments from the first line after `after` on. */
   *walk(after: number, wanted: Wanted = {}): Generator<Segment> {
     let last = after;
-    for (;;) {
-      const rows = this.#rows(`last_seq > ? AND first_seq > ?2 AND ${conditionOf(wanted, 3)}`, "ASC", last, wanted, [
-        // By the primary key: the segment that has `after` begins no more than so many lines before.
-        last - MOST_LINES,
-      ]);
+    for (let limit: number = WALK_SEGMENTS.first; ; limit = Math.min(limit * 4, WALK_SEGMENTS.most)) {
+      // By the primary key: the segment that has `after` begins no more than so many lines before.
+      const condition = `last_seq > ?1 AND first_seq > ?1 - ${MOST_LINES} AND ${conditionOf(wanted)}`;
+      const rows = this.#rows(condition, "ASC", limit, last, ...valuesOf(wanted));
       for (const row of rows) yield this.#sealed(row);
-      if (rows.length < WALK_SEGMENTS) break;
+      if (rows.length < limit) break;
       last = rows.at(-1)?.last_seq ?? last;
     }
     const open = this.#open();
@@ -443,19 +442,8 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return late.toArray()[0]?.seq ?? null;
   }
 
-  #rows(
-    condition: string,
-    order: "ASC" | "DESC",
-    from: number,
-    wanted: Wanted,
-    more: SqlStorageValue[] = [],
-  ): SegmentRow[] {
-    return this.rows(
-      `${condition} ORDER BY first_seq ${order} LIMIT ${WALK_SEGMENTS}`,
-      from,
-      ...more,
-      ...valuesOf(wanted),
-    );
+  #rows(condition: string, order: "ASC" | "DESC", limit: number, ...values: SqlStorageValue[]): SegmentRow[] {
+    return this.rows(`${condition} ORDER BY first_seq ${order} LIMIT ${limit}`, ...values);
   }
 
   get #lateBefore(): number {
@@ -505,10 +493,10 @@ export function isOriginal({ status, erasedAtMs }: Facts): boolean {
   return erasedAtMs === null && (status === "processed" || status === "anonymous");
 }
 
-function conditionOf({ event, status }: Wanted, from = 2): string {
+function conditionOf({ event, status }: Wanted): string {
   const conditions: string[] = [];
-  if (event !== undefined) conditions.push(`instr(groups, ?${from}) > 0`);
-  if (status !== undefined) conditions.push(`instr(statuses, ?${from + Number(event !== undefined)}) > 0`);
+  if (event !== undefined) conditions.push(`instr(groups, ?2) > 0`);
+  if (status !== undefined) conditions.push(`instr(statuses, ?${event === undefined ? 2 : 3}) > 0`);
   return conditions.length === 0 ? "TRUE" : conditions.join(" AND ");
 }
 
