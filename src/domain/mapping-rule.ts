@@ -26,10 +26,10 @@ export interface MappingRule {
 
 /** A rule that matched, as it stood when it was compiled. */
 export interface RuleMatch {
-  ruleId: string;
-  ruleVersion: number;
-  scoringSignal: string;
-  points: number;
+  readonly ruleId: string;
+  readonly ruleVersion: number;
+  readonly scoringSignal: string;
+  readonly points: number;
 }
 
 type SignalField = "event" | "source" | "email";
@@ -91,7 +91,13 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
 
   for (const rule of rules) {
     const compiled: CompiledRule = {
-      match: { ruleId: rule.id, ruleVersion: rule.version, scoringSignal: rule.scoringSignal, points: rule.points },
+      // One for all signals that match, so that a call that names it often carries it once.
+      match: Object.freeze({
+        ruleId: rule.id,
+        ruleVersion: rule.version,
+        scoringSignal: rule.scoringSignal,
+        points: rule.points,
+      }),
       all: rule.match === "all",
       conditions: rule.conditions.map(compileCondition),
     };
@@ -126,13 +132,13 @@ export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, emai
   const matches: RuleMatch[] = [];
   for (const rule of compiled.byEvent.get(signal.event) ?? []) {
     tried += 1;
-    if (run.holds(rule)) matches.push({ ...rule.match });
+    if (run.holds(rule)) matches.push(rule.match);
   }
   for (const wildcard of compiled.byWildcard) {
     run.take(1 + wildcard.middle.length);
     if (!fitsWildcard(wildcard, signal.event)) continue;
     tried += 1;
-    if (run.holds(wildcard.rule)) matches.push({ ...wildcard.rule.match });
+    if (run.holds(wildcard.rule)) matches.push(wildcard.rule.match);
   }
   return run.isExceeded ? { tried, matches: [], exceeded: true } : { tried, matches, exceeded: false };
 }

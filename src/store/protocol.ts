@@ -4,10 +4,10 @@ import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.t
 
 /** A mapping rule that matched, as it stood when it was evaluated. */
 export interface RuleMatch {
-  ruleId: string;
-  ruleVersion: number;
-  scoringSignal: string;
-  points: number;
+  readonly ruleId: string;
+  readonly ruleVersion: number;
+  readonly scoringSignal: string;
+  readonly points: number;
 }
 
 /** What the mapping rules said of a signal. */

@@ -284,10 +284,14 @@ describe("§8.5 what a match says", () => {
       exceeded: false,
     });
   });
-  test("what one caller does to its matches is not seen by the next", () => {
+  test("all signals that a rule matches share one match, which nobody can change", () => {
     const compiled = compileRules([rule({ event: "A" }), rule({ event: "*" })]);
-    for (const match of evaluate(compiled, signal({})).matches) match.points = 1_000;
-    expect(evaluate(compiled, signal({})).matches.map((match) => match.points)).toEqual([5, 5]);
+    const [first, next] = [evaluate(compiled, signal({})).matches, evaluate(compiled, signal({})).matches];
+    for (const [index, match] of first.entries()) {
+      expect(next[index]).toBe(match);
+      expect(() => Object.assign(match, { points: 1_000 })).toThrow("read only");
+    }
+    expect(next.map((match) => match.points)).toEqual([5, 5]);
   });
   test("no rules, no matches", () =>
     expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [], exceeded: false }));

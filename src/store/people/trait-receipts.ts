@@ -8,11 +8,15 @@ export type TraitReceipts = Partial<Record<keyof Traits, Receipt>>;
 
 /** A receipt for each trait in the order of TRAITS, in base 36; `=` is the one before it, nothing is none. */
 export function writeReceipts(receipts: TraitReceipts): string {
+  let before: Receipt | undefined;
   const texts = TRAITS.map((trait) => {
     const receipt = receipts[trait];
-    return receipt === undefined ? "" : `${receipt.receivedAtMs.toString(36)}.${receipt.ordinal.toString(36)}`;
+    const isSame = receipt?.receivedAtMs === before?.receivedAtMs && receipt?.ordinal === before?.ordinal;
+    before = receipt;
+    if (receipt === undefined) return "";
+    return isSame ? "=" : `${receipt.receivedAtMs.toString(36)}.${receipt.ordinal.toString(36)}`;
   });
-  return texts.map((text, index) => (text !== "" && text === texts[index - 1] ? "=" : text)).join();
+  return texts.join();
 }
 
 export function readReceipts(text: string): TraitReceipts {
