@@ -1,7 +1,7 @@
 /** What an error's text may say in the log: what went wrong, never what it went wrong with. */
 import { DrizzleQueryError } from "drizzle-orm/errors";
-import { expect, test } from "vitest";
-import { errorText } from "../../src/http/log.ts";
+import { expect, test, vi } from "vitest";
+import { errorText, logEvent } from "../../src/http/log.ts";
 
 test("a failed query is logged without its text and its parameters", () => {
   const cause = new Error("D1_ERROR: no such table: members");
@@ -14,4 +14,11 @@ test("an error without a cause, and what is no error, are told as they are", () 
   expect(errorText(new TypeError("It is none."))).toBe("TypeError: It is none.");
   expect(errorText("broken")).toBe("broken");
   expect(errorText(new Error("outer", { cause: "a text" }))).toBe("Error: outer");
+});
+
+test("an event is one line of JSON that begins with its name", () => {
+  const log = vi.spyOn(console, "log").mockImplementation(() => {});
+  logEvent("batch", { signals: 2, outcome: "two\nlines" });
+  expect(log.mock.calls).toEqual([['{"event":"batch","signals":2,"outcome":"two\\nlines"}']]);
+  log.mockRestore();
 });

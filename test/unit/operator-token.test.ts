@@ -26,7 +26,7 @@ test("a token is made at the first start, kept for the next ones, and no other m
   const token = await operatorToken(file);
   expect(token).toMatch(/^[\w-]{32}$/);
   expect(await operatorToken(file)).toBe(token);
-  expect(parseEnv(await readFile(file, "utf8"))).toEqual({ OPERATOR_TOKEN: token });
+  expect(await readFile(file, "utf8")).toBe(`OPERATOR_TOKEN=${token}\n`);
   expect((await stat(file)).mode & 0o077).toBe(0);
   expect(await operatorToken(other)).not.toBe(token);
 });
@@ -35,13 +35,18 @@ test.each([
   ["empty", "OPERATOR_TOKEN=\n", {}],
   ["the one that was published", "OPERATOR_TOKEN=local-operator", {}],
   ["the published one in quotes", 'OPERATOR_TOKEN = "local-operator"\nA=1', { A: "1" }],
-  ["missing", "A=1", { A: "1" }],
-  ["missing behind a last line", "A=1\n", { A: "1" }],
+  ["one of two", "A=1\nOPERATOR_TOKEN=\nB=2\n", { A: "1", B: "2" }],
 ])("where it is %s, one is made, and what else is set stays", async (_, text, others) => {
   const file = await varsWith(text);
   const token = await operatorToken(file);
   expect(token).toMatch(/^[\w-]{32}$/);
   expect(parseEnv(await readFile(file, "utf8"))).toEqual({ OPERATOR_TOKEN: token, ...others });
+});
+
+test.each(["A=1", "A=1\n", "\nA=1\n"])("where %j is all that the file says, a line is added to it", async (text) => {
+  const file = await varsWith(text);
+  const token = await operatorToken(file);
+  expect(await readFile(file, "utf8")).toBe(`${text.trimEnd()}\nOPERATOR_TOKEN=${token}\n`);
 });
 
 test("a token of one's own stays", async () => {
