@@ -1,11 +1,12 @@
 /** Bytes written and read one after the other: whole numbers in as few as they take, UUIDs in sixteen. */
 
-const FIRST_BYTES = 4_096;
+const FIRST_BYTES = 16_384;
 const MOST_NUMBER_BYTES = 8;
 export const UUID_BYTES = 16;
 export const UUID_CHARACTERS = 36;
+const EMPTY = new Uint8Array();
 const HYPHEN = 45;
-const NO_DIGIT = 0xff;
+const NO_DIGIT = 0x10;
 const DIGITS = new Uint8Array(128).fill(NO_DIGIT);
 const HEX = new TextEncoder().encode("0123456789abcdef");
 for (const [value, digit] of HEX.entries()) DIGITS[digit] = value;
@@ -20,9 +21,17 @@ export class ByteWriter {
     return this.#bytes.subarray(0, this.#used);
   }
 
+  copy(): Uint8Array {
+    return this.#used === 0 ? EMPTY : this.#bytes.slice(0, this.#used);
+  }
+
+  clear(): void {
+    this.#used = 0;
+  }
+
   /** A whole number, also a negative one: its sign and its lowest six bits in the first byte, seven in each that follows. */
   number(value: number): void {
-    this.#reserve(MOST_NUMBER_BYTES);
+    if (this.#used + MOST_NUMBER_BYTES > this.#bytes.length) this.#grow(MOST_NUMBER_BYTES);
     if (value >= 0 && value < 64) {
       this.#bytes[this.#used++] = value << 1;
       return;
@@ -39,13 +48,20 @@ export class ByteWriter {
   }
 
   append(bytes: Uint8Array): void {
-    this.#reserve(bytes.length);
+    if (this.#used + bytes.length > this.#bytes.length) this.#grow(bytes.length);
     this.#bytes.set(bytes, this.#used);
     this.#used += bytes.length;
   }
 
-  #reserve(more: number): void {
-    if (this.#used + more <= this.#bytes.length) return;
+  /** The UUID that a text has at a place, in lower case; nothing, and false, where there is none. */
+  uuid(text: string, at: number): boolean {
+    if (this.#used + UUID_BYTES > this.#bytes.length) this.#grow(UUID_BYTES);
+    if (!readUuid(text, at, this.#bytes, this.#used)) return false;
+    this.#used += UUID_BYTES;
+    return true;
+  }
+
+  #grow(more: number): void {
     const grown = new Uint8Array(Math.max(this.#bytes.length * 2, this.#used + more));
     grown.set(this.bytes);
     this.#bytes = grown;
@@ -89,17 +105,19 @@ export class ByteReader {
 }
 
 /** The UUID that a text has at a place, in lower case. False where there is none: then `into` holds nothing of use. */
-export function readUuid(text: string, at: number, into: Uint8Array): boolean {
+export function readUuid(text: string, at: number, into: Uint8Array, offset = 0): boolean {
   if (text.length < at + UUID_CHARACTERS) return false;
-  let from = at;
-  for (let to = 0; to < UUID_BYTES; to++) {
-    if (isBehindHyphen(to) && text.charCodeAt(from++) !== HYPHEN) return false;
-    const high = DIGITS[text.charCodeAt(from++)] ?? NO_DIGIT;
-    const low = DIGITS[text.charCodeAt(from++)] ?? NO_DIGIT;
-    if (high === NO_DIGIT || low === NO_DIGIT) return false;
-    into[to] = (high << 4) | low;
+  let [from, codes, digits] = [at, 0, 0];
+  for (let place = 0; place < UUID_BYTES; place++) {
+    if (isBehindHyphen(place) && text.charCodeAt(from++) !== HYPHEN) return false;
+    const [one, other] = [text.charCodeAt(from++), text.charCodeAt(from++)];
+    const high = DIGITS[one & 0x7f] ?? NO_DIGIT;
+    const low = DIGITS[other & 0x7f] ?? NO_DIGIT;
+    codes |= one | other;
+    digits |= high | low;
+    into[offset + place] = (high << 4) | low;
   }
-  return true;
+  return codes < 0x80 && digits < NO_DIGIT;
 }
 
 /** The first 48 bits, which tell the time in a UUID of version 7. */
@@ -127,7 +145,7 @@ export class UuidTexts {
         ascii[to++] = HEX[byte & 0xf] ?? 0;
       }
     }
-    this.#all = decoder.decode(ascii.subarray(0, to));
+    this.#all = count === 0 ? "" : decoder.decode(ascii.subarray(0, to));
     this.#characters = to / count;
   }
 

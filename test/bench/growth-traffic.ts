@@ -86,9 +86,13 @@ export function receivedAtMs(
   return Math.floor(startMs + ((n - (n % 100)) / Math.max(1, size.signals)) * (endMs - startMs));
 }
 
+/** As random as the edge gives them: nothing compresses that. */
 export function signalIdOf(n: number, order: FillOrder): string {
   const random = new Uint8Array(10);
-  new DataView(random.buffer).setUint32(6, n);
+  const view = new DataView(random.buffer);
+  view.setUint32(0, chance(n, 7) * 0x1_0000_0000);
+  view.setUint32(4, chance(n, 8) * 0x1_0000_0000);
+  view.setUint16(8, n & 0xffff);
   return `sig_${uuidv7(receivedAtMs(n, order), random)}`;
 }
 

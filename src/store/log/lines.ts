@@ -1,28 +1,41 @@
-/** Lines in memory, column by column: the facts of one are put together when somebody asks for them. */
+/** Lines in memory, column by column: a column is unpacked, and a line's facts are put together, when somebody asks for them. */
+import { packColumn, unpackColumn } from "./columns.ts";
+import type { PackedColumn } from "./columns.ts";
 import { COLUMNS, decodeFacts, encodeFacts, textOf } from "./line.ts";
 import type { Cell, ColumnName, Facts, Names } from "./line.ts";
 
 const PLACES = new Map<string, number>(COLUMNS.map(({ name }, place) => [name, place]));
 
 export class Lines {
-  /** In the order of COLUMNS, each with a cell for every line. */
-  readonly #columns: Cell[][];
+  #length: number;
+  /** In the order of COLUMNS, each with a cell for every line; one that is packed does not change any more. */
+  readonly #cells: (Cell[] | undefined)[];
+  readonly #packed: (PackedColumn | undefined)[];
 
-  constructor(columns: Cell[][] = COLUMNS.map(() => [])) {
-    this.#columns = columns;
+  constructor(length = 0, packed: readonly (PackedColumn | undefined)[] = [], cells?: readonly (Cell[] | undefined)[]) {
+    this.#length = length;
+    this.#packed = [...packed];
+    this.#cells =
+      cells === undefined ? COLUMNS.map((_, place) => (packed[place] === undefined ? [] : undefined)) : [...cells];
   }
 
   get length(): number {
-    return this.column("id").length;
+    return this.#length;
   }
 
   column(name: ColumnName): readonly Cell[] {
-    return this.#columns[PLACES.get(name) ?? 0] ?? [];
+    return this.#column(PLACES.get(name) ?? 0);
+  }
+
+  /** In the order of COLUMNS. */
+  packed(): PackedColumn[] {
+    return COLUMNS.map(({ is }, place) => (this.#packed[place] ??= packColumn(this.#column(place), is)));
   }
 
   /** @param cells in the order of COLUMNS; what is missing at their end is absent. */
   push(cells: readonly Cell[]): void {
-    for (let place = 0; place < COLUMNS.length; place++) this.#columns[place]?.push(cells[place] ?? 0);
+    for (let place = 0; place < COLUMNS.length; place++) this.#column(place).push(cells[place] ?? 0);
+    this.#length++;
   }
 
   /** @param index of a line that is there. */
@@ -39,16 +52,31 @@ export class Lines {
   }
 
   cells(index: number): Cell[] {
-    return this.#columns.map((column) => column[index] ?? 0);
+    return COLUMNS.map((_, place) => this.#column(place)[index] ?? 0);
   }
 
   /** The same lines, but for some by their index. */
   with(changes: ReadonlyMap<number, Facts>): Lines {
-    const columns = this.#columns.map((column) => [...column]);
+    const packed = [...this.#packed];
+    const columns = COLUMNS.map((_, place) =>
+      packed[place] === undefined ? [...this.#column(place)] : this.#cells[place],
+    );
     for (const [index, facts] of changes) {
-      const cells = encodeFacts(facts);
-      for (const [place, column] of columns.entries()) column[index] = cells[place] ?? 0;
+      for (const [place, cell] of encodeFacts(facts).entries()) {
+        let column = columns[place] ?? this.#column(place);
+        if (column[index] === cell) continue;
+        if (packed[place] !== undefined) column = [...column];
+        column[index] = cell;
+        columns[place] = column;
+        packed[place] = undefined;
+      }
     }
-    return new Lines(columns);
+    return new Lines(this.#length, packed, columns);
+  }
+
+  #column(place: number): Cell[] {
+    const packed = this.#packed[place];
+    const { is } = COLUMNS[place] ?? COLUMNS[0];
+    return (this.#cells[place] ??= packed === undefined ? [] : unpackColumn(packed, is, this.#length));
   }
 }
