@@ -124,6 +124,7 @@ CREATE TABLE `held_segments` (
 --> statement-breakpoint
 CREATE INDEX `held_segments_time` ON `held_segments` (`first_ms`);--> statement-breakpoint
 CREATE INDEX `held_segments_due` ON `held_segments` (`period_end`) WHERE instr(statuses, 'h') > 0;--> statement-breakpoint
+CREATE INDEX `held_segments_order` ON `held_segments` (`ordinal_from`) WHERE instr(statuses, 'h') > 0;--> statement-breakpoint
 CREATE TABLE `signals_facts` (
 	`first_seq` integer PRIMARY KEY NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,

@@ -8,6 +8,7 @@ import { moveToCold, nextColdWorkMs, scrubCold } from "../../src/store/log/cold.
 import { textOfBucket } from "./everything.ts";
 import { bucketWith, coldState, ring, withBindings } from "./cold.ts";
 import { DAY, deliver } from "./deliver.ts";
+import { rowsRead } from "./rows-read.ts";
 import { TestStore } from "./store.ts";
 import { newWorkspace } from "./workspace.ts";
 
@@ -49,22 +50,6 @@ describe("an object that is rewritten", () => {
 });
 
 describe("with very many objects", () => {
-  /** Rows that SQLite reads for this. */
-  function rowsRead(sql: SqlStorage, act: () => void): number {
-    let rows = 0;
-    const exec = sql.exec.bind(sql);
-    const cursors: { rowsRead: number }[] = [];
-    sql.exec = ((...given: Parameters<typeof exec>) => {
-      const cursor = exec(...given);
-      cursors.push(cursor);
-      return cursor;
-    }) as typeof sql.exec;
-    act();
-    sql.exec = exec;
-    for (const cursor of cursors) rows += cursor.rowsRead;
-    return rows;
-  }
-
   test("the question when something is to be done, which every batch asks, reads a few rows", () =>
     inStore(async ({ sql }) => {
       for (let n = 0; n < 3_000; n++)

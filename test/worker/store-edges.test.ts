@@ -6,7 +6,9 @@ import { nextPurgeMs } from "../../src/store/deletion/purge.ts";
 import { purged } from "../../src/store/log/line.ts";
 import { Identities } from "../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../src/store/people/linking.ts";
+import { heldSignals } from "../../src/store/queries/again.ts";
 import { expectStateToAddUp, linesOf } from "./adds-up.ts";
+import { rowsRead } from "./rows-read.ts";
 import { inStore } from "./store.ts";
 import type { Sent, TestStore } from "./store.ts";
 
@@ -100,6 +102,26 @@ test("held signals that were all released are let alone at the end of their peri
     // Their segments' rows say so: the end of the period need not look at them.
     expect(held.rows("instr(statuses, 'h') > 0")).toEqual([]);
     expect(nextPurgeMs(store.state)).toBeNull();
+  }));
+
+test("held signals are released page by page, each of which reads the rows of a few segments", () =>
+  inStore((store) => {
+    const [segments, periodEndMs] = [300, NOW + 10 * DAY];
+    for (let n = 0; n < segments; n++) {
+      store.record(NOW, { payload: { event: "E", n }, verdict: "held", periodEndMs });
+      store.seal();
+    }
+    const { sql, state } = store;
+    let cursor = 0;
+    const ordinals: number[] = [];
+    const next = (): void => {
+      const page = heldSignals(state, periodEndMs, cursor, 10);
+      ordinals.push(...page.map(({ admission }) => admission.ordinal));
+      cursor = page.at(-1)?.cursor ?? cursor;
+    };
+    expect(rowsRead(sql, next)).toBeLessThan(100);
+    for (let pages = 1; pages < segments / 10; pages++) next();
+    expect(ordinals).toEqual(Array.from({ length: segments }, (_, n) => n + 1));
   }));
 
 test("a visitor whose signals lie far apart is linked in steps that read so many segments", () =>

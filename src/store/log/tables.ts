@@ -42,6 +42,10 @@ function segmentsOf(log: string) {
             index("held_segments_due")
               .on(table.periodEnd)
               .where(sql`instr(statuses, 'h') > 0`),
+            // In which order they are released.
+            index("held_segments_order")
+              .on(table.ordinalFrom)
+              .where(sql`instr(statuses, 'h') > 0`),
           ]
         : []),
     ],
