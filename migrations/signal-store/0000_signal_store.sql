@@ -239,6 +239,14 @@ CREATE TABLE `event_groups` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `event_groups_last_day` ON `event_groups` (`last_day`);--> statement-breakpoint
+CREATE TABLE `once` (
+	`person_id` integer NOT NULL,
+	`rule_id` text NOT NULL,
+	`day` integer NOT NULL,
+	`signal_id` text NOT NULL,
+	PRIMARY KEY(`person_id`, `rule_id`, `day`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `rule_days` (
 	`rule_id` text PRIMARY KEY NOT NULL,
 	`count` integer NOT NULL,
@@ -273,7 +281,8 @@ CREATE TABLE `verdicts` (
 	`rule_id` text NOT NULL,
 	`rule_version` integer NOT NULL,
 	`scoring_signal` text NOT NULL,
-	`points` integer NOT NULL
+	`points` integer NOT NULL,
+	`frequency` text
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `verdicts_rule` ON `verdicts` (`rule_id`,`rule_version`);

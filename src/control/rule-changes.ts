@@ -16,7 +16,7 @@ import { and, eq, exists, ne, sql, type SQL } from "drizzle-orm";
 
 export type NewRule = Pick<
   StoredRule,
-  "name" | "event" | "match" | "conditions" | "scoringSignal" | "points" | "enabled"
+  "name" | "event" | "match" | "conditions" | "scoringSignal" | "points" | "frequency" | "enabled"
 >;
 export type RuleChange = { [Field in keyof NewRule]?: NewRule[Field] | undefined };
 
@@ -36,7 +36,7 @@ export async function createRule(
       .insert(mappingRules)
       .select(
         sql`select ${id}, ${workspaceId}, ${rule.name}, ${rule.event}, ${rule.match}, ${JSON.stringify(rule.conditions)},
-          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}
+          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}, ${rule.frequency}
           where ${hasRoom(db, workspaceId, id, ruleSize(rule))}
             and ${db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId))} < ${WORKSPACE_MAX_RULES}`,
       )

@@ -1,5 +1,5 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
-import type { MappingRule } from "../domain/mapping-rule.ts";
+import type { MappingRule, RuleFrequency } from "../domain/mapping-rule.ts";
 import type { Page, PageOf } from "../store/protocol.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
@@ -7,6 +7,7 @@ import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface StoredRule extends MappingRule {
+  frequency: RuleFrequency;
   name: string;
   enabled: boolean;
   createdAt: string;
@@ -21,6 +22,7 @@ export const RULE_COLUMNS = {
   conditions: mappingRules.conditions,
   scoringSignal: mappingRules.scoringSignal,
   points: mappingRules.points,
+  frequency: mappingRules.frequency,
   enabled: mappingRules.enabled,
   version: mappingRules.version,
   createdAt: mappingRules.createdAt,
@@ -79,9 +81,19 @@ export async function loadRules(
   db: ControlDatabase,
   workspaceIds: readonly string[],
 ): Promise<Map<string, MappingRule[]>> {
-  const { id, version, event, match, conditions, scoringSignal, points } = RULE_COLUMNS;
+  const { id, version, event, match, conditions, scoringSignal, points, frequency } = RULE_COLUMNS;
   const rows = await db
-    .select({ workspaceId: mappingRules.workspaceId, id, version, event, match, conditions, scoringSignal, points })
+    .select({
+      workspaceId: mappingRules.workspaceId,
+      id,
+      version,
+      event,
+      match,
+      conditions,
+      scoringSignal,
+      points,
+      frequency,
+    })
     .from(mappingRules)
     .where(and(isOneOf(mappingRules.workspaceId, workspaceIds), eq(mappingRules.enabled, true)));
   const rules = new Map<string, MappingRule[]>(workspaceIds.map((workspaceId) => [workspaceId, []]));

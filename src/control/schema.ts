@@ -3,7 +3,7 @@
  * `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601 UTC text.
  */
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { MappingCondition } from "../domain/mapping-rule.ts";
+import type { MappingCondition, RuleFrequency } from "../domain/mapping-rule.ts";
 import type { Role } from "../domain/role.ts";
 import type { PayloadMapping } from "../domain/payload-template.ts";
 import type { EndpointType, JsonObject } from "../domain/signal.ts";
@@ -144,6 +144,7 @@ export const mappingRules = sqliteTable(
     updatedAt: text("updated_at").notNull(),
     /** How much it amounts to (domain/rule-size.ts): what all of a workspace's rules may is bounded. */
     size: integer("size").notNull().default(0),
+    frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
   },
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
 );

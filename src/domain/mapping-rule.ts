@@ -14,6 +14,10 @@ import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../limits.ts";
 export { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "./mapping-condition.ts";
 export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
 
+/** How often a rule may score one person: each time that it matches, once a UTC day of receipt, once ever. */
+export const RULE_FREQUENCIES = ["every_time", "once_per_day", "once_ever"] as const;
+export type RuleFrequency = (typeof RULE_FREQUENCIES)[number];
+
 export interface MappingRule {
   id: string;
   version: number;
@@ -22,6 +26,8 @@ export interface MappingRule {
   conditions: MappingCondition[];
   scoringSignal: string;
   points: number;
+  /** Absent: each time. */
+  frequency?: RuleFrequency;
 }
 
 /** A rule that matched, as it stood when it was compiled. */
@@ -30,6 +36,8 @@ export interface RuleMatch {
   readonly ruleVersion: number;
   readonly scoringSignal: string;
   readonly points: number;
+  /** Where not every match scores; which of them do is decided where the person's others are known. */
+  readonly frequency?: Exclude<RuleFrequency, "every_time">;
 }
 
 type SignalField = "event" | "source" | "email";
@@ -92,12 +100,7 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
   for (const rule of rules) {
     const compiled: CompiledRule = {
       // One for all signals that match, so that a call that names it often carries it once.
-      match: Object.freeze({
-        ruleId: rule.id,
-        ruleVersion: rule.version,
-        scoringSignal: rule.scoringSignal,
-        points: rule.points,
-      }),
+      match: Object.freeze(matchOf(rule)),
       all: rule.match === "all",
       conditions: rule.conditions.map(compileCondition),
     };
@@ -114,6 +117,11 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
     else sameEvent.push(compiled);
   }
   return { byEvent, byWildcard, paths, asksForEmail: pathIndexes.has("email") };
+}
+
+function matchOf({ id, version, scoringSignal, points, frequency = "every_time" }: MappingRule): RuleMatch {
+  const match = { ruleId: id, ruleVersion: version, scoringSignal, points };
+  return frequency === "every_time" ? match : { ...match, frequency };
 }
 
 export interface Evaluated {

@@ -8,7 +8,11 @@ import { count, idOf, instant, isoOrNull } from "./schemas.ts";
 
 export const previewAnswer = z
   .object({
-    matches: count.meta({ description: "Signals that the rule would make a scoring signal of." }),
+    matches: count.meta({ description: "Signals that the rule matches." }),
+    scoring_signals: count.meta({
+      description:
+        "Scoring signals that it would make of them: fewer where it scores a person once a day, or once ever.",
+    }),
     people: count.meta({ description: "Persons whose signals these are." }),
     points: z.int().meta({ description: "What these persons' scores would change by, all together." }),
     samples: z

@@ -32,10 +32,15 @@ export const ruleHistoryRoutes = operator
       answers: { 200: { description: "What it matches.", schema: previewAnswer } },
     }),
     async (c) => {
-      const { scoring_signal: scoringSignal, event, match, conditions, points } = c.req.valid("json");
-      const draft = { event, match, conditions, scoringSignal, points };
-      const { samples, ...counted } = await previewRule(c.env, c.get("workspace").id, draft, c.req.valid("query").days);
-      return c.json({ ...counted, samples: samples.map(sampleJson) });
+      const { scoring_signal: scoringSignal, event, match, conditions, points, frequency } = c.req.valid("json");
+      const draft = { event, match, conditions, scoringSignal, points, frequency };
+      const { samples, scoringSignals, ...counted } = await previewRule(
+        c.env,
+        c.get("workspace").id,
+        draft,
+        c.req.valid("query").days,
+      );
+      return c.json({ ...counted, scoring_signals: scoringSignals, samples: samples.map(sampleJson) });
     },
   )
   .post(
@@ -83,6 +88,6 @@ export const ruleHistoryRoutes = operator
       const found = await proposeFrom(c.env, c.get("workspace").id, [c.req.param("signal_id")]);
       if (found === null) return notFound(c, "signal");
       const { scoringSignal, ...proposed } = found;
-      return c.json({ ...proposed, scoring_signal: scoringSignal });
+      return c.json({ ...proposed, scoring_signal: scoringSignal, frequency: "every_time" as const });
     },
   );

@@ -75,7 +75,16 @@ export const traceAnswer = z
       .nullable(),
     rules_tried: count,
     rules_matched: z.array(
-      z.object({ rule_id: z.string(), rule_version: z.int(), scoring_signal: z.string(), points: z.int() }),
+      z.object({
+        rule_id: z.string(),
+        rule_version: z.int(),
+        scoring_signal: z.string(),
+        points: z.int(),
+        scored: z.boolean().meta({
+          description: "False: the rule scores a person once a day, or once ever, and had scored this one already.",
+        }),
+        scored_by: z.string().nullable().meta({ description: "The signal that it has scored in place of this one." }),
+      }),
     ),
     points: z.int(),
     erased_at: instant
@@ -115,6 +124,8 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       rule_version: rule.ruleVersion,
       scoring_signal: rule.scoringSignal,
       points: rule.points,
+      scored: rule.scored,
+      scored_by: rule.scoredBy,
     })),
     points: trace.points,
     erased_at: isoOrNull(trace.erasedAtMs),

@@ -1,7 +1,7 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
 import type { Role } from "../domain/role.ts";
 import type { EndpointType } from "../domain/signal.ts";
-import type { MappingOperator } from "../domain/mapping-rule.ts";
+import type { MappingOperator, RuleFrequency } from "../domain/mapping-rule.ts";
 import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
@@ -30,6 +30,19 @@ export const OPERATOR_LABEL = {
   is_true: "is true",
   is_false: "is false",
 } as const satisfies Record<MappingOperator, string>;
+
+/** How often a mapping rule may score one person (design §8.5): in its form, and in a sentence. */
+export const FREQUENCY_LABEL = {
+  every_time: { option: "each time", said: "each time" },
+  once_per_day: { option: "once a day (UTC)", said: "at most once a day (UTC)" },
+  once_ever: { option: "once ever", said: "at most once" },
+} as const satisfies Record<RuleFrequency, { option: string; said: string }>;
+
+/** Why a rule that matched has scored nothing. */
+export const ALREADY_SCORED = {
+  once_per_day: "already scored that day",
+  once_ever: "already scored",
+} as const satisfies Record<Exclude<RuleFrequency, "every_time">, string>;
 
 /** What says whose a signal is (design §8.3). */
 export const NAMED_BY_LABEL = {

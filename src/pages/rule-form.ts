@@ -5,6 +5,7 @@
 import type { NewRule } from "../control/rule-changes.ts";
 import { OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../domain/mapping-rule.ts";
+import type { ProposedRule } from "../domain/propose-conditions.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
 import { newRule } from "../workspace/rule-schemas.ts";
@@ -22,6 +23,7 @@ export interface RuleForm {
   conditions: ConditionRow[];
   scoringSignal: string;
   points: string;
+  frequency: string;
   enabled: boolean;
   /** Of the preview. */
   days: string;
@@ -39,6 +41,7 @@ export const BLANK_FORM: RuleForm = {
   conditions: [BLANK_ROW],
   scoringSignal: "",
   points: "",
+  frequency: "every_time",
   enabled: true,
   days: String(PREVIEW_DEFAULT_DAYS),
 };
@@ -57,12 +60,13 @@ export function readRuleForm(data: FormData): RuleForm {
     })),
     scoringSignal: text("scoring_signal"),
     points: text("points"),
+    frequency: text("frequency") || BLANK_FORM.frequency,
     enabled: data.has("enabled"),
     days: text("days"),
   };
 }
 
-export function formOf(rule: Omit<NewRule, "enabled"> & { enabled?: boolean }): RuleForm {
+export function formOf(rule: NewRule | ProposedRule): RuleForm {
   const { name, event, match, scoringSignal } = rule;
   return {
     ...BLANK_FORM,
@@ -72,7 +76,7 @@ export function formOf(rule: Omit<NewRule, "enabled"> & { enabled?: boolean }): 
     scoringSignal,
     conditions: rule.conditions.map(({ path, operator, value }) => ({ path, operator, value: typed(value) })),
     points: String(rule.points),
-    enabled: rule.enabled ?? true,
+    ...("frequency" in rule ? { frequency: rule.frequency, enabled: rule.enabled } : {}),
   };
 }
 
@@ -102,6 +106,7 @@ export function ruleOf(form: RuleForm): Result<NewRule, FieldErrors> {
     conditions: form.conditions.map(conditionOf),
     scoring_signal: form.scoringSignal,
     points,
+    frequency: form.frequency,
     enabled: form.enabled,
   });
   if (parsed.success) {
@@ -166,7 +171,7 @@ function textOf(entry: File | string | null | undefined): string {
 
 function messageOf(field: string, code: string, message: string): string {
   if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
-  if (field === "match" || field.endsWith(".operator")) return "Choose one of the list.";
+  if (field === "match" || field === "frequency" || field.endsWith(".operator")) return "Choose one of the list.";
   if (field.endsWith(".value") && code === "too_small") return "At least one value.";
   if (field === "conditions" && code === "too_big") return "That are too many conditions for one rule.";
   if (code === "too_small") return "This is needed.";

@@ -114,9 +114,9 @@ async function readAsked(
 async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number): Promise<Previewed> {
   const draft = draftOf(form);
   if (!draft.ok) return { errors: draft.refusal };
-  const { event, match, conditions, points } = draft.value;
+  const { event, match, conditions, points, frequency } = draft.value;
   const days = previewDays(form);
-  const rule = { event, match, conditions, points, scoringSignal: form.scoringSignal };
+  const rule = { event, match, conditions, points, frequency, scoringSignal: form.scoringSignal };
   const found = await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals);
   return { days, points, found, similar: found.matches === 0 ? await eventsLike(c, event) : [] };
 }

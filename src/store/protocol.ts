@@ -1,14 +1,9 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { RuleMatch } from "../domain/mapping-rule.ts";
 import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
 
-/** A mapping rule that matched, as it stood when it was evaluated. */
-export interface RuleMatch {
-  readonly ruleId: string;
-  readonly ruleVersion: number;
-  readonly scoringSignal: string;
-  readonly points: number;
-}
+export type { RuleMatch } from "../domain/mapping-rule.ts";
 
 /** What the mapping rules said of a signal. */
 export interface Evaluation {
@@ -150,6 +145,13 @@ export interface LiveSignal extends SignalSummary {
   points: number;
 }
 
+/** A rule that has matched a signal; what it has scored, unless it had scored the person before. */
+export interface MatchedRule extends RuleMatch {
+  scored: boolean;
+  /** The signal that has scored in place of this one. */
+  scoredBy: string | null;
+}
+
 /** The whole way of one signal. */
 export interface SignalTrace extends SignalSummary {
   endpoint: EndpointType;
@@ -166,7 +168,7 @@ export interface SignalTrace extends SignalSummary {
   /** Whose it is, and what named them. */
   person: { email: string; by: NamedBy; linkedAtMs: number | null } | null;
   rulesTried: number;
-  rulesMatched: { ruleId: string; ruleVersion: number; scoringSignal: string; points: number }[];
+  rulesMatched: MatchedRule[];
   points: number;
   /** When its person was deleted, and all that was theirs with it. */
   erasedAtMs: number | null;

@@ -52,6 +52,8 @@ export interface PreviewPage {
   matches: number;
   /** The persons of those that match. */
   people: number[];
+  /** And the days of receipt, each as person and day: for a rule that scores a person once a day. */
+  personDays: string[];
   /** The latest that match. */
   samples: PreviewSample[];
   /** Where the next page begins; null: there is none. */

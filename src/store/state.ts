@@ -3,6 +3,7 @@ import type { BooksMeta } from "./record/books.ts";
 import { EMPTY_BOOKS } from "./record/books.ts";
 import { Log } from "./log/log.ts";
 import { Originals } from "./record/originals.ts";
+import { Once } from "./rules/once.ts";
 import { Verdicts } from "./rules/verdicts.ts";
 
 export class StoreState {
@@ -13,6 +14,7 @@ export class StoreState {
   readonly held: Log;
   readonly originals: Originals;
   readonly verdicts: Verdicts;
+  readonly once: Once;
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
@@ -20,6 +22,7 @@ export class StoreState {
     this.held = new Log(sql, "held", { maxSpanMs: 0 });
     this.originals = new Originals(this.signals);
     this.verdicts = new Verdicts(sql);
+    this.once = new Once(sql);
   }
 
   /** The books of the store, and what else its head remembers. `signals.flush` writes it. */

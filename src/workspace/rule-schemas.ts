@@ -1,6 +1,12 @@
 /** What a mapping rule may say (design §8.5), in the operator API's words; the form of the pages is turned into them. */
 import * as z from "zod";
-import { isEventPattern, isRulePath, MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
+import {
+  isEventPattern,
+  isRulePath,
+  MAPPING_OPERATORS,
+  OPERATORS_WITHOUT_VALUE,
+  RULE_FREQUENCIES,
+} from "../domain/mapping-rule.ts";
 import { ruleSize } from "../domain/rule-size.ts";
 import { fitsName } from "../domain/validate-signal.ts";
 import {
@@ -59,6 +65,11 @@ export const ruleFields = {
     }),
   scoring_signal: name,
   points: z.int().min(-1_000_000).max(1_000_000),
+  frequency: z.enum(RULE_FREQUENCIES).meta({
+    description:
+      "How often the rule may score one person: each time that it matches, once a UTC day of receipt, or once ever. The " +
+      "first signal recorded counts.",
+  }),
   enabled: z.boolean(),
 };
 
@@ -66,6 +77,7 @@ export const newRule = z.strictObject({
   ...ruleFields,
   match: ruleFields.match.default("all"),
   conditions: ruleFields.conditions.default([]),
+  frequency: ruleFields.frequency.default("every_time"),
   enabled: ruleFields.enabled.default(true),
 });
 

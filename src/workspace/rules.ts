@@ -14,9 +14,10 @@ import type { PreviewPage, PreviewSample, RuleJob } from "../store/rule-protocol
 import { signalStore } from "./objects.ts";
 
 export interface RulePreview {
-  /** Stored signals that match, the different people whose they are, and the points that they would add. */
+  /** Stored signals that match, the different people whose they are, how often these score, and the points that adds. */
   matches: number;
   people: number;
+  scoringSignals: number;
   points: number;
   /** The latest that match. */
   samples: PreviewSample[];
@@ -38,6 +39,7 @@ export async function previewRule(
   const rule: MappingRule = { ...draft, id: "preview", version: 1 };
   const sinceMs = Date.now() - days * DAY_MS;
   const people = new Set<number>();
+  const personDays = new Set<string>();
   const samples: PreviewSample[] = [];
   let [scanned, matches] = [0, 0];
   let complete = true;
@@ -48,14 +50,25 @@ export async function previewRule(
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
     const page: PreviewPage = await store.previewPage(rule, { sinceMs, beforeSeq: next, limit });
     for (const person of page.people) people.add(person);
+    for (const day of page.personDays) personDays.add(day);
     samples.push(...page.samples.slice(0, PREVIEW_SAMPLES - samples.length));
     scanned += page.scanned;
     matches += page.matches;
     complete &&= page.complete;
     next = page.next;
   }
-  const points = matches * rule.points;
-  return { matches, people: people.size, points, samples, scanned, complete: complete && next === null };
+  const scoring = { every_time: matches, once_per_day: personDays.size, once_ever: people.size };
+  const scoringSignals = scoring[rule.frequency ?? "every_time"];
+  const points = scoringSignals * rule.points;
+  return {
+    matches,
+    people: people.size,
+    scoringSignals,
+    points,
+    samples,
+    scanned,
+    complete: complete && next === null,
+  };
 }
 
 /**

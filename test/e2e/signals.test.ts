@@ -119,6 +119,8 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     await page.getByLabel("Points").fill("15");
     // The preview follows what is typed.
     await page.locator("#preview").getByText("+30").waitFor();
+    await page.getByLabel("How often").selectOption("once_ever");
+    await page.locator("#preview").getByText("2 signals of the last 30 days, at +15 each").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Create rule" }).click();
 
@@ -128,6 +130,16 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     expect(await workspace.score("ann@example.com")).toBe(0);
     // By itself.
     await page.locator("#job").getByText("2 matched").waitFor();
+
+    // Once ever: whoever has scored does so no more, and the trace says why.
+    await send(key, { ...FORM, email: "joe@example.com", properties: { ...FORM.properties, again: true } });
+    await page.getByRole("link", { name: "Signal Queue" }).click();
+    await page.getByRole("link", { name: "Filled Out Form" }).click();
+    const joes = page.getByRole("row", { name: "joe@example.com" });
+    await expect.poll(async () => page.reload().then(() => joes.count())).toBe(2);
+    await joes.first().getByRole("link").last().click();
+    await page.locator("#trace").getByText("already scored").waitFor();
+    expect(await workspace.score("joe@example.com")).toBe(15);
   });
 });
 

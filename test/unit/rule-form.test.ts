@@ -59,7 +59,8 @@ describe("values as they are typed", () => {
       const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
-      const rule = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3, enabled: false };
+      const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
+      const rule = { ...named, frequency: "once_per_day" as const, enabled: false };
       expect(ruleOf(formOf({ ...rule, conditions: [condition] }))).toEqual({
         ok: true,
         value: { ...rule, conditions: [condition] },
@@ -77,6 +78,7 @@ describe("what is wrong is said at its field", () => {
     [{ points: "1.5" }, "points"],
     [{ points: "2000000" }, "points"],
     [{ match: "some" }, "match"],
+    [{ frequency: "hourly" }, "frequency"],
   ])("%j: %s", (form, field) => {
     expect(Object.keys(errorsOf(form))).toEqual([field]);
   });

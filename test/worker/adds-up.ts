@@ -3,8 +3,11 @@ import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
 import type { Log } from "../../src/store/log/log.ts";
+import { dayOf } from "../../src/domain/day-counts.ts";
 import { readEntries } from "../../src/store/people/timelines.ts";
+import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
+import type { RuleMatch } from "../../src/store/protocol.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
 import { COLUMN_OF, countInBooks } from "../../src/store/record/books.ts";
 import { readRuleDays } from "../../src/store/rules/rule-days.ts";
@@ -88,6 +91,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     .exec<{ id: number; email: string; score: number; recent: string }>("SELECT id, email, score, recent FROM people")
     .toArray();
   const listed = new Map<string, Map<number, readonly number[]>>();
+  const scoredIn = new Map<string, Scored[]>();
   const rows = sql
     .exec<{ list: ArrayBuffer; entries: string }>("SELECT list, entries FROM timelines ORDER BY list, first_seq")
     .toArray()
@@ -103,19 +107,15 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     for (const { seq, scored } of readEntries(entries)) {
       expect(here.has(seq), `line ${seq} is listed twice in ${list}`).toBe(false);
       here.set(seq, scored?.verdicts ?? []);
+      if (scored !== null) scoredIn.set(list, [...(scoredIn.get(list) ?? []), scored]);
     }
   }
   const ruleCounts = new Map<string, number>();
   for (const { id, email, score } of people) {
     const entries = [...(listed.get(personList(id)) ?? [])];
-    expect({ email, score }).toEqual({
-      email,
-      score: entries.reduce((sum, [, verdicts]) => sum + state.verdicts.points(verdicts), 0),
-    });
-    for (const verdict of entries.flatMap(([, verdicts]) => verdicts)) {
-      const { ruleId } = state.verdicts.get(verdict);
-      ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
-    }
+    const scoring = countedOf(state, id, scoredIn.get(personList(id)) ?? []);
+    expect({ email, score }).toEqual({ email, score: scoring.reduce((sum, { points }) => sum + points, 0) });
+    for (const { ruleId } of scoring) ruleCounts.set(ruleId, (ruleCounts.get(ruleId) ?? 0) + 1);
     const own = lines.filter(({ facts }) => facts.owner?.personId === id);
     const theirs = new Map(own.map(({ seq, facts }) => [seq, facts.verdicts] as const));
     const oldest = state.signals.firstSeq;
@@ -127,6 +127,10 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   expect([...ruleDaysOf(state)].map(([ruleId, { count }]) => [ruleId, count])).toEqual(
     [...ruleCounts].sort(([a], [b]) => (a < b ? -1 : 1)),
   );
+
+  const known = new Set(people.map(({ id }) => id));
+  const persons = sql.exec<{ id: number }>("SELECT DISTINCT person_id AS id FROM once").toArray();
+  expect(persons.filter(({ id }) => !known.has(id))).toEqual([]);
 
   for (const { seq, facts } of lines) {
     if (facts.owner !== null) expect(facts.status).toBe("processed");
@@ -149,6 +153,39 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
     )
     .one();
   expect(longest.bytes ?? 0).toBeLessThan(ROW_MAX_BYTES);
+}
+
+/**
+ * What counts of a person's list. Of a rule that scores once a day, or once ever, something does wherever it may; and what
+ * is remembered of that are signals of the list, whose rows are nobody else's.
+ */
+export function countedOf(
+  state: StoreState,
+  personId: number,
+  scored: readonly Scored[],
+): (RuleMatch & { atMs: number })[] {
+  const all = scored.flatMap(({ verdicts, ...occasion }) =>
+    verdicts.map((verdict) => ({ ...state.verdicts.get(verdict), ...occasion })),
+  );
+  const counted = all.filter((one) => state.once.counts(personId, one, one));
+  const limited = all.filter(
+    ({ frequency, signalId }) => frequency !== undefined && state.signals.find(signalId) !== null,
+  );
+  for (const { ruleId, frequency, atMs } of limited) {
+    const inPlace = counted.filter(
+      (one) =>
+        one.ruleId === ruleId &&
+        one.frequency !== undefined &&
+        (frequency === "once_ever" || dayOf(one.atMs) === dayOf(atMs)),
+    );
+    expect(inPlace.length, `${ruleId} counts for person ${personId}`).toBeGreaterThan(0);
+  }
+  const rows = state.sql
+    .exec<{ signal_id: string }>("SELECT signal_id FROM once WHERE person_id = ?", personId)
+    .toArray();
+  const holders = counted.filter(({ frequency }) => frequency !== undefined).map(({ signalId }) => signalId);
+  expect(rows.map((row) => row.signal_id).sort()).toEqual(holders.sort());
+  return counted;
 }
 
 /** Dropped, or of a segment that is gone. */

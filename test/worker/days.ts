@@ -4,14 +4,14 @@ import { dayOf } from "../../src/domain/day-counts.ts";
 import { allEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { linesOf, ruleDaysOf } from "./adds-up.ts";
+import { countedOf, linesOf, ruleDaysOf } from "./adds-up.ts";
 import { readStore } from "./read-store.ts";
 
 type Counts = Record<string, Record<string, number>>;
 
 export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
   await readStore(workspaceId, (state) => {
-    const { sql, signals, held, verdicts } = state;
+    const { sql, signals, held } = state;
     const kept: Counts = {};
     for (const { name, days } of sql.exec<{ name: string; days: string }>(
       `SELECT event || ' ' || source AS name, days FROM event_groups WHERE days <> ''`,
@@ -31,9 +31,8 @@ export async function expectDaysToAddUp(workspaceId: string): Promise<void> {
       count(`${event} ${source}`, admission.receivedAtMs);
     }
     for (const { id, recent } of sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people")) {
-      for (const { scored } of allEntries(sql, personList(id), recent)) {
-        for (const verdict of scored?.verdicts ?? []) count(verdicts.get(verdict).ruleId, scored?.atMs ?? 0);
-      }
+      const scored = allEntries(sql, personList(id), recent).flatMap((entry) => entry.scored ?? []);
+      for (const { ruleId, atMs } of countedOf(state, id, scored)) count(ruleId, atMs);
     }
     expect(kept).toEqual(counted);
   });

@@ -154,6 +154,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       const call = (type: string, n: number, more: object) => ({ payload: { type, messageId: `Jane-${n}`, ...more } });
       const facts = { name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
       const traits = { email: JANE, ...facts };
+      store.frequency = "once_per_day";
       store.record(NOW, said(call("identify", 1, { anonymousId: "V-Jane-2", userId: "U-Jane-2" })));
       store.record(NOW, said(call("track", 2, { ...ids, event: "E" })));
       store.record(
@@ -177,6 +178,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       expect(columnsThatSayNothing(store)).toEqual([]);
       expect(linesThatSayNothing(store)).toEqual([]);
       expect(erase(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
+      expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
       await store.workOnCold(LATER + COLD_AFTER_MS);
       finish(store);
       expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);

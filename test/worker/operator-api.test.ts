@@ -629,6 +629,7 @@ describe("§8.5 mapping rules", () => {
     expect(answer.body).toEqual({
       id: expect.stringMatching(/^rule_/),
       ...rule,
+      frequency: "every_time",
       enabled: true,
       version: 1,
       created_at: expect.stringMatching(/Z$/),
@@ -661,6 +662,7 @@ describe("§8.5 mapping rules", () => {
         conditions: rule.conditions,
         scoringSignal: "demo_requested",
         points: -5,
+        frequency: "every_time",
       },
     ]);
     await patch(`${workspace}/rules/${String(id)}`, { enabled: false });
@@ -692,6 +694,7 @@ describe("§8.5 mapping rules", () => {
       { conditions: [{ path: "event", operator: "matches", value: ".*" }] },
       "conditions.0.operator",
     ],
+    ["an unknown frequency", { frequency: "once_per_hour" }, "frequency"],
     ["a missing value", { conditions: [{ path: "event", operator: "equals" }] }, "conditions.0.value"],
     [
       "a value where there is none",

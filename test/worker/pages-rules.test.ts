@@ -125,7 +125,8 @@ describe("creating", () => {
       ["properties.plan", "exists", ""],
       ["", "equals", " "],
     ];
-    const answer = await members.admin.post(base, fields(rows, { match: "any", points: "-3" }));
+    const asked = { match: "any", points: "-3", frequency: "once_per_day" };
+    const answer = await members.admin.post(base, fields(rows, asked));
     const [rule] = await stored();
     expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/${rule?.id}?done=rule_created`]);
     expect(rule).toMatchObject({
@@ -134,6 +135,7 @@ describe("creating", () => {
       match: "any",
       scoring_signal: "demo",
       points: -3,
+      frequency: "once_per_day",
       enabled: true,
       conditions: [
         { path: "properties.n", operator: "greater_than", value: 1 },
@@ -144,6 +146,9 @@ describe("creating", () => {
     expect(textOf(await members.admin.see(`${base}/${rule?.id}?done=rule_created`))).toContain(
       "from the next signal on",
     );
+    const editor = await members.admin.see(`${base}/${rule?.id}`);
+    expect(editor).toContain('<option value="once_per_day" selected="">once a day (UTC)</option>');
+    expect(textOf(await members.member.see(`${base}/${rule?.id}`))).toContain("at most once a day (UTC)");
     expect(await audit()).toEqual(["rule.created admin"]);
   });
 
@@ -243,6 +248,9 @@ describe("the preview", () => {
     expect(textOf(html)).toContain("Matches 6 People 2 Points +120");
     expect(textOf(html)).toContain("6 signals of the last 30 days, at +20 each; 12 looked at.");
     expect(html.match(/<details/g)).toHaveLength(6);
+    const once = await (await members.owner.post(`${base}/preview`, fields(rows, { frequency: "once_ever" }))).text();
+    expect(textOf(once)).toContain("Matches 6 People 2 Points +40");
+    expect(textOf(once)).toContain("6 signals of the last 30 days, of which 2 would score, at +20 each; 12 looked at.");
     expect(await stored()).toEqual([]);
   });
 

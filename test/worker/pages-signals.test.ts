@@ -308,6 +308,21 @@ describe("a signal's page", () => {
     }
     expect(html).toContain(`${base}/rules/${rule.id}`);
     expect(html).toContain(`${base}/rules/new?from=${id}`);
+    // A rule that scores a person once says of the next signal why it scores nothing.
+    await workspace.operator("PATCH", `/rules/${rule.id}`, { frequency: "once_per_day" });
+    const next: string[] = [];
+    for (const n of [7, 8]) {
+      const sent = await workspace.send({ ...form(n), email: "p1@example.com" });
+      next.push((await sent.json<{ id: string }>()).id);
+      await workspace.settled();
+    }
+    const [scoring = "", silent = ""] = next;
+    expect(textOf(await members.owner.see(`${base}/signals/${scoring}`))).toContain("+30 demo, by");
+    const already = await members.owner.see(`${base}/signals/${silent}`);
+    expect(textOf(already)).toContain("0 demo, already scored that day, by");
+    expect(textOf(already)).toContain("The person's score is as it was.");
+    expect(already).toContain(`<a href="${base}/signals/${scoring}">already scored that day</a>`);
+
     // Spec §1: keys are the owners' and admins'.
     const read = await members.member.see(path);
     expect(read).not.toContain("test key");

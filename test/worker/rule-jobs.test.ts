@@ -401,7 +401,8 @@ test("what a newer version has scored since is let alone, and what was recorded 
     bench.seal();
     bench.record([{ event: "Other" }]);
     bench.apply();
-    const newer = { ...RULE, version: 2, points: 50 };
+    const { frequency: _, ...always } = RULE;
+    const newer = { ...always, version: 2, points: 50 };
     const [id] = [bench.state.verdicts.idOf({ ...newer, ruleId: RULE.id, ruleVersion: 2 })];
     const people = new People(bench.state);
     bench.storage.transactionSync(() => {

@@ -8,6 +8,7 @@ import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import { hasRuleJobs } from "../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../src/store/state.ts";
+import { RULE_FREQUENCIES } from "../../src/domain/mapping-rule.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { assertForSoLong } from "./for-so-long.ts";
 import { expectToAddUp } from "./read-store.ts";
@@ -511,6 +512,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
     ),
     scoring_signal: fc.constantFrom("one", "other"),
     points: fc.integer({ min: -5, max: 5 }),
+    frequency: fc.constantFrom(...RULE_FREQUENCIES),
     enabled: fc.nat(4).map((n) => n > 0),
   });
   const signals = fc.record({
@@ -518,7 +520,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
     value: fc.nat(2),
     who: fc.constantFrom("person0", "person1", "user0", "user1", "nobody"),
     identifies: fc.option(fc.constantFrom("person0", "person1"), { freq: 3 }),
-    minute: fc.constantFrom(0, 4, 8, 12, 16, 24),
+    minute: fc.constantFrom(0, 4, 8, 12, 16, 24, -1_440, -1_436, -2_880),
   });
   const actions = fc.oneof(
     { weight: 4, arbitrary: fc.record({ deliver: fc.array(signals, { minLength: 1, maxLength: 6 }) }) },
@@ -603,6 +605,7 @@ describe("spec §6.3: a rule proposed from a signal of the queue", () => {
       conditions: [{ path: "properties.form_name", operator: "equals", value: "Demo" }],
       scoring_signal: "Form",
       points: 1,
+      frequency: "every_time",
     });
     expect(await preview(proposed)).toMatchObject({ matches: 1, points: 1 });
     const { id } = await create(proposed);

@@ -11,7 +11,7 @@ import type { JsonObject } from "../../src/domain/signal.ts";
 import { newId } from "../../src/http/ids.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
-import type { Admission, SignalToRecord } from "../../src/store/protocol.ts";
+import type { Admission, RuleMatch, SignalToRecord } from "../../src/store/protocol.ts";
 import { recordSignals } from "../../src/store/record/record.ts";
 import { StoreState } from "../../src/store/state.ts";
 
@@ -32,6 +32,8 @@ export class TestStore {
   rulesVersion: number | null = null;
   /** What a signal of event E scores. */
   points = 5;
+  /** How often that scores one person; null: each time. */
+  frequency: NonNullable<RuleMatch["frequency"]> | null = null;
   #ordinal = 0;
 
   constructor(workspaceId: string, storage: DurableObjectStorage, bucket: R2Bucket = env.COLD) {
@@ -73,7 +75,13 @@ export class TestStore {
     const whole = normalise(payload, admission.pathSource);
     const { properties: _, ...normalised } = whole;
     const key = duplicateKey({ payload, text, normalised: whole, pathSource: undefined, idempotencyKey: undefined });
-    const match = { ruleId: "rule_1", ruleVersion: this.rulesVersion ?? 1, scoringSignal: "s", points: this.points };
+    const match: RuleMatch = {
+      ruleId: "rule_1",
+      ruleVersion: this.rulesVersion ?? 1,
+      scoringSignal: "s",
+      points: this.points,
+      ...(this.frequency === null ? {} : { frequency: this.frequency }),
+    };
     return {
       admission,
       payload: text,

@@ -2,9 +2,9 @@
  * The form of a mapping rule. Its buttons say what they do in `do`: rows are added and removed by the server, so that
  * this works without a script; with one, only the conditions are exchanged, and the preview follows what is typed.
  */
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../domain/mapping-rule.ts";
+import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE, RULE_FREQUENCIES } from "../../domain/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
-import { OPERATOR_LABEL } from "../copy.ts";
+import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import type { ConditionRow, FieldErrors, RuleForm } from "../rule-form.ts";
 import { grouped } from "./format.ts";
 import { CheckField, FormErrors, SelectField, TextField } from "./fields.tsx";
@@ -101,6 +101,14 @@ export function Editor({
               inputmode="numeric"
             />
           </div>
+          <SelectField
+            name="frequency"
+            label="How often"
+            hint="A person's first signal of the day, or of all, scores; the others match and score nothing."
+            error={errors["frequency"]}
+            value={form.frequency}
+            options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}
+          />
         </Panel>
         <Panel title="The rule">
           <TextField name="name" label="Name" error={errors["name"]} value={form.name} />
@@ -224,6 +232,7 @@ const FIELD_LABEL: Record<string, string> = {
   event: "Event",
   scoring_signal: "Scoring signal",
   points: "Points",
+  frequency: "How often",
   match: "Match",
   conditions: "Conditions",
 };

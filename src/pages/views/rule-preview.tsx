@@ -43,7 +43,7 @@ interface FoundProps {
 }
 
 function Found({ base, days, points, found, similar }: FoundProps) {
-  const { matches, people, samples, scanned, complete } = found;
+  const { matches, people, scoringSignals, samples, scanned, complete } = found;
   return (
     <>
       <Stats>
@@ -52,7 +52,8 @@ function Found({ base, days, points, found, similar }: FoundProps) {
         <Stat label="Points" value={signed(found.points)} />
       </Stats>
       <p class="quiet small">
-        {counted(matches, "signal")} of the last {counted(days, "day")}, at {signed(points)} each;{" "}
+        {counted(matches, "signal")} of the last {counted(days, "day")},{" "}
+        {scoringSignals === matches ? "" : `of which ${grouped(scoringSignals)} would score, `}at {signed(points)} each;{" "}
         {complete
           ? `${grouped(scanned)} looked at.`
           : `only the latest ${grouped(scanned)} were looked at, there are more. Preview looks further.`}

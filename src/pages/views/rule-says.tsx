@@ -1,11 +1,11 @@
 /** A mapping rule in words, for those who only read it. */
 import type { NewRule } from "../../control/rule-changes.ts";
 import type { MappingCondition } from "../../domain/mapping-rule.ts";
-import { OPERATOR_LABEL } from "../copy.ts";
+import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import { signed } from "./format.ts";
 
 export function RuleSays({ rule }: { rule: NewRule }) {
-  const { event, match, conditions, scoringSignal, points } = rule;
+  const { event, match, conditions, scoringSignal, points, frequency } = rule;
   return (
     <div class="stack">
       <p>
@@ -22,7 +22,8 @@ export function RuleSays({ rule }: { rule: NewRule }) {
         </ul>
       )}
       <p>
-        the person gets <strong>{signed(points)}</strong> for <strong>{scoringSignal}</strong>.
+        the person gets <strong>{signed(points)}</strong> for <strong>{scoringSignal}</strong>,{" "}
+        {FREQUENCY_LABEL[frequency].said}.
       </p>
     </div>
   );

@@ -1,6 +1,6 @@
 /** Where a recorded signal ended up, and what it scored. */
-import type { SignalTrace } from "../../store/protocol.ts";
-import { NAMED_BY_LABEL } from "../copy.ts";
+import type { MatchedRule, SignalTrace } from "../../store/protocol.ts";
+import { ALREADY_SCORED, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "./format.ts";
 import { Time } from "./parts.tsx";
 import { personPath } from "./signal-parts.tsx";
@@ -138,6 +138,18 @@ function Names({ trace: { userId, anonymousId, person, email } }: { trace: Signa
   );
 }
 
+/** Why a rule that matched scores nothing here. */
+function Already({ base, matched }: { base: string; matched: MatchedRule }) {
+  const { scored, scoredBy, frequency } = matched;
+  if (scored || frequency === undefined) return <></>;
+  if (scoredBy === null) return <>, {ALREADY_SCORED[frequency]}</>;
+  return (
+    <>
+      , <a href={`${base}/signals/${encodeURIComponent(scoredBy)}`}>{ALREADY_SCORED[frequency]}</a>
+    </>
+  );
+}
+
 function Score({ base, rules, trace }: Omit<FateProps, "manager">) {
   const { rulesTried, rulesMatched, points } = trace;
   return (
@@ -149,11 +161,13 @@ function Score({ base, rules, trace }: Omit<FateProps, "manager">) {
           </>
         ) : (
           <ul class="matched">
-            {rulesMatched.map(({ ruleId, ruleVersion, scoringSignal, points: each }) => {
+            {rulesMatched.map((matched) => {
+              const { ruleId, ruleVersion, scoringSignal, points: each } = matched;
               const rule = rules.get(ruleId);
               return (
                 <li>
-                  <strong>{signed(each)}</strong> {scoringSignal}, by{" "}
+                  <strong>{signed(matched.scored ? each : 0)}</strong> {scoringSignal}
+                  <Already base={base} matched={matched} />, by{" "}
                   <a href={`${base}/rules/${encodeURIComponent(ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
                   {ruleVersion}
                   {rule !== undefined && rule.version !== ruleVersion && ` (now version ${rule.version})`}

@@ -163,14 +163,17 @@ export class ErasureWork {
 
   /** The oldest page of the person's list, with what it has scored; of lines that retention has dropped too. */
   #lines(): number {
-    const { sql, verdicts } = this.#state;
-    const list = personList(this.#job.person_id ?? 0);
+    const { sql, verdicts, once } = this.#state;
+    const personId = this.#job.person_id ?? 0;
+    const list = personList(personId);
     const entries = firstEntries(sql, list);
     if (entries.length === 0) return this.#goOn("held");
     this.#eraseLines(entries, () => true);
     for (const { scored } of entries) {
       for (const id of scored?.verdicts ?? []) {
-        this.#people.ruleDays.add(verdicts.get(id).ruleId, scored?.atMs ?? 0, -1);
+        const match = verdicts.get(id);
+        if (scored === null || !once.release(personId, scored, match)) continue;
+        this.#people.ruleDays.add(match.ruleId, scored.atMs, -1);
         this.#job.scoring_signals++;
       }
     }

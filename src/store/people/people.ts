@@ -10,7 +10,8 @@ import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../rules/rule-days.ts";
 import type { StoreState } from "../state.ts";
 import { Identities, pagesOf } from "./identities.ts";
-import { addToRecent, changeEntries, insertEntries, readEntries } from "./timelines.ts";
+import { Scoring } from "./scoring.ts";
+import { addToRecent, allEntries, changeEntries, insertEntries, readEntries } from "./timelines.ts";
 import type { Entry, Scored } from "./timelines.ts";
 import { TRAITS, readReceipts, writeReceipts } from "./trait-receipts.ts";
 import type { TraitReceipts } from "./trait-receipts.ts";
@@ -95,10 +96,12 @@ export class People {
   readonly #byEmail = new Map<string, Person | null>();
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
+  readonly #scoring: Scoring;
 
   constructor(state: StoreState) {
     this.#state = state;
     this.identities = new Identities(state.sql);
+    this.#scoring = new Scoring(state, this.ruleDays);
   }
 
   /** What a batch will ask for, by few statements. */
@@ -176,18 +179,28 @@ export class People {
     const person = this.#get(personId);
     if (person === null) return;
     person.entries.push(entry);
-    if (entry.scored !== null) this.#score(person, entry.scored, 1);
+    if (entry.scored !== null) this.#scoring.add(person.now, entry.scored);
   }
 
-  /** What lines of a person have scored becomes something else: null is nothing. */
-  rescore(personId: number, changes: ReadonlyMap<number, { before: Scored | null; after: Scored | null }>): void {
+  /**
+   * What rules made of lines of a person becomes something else: null is nothing.
+   *
+   * @param changes in the order of the lines.
+   * @returns of how many lines what they score was added, changed and removed.
+   */
+  rescore(
+    personId: number,
+    changes: ReadonlyMap<number, { before: Scored | null; after: Scored | null }>,
+  ): { added: number; changed: number; removed: number } {
+    const done = { added: 0, changed: 0, removed: 0 };
     const person = this.#get(personId);
-    if (person === null) return;
+    if (person === null) return done;
     this.#change(person, new Map([...changes].map(([seq, { after }]) => [seq, after] as const)));
     for (const { before, after } of changes.values()) {
-      if (before !== null) this.#score(person, before, -1);
-      if (after !== null) this.#score(person, after, 1);
+      const what = this.#scoring.change(person.now, before, after);
+      if (what !== null) done[what]++;
     }
+    return done;
   }
 
   /** Lines are a person's no longer. */
@@ -195,7 +208,7 @@ export class People {
     const person = this.#get(personId);
     if (person === null) return;
     this.#change(person, new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
-    for (const { scored } of entries) if (scored !== null) this.#score(person, scored, -1);
+    for (const { scored } of entries) if (scored !== null) this.#scoring.remove(person.now, scored);
   }
 
   /**
@@ -229,9 +242,14 @@ export class People {
     return this.#get(personId)?.now.recent ?? "";
   }
 
-  write(): void {
+  /** Returns how many lines have come to count where others do no longer. */
+  write(): number {
+    const people = [...this.#byId.values()].filter((person) => person !== null);
+    let replaced = 0;
+    for (const person of people) replaced += this.#scoring.replaceReleased(person.now, () => this.#entriesOf(person));
     this.ruleDays.write(this.#state);
-    for (const person of this.#byId.values()) if (person !== null) this.#write(person);
+    for (const person of people) this.#write(person);
+    return replaced;
   }
 
   #linked(kind: "user_id" | "anonymous_id", value: string | undefined, receipt: Receipt): Owner | null {
@@ -271,12 +289,8 @@ export class People {
     return person;
   }
 
-  #score(person: Person, { verdicts, atMs }: Scored, times: 1 | -1): void {
-    for (const id of verdicts) {
-      const { ruleId, points } = this.#state.verdicts.get(id);
-      person.now.score += times * points;
-      this.ruleDays.add(ruleId, atMs, times);
-    }
+  #entriesOf({ now: { id, recent }, entries }: Person): Entry[] {
+    return [...allEntries(this.#state.sql, personList(id), recent), ...entries];
   }
 
   /** Of entries that are stored, or were added in this batch. */

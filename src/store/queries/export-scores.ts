@@ -4,7 +4,7 @@ import type { ExportFormat, ExportPage } from "../data-care.ts";
 import type { StoreState } from "../state.ts";
 import { headerOf, lineOf } from "./export-text.ts";
 import type { Columns } from "./export-text.ts";
-import { isScored, nextEntries, toScoringSignals } from "./scored.ts";
+import { counting, isScored, nextEntries, toScoringSignals } from "./scored.ts";
 
 const COLUMNS: Columns = {
   email: "value",
@@ -36,7 +36,8 @@ export function exportScores(state: StoreState, format: ExportFormat, cursor: st
     if (person === null) return { text, next: null };
     const after = person.id === position.person ? (position.after ?? 0) : 0;
     const { entries, last } = nextEntries(state.sql, person, after);
-    for (const entry of entries) {
+    for (const one of entries) {
+      const entry = counting(state, person.id, one);
       if (!isScored(entry) || entry.seq > position.lastSeq) continue;
       for (const scored of toScoringSignals(state, entry)) {
         rows++;

@@ -19,6 +19,7 @@ import type { Segment } from "../log/segment.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { pointsOf } from "../rules/verdicts.ts";
+import { countedOf } from "./scored.ts";
 import type { StoreState } from "../state.ts";
 import { headerOf, lineOf } from "./export-text.ts";
 import type { Columns, ExportRow } from "./export-text.ts";
@@ -243,7 +244,7 @@ class SignalsPage {
       recorded_at: facts.recordedAtMs,
       duplicate_of: facts.duplicateOf,
       linked_at: facts.linkedAtMs,
-      points: pointsOf(this.#state.verdicts.of(facts)),
+      points: pointsOf(countedOf(this.#state, facts)),
       dead_reason: null,
       erased_at: facts.erasedAtMs,
       payload,

@@ -1,6 +1,7 @@
 /** The latest signals, as the live page begins with them. */
 import type { LiveSignal } from "../protocol.ts";
 import { pointsOf } from "../rules/verdicts.ts";
+import { countedOf } from "./scored.ts";
 import type { StoreState } from "../state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
@@ -18,7 +19,7 @@ export function latestSignals(state: StoreState, limit: number): LiveSignal[] {
       ...toSummary(found, names),
       duplicateOf: facts?.duplicateOf ?? null,
       deadReason: dead?.reason ?? null,
-      points: facts === null ? 0 : pointsOf(state.verdicts.of(facts)),
+      points: facts === null ? 0 : pointsOf(countedOf(state, facts)),
     });
     if (latest.length === limit) break;
   }

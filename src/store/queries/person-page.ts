@@ -12,7 +12,7 @@ import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { readScoreCurve } from "./score-curve.ts";
-import { isScored, latestScored, toScoringSignals } from "./scored.ts";
+import { counting, isScored, latestScored, toScoringSignals } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
 import { sharedIds } from "./shared-ids.ts";
 import { shown } from "./signal-list.ts";
@@ -50,7 +50,10 @@ function listSignals(state: StoreState, person: ListedPerson, before: number, li
   const entries = latestEntries(state.sql, personList(person.id), person.recent, { before, limit: limit + 1 });
   const kept = entries.filter(({ seq }) => seq >= oldest);
   return {
-    items: toTimeline(state, kept.slice(0, limit)).filter(({ signal }) => signal !== null),
+    items: toTimeline(
+      state,
+      kept.slice(0, limit).map((entry) => counting(state, person.id, entry)),
+    ).filter(({ signal }) => signal !== null),
     next: kept.length > limit ? String(kept[limit - 1]?.seq) : null,
   };
 }

@@ -1,8 +1,9 @@
 /** What a person's signals have scored, read off the list of their signals: also of signals that are not kept any more. */
+import type { Facts } from "../log/line.ts";
 import { latestEntries, readEntries } from "../people/timelines.ts";
 import type { Entry, Scored } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
-import type { ScoringSignal } from "../protocol.ts";
+import type { RuleMatch, ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 
 /** Entries that are read at a time. */
@@ -20,20 +21,32 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
+/** The entry with what counts of it: a rule may have scored the person before. */
+export function counting({ once, verdicts }: StoreState, personId: number, entry: Entry): Entry {
+  const { seq, scored } = entry;
+  if (scored === null) return entry;
+  const counts = scored.verdicts.filter((id) => once.counts(personId, scored, verdicts.get(id)));
+  if (counts.length === scored.verdicts.length) return entry;
+  return { seq, scored: counts.length === 0 ? null : { ...scored, verdicts: counts } };
+}
+
 /**
  * The signals of a person, the latest first, with how many have been looked at; `entry` is null for those that have scored
  * nothing. No more than `look` are looked at.
  */
 export function* latestScored(
-  { sql }: StoreState,
+  state: StoreState,
   { id, recent }: ListedPerson,
   { before, look }: { before: number; look: number },
 ): Generator<{ looked: number; seq: number; entry: ScoredEntry | null }> {
   let end = before;
   for (let looked = 0; looked < look;) {
     const limit = Math.min(ENTRIES_AT_ONCE, look - looked);
-    const entries = latestEntries(sql, personList(id), recent, { before: end, limit });
-    for (const entry of entries) yield { looked: ++looked, seq: entry.seq, entry: isScored(entry) ? entry : null };
+    const entries = latestEntries(state.sql, personList(id), recent, { before: end, limit });
+    for (const one of entries) {
+      const entry = counting(state, id, one);
+      yield { looked: ++looked, seq: entry.seq, entry: isScored(entry) ? entry : null };
+    }
     const last = entries.at(-1);
     if (last === undefined || entries.length < limit) return;
     end = last.seq;
@@ -70,4 +83,12 @@ export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): Sc
     signalId: scored.signalId,
     atMs: scored.atMs,
   }));
+}
+
+/** What rules made of a line that counts. */
+export function countedOf({ once, verdicts }: StoreState, facts: Facts): RuleMatch[] {
+  const { owner, admission } = facts;
+  if (owner === null) return [];
+  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  return verdicts.of(facts).filter((match) => once.counts(owner.personId, occasion, match));
 }

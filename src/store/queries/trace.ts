@@ -5,7 +5,7 @@ import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import type { SignalTrace } from "../protocol.ts";
+import type { MatchedRule, SignalTrace } from "../protocol.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { pointsOf } from "../rules/verdicts.ts";
@@ -51,7 +51,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
   const { admission, owner } = facts;
   const names = new Names(state.sql);
   const email = owner === null ? null : names.of(facts);
-  const matched = state.verdicts.of(facts);
+  const matched = matchedRules(state, facts);
   return {
     ...toSummary({ facts, dead: null }, names),
     status: shown(facts.status),
@@ -69,11 +69,22 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
     person: owner === null || email === null ? null : { email, by: owner.by, linkedAtMs: facts.linkedAtMs },
     rulesTried: facts.rulesTried,
     rulesMatched: matched,
-    points: pointsOf(matched),
+    points: pointsOf(matched.filter(({ scored }) => scored)),
     payload: keepsPayload(facts) ? parsed(payload) : null,
     erasedAtMs: facts.erasedAtMs,
     inColdStorage: keepsPayload(facts) && (segment.row?.cold ?? null) !== null,
   };
+}
+
+function matchedRules({ once, verdicts }: StoreState, facts: Facts): MatchedRule[] {
+  const { owner, admission } = facts;
+  if (owner === null) return [];
+  const occasion = { signalId: admission.id, atMs: admission.receivedAtMs };
+  return verdicts.of(facts).map((match) => ({
+    ...match,
+    scored: once.counts(owner.personId, occasion, match),
+    scoredBy: once.instead(owner.personId, occasion, match),
+  }));
 }
 
 function traceDead(state: StoreState, id: string): SignalTrace | null {

@@ -18,6 +18,7 @@ import type { VisitorId } from "../people/visitor-keys.ts";
 import type { LiveSignal, RuleMatch, SignalToRecord } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
+import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
 import { COLUMN_OF, countInBooks } from "./books.ts";
 import { insertDeadLetter } from "./dead-letters.ts";
@@ -84,7 +85,7 @@ export function recordSignals(
   groups.write(state);
   returning.write();
   state.signals.flush();
-  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(one, people)) };
+  return { live: (limit) => pending.slice(0, limit).map((one) => toLive(state, one, people)) };
 }
 
 function toPending(signal: SignalToRecord): Pending {
@@ -308,7 +309,13 @@ function visitorOf({ work }: SignalToRecord) {
   return work.kind === "signal" || work.kind === "identify" ? work.normalised : null;
 }
 
-function toLive(one: Pending, people: People): LiveSignal {
+/** A rule may have scored the person before. */
+function countedOf({ once }: StoreState, { owner, matches, signal, receipt }: Pending): readonly RuleMatch[] {
+  const occasion = { signalId: signal.admission.id, atMs: receipt.receivedAtMs };
+  return owner === null ? matches : matches.filter((match) => once.counts(owner.personId, occasion, match));
+}
+
+function toLive(state: StoreState, one: Pending, people: People): LiveSignal {
   const { admission, work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work.normalised : null;
   const isNamed = one.status !== "purged" && one.status !== "duplicate";
@@ -322,6 +329,6 @@ function toLive(one: Pending, people: People): LiveSignal {
     receivedAtMs: admission.receivedAtMs,
     duplicateOf: one.original === null ? null : idOf(one.original),
     deadReason: one.deadReason,
-    points: one.matches.reduce((sum, { points }) => sum + points, 0),
+    points: pointsOf(countedOf(state, one)),
   };
 }

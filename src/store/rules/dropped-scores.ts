@@ -7,6 +7,7 @@ import { readEntries } from "../people/timelines.ts";
 import type { Scored } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state.ts";
+import { countIn, countReplaced } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 
 /**
@@ -31,11 +32,10 @@ export function removeDroppedScores(
       const left = scored.verdicts.filter((id) => !verdicts.has(id));
       changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
     }
-    people.rescore(personId, changes);
-    job.removed += changes.size;
+    countIn(job, people.rescore(personId, changes));
   };
   const isLast = takeRows(state.sql, job, limit, remove);
-  people.write();
+  countReplaced(job, people.write());
   return isLast;
 }
 

@@ -1,4 +1,5 @@
 /** A mapping rule tried on stored signals before it is saved (design §8.5): newest first, a page at a time, reads only. */
+import { dayOf } from "../../domain/day-counts.ts";
 import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/mapping-rule.ts";
 import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
@@ -37,7 +38,8 @@ export async function previewPage(
   );
   const people = new People(state);
   const matching = new Set<number>();
-  const page: PreviewPage = { scanned: 0, matches: 0, people: [], samples: [], next, complete: true };
+  const days = new Set<string>();
+  const page: PreviewPage = { scanned: 0, matches: 0, people: [], personDays: [], samples: [], next, complete: true };
   for (const line of parts.flatMap(({ lines }) => lines)) {
     const { seq, facts } = line;
     if (isTried(line) && !payloads.has(seq)) {
@@ -52,9 +54,10 @@ export async function previewPage(
     if (email === null) continue;
     page.matches++;
     matching.add(facts.owner.personId);
+    if (rule.frequency === "once_per_day") days.add(`${facts.owner.personId} ${dayOf(facts.admission.receivedAtMs)}`);
     if (page.samples.length < PREVIEW_SAMPLES) page.samples.push(toSample(facts, email, payload));
   }
-  return { ...page, people: [...matching] };
+  return { ...page, people: [...matching], personDays: [...days] };
 }
 
 /** Null as `next`: there are no more. */

@@ -20,7 +20,7 @@ import type { Scored } from "../people/timelines.ts";
 import type { StoreState } from "../state.ts";
 import { removeDroppedScores } from "./dropped-scores.ts";
 import { readRuleDays } from "./rule-days.ts";
-import { dueRuleJob, isCurrentJob, ruleOf, saveProgress } from "./rule-jobs.ts";
+import { countIn, countReplaced, dueRuleJob, isCurrentJob, ruleOf, saveProgress } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 import type { ScorableFacts } from "./rule-signals.ts";
@@ -160,8 +160,8 @@ class Step {
     const { sql, signals } = this.#state;
     const job = this.#job;
     const areTaken = parts.every((part) => this.#takePart(part, payloads));
-    for (const [personId, changes] of this.#changes) this.#people.rescore(personId, changes);
-    this.#people.write();
+    for (const [personId, changes] of this.#changes) countIn(job, this.#people.rescore(personId, changes));
+    countReplaced(job, this.#people.write());
     if (areTaken && areLast && this.#isDone(limit)) {
       job.status = "done";
       job.finished_at = this.#nowMs;
@@ -183,7 +183,6 @@ class Step {
       const before = facts.verdicts.find((id) => this.#versions.has(id));
       const after = isAbout ? this.#judge(facts, payloads.get(seq) ?? null, before) : undefined;
       if (after === before || this.#people.emailOf(facts.owner.personId) === null) continue;
-      job[before === undefined ? "added" : after === undefined ? "removed" : "changed"]++;
       const others = facts.verdicts.filter((id) => id !== before);
       const verdicts = after === undefined ? others : [...others, after].sort((one, other) => one - other);
       const changed = { ...facts, verdicts };

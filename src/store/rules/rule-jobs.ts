@@ -121,6 +121,19 @@ export function saveProgress(sql: SqlStorage, job: RuleJobRow): void {
   );
 }
 
+/** What a step has done to the scores of one person. */
+export function countIn(job: RuleJobRow, done: { added: number; changed: number; removed: number }): void {
+  job.added += done.added;
+  job.changed += done.changed;
+  job.removed += done.removed;
+}
+
+/** Where another line counts in place of one that does no longer, nothing has come of it. */
+export function countReplaced(job: RuleJobRow, replaced: number): void {
+  if (replaced <= job.removed) job.removed -= replaced;
+  else job.added += replaced;
+}
+
 export function ruleOf({ rule }: RuleJobRow): MappingRule | null {
   return rule === null ? null : (JSON.parse(rule) as MappingRule);
 }

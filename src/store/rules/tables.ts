@@ -1,8 +1,8 @@
 /** Mapping rules as they are applied to what is stored, and what each has scored. */
 import { sql } from "drizzle-orm";
-import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { DayCounts } from "../../domain/day-counts.ts";
-import type { MappingRule } from "../../domain/mapping-rule.ts";
+import type { MappingRule, RuleMatch } from "../../domain/mapping-rule.ts";
 import type { RuleJobStatus } from "../rule-protocol.ts";
 
 /** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */
@@ -14,8 +14,23 @@ export const verdicts = sqliteTable(
     ruleVersion: integer("rule_version").notNull(),
     scoringSignal: text("scoring_signal").notNull(),
     points: integer("points").notNull(),
+    /** Null: each time. */
+    frequency: text("frequency").$type<NonNullable<RuleMatch["frequency"]>>(),
   },
   (table) => [uniqueIndex("verdicts_rule").on(table.ruleId, table.ruleVersion)],
+);
+
+/** Of rules that score a person once a day, or once ever: the signal that counts, see once.ts. WITHOUT ROWID. */
+export const once = sqliteTable(
+  "once",
+  {
+    personId: integer("person_id").notNull(),
+    ruleId: text("rule_id").notNull(),
+    /** UTC day of the signal's receipt, in days since 1970. */
+    day: integer("day").notNull(),
+    signalId: text("signal_id").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.personId, table.ruleId, table.day] })],
 );
 
 /** What each mapping rule has scored: how many times, and how many on each of the latest days of receipt. */

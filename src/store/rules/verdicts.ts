@@ -11,6 +11,7 @@ interface Row {
   rule_version: number;
   scoring_signal: string;
   points: number;
+  frequency: NonNullable<RuleMatch["frequency"]> | null;
 }
 
 export function pointsOf(matches: readonly RuleMatch[]): number {
@@ -32,7 +33,7 @@ export class Verdicts {
   }
 
   idOf(match: RuleMatch): number {
-    const { ruleId, ruleVersion, scoringSignal, points } = match;
+    const { ruleId, ruleVersion, scoringSignal, points, frequency = null } = match;
     const key = `${ruleId} ${ruleVersion}`;
     const known = this.#ids.get(key);
     if (known !== undefined) return known;
@@ -45,11 +46,12 @@ export class Verdicts {
       stored ??
       this.#sql
         .exec<{ id: number }>(
-          "INSERT INTO verdicts (rule_id, rule_version, scoring_signal, points) VALUES (?, ?, ?, ?) RETURNING id",
+          "INSERT INTO verdicts (rule_id, rule_version, scoring_signal, points, frequency) VALUES (?, ?, ?, ?, ?) RETURNING id",
           ruleId,
           ruleVersion,
           scoringSignal,
           points,
+          frequency,
         )
         .one();
     this.#ids.set(key, id);
@@ -60,17 +62,18 @@ export class Verdicts {
     const known = this.#byId.get(id);
     if (known !== undefined) return known;
     const row = this.#sql.exec<Row>("SELECT * FROM verdicts WHERE id = ?", id).one();
-    const match = {
+    const match: RuleMatch = {
       ruleId: row.rule_id,
       ruleVersion: row.rule_version,
       scoringSignal: row.scoring_signal,
       points: row.points,
+      ...(row.frequency === null ? {} : { frequency: row.frequency }),
     };
     this.#byId.set(id, match);
     return match;
   }
 
-  /** What a line has scored. */
+  /** What rules made of a line, whether that counts or not (once.ts). */
   of(facts: Facts): RuleMatch[] {
     // What an anonymous one says is what it will score once it is somebody's.
     return facts.owner === null ? [] : facts.verdicts.map((id) => this.get(id));

@@ -1,0 +1,1 @@
+ALTER TABLE `mapping_rules` ADD `frequency` text DEFAULT 'every_time' NOT NULL;

@@ -1,0 +1,98 @@
+/**
+ * What lines score their persons. What rules made of a line counts, unless a rule that scores a person once a day, or once
+ * ever, has scored them before (rules/once.ts); then it counts as soon as that does no longer.
+ */
+import type { RuleMatch } from "../protocol.ts";
+import type { RuleDayChanges } from "../rules/rule-days.ts";
+import type { StoreState } from "../state.ts";
+import type { Entry, Scored } from "./timelines.ts";
+
+/** Whose score it is. */
+interface Owner {
+  id: number;
+  score: number;
+}
+
+export class Scoring {
+  readonly #state: StoreState;
+  readonly #ruleDays: RuleDayChanges;
+  /** By person: rules that score them once a day, or once ever, and of which something counts no longer. */
+  readonly #released = new Map<number, Set<string>>();
+
+  constructor(state: StoreState, ruleDays: RuleDayChanges) {
+    this.#state = state;
+    this.#ruleDays = ruleDays;
+  }
+
+  /** Returns whether anything of it counts. */
+  add(owner: Owner, scored: Scored): boolean {
+    return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
+  }
+
+  /** Returns whether anything of it had counted. */
+  remove(owner: Owner, scored: Scored): boolean {
+    return this.#score(owner, scored, -1, (match) => {
+      if (!this.#state.once.release(owner.id, scored, match)) return false;
+      if (match.frequency !== undefined) this.#releasedOf(owner.id).add(match.ruleId);
+      return true;
+    });
+  }
+
+  /** What is said of a line becomes something else; null: nothing. */
+  change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
+    const [gone, come] = [without(before, after), without(after, before)];
+    const lost = gone !== null && this.remove(owner, gone);
+    const won = come !== null && this.add(owner, come);
+    if (won) return lost ? "changed" : "added";
+    return lost ? "removed" : null;
+  }
+
+  /**
+   * In place of what counts no longer another line of the person counts: the first one that is kept and can. What was
+   * dropped scores what it had scored.
+   *
+   * @param entries gives all of the person's, those of this batch too; asked only where there is something to replace.
+   * @returns how many lines have come to count.
+   */
+  replaceReleased(owner: Owner, entries: () => readonly Entry[]): number {
+    const released = this.#released.get(owner.id);
+    if (released === undefined) return 0;
+    this.#released.delete(owner.id);
+    const { once, signals, verdicts } = this.#state;
+    let replaced = 0;
+    for (const { seq, scored } of entries().toSorted((one, other) => one.seq - other.seq)) {
+      if (scored === null) continue;
+      const waiting = scored.verdicts.filter((verdict) => {
+        const match = verdicts.get(verdict);
+        return released.has(match.ruleId) && once.isOpen(owner.id, scored, match);
+      });
+      if (waiting.length === 0 || signals.read(seq) === null) continue;
+      if (this.add(owner, { ...scored, verdicts: waiting })) replaced++;
+    }
+    return replaced;
+  }
+
+  #score(owner: Owner, { verdicts, atMs }: Scored, times: 1 | -1, counts: (match: RuleMatch) => boolean): boolean {
+    let any = false;
+    for (const id of verdicts) {
+      const match = this.#state.verdicts.get(id);
+      if (!counts(match)) continue;
+      any = true;
+      owner.score += times * match.points;
+      this.#ruleDays.add(match.ruleId, atMs, times);
+    }
+    return any;
+  }
+
+  #releasedOf(personId: number): Set<string> {
+    let released = this.#released.get(personId);
+    if (released === undefined) this.#released.set(personId, (released = new Set()));
+    return released;
+  }
+}
+
+/** What rules made of a line, but for what is said by the other as well; null: nothing. */
+function without(scored: Scored | null, other: Scored | null): Scored | null {
+  const verdicts = scored?.verdicts.filter((id) => other?.verdicts.includes(id) !== true) ?? [];
+  return scored === null || verdicts.length === 0 ? null : { ...scored, verdicts };
+}
