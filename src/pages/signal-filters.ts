@@ -2,6 +2,7 @@
 import type { FindFilter } from "../store/queries/signal-list.ts";
 import type { SignalStatus } from "../store/protocol.ts";
 import type { QueueFilter } from "../store/queries/queue-page.ts";
+import { readDayRange } from "./day-range.ts";
 import { STATUS_COPY } from "./copy.ts";
 
 type Query = Record<string, string | undefined>;
@@ -31,12 +32,19 @@ export function queueFilter({ q, source, only }: Query): QueueFilter {
   return filter;
 }
 
-export function signalFilter({ event, email, status }: Query): FindFilter {
+/** @param withKeys spec §1: others do not find signals by the key that they came with. */
+export function signalFilter(query: Record<string, string>, withKeys: boolean): FindFilter {
+  const { event, email, status, key } = query;
+  const { sinceMs, untilMs } = readDayRange(query);
   const filter: FindFilter = {};
   const [named, owner, only] = [textOf(event), textOf(email), statusOf(status)];
   if (named !== undefined) filter.event = named;
   if (owner !== undefined) filter.email = owner;
   if (only !== undefined) filter.status = only;
+  const keyId = withKeys ? textOf(key) : undefined;
+  if (keyId !== undefined) filter.keyId = keyId;
+  if (sinceMs !== null) filter.sinceMs = sinceMs;
+  if (untilMs !== null) filter.untilMs = untilMs;
   return filter;
 }
 

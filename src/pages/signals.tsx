@@ -1,6 +1,7 @@
 /** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
 import type { Context } from "hono";
-import { findKey, listKeys } from "../control/keys.ts";
+import { canManageKeys } from "../domain/role.ts";
+import { findKey, keyNames, listKeys } from "../control/keys.ts";
 import { listRules, ruleNames } from "../control/rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../limits.ts";
 import type { Page } from "../store/protocol.ts";
@@ -53,11 +54,15 @@ export const signalPages = pages
   .get("/all", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
-    const signals = await storeOf(c).signals(signalFilter(query), pageOf(c));
+    const withKeys = canManageKeys(c.get("role"));
+    const [signals, keys] = await Promise.all([
+      storeOf(c).signals(signalFilter(query, withKeys), pageOf(c)),
+      withKeys ? keyNames(c.get("db"), c.get("workspace").id) : null,
+    ]);
     return page(
       c,
       { title: "All signals", section: "signals" },
-      <AllSignals base={workspacePath(c)} query={query} signals={signals} />,
+      <AllSignals base={workspacePath(c)} query={query} keys={keys} signals={signals} />,
     );
   })
   .get("/dead-letters", async (c) => {

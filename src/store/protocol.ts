@@ -250,4 +250,8 @@ export interface SignalFilter {
   event?: string;
   email?: string;
   status?: SignalStatus;
+  keyId?: string;
+  /** Received not before, and before: milliseconds since 1970. */
+  sinceMs?: number;
+  untilMs?: number;
 }

@@ -6,6 +6,7 @@ import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../src/limits.ts";
 import { DAY, deliver } from "./deliver.ts";
 import { newMembers, type Members } from "./members.ts";
 import { textOf, type Browser } from "./pages.ts";
+import type { StoreState } from "../../src/store/state.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
 let workspace: TestWorkspace;
@@ -222,6 +223,38 @@ describe("a group", () => {
 });
 
 describe("all signals", () => {
+  test("all signals are narrowed down to days of receipt and, by managers, to a key, over sealed segments too", async () => {
+    const at = Date.UTC(2031, 4, 10, 12);
+    vi.setSystemTime(at + DAY);
+    const other = await workspace.newKey({ name: "Other <key>" });
+    for (const [n, keyId] of [workspace.key.id, other.id, other.id, workspace.key.id].entries()) {
+      await deliver(workspace.id, [
+        { id: `sig_${n}`, ordinal: n + 1, payload: form(n), at: at - (3 - n) * DAY, envelope: { key: keyId } },
+      ]);
+      await runInDurableObject(workspace.store, (store) => {
+        const { signals } = (store as unknown as { state: StoreState }).state;
+        signals.seal();
+        signals.flush();
+      });
+    }
+    const ids = async (query: string, browser = members.owner) => {
+      const html = await browser.see(`${base}/signals/all${query}`);
+      return [...new Set([...html.matchAll(/signals\/(sig_\d)"/g)].map(([, id]) => id))];
+    };
+    expect(await ids("")).toEqual(["sig_3", "sig_2", "sig_1", "sig_0"]);
+    expect(await ids("?from=2031-05-08&to=2031-05-09")).toEqual(["sig_2", "sig_1"]);
+    expect(await ids("?from=2031-05-10")).toEqual(["sig_3"]);
+    expect(await ids("?to=2031-05-07")).toEqual(["sig_0"]);
+    expect(await ids(`?key=${other.id}`)).toEqual(["sig_2", "sig_1"]);
+    expect(await ids(`?key=${other.id}&from=2031-05-09`)).toEqual(["sig_2"]);
+    expect(await ids("?event=Filled+Out+Form&to=2031-05-08&email=p1@example.com")).toEqual(["sig_1"]);
+    // Spec §1: nothing of the keys for others.
+    expect(await ids(`?key=${other.id}`, members.member)).toHaveLength(4);
+    expect(await see("/all")).not.toContain("Other &lt;key&gt;");
+    expect(textOf(await members.owner.see(`${base}/signals/all?from=2040-01-01`))).toContain("No signal fits");
+    vi.useRealTimers();
+  });
+
   test("where there are none, that is said with what to do; where a filter lets none through, how to be rid of it", async () => {
     const [none, narrowed] = [textOf(await see("/all")), textOf(await see("/all?event=&status=held"))];
     expect([none.includes("No signals yet"), none.includes("Connect a sender")]).toEqual([true, true]);

@@ -1,17 +1,21 @@
 /** All signals, the latest first, by event, person and status. */
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";
-import { SelectField, TextField } from "./fields.tsx";
+import { readDayRange } from "../day-range.ts";
+import { DayFields, SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Panel } from "./parts.tsx";
 import { NoSuchSignals, SignalTable, SignalTabs } from "./signal-parts.tsx";
 
 export function AllSignals({
   base,
   query,
+  keys,
   signals,
 }: {
   base: string;
   query: Record<string, string>;
+  /** Names by id; null where they are not shown. */
+  keys: ReadonlyMap<string, string> | null;
   signals: FoundSignals;
 }) {
   return (
@@ -22,6 +26,10 @@ export function AllSignals({
         <TextField name="event" label="Event name, exactly" value={query["event"] ?? ""} autocomplete="off" />
         <TextField name="email" label="Email of the person" value={query["email"] ?? ""} autocomplete="off" />
         <SelectField name="status" label="Status" value={query["status"] ?? ""} options={STATUS_OPTIONS} />
+        {keys !== null && (
+          <SelectField name="key" label="Key" value={query["key"] ?? ""} options={[["", "Any key"], ...keys]} />
+        )}
+        <DayFields days={readDayRange(query)} />
         <TextField
           name="id"
           label="Or a signal's id"
@@ -47,8 +55,8 @@ export function AllSignals({
   );
 }
 
-function isNarrowed({ event = "", email = "", status = "", cursor = "" }: Record<string, string>): boolean {
-  return [event, email, status, cursor].some((asked) => asked !== "");
+function isNarrowed(query: Record<string, string>): boolean {
+  return ["event", "email", "status", "key", "from", "to", "cursor"].some((name) => (query[name] ?? "") !== "");
 }
 
 function None({ base }: { base: string }) {

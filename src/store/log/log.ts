@@ -23,6 +23,9 @@ export interface Wanted {
   event?: string | undefined;
   source?: string | undefined;
   status?: LineStatus | undefined;
+  /** Received not before, and before: milliseconds since 1970. */
+  sinceMs?: number | undefined;
+  untilMs?: number | undefined;
 }
 
 /** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
@@ -493,18 +496,28 @@ export function isOriginal({ status, erasedAtMs }: Facts): boolean {
   return erasedAtMs === null && (status === "processed" || status === "anonymous");
 }
 
-function conditionOf({ event, status }: Wanted): string {
-  const conditions: string[] = [];
-  if (event !== undefined) conditions.push(`instr(groups, ?2) > 0`);
-  if (status !== undefined) conditions.push(`instr(statuses, ?${event === undefined ? 2 : 3}) > 0`);
+/** Of a segment's row, with its values from the second parameter on. */
+function conditionOf(wanted: Wanted): string {
+  const conditions = conditionsOf(wanted).map(([condition], index) => condition.replace("?", `?${index + 2}`));
   return conditions.length === 0 ? "TRUE" : conditions.join(" AND ");
 }
 
-function valuesOf({ event, source, status }: Wanted): SqlStorageValue[] {
+function valuesOf(wanted: Wanted): SqlStorageValue[] {
+  return conditionsOf(wanted).map(([, value]) => value);
+}
+
+function conditionsOf({ event, source, status, sinceMs, untilMs }: Wanted): [condition: string, SqlStorageValue][] {
+  const mark = event === undefined ? [] : blobs(groupMark(event, source));
   return [
-    ...(event === undefined ? [] : blobs(groupMark(event, source))),
-    ...(status === undefined ? [] : [statusLetter(status)]),
+    ...mark.map((value): [string, SqlStorageValue] => ["instr(groups, ?) > 0", value]),
+    ...pair("instr(statuses, ?) > 0", status === undefined ? null : statusLetter(status)),
+    ...pair("received_to >= ?", sinceMs ?? null),
+    ...pair("received_from < ?", untilMs ?? null),
   ];
+}
+
+function pair(condition: string, value: SqlStorageValue): [string, SqlStorageValue][] {
+  return value === null ? [] : [[condition, value]];
 }
 
 /** When the edge gave the id; null where it tells no time. */

@@ -105,22 +105,19 @@ function* heldSteps({ held }: StoreState, filter: FindFilter, before: number, na
   }
 }
 
-interface Asked {
-  event?: string;
-  source?: string;
-  email?: string;
+interface Asked extends Omit<FindFilter, "status"> {
   status?: LineStatus | undefined;
 }
 
-function* linesOf(source: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
-  const { event, email, status } = asked;
-  const wanted = { event, source: asked.source, status };
-  for (const segment of log.walkBack(before, event === undefined ? { status } : wanted)) {
+function* linesOf(from: 0 | 1, log: Log, asked: Asked, before: number, names: Names): Steps {
+  const { event, email, status, sinceMs, untilMs } = asked;
+  const source = event === undefined ? undefined : asked.source;
+  for (const segment of log.walkBack(before, { event, source, status, sinceMs, untilMs })) {
     for (const seq of seqsAbout(segment, asked).toReversed()) {
       if (seq >= before) continue;
       const facts = segment.facts(seq);
       yield lineStep(
-        source,
+        from,
         seq,
         facts,
         isAskedFor(facts, asked) && (email === undefined || names.of(facts) === email),
@@ -128,7 +125,7 @@ function* linesOf(source: 0 | 1, log: Log, asked: Asked, before: number, names: 
       );
     }
     yield {
-      ...lineStep(source, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST),
+      ...lineStep(from, segment.firstSeq, segment.facts(segment.firstSeq), false, SEGMENT_COST),
       receipt: NO_RECEIPT,
     };
   }
@@ -172,17 +169,28 @@ function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, 
 }
 
 /** The email is the list's, or has been compared: a person may have another one by now. */
-function isAskedFor(facts: Facts, { event, source, status }: Asked | FindFilter): boolean {
+function isAskedFor(facts: Facts, asked: Asked | FindFilter): boolean {
+  const { event, source, status } = asked;
   if (facts.status === "released") return false;
   return (
     (event === undefined || facts.event === event) &&
     (source === undefined || facts.source === source) &&
-    (status === undefined || facts.status === status)
+    (status === undefined || facts.status === status) &&
+    isAdmitted(facts.admission, asked)
+  );
+}
+
+function isAdmitted({ keyId, receivedAtMs }: Admission, asked: Asked | FindFilter): boolean {
+  return (
+    (asked.keyId === undefined || keyId === asked.keyId) &&
+    (asked.sinceMs === undefined || receivedAtMs >= asked.sinceMs) &&
+    (asked.untilMs === undefined || receivedAtMs < asked.untilMs)
   );
 }
 
 /** Of a dead letter nobody knows what it says, or of whom. */
-function* deadSteps({ sql }: StoreState, { event, source, email, status }: FindFilter, before: number): Steps {
+function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): Steps {
+  const { event, source, email, status } = filter;
   if (event !== undefined || source !== undefined || email !== undefined) return;
   if (status !== undefined && status !== "dead" && status !== "purged") return;
   const rows = sql.exec<DeadSummary>(
@@ -191,14 +199,15 @@ function* deadSteps({ sql }: StoreState, { event, source, email, status }: FindF
     before,
   );
   for (const row of rows) {
-    const { ordinal } = JSON.parse(row.admission) as Admission;
+    const admission = JSON.parse(row.admission) as Admission;
+    const isFound = (status === undefined || row.status === status) && isAdmitted(admission, filter);
     yield {
       source: 2,
       place: row.seq,
       cost: 1,
-      found: status === undefined || row.status === status ? { facts: null, dead: row } : null,
+      found: isFound ? { facts: null, dead: row } : null,
       recordedAtMs: row.recorded_at,
-      receipt: { receivedAtMs: row.received_at, ordinal },
+      receipt: { receivedAtMs: row.received_at, ordinal: admission.ordinal },
     };
   }
 }
