@@ -21,12 +21,16 @@ export interface Problem {
   more?: Record<string, unknown>;
 }
 
-export function problem(c: Context<AppEnv>, { status, code, title, detail, headers, more }: Problem): Response {
+export function problem(c: Context<AppEnv>, described: Problem): Response {
+  const { status, code, headers } = described;
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = code;
-  const body = JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
   const fixed = { "content-type": "application/problem+json", "x-request-id": requestId };
-  return new Response(body, { status, headers: headers === undefined ? fixed : { ...fixed, ...headers } });
+  return new Response(problemBody(described, requestId), { status, headers: { ...fixed, ...headers } });
+}
+
+export function problemBody({ status, code, title, detail, more }: Problem, requestId: string): string {
+  return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
 /** Seconds, at least one. */

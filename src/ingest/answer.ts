@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/refusal.ts";
-import { problem, refusalProblem } from "../http/problem.ts";
+import { problem, problemBody, refusalProblem } from "../http/problem.ts";
 import type { PeriodState } from "../quota/protocol.ts";
 import type { RateState, RequestRate } from "../domain/request-rate.ts";
 import type { Admission, Outcome } from "./admit.ts";
@@ -13,6 +13,10 @@ export interface LimitState {
 }
 
 type Headers = Record<string, string>;
+
+const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
+/** Up to the request's id. */
+const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
 
 /** draft-ietf-httpapi-ratelimit-headers: quota and remaining of the request rate and of the billing period. */
 export function limitHeaders({ rate, period }: LimitState, configured: RequestRate, nowMs: number): Headers {
@@ -28,8 +32,23 @@ export function limitHeaders({ rate, period }: LimitState, configured: RequestRa
 }
 
 export function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Headers = {}): Response {
+  if (refusal.code === "unauthorized") return unauthorized(c);
   const described = refusalProblem(refusal);
   return problem(c, { ...described, headers: { ...described.headers, ...headers } });
+}
+
+/** The answer to floods: all but the request's id is written once. */
+function unauthorized(c: Context<AppEnv>): Response {
+  const requestId = c.get("requestId");
+  c.get("logFields")["code"] = UNAUTHORIZED.code;
+  return new Response(`${UNAUTHORIZED_BODY}${requestId}"}`, {
+    status: UNAUTHORIZED.status,
+    headers: {
+      "content-type": "application/problem+json",
+      "x-request-id": requestId,
+      "www-authenticate": UNAUTHORIZED.headers?.["www-authenticate"] ?? "",
+    },
+  });
 }
 
 /** One signal in, one verdict out. */

@@ -7,6 +7,8 @@ export class Lru<Key, Value> {
   /** In the order of their last use. */
   readonly #entries = new Map<Key, { value: Value; weight: number }>();
   #weight = 0;
+  /** Where it stands is its place already: most keys are used many times in a row. */
+  #latest: Key | undefined;
 
   constructor(maxWeight: number) {
     this.#maxWeight = maxWeight;
@@ -15,8 +17,11 @@ export class Lru<Key, Value> {
   get(key: Key): Value | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
+    if (key !== this.#latest) {
+      this.#entries.delete(key);
+      this.#entries.set(key, entry);
+      this.#latest = key;
+    }
     return entry.value;
   }
 
@@ -29,6 +34,7 @@ export class Lru<Key, Value> {
   set(key: Key, value: Value, weight = 1): void {
     this.delete(key);
     this.#entries.set(key, { value, weight });
+    this.#latest = key;
     this.#weight += weight;
     for (const oldest of this.#entries.keys()) {
       if (this.#weight <= this.#maxWeight) return;
