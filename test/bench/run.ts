@@ -2,6 +2,7 @@
  * The bench: this service next to a bare Worker and a straightforward one, on this machine, in one run.
  * `node test/bench/run.ts [--rounds 5] [--seconds 2] [--only <scenario>,…]`; fails on any answer but the expected one.
  * `node test/bench/run.ts growth [--rounds 31] [--signals 1000000]`: this service alone, small and large; see growth.ts.
+ * `node test/bench/run.ts startup [--rounds 5]`: the CPU time of starting; see startup.ts.
  * `node test/bench/run.ts store [--signals 1000000]`: what its Signal Store writes, keeps and takes; see store.ts.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -27,6 +28,7 @@ import {
 } from "./report.ts";
 import { SCENARIOS, measure } from "./scenarios.ts";
 import type { Effort, Figures, Scenario } from "./scenarios.ts";
+import { STARTUP_MAX_RATIO, measureStartup } from "./startup.ts";
 import { missed } from "./store-figures.ts";
 import { measureStore } from "./store.ts";
 
@@ -59,6 +61,7 @@ const failures: string[] = [];
 try {
   if (isGrowth) await growth();
   else if (positionals[0] === "store") await store();
+  else if (positionals[0] === "startup") await startup();
   else await all();
 } catch (error) {
   failures.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -77,6 +80,15 @@ async function growth(): Promise<void> {
 async function store(): Promise<void> {
   const parts = await measureStore(Number(flags.signals), scratch, failures, (part) => console.log(reportStore(part)));
   failures.push(...missed(parts));
+}
+
+async function startup(): Promise<void> {
+  const { bare, straightforward, service } = await measureStartup(effort.rounds, scratch);
+  const shown = [bare, straightforward, service].map((ms) => `${ms.toFixed(1)} ms`);
+  console.log(`CPU of starting: bare ${shown[0]}, straightforward ${shown[1]}, this service ${shown[2]}.`);
+  const ratio = service / bare;
+  if (!(ratio <= STARTUP_MAX_RATIO))
+    failures.push(`starting takes ${ratio.toFixed(1)} times as long as the bare Worker`);
 }
 
 async function all(): Promise<void> {
