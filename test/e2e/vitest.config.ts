@@ -13,5 +13,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // A score takes some seconds: the outbox and the queue wait for company.
+    expect: { poll: { timeout: 10_000 } },
   },
 });
