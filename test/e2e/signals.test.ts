@@ -102,6 +102,8 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
   const key = await workspace.newKey();
   for (const email of ["jane@example.com", "joe@example.com"]) await send(key, { ...FORM, email });
   await send(key, { ...FORM, email: "ann@example.com", properties: { form_name: "Newsletter" } });
+  // The first of them is there some seconds before the others.
+  await expect.poll(() => workspace.score("ann@example.com")).toBe(0);
   await withPage(workspace, "/signals", async (page) => {
     await reloadUntil(page, "Filled Out Form");
     await page.getByRole("link", { name: "Filled Out Form" }).click();
