@@ -93,7 +93,7 @@ export function Clamped({ children }: PropsWithChildren) {
   );
 }
 
-/** An id of which the beginning is enough to look at; copying it copies all of it. */
+/** An id of which the end is enough to look at; copying it copies all of it. */
 export function ShortId({ id }: { id: string }) {
   return (
     <code class="small short-id" title={id}>

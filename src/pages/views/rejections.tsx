@@ -144,7 +144,7 @@ function Calls({ data }: { data: RejectionsData }) {
                   </div>
                 )}
               </td>
-              <td>
+              <td class="reason">
                 <Reason code={code} />
               </td>
               <td class="advice">
