@@ -28,7 +28,8 @@ export const REFUSAL_CODES = {
   rate_limited: "Requests come faster than the request rate allows.",
   allowance_exceeded: "The signal limit is used up, and there is no extra room any more.",
   extra_room_exceeded: "Twice the signal limit is used up.",
-  unavailable: "Nothing was stored; the same request may be sent again.",
+  unavailable:
+    "Not stored, for a reason that passes: the same request may be sent again. With results, too: nothing is stored twice.",
 } as const satisfies Record<RefusalCode, string>;
 
 /** What all addresses, or the operator API, refuse besides. */
