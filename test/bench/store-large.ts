@@ -8,7 +8,7 @@ import { rulesOf } from "./growth-traffic.ts";
 import { VARS } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import type { StoreFigure, StorePart } from "./store-figures.ts";
-import { scoreOf, send } from "./store-speed.ts";
+import { QUIET_MS, scoreOf, send } from "./store-speed.ts";
 import { HEAVY_PERSON, SPREAD_VISITOR, mixedPayloadOf, pointsOf, spreadNumbers } from "./store-traffic.ts";
 
 const RULES = 500;
@@ -166,6 +166,7 @@ async function link(
   sent: readonly string[],
 ): Promise<{ seconds: number; cpuSeconds: number }> {
   const points = sent.reduce((sum, payload) => sum + pointsOf(payload), 0);
+  await sleep(QUIET_MS);
   return timed(bencher, async () => {
     const identify = { type: "identify", messageId: `identify-${anonymousId}`, anonymousId, traits: { email } };
     await send(bencher, workspace, [JSON.stringify(identify)]);

@@ -1,6 +1,7 @@
 /** How fast signals are processed: in an empty workspace, in a large one, next to the straightforward Worker; and a lone one. */
 import { setTimeout as sleep } from "node:timers/promises";
 import * as z from "zod";
+import { DRAIN_PACE_MS } from "../../src/limits.ts";
 import type { Bencher } from "./bencher.ts";
 import type { Contestant } from "./contestants.ts";
 import { newSignals } from "./growth-costs.ts";
@@ -19,8 +20,9 @@ const STRAIGHTFORWARD_SIGNALS = 2_000;
 const STRAIGHTFORWARD_CONNECTIONS = 2;
 const MIN_SPEED = 0.9;
 
-const LONE_SIGNALS = 31;
-const QUIET_MS = 400;
+const LONE_SIGNALS = 15;
+/** So long after another signal one leaves the outbox at once, and does not wait for others to go with it. */
+export const QUIET_MS = DRAIN_PACE_MS + 200;
 const POLL_MS = 2;
 const MAX_FIRST_MS = 150;
 
