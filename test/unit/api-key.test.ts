@@ -79,6 +79,17 @@ describe("§5 the shape of a key is checked before any look-up", () => {
     expect(swapped.filter((text) => text !== key && isWellFormedKey(text))).toEqual([]);
   });
 
+  test("a character that is not base62 fails, also under the right checksum", () => {
+    const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for (const odd of ["-", "é", " "]) {
+      const checked = key.slice(0, 20) + odd + key.slice(21, 37);
+      const sum = Array.from(checked).reduce((crc, char) => crc32(Uint8Array.of(char.charCodeAt(0) & 0xff), crc), 0);
+      let [rest, tail] = [sum, ""];
+      for (let place = 0; place < 6; place++, rest = Math.floor(rest / 62)) tail = digits.charAt(rest % 62) + tail;
+      expect(isWellFormedKey(checked + tail), odd).toBe(false);
+    }
+  });
+
   test.each([
     ["nothing", ""],
     ["the prefix alone", "sk_"],
@@ -93,6 +104,31 @@ describe("§5 the shape of a key is checked before any look-up", () => {
   ])("%s fails", (_, text) => {
     expect(isWellFormedKey(text)).toBe(false);
   });
+});
+
+test("§5: whatever is drawn, a key that log redactors would miss is drawn again", () => {
+  // Bytes that become characters of one kind: digits, capital letters, small letters.
+  for (const [from, count] of [
+    [0, 10],
+    [10, 26],
+    [36, 26],
+  ] as const) {
+    for (let odd = 0; odd < 3; odd++) {
+      for (let time = 0; time < 40; time++) {
+        let draws = 0;
+        const key = composeKey((n) => {
+          if (draws++ > 0) return randomBytes(n);
+          // All of one kind but for a few of the others.
+          return Uint8Array.from({ length: n }, (_, at) =>
+            at < odd ? (from + count + at) % 62 : from + ((at + time) % count),
+          );
+        });
+        for (const kind of [/[a-z]/g, /[A-Z]/g, /[0-9]/g])
+          expect(key.slice(3).match(kind)?.length).toBeGreaterThanOrEqual(2);
+        expect(isWellFormedKey(key)).toBe(true);
+      }
+    }
+  }
 });
 
 describe("§2.1, §8.10 what is shown of a key", () => {

@@ -49,6 +49,7 @@ describe("the pace", () => {
   test("without a full day it is today's so far, and null within the first hour", () => {
     expect(paceOf([], null, at(day(1) + DAY_MS / 4, 10))).toEqual({ perDay: 40, fullDays: 0 });
     expect(paceOf([], null, at(day(1) + DAY_MS / 24 - 1, 10))).toBeNull();
+    expect(paceOf([], null, at(day(1) + DAY_MS / 24, 10))).toEqual({ perDay: 240, fullDays: 0 });
     expect(paceOf([], null, { ...at(day(1) + DAY_MS / 2, 10), periodStartMs: day(1) + DAY_MS / 4 })?.perDay).toBe(40);
   });
 });
