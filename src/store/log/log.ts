@@ -290,11 +290,14 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Whether a segment is still as it was read, before an `await` for instance. */
   isCurrent(segment: Segment): boolean {
-    const now = this.segmentOf(segment.firstSeq);
-    if (now === null || now.firstSeq !== segment.firstSeq) return false;
+    const { firstSeq, row, version, lines } = segment;
     // Lines that are open change in place, and others are added to them.
-    if (segment.row === null || now.row === null) return now.row === segment.row && segment.lines === now.lines;
-    return now.version === segment.version && now.row.cold === segment.row.cold;
+    if (row === null) return firstSeq === this.#head.firstSeq && lines === this.#head.lines;
+    const [now] = this.#sql.exec<{ version: number; cold: string | null }>(
+      `SELECT version, cold FROM ${this.name}_segments JOIN ${this.name}_facts USING (first_seq) WHERE first_seq = ?`,
+      firstSeq,
+    );
+    return now !== undefined && now.version === version && now.cold === row.cold;
   }
 
   /** Payloads of a segment that are here, line by line; null: they are in R2. */

@@ -9,20 +9,12 @@
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import { isAboutEvent } from "../../domain/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/mapping-rule.ts";
-import { normalise } from "../../domain/normalise.ts";
-import type { JsonObject } from "../../domain/signal.ts";
 import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../limits.ts";
-import { deletedUntilMs } from "../deletion/retention.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
-import { isEmptied } from "../log/line.ts";
-import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
-import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { EventGroupChanges } from "../record/event-groups.ts";
 import { isStale } from "../rules/rule-jobs.ts";
-import { evaluateSignal } from "../rules/rule-signals.ts";
 import type { StoreState } from "../state.ts";
 import {
   dueLinkJobs,
@@ -33,9 +25,11 @@ import {
   putOffLinkJob,
   startLinkJob,
 } from "./link-jobs.ts";
-import { People, visitorOf } from "./people.ts";
-import { allEntries, changeEntries, firstEntries, hasEntries, scoredBy } from "./timelines.ts";
-import { personList, visitorList } from "./visitor-keys.ts";
+import { Linking, isJudged } from "./linked-lines.ts";
+import type { Listed } from "./linked-lines.ts";
+import { People } from "./people.ts";
+import { firstEntries, hasEntries } from "./timelines.ts";
+import { visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** What a step works with. */
@@ -47,12 +41,6 @@ export interface LinkWork {
   rules: () => Promise<WorkspaceRules>;
   /** A step of this turn was in vain, since the rules were older than some that have been applied. */
   isStale?: boolean;
-}
-
-/** The oldest lines on a visitor's list. */
-interface Listed {
-  visitor: VisitorId;
-  seqs: readonly number[];
 }
 
 /** A segment as it was read, and the lines of it that are on lists. */
@@ -170,136 +158,4 @@ function wantedOf(state: StoreState, parts: readonly Part[], { version, rules }:
       }),
     }))
     .filter(({ seqs }) => seqs.length > 0);
-}
-
-/** Whether the line says what rules of that version make of it, or they make nothing of any such line. */
-function isJudged({ books: { judged } }: StoreState, seq: number, facts: Facts, rulesVersion: number): boolean {
-  if (facts.kind !== "signal") return true;
-  return facts.status === "anonymous" && judged.rulesVersion === rulesVersion && seq >= judged.sinceSeq;
-}
-
-/** Gives lines to the persons their visitors are, with what they scored. */
-class Linking {
-  readonly #state: StoreState;
-  readonly #people: People;
-  readonly #groups: EventGroupChanges;
-  readonly #rules: { version: number; rules: CompiledRules | null };
-  readonly #payloads: Payloads;
-  readonly #nowMs: number;
-  /** Persons that a line was taken from. */
-  readonly #left = new Set<number>();
-  /** Lines that need not be listed any more, and those that lack their payloads. */
-  readonly #done = new Set<number>();
-  readonly #lacking = new Set<number>();
-
-  /** @param rules null: only what can be said without them is done, and what takes a bounded time. */
-  constructor(
-    state: StoreState,
-    changing: { people: People; groups: EventGroupChanges },
-    rules: { version: number; rules: CompiledRules | null },
-    payloads: Payloads,
-    nowMs: number,
-  ) {
-    this.#state = state;
-    this.#people = changing.people;
-    this.#groups = changing.groups;
-    this.#rules = rules;
-    this.#payloads = payloads;
-    this.#nowMs = nowMs;
-  }
-
-  link(segment: Segment, seqs: readonly number[]): void {
-    const changes = new Map<number, Facts>();
-    for (const seq of seqs) {
-      const facts = this.#linked(seq, segment.facts(seq));
-      if (facts !== null) changes.set(seq, facts);
-    }
-    this.#state.signals.rewrite(segment, changes);
-  }
-
-  /** Takes what is done off the lists. Returns the visitors of whom nothing could be done for lack of payloads. */
-  takeOff(listed: readonly Listed[]): VisitorId[] {
-    const { sql, signals } = this.#state;
-    const oldest = signals.firstSeq;
-    return listed.flatMap(({ visitor, seqs }) => {
-      // Those that no segment has any more are gone: nothing is left to be linked of them.
-      const done = seqs.filter((seq) => this.#done.has(seq) || seq < oldest);
-      changeEntries(sql, visitorList(visitor), "", new Map(done.map((seq) => [seq, "gone"] as const)));
-      return done.length === 0 && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
-    });
-  }
-
-  /** Times and traits of the persons that lines were taken from, as the lines that are left make them. */
-  recount(): void {
-    const { sql, signals } = this.#state;
-    for (const personId of this.#left) {
-      const entries = allEntries(sql, personList(personId), this.#people.recentOf(personId));
-      const oldest = signals.firstSeq;
-      const seqs = entries.map(({ seq }) => seq).filter((seq) => seq >= oldest);
-      this.#people.recount(personId, linesOf(this.#state, seqs), deletedUntilMs(sql));
-    }
-  }
-
-  /** Null: nothing changes. */
-  #linked(seq: number, facts: Facts): Facts | null {
-    const { admission, owner: before, kind } = facts;
-    const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
-    const isOpen = facts.erasedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(visitorOf(facts), receipt) : null;
-    const email = owner && this.#people.emailOf(owner.personId);
-    if (owner === null || email === null || (before !== null && before.by !== "anonymous_id")) {
-      this.#done.add(seq);
-      return null;
-    }
-    if (before?.personId === owner.personId) {
-      this.#done.add(seq);
-      return { ...facts, owner };
-    }
-    // Whom it is taken from is counted again, from all of their signals.
-    if (before !== null && this.#rules.rules === null) return null;
-    const judged = this.#judge(seq, facts, email);
-    if (judged === null) {
-      this.#lacking.add(seq);
-      return null;
-    }
-    this.#done.add(seq);
-    if (before !== null) {
-      this.#people.disown(before.personId, [{ seq, scored: scoredBy(facts) }]);
-      this.#left.add(before.personId);
-    } else if (kind === "signal" && facts.event !== null) {
-      this.#groups.count(facts.event, facts.source ?? "", { count: 0, held: 0, anonymous: -1 }, receipt.receivedAtMs);
-    }
-    const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
-    this.#people.enrich(owner.personId, facts.traits, receipt);
-    this.#people.seen(owner.personId, receipt.receivedAtMs);
-    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) });
-    return linked;
-  }
-
-  /** What the rules make of it; null where that takes a payload that is not here. */
-  #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "verdicts"> | null {
-    const { version, rules } = this.#rules;
-    if (isJudged(this.#state, seq, facts, version)) return facts;
-    if (rules === null) return null;
-    if (!isAboutEvent(rules, facts.event ?? "")) return NOTHING;
-    const payload = this.#payloads.get(seq);
-    if (payload === undefined) return null;
-    if (payload === null) return NOTHING;
-    const signal = normalise(JSON.parse(payload) as JsonObject, facts.source ?? undefined);
-    const evaluation = evaluateSignal(rules, signal, email);
-    if (typeof evaluation === "string") return NOTHING;
-    return { rulesTried: evaluation.rulesTried, verdicts: this.#state.verdicts.idsOf(evaluation.matches) };
-  }
-}
-
-const NOTHING = { rulesTried: 0, verdicts: [] };
-
-/** One after the other: somebody may have a hundred thousand. */
-function* linesOf({ signals }: StoreState, seqs: readonly number[]) {
-  for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
-    for (const seq of here) {
-      const facts = segment.facts(seq);
-      if (!isEmptied(facts)) yield { receipt: facts.admission, traits: facts.traits };
-    }
-  }
 }
