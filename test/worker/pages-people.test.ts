@@ -272,7 +272,9 @@ describe("a person", () => {
       env.SIGNAL_STORE.getByName(of.workspace.id),
       (store, { storage: { sql } }) => {
         const count = SCORE_CURVE_SIGNALS + 500;
-        sql.exec("INSERT INTO verdicts VALUES (98, 'rule', 1, 's', 3), (99, 'rule', 2, 's', -1)");
+        sql.exec(
+          "INSERT INTO verdicts (id, rule_id, rule_version, scoring_signal, points) VALUES (98, 'rule', 1, 's', 3), (99, 'rule', 2, 's', -1)",
+        );
         const entries = Array.from({ length: count }, (_, index) => {
           const atMs = NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7);
           // Lines that are not there any more.
