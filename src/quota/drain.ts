@@ -63,7 +63,8 @@ export class Drain {
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #paceTimer = false;
   #fullTimer = false;
-  #running = false;
+  /** The run that is under way; null when none is. */
+  #running: Promise<void> | null = null;
   #failedSends = 0;
   /** When unsettled rows were last sent again; a restart sends all of them. */
   #resentAtMs = Date.now();
@@ -127,13 +128,25 @@ export class Drain {
 
   /**
    * Sends what has not been sent since the object started, then what was lost on the way, or a probe while the store is
-   * full, and has the alarm set for what is left to do. Never throws.
-   *
-   * @param all also what fills no message.
+   * full, and has the alarm set for what is left to do. Ends when nothing is under way any more, also of what was when it
+   * was called: the alarm that calls it would not ring again for what an object leaves that is killed meanwhile. Never
+   * throws.
    */
-  async run(all = true): Promise<void> {
-    if (this.#running) return;
-    this.#running = true;
+  async run(): Promise<void> {
+    await this.#running;
+    await this.#start(true);
+  }
+
+  /** @param all also what fills no message. */
+  #start(all: boolean): Promise<void> {
+    this.#running ??= this.#runOnce(all).finally(() => {
+      this.#running = null;
+      this.#schedule();
+    });
+    return this.#running;
+  }
+
+  async #runOnce(all: boolean): Promise<void> {
     try {
       if (this.#probing === null) await this.#sendUnsent(all);
       else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
@@ -145,15 +158,12 @@ export class Drain {
       const workspace = this.#options.workspaceId;
       logEvent("drain_failed", { workspace, failed: this.#failedSends, error: errorText(error) });
       this.#options.alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
-    } finally {
-      this.#running = false;
     }
-    this.#schedule();
   }
 
   /** What is unsent leaves when it is time. While the queue refuses, or the store is full, only the alarm tries. */
   #schedule(): void {
-    if (this.#running || this.#failedSends > 0 || this.#probing !== null) return;
+    if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null) return;
     if (!this.#readBack && this.#unsent.isEmpty) return;
     if (!this.#paceTimer) {
       this.#paceTimer = true;
@@ -161,7 +171,7 @@ export class Drain {
       setTimeout(
         () => {
           this.#paceTimer = false;
-          void this.run();
+          void this.#start(true);
         },
         Math.min(this.#options.paceMs, Math.max(0, waitMs)),
       );
@@ -170,7 +180,7 @@ export class Drain {
       this.#fullTimer = true;
       setTimeout(() => {
         this.#fullTimer = false;
-        void this.run(false);
+        void this.#start(false);
       }, 0);
     }
   }

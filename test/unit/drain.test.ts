@@ -205,3 +205,19 @@ test("a call of the queue that never ends is given up, and made again", async ()
   await road.ring();
   expect(road.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
 });
+
+test("an alarm ends when nothing is under way any more, what was when it rang included: a killed object has it rung again", async () => {
+  const road = new Road();
+  let answer: ((value?: unknown) => void) | undefined;
+  road.outcomes.push(() => new Promise((resolve) => (answer = resolve)));
+  road.commit();
+  await road.pass(0);
+  road.commit();
+  let ended = false;
+  const ran = road.drain.run().then(() => (ended = true));
+  await road.pass(100);
+  expect(ended).toBe(false);
+  answer?.();
+  await ran;
+  expect(road.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
+});
