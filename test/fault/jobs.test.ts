@@ -14,6 +14,8 @@ import { readStored } from "./stored.ts";
 /** Kills of each job, at moments that nobody chose. */
 const KILLS = 3;
 const LATEST_KILL_MS = 50;
+/** As long as it takes here to send some thousand signals through the queue once more. */
+const LATEST_PRESSED_MS = 300;
 /** As long as an object of R2 takes to be written here. */
 const WRITING_MS = 15;
 /** So long ago that the shortest retention is over. */
@@ -67,7 +69,9 @@ const old = { erasure: nowhere(), retention: nowhere(), cold: nowhere() };
 const sentLongAgo = { erasure: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
 const GONE_SIGNALS = 6_000;
-const EXPIRED_SIGNALS = 8_000;
+/** Ten steps of retention, so that it is caught under way. */
+const EXPIRED_SIGNALS = 20_000;
+const EXPIRED_BULKS = 2;
 const texts = Array.from({ length: 1_200 }, () => randomBytes(LARGE_TEXT_BYTES * 0.75).toString("base64"));
 
 beforeAll(async () => {
@@ -80,7 +84,11 @@ beforeAll(async () => {
     ...(await send(old.erasure, [identify])),
     ...(await send(old.erasure, [...theirs, ...visits(1_000)])),
   ];
-  sentLongAgo.retention = await send(old.retention, visits(EXPIRED_SIGNALS));
+  for (let bulks = 0; bulks < EXPIRED_BULKS; bulks++) {
+    sentLongAgo.retention.push(
+      ...(await send(old.retention, visits(EXPIRED_SIGNALS / EXPIRED_BULKS, undefined, bulks))),
+    );
+  }
   const large = texts.map((text, n) => ({ email: "large@example.com", event: "Visit", properties: { n, text } }));
   sentLongAgo.cold = await send(old.cold, large);
   await service.start();
@@ -181,7 +189,7 @@ test("design §6: after kill -9 while held signals are released, each is release
   expect(await books(workspace)).toMatchObject({ processed: limit, held: limit });
   await service.api.call("PATCH", `workspaces/${workspace.id}`, { overages: true });
   const release = () => service.api.post<{ still_held: number }>(`workspaces/${workspace.id}/held/release`);
-  await killWhileUnderWay(release, async () => stageOf(limit - (await books(workspace)).held, limit));
+  await killOncePressed(release);
   await expect.poll(async () => (await release()).still_held, PATIENCE).toBe(0);
   const all = await expectBooks(workspace, ids, { accepted: 2 * limit, processed: 2 * limit, held: 0 });
   expect(all).toHaveLength(2 * limit);
@@ -221,7 +229,7 @@ test("design §8: after kill -9 while dead letters are replayed, pressed twice e
 
   const replay = () => service.api.post(`workspaces/${workspace.id}/dead-letters/replay`);
   const twice = () => Promise.all([replay(), replay()]);
-  await killWhileUnderWay(twice, async () => stageOf(dead - (await books(workspace)).dead_lettered, dead));
+  await killOncePressed(twice);
   await twice();
   await expect.poll(async () => (await books(workspace)).dead_lettered, PATIENCE).toBe(0);
   const ids = answers.flatMap(({ results }) => results.map(({ id }) => id));
@@ -303,9 +311,10 @@ async function setPlan(slug: string, terms: { signal_limit?: number; retention_d
   await service.api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true, ...terms });
 }
 
-function visits(count: number, who?: object): object[] {
+/** @param bulk those of one are others than those of another. */
+function visits(count: number, who?: object, bulk = 0): object[] {
   const whose = (n: number) => who ?? { email: `p${n % PEOPLE}@example.com` };
-  return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n } }));
+  return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n, bulk } }));
 }
 
 /** As one bulk. Returns their ids once all are processed. */
@@ -350,14 +359,23 @@ async function expectBooks(
   return all;
 }
 
-/** @param begin is called again after each kill, as somebody would press a button again. */
+/** Kills at some moment between a call and the last of what it sets going; the call is made again each time. */
+async function killOncePressed(press: () => Promise<unknown>): Promise<void> {
+  for (let kills = 0; kills < KILLS; kills++) {
+    // What it would answer is lost with the process.
+    press().catch(() => {});
+    await sleep(random() * LATEST_PRESSED_MS);
+    await service.kill();
+    await service.start();
+  }
+}
+
 async function killWhileUnderWay(
   begin: () => Promise<unknown>,
   stage: () => Promise<Stage>,
   latestMs = LATEST_KILL_MS,
 ): Promise<void> {
   for (let kills = 0; kills < KILLS; kills++) {
-    // What it would answer is lost with the process.
     begin().catch(() => {});
     const now = await vi.waitFor(async () => {
       const stageNow = await stage();

@@ -5,6 +5,11 @@ import type { SQLInputValue } from "node:sqlite";
 import { StoreState } from "../../src/store/state.ts";
 import type { Service } from "./service.ts";
 
+/** The runtime has it, and Node from version 25 on. The store's texts have the alphabet of URLs. */
+if (!("fromBase64" in Uint8Array)) {
+  Object.assign(Uint8Array, { fromBase64: (text: string) => new Uint8Array(Buffer.from(text, "base64url")) });
+}
+
 export async function readStored<T>(service: Service, workspaceId: string, read: (state: StoreState) => T): Promise<T> {
   const objects = await service.running.miniflare.getDurableObjectNamespace("SIGNAL_STORE", "worker");
   const file = `${objects.idFromName(workspaceId).toString()}.sqlite`;
