@@ -29,7 +29,8 @@ export type Figures = Map<ContestantName, Figure>;
 
 const EVERYONE: ContestantName[] = ["bare", "one-row", "straightforward", "service", "admission"];
 const BATCH = 100;
-const SETTLED_SIGNALS = 20_000;
+/** So many that the last message, which waits for company in the drain and in the queue, hardly counts. */
+const SETTLED_SIGNALS = 120_000;
 /** The straightforward Worker is sent single signals, as it was made for; fewer of them suffice to know its speed. */
 const SETTLED_SIGNALS_STRAIGHTFORWARD = 4_000;
 /**
