@@ -70,6 +70,7 @@ describe("to the page that was asked for, and out again", () => {
 
   test("by Cloudflare Access, which has asked already", async () => {
     const service = await startService({
+      vars: { ACCESS_AUD: "an application" },
       access: { aud: "an application", identity: { email: "owner@acme.example" } },
     });
     const { origin } = await service.miniflare.ready;
