@@ -1,13 +1,12 @@
 /** A workspace with some of everything: what the demo's senders send, and dead letters. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { customerDataPlatforms } from "../../src/dev/demo/cdp.ts";
 import type { Call } from "../../src/dev/demo/delivery.ts";
 import { imports } from "../../src/dev/demo/imports.ts";
 import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "../../src/dev/demo/marketing.ts";
 import { mistakes } from "../../src/dev/demo/mistakes.ts";
 import { provision } from "../../src/dev/demo/provision.ts";
+import { settle } from "../../src/dev/demo/three-weeks.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
-import type { Books } from "../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../bench/start.ts";
 
 export interface Demo {
@@ -20,8 +19,6 @@ export interface Demo {
   /** Id of a signal that has scored. */
   scored: string;
 }
-
-const SETTLE_MS = 30_000;
 
 export async function fillDemo(running: RunningWorker, token: string): Promise<Demo> {
   const operator = new OperatorClient(running.origin, token);
@@ -68,13 +65,6 @@ async function makeDeadLetter(running: RunningWorker, operator: OperatorClient, 
   const changed = JSON.stringify([{ ...template[0], path: "account.id" }]);
   await database.prepare("UPDATE api_keys SET payload_template = ? WHERE id = ?").bind(changed, id).run();
   await send({ id: "acct-12" });
-}
-
-export async function settle(operator: OperatorClient, home: string): Promise<void> {
-  for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(100)) {
-    if ((await operator.get<Books>(`${home}/books`)).in_flight === 0) return;
-  }
-  throw new Error("The demo's signals are still in flight.");
 }
 
 function idOf(items: { id: string; name: string }[], name: string): string {

@@ -3,17 +3,15 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Page } from "playwright-core";
-import { mistakes } from "../../src/dev/demo/mistakes.ts";
-import { imports } from "../../src/dev/demo/imports.ts";
 import { provision } from "../../src/dev/demo/provision.ts";
 import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
-import { beginOf, weeks } from "../../src/dev/demo/weeks.ts";
+import { sendThreeWeeks, settle } from "../../src/dev/demo/three-weeks.ts";
+import { beginOf } from "../../src/dev/demo/weeks.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import { build } from "../bench/build.ts";
 import { applySql, start } from "../bench/start.ts";
 import { launch } from "./chromium.ts";
-import { settle } from "./demo.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const PICTURES = path.join(import.meta.dirname, "pictures");
@@ -44,16 +42,7 @@ async function fill(operator: OperatorClient): Promise<{ home: string; keys: Dem
   const home = `workspaces/${workspace.id}`;
   await operator.call("PUT", "plans/demo", { name: "Team", signal_limit: 1_500, paid: true });
   await operator.call("PATCH", home, { name: "Northwind" });
-  for (const { atMs, calls } of weeks(nowMs, keys)) {
-    await setClock(running.origin, atMs);
-    for (const call of calls) await post(call);
-    await settle(operator, home);
-  }
-  await setClock(running.origin, nowMs - 3_600_000);
-  const others = [imports, mistakes].flatMap((sender) => sender(keys).deliveries);
-  for (const call of others.flatMap(({ calls }) => calls)) await post(call);
-  await settle(operator, home);
-  await setClock(running.origin, "now");
+  await sendThreeWeeks({ origin: running.origin, operator, home, keys }, nowMs);
   return { home, keys };
 }
 

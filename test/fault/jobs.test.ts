@@ -10,6 +10,7 @@ import { COLD_ABANDONED_MS, ROW_MAX_BYTES } from "../../src/limits.ts";
 import { expectStateToAddUp } from "../worker/adds-up.ts";
 import { Service, chances } from "./service.ts";
 import { readStored } from "./stored.ts";
+import type { Books } from "../../src/dev/operator-client.ts";
 
 /** Kills of each job, at moments that nobody chose. */
 const KILLS = 3;
@@ -39,17 +40,6 @@ const LARGE_TEXT_BYTES = 8_000;
 interface Workspace {
   id: string;
   key: string;
-}
-
-interface Books {
-  accepted: number;
-  processed: number;
-  duplicates: number;
-  held: number;
-  purged: number;
-  dead_lettered: number;
-  in_flight: number;
-  balanced: boolean;
 }
 
 interface Exported {

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
 import { Service, chances } from "./service.ts";
+import type { Books } from "../../src/dev/operator-client.ts";
 
 const CONNECTIONS = 16;
 /** Rounds of load, each ended by a kill at a moment that nobody chose. */
@@ -61,15 +62,6 @@ beforeAll(async () => {
 }, 60_000);
 
 afterAll(() => service.remove());
-
-interface Books {
-  accepted: number;
-  processed: number;
-  duplicates: number;
-  dead_lettered: number;
-  in_flight: number;
-  balanced: boolean;
-}
 
 test("§1.2: after kill -9 at any moment every signal answered with 202 is in exactly one place, and the books balance", async () => {
   const answered: string[] = [];
