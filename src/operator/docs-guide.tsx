@@ -1,4 +1,5 @@
 /** What a sender's developer reads first on the /docs page: a first call, then what to do with each answer. */
+import { grouped } from "../domain/grouped.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../limits.ts";
 import { isRefusalCode, REFUSAL_COPY } from "../workspace/refusal-copy.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../workspace/webhook-calls.ts";
@@ -93,8 +94,4 @@ export function Guide({ origin, codes }: Props) {
       </section>
     </>
   );
-}
-
-function grouped(value: number): string {
-  return value.toLocaleString("en");
 }

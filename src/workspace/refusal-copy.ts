@@ -1,4 +1,5 @@
 /** Why a call was refused, in a few words, and what its sender should change. */
+import { grouped } from "../domain/grouped.ts";
 import type { RefusalCode, UnauthorizedCause } from "../domain/refusal.ts";
 import {
   BATCH_MAX_SIGNALS,
@@ -7,8 +8,6 @@ import {
   SIGNAL_MAX_BYTES,
   SIGNAL_MAX_DEPTH,
 } from "../limits.ts";
-
-const grouped = (value: number): string => value.toLocaleString("en");
 
 export interface RefusalCopy {
   label: string;

@@ -1,4 +1,5 @@
 /** Numbers and times as the pages show them. */
+import { grouped } from "../../domain/grouped.ts";
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [
@@ -8,7 +9,6 @@ const UNITS = [
   ["hour", 3_600_000],
   ["minute", 60_000],
 ] as const;
-const NUMBER = new Intl.NumberFormat("en");
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" });
 const TIME = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
@@ -38,10 +38,7 @@ export function time(ms: number): string {
   return TIME.format(ms);
 }
 
-/** `12,345`. */
-export function grouped(value: number): string {
-  return NUMBER.format(value);
-}
+export { grouped };
 
 /** `12.3K`. */
 export function compact(value: number): string {
@@ -50,10 +47,10 @@ export function compact(value: number): string {
 
 /** `+20`, `-5`. */
 export function signed(points: number): string {
-  return points > 0 ? `+${NUMBER.format(points)}` : NUMBER.format(points);
+  return points > 0 ? `+${grouped(points)}` : grouped(points);
 }
 
 /** `1 signal`, `2 signals`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${NUMBER.format(count)} ${count === 1 ? one : many}`;
+  return `${grouped(count)} ${count === 1 ? one : many}`;
 }
