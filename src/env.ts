@@ -1,5 +1,5 @@
 /** The Hono environment of the whole Worker, and what its variables configure. */
-import type { RequestRate } from "./domain/request-rate.ts";
+import type { RequestRate } from "./domain/quota/request-rate.ts";
 import { DRAIN_PACE_MS, OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
 
 export interface AppEnv {

@@ -1,8 +1,8 @@
 /** The audit log as it is read: newest first, all of it or by who did it and what was done. */
-import type { JsonObject } from "../domain/signal.ts";
-import { uuidv7From } from "../domain/uuidv7.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
+import { uuidv7From } from "../platform/uuidv7.ts";
 import { AUDIT_WINDOW_ENTRIES } from "../limits.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
 import { and, desc, eq, gte, lt, notLike, sql } from "drizzle-orm";

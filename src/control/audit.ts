@@ -1,8 +1,8 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
-import type { JsonObject } from "../domain/signal.ts";
-import { isJsonObject } from "../domain/dot-path.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
 import { AUDIT_VALUE_MAX_CHARACTERS } from "../limits.ts";
-import { newId } from "../http/ids.ts";
+import { newId } from "../platform/ids.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
 import { sql, type SQL } from "drizzle-orm";

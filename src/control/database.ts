@@ -1,5 +1,5 @@
 /** The control plane's database as its query functions take it, and what all of them share. */
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { drizzle, type DrizzleD1Database } from "drizzle-orm/d1";
 
 export type ControlDatabase = DrizzleD1Database;

@@ -2,9 +2,9 @@
  * The edge's look-up of a key (design §5). In plain SQL: with the query builder, an isolate that only takes signals would
  * have to load it before it answers its first call.
  */
-import { keyEnd } from "../domain/api-key.ts";
-import type { PayloadMapping } from "../domain/payload-template.ts";
-import type { EndpointType } from "../domain/signal.ts";
+import { keyEnd } from "../domain/keys/api-key.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 
 /** What never changes about a key and may be cached at the edge. Whether it is active, the Quota Counter knows. */
 export interface KeyFacts {

@@ -2,10 +2,10 @@
  * API keys (spec §2.1, §3.1; design §5) as they are found, listed and ended; new-keys.ts makes them. What is stored are
  * SHA-256 hashes and what the list shows.
  */
-import { keyEnd, maskedKey } from "../domain/api-key.ts";
-import type { PayloadMapping } from "../domain/payload-template.ts";
-import type { EndpointType } from "../domain/signal.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import { keyEnd, maskedKey } from "../domain/keys/api-key.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { apiKeys } from "./schema.ts";

@@ -1,7 +1,7 @@
 /** Members of a workspace and their roles (spec §1, §5.6). A workspace that has owners always keeps one. */
-import type { Role } from "../domain/role.ts";
+import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { members, sessions } from "./schema.ts";

@@ -1,12 +1,12 @@
 /**
  * Makes API keys (spec §3.1; design §5). The value and the secret leave this file once, in a `CreatedKey`.
  */
-import { composeKey, keyEnds, keyStatus } from "../domain/api-key.ts";
-import type { PayloadMapping } from "../domain/payload-template.ts";
+import { composeKey, keyEnds, keyStatus } from "../domain/keys/api-key.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { composeSecret } from "../domain/shared-secret.ts";
-import type { EndpointType } from "../domain/signal.ts";
-import { newId } from "../http/ids.ts";
+import { composeSecret } from "../domain/keys/shared-secret.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { sha256Hex } from "./key-facts.ts";

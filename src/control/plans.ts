@@ -1,6 +1,6 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
 import { PAGE_MAX_ITEMS } from "../limits.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { plans } from "./schema.ts";

@@ -1,6 +1,6 @@
 /** Mapping rules in a D1 that was restored from a backup: what is stored has been scored by later versions of them. */
 import { eq, lt, sql } from "drizzle-orm";
-import type { RuleVersions } from "../store/rule-protocol.ts";
+import type { RuleVersions } from "../domain/rules/rule-versions.ts";
 import type { ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
 

@@ -3,10 +3,10 @@
  * consumer compiles them anew, and the rule's own version, which scoring signals carry. What a workspace's rules amount to
  * is bounded in the statement that writes one: of many at once none gets past it.
  */
-import type { JsonObject } from "../domain/signal.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { ruleSize } from "../domain/rule-size.ts";
-import { newId } from "../http/ids.ts";
+import { ruleSize } from "../domain/rules/rule-size.ts";
+import { newId } from "../platform/ids.ts";
 import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";

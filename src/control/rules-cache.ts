@@ -1,9 +1,9 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
 import { controlDatabase } from "./database.ts";
 import { loadRules, rulesVersions } from "./rules.ts";
-import { compileRules } from "../domain/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../domain/mapping-rule.ts";
-import { ruleSize } from "../domain/rule-size.ts";
+import { compileRules } from "../domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
+import { ruleSize } from "../domain/rules/rule-size.ts";
 import { RULES_CACHE_SIZE } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
 

@@ -1,6 +1,6 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
-import type { MappingRule, RuleFrequency } from "../domain/mapping-rule.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { MappingRule, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
 import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";

@@ -3,10 +3,10 @@
  * `npm run migrations` generates migrations/d1 from this file. Times are ISO 8601 UTC text.
  */
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { MappingCondition, RuleFrequency } from "../domain/mapping-rule.ts";
-import type { Role } from "../domain/role.ts";
-import type { PayloadMapping } from "../domain/payload-template.ts";
-import type { EndpointType, JsonObject } from "../domain/signal.ts";
+import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { Role } from "../domain/keys/role.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import type { EndpointType, JsonObject } from "../domain/signal/signal.ts";
 
 export const plans = sqliteTable("plans", {
   id: text("id").primaryKey(),
@@ -142,7 +142,7 @@ export const mappingRules = sqliteTable(
     version: integer("version").notNull().default(1),
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
-    /** How much it amounts to (domain/rule-size.ts): what all of a workspace's rules may is bounded. */
+    /** How much it amounts to (domain/rules/rule-size.ts): what all of a workspace's rules may is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
   },

@@ -2,7 +2,7 @@
  * Sessions of the workspace pages, and what a request needs to know of the one who makes it. Only a token's SHA-256 is
  * kept. Everything is read anew with each request, from the primary: sign-out, a removal and a change of role hold at once.
  */
-import type { Role } from "../domain/role.ts";
+import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { EXPIRED_SESSIONS_CLEARED, SESSION_MS, SIGN_IN_ATTEMPT_MS, SWITCHER_WORKSPACES } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";

@@ -1,8 +1,8 @@
 /** Workspaces, and what their two objects are to be configured with. */
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { newId } from "../http/ids.ts";
-import type { QuotaConfig } from "../quota/protocol.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import { newId } from "../platform/ids.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";

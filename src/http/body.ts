@@ -1,8 +1,8 @@
 /** Reading a request's body once, with a cap on what it decompresses to. */
-import type { BodyRefusal } from "../domain/refusal.ts";
+import type { BodyRefusal } from "../domain/keys/refusal.ts";
 import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
-import { utf8Length } from "../domain/utf8-length.ts";
+import { utf8Length } from "../platform/utf8-length.ts";
 import { zlib } from "../platform/node.ts";
 
 export interface BodyText {

@@ -2,7 +2,7 @@
 import type { ErrorHandler, NotFoundHandler } from "hono";
 import type { AppEnv } from "../env.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
-import { errorText, logEvent } from "./log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { problem, refusalProblem } from "./problem.ts";
 
 export const onNotFound: NotFoundHandler<AppEnv> = (c) =>

@@ -5,8 +5,8 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AppEnv } from "../env.ts";
-import { toSender } from "../domain/echo.ts";
-import type { Refusal, RefusalCode } from "../domain/refusal.ts";
+import { toSender } from "../domain/keys/echo.ts";
+import type { Refusal, RefusalCode } from "../domain/keys/refusal.ts";
 
 export interface Problem {
   status: ContentfulStatusCode;

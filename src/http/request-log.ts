@@ -8,8 +8,8 @@ import { routePath } from "hono/route";
 import type { AppEnv } from "../env.ts";
 import { REFUSED_LOG_LINES_PER_SECOND, REQUESTS_SUM_MS } from "../limits.ts";
 import { onError } from "./errors.ts";
-import { newId } from "./ids.ts";
-import { logEvent } from "./log.ts";
+import { newId } from "../platform/ids.ts";
+import { logEvent } from "../platform/log.ts";
 
 /** This isolate's calls since a moment, of which no line has told yet. Plain counts, no promises. */
 interface Sum {

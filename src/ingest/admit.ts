@@ -2,18 +2,18 @@
  * From checked signals to verdicts: composes the outbox records, calls the workspace's Quota Counter, and gives each
  * signal its outcome. One call for all but large bodies, which go in slices, in order.
  */
-import { normalise } from "../domain/normalise.ts";
-import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/refusal.ts";
-import type { RateState } from "../domain/request-rate.ts";
-import type { JsonObject } from "../domain/signal.ts";
-import type { BodySignal } from "../domain/signal-body.ts";
-import { newId } from "../http/ids.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import { normalise } from "../domain/signal/normalise.ts";
+import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
+import type { RateState } from "../domain/quota/request-rate.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
+import type { BodySignal } from "../domain/signal/signal-body.ts";
+import { newId } from "../platform/ids.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
-import { writeSignal } from "../queue/message.ts";
-import type { Envelope } from "../queue/message.ts";
+import { writeSignal } from "../wire/message.ts";
+import type { Envelope } from "../wire/message.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 type Unavailable = Extract<Refusal, { code: "unavailable" }>;

@@ -1,10 +1,10 @@
 /** What the sender is told (design §9): a short body for every answer, per-item results, and where its limits stand. */
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
-import type { Refusal } from "../domain/refusal.ts";
+import type { Refusal } from "../domain/keys/refusal.ts";
 import { problem, problemBody, refusalProblem } from "../http/problem.ts";
 import type { PeriodState } from "../quota/protocol.ts";
-import type { RateState, RequestRate } from "../domain/request-rate.ts";
+import type { RateState, RequestRate } from "../domain/quota/request-rate.ts";
 import type { Admission, Outcome } from "./admit.ts";
 
 export interface LimitState {

@@ -1,11 +1,11 @@
 /**
- * Failed authentications, limited by the client's network (domain/client-network.ts). All causes are counted alike, and
+ * Failed authentications, limited by the client's network (domain/keys/client-network.ts). All causes are counted alike, and
  * look alike beyond the limit too: an address that tries keys learns nothing from what it is told. Senders of many customers
  * share addresses, so what one of them does wrong must not hold up the others: keys that this isolate has known never wait,
  * new ones hardly ever do.
  */
-import { takeRequest } from "../domain/request-rate.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import { takeRequest } from "../domain/quota/request-rate.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { AUTH_FAILURE_ADDRESSES, AUTH_FAILURE_PENALTY_MS, PENALISED_LOOKUPS_PER_SECOND } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
 

@@ -2,9 +2,9 @@
  * Who is calling (spec §5). Whether the key is still active is asked where the signal is counted; an isolate that has been
  * told that it is not need not ask again.
  */
-import { isExpired, isWellFormedKey } from "../domain/api-key.ts";
-import { networkOf } from "../domain/client-network.ts";
-import type { Refusal, UnauthorizedCause } from "../domain/refusal.ts";
+import { isExpired, isWellFormedKey } from "../domain/keys/api-key.ts";
+import { networkOf } from "../domain/keys/client-network.ts";
+import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
 import { countFailure, lookupWaitMs } from "./auth-failures.ts";
 import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown } from "./key-cache.ts";
 import type { KnownKey } from "./key-cache.ts";

@@ -5,12 +5,12 @@
  */
 import { findKeyFacts, sha256Hex } from "../control/key-facts.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { DEACTIVATED_KEYS, KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
-import type { RefusedCalls } from "../domain/rejection.ts";
+import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import { Lru } from "../platform/lru.ts";
-import { compileTemplate } from "../domain/payload-template.ts";
-import type { CompiledTemplate } from "../domain/payload-template.ts";
+import { compileTemplate } from "../domain/accounts/payload-template.ts";
+import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 
 export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   /** Of a `product_org` key, null for others. */

@@ -5,8 +5,8 @@
  */
 import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
-import type { Refusal } from "../domain/refusal.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import type { Refusal } from "../domain/keys/refusal.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { storedDetail } from "../http/problem.ts";
 import { DEACTIVATED_SUM_MS, UNAUTHENTICATED_SUM_MS, WAIT_AFTER_ANSWER_MS } from "../limits.ts";
 import type { KnownKey } from "./key-cache.ts";

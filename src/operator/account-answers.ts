@@ -1,8 +1,8 @@
 /** Accounts: what is answered, and the record turned into it. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import { ACCOUNT_TARGETS } from "../domain/payload-template.ts";
-import type { AccountField, AccountRecord, TemplateError } from "../domain/payload-template.ts";
+import { ACCOUNT_TARGETS } from "../domain/accounts/payload-template.ts";
+import type { AccountField, AccountRecord, TemplateError } from "../domain/accounts/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN } from "../limits.ts";
 import type { Account } from "../store/protocol.ts";
 import { instant } from "./schemas.ts";

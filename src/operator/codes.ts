@@ -1,5 +1,5 @@
 /** Every `code` of a problem, in words; `type` of a problem points to its entry on the /docs page. */
-import type { RefusalCode } from "../domain/refusal.ts";
+import type { RefusalCode } from "../domain/keys/refusal.ts";
 import { statusOf } from "../http/problem.ts";
 
 /** What the ingestion endpoints refuse. */

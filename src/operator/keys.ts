@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { listKeys, type ApiKey } from "../control/keys.ts";
 import { createKey, type CreatedKey } from "../control/new-keys.ts";
-import { keyStatus } from "../domain/api-key.ts";
+import { keyStatus } from "../domain/keys/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
 import { keyRotation, newKey, payloadMapping } from "../workspace/key-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";

@@ -1,8 +1,8 @@
 /** The ingestion endpoints as the OpenAPI document describes them. They are validated by domain/, not by these schemas. */
 import * as z from "zod";
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponsesObject } from "zod-openapi";
-import type { RefusalCode } from "../domain/refusal.ts";
-import { CDP_CALL_TYPES } from "../domain/signal.ts";
+import type { RefusalCode } from "../domain/keys/refusal.ts";
+import { CDP_CALL_TYPES } from "../domain/signal/signal.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,

@@ -1,9 +1,9 @@
 /** Usage, books and refused calls: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import type { Books } from "../domain/books.ts";
+import type { Books } from "../domain/quota/books.ts";
 import { statusOf } from "../http/problem.ts";
-import type { Rejection } from "../domain/rejection.ts";
+import type { Rejection } from "../domain/keys/rejection.ts";
 import type { ClosedPeriod, Usage } from "../quota/protocol.ts";
 import { count, instant } from "./schemas.ts";
 

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
-import type { Page, PageOf } from "../store/protocol.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
 
 export { email, memberAddress, name, time } from "../workspace/schemas.ts";
 

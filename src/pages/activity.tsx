@@ -3,7 +3,7 @@ import { listAudit } from "../control/audit-list.ts";
 import { keyNames } from "../control/keys.ts";
 import { planNames } from "../control/plans.ts";
 import { listMembers } from "../control/members.ts";
-import { canManageKeys } from "../domain/role.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
 import { AUDIT_ACTORS_OFFERED, PAGE_ROWS } from "../limits.ts";
 import { readActivityQuery } from "./activity-query.ts";
 import { pages, workspacePath } from "./environment.ts";

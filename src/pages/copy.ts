@@ -1,7 +1,7 @@
 /** The pages' wording that is not part of one view: checked against the unions that it describes. */
-import type { Role } from "../domain/role.ts";
-import type { EndpointType } from "../domain/signal.ts";
-import type { MappingOperator, RuleFrequency } from "../domain/mapping-rule.ts";
+import type { Role } from "../domain/keys/role.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;

@@ -3,7 +3,7 @@ import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import type { Role } from "../domain/role.ts";
+import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
 

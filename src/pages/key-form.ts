@@ -1,11 +1,11 @@
 /** The form of a new API key (spec §2.1): what was typed, and what it asks for or what is wrong with it. No I/O. */
 import type { NewKey } from "../control/new-keys.ts";
-import { holdsCredential, toSender } from "../domain/echo.ts";
-import { compileTemplate, mapAccount } from "../domain/payload-template.ts";
-import type { AccountRecord, PayloadMapping } from "../domain/payload-template.ts";
+import { holdsCredential, toSender } from "../domain/keys/echo.ts";
+import { compileTemplate, mapAccount } from "../domain/accounts/payload-template.ts";
+import type { AccountRecord, PayloadMapping } from "../domain/accounts/payload-template.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { readSample } from "../domain/sample-payload.ts";
-import type { EndpointType } from "../domain/signal.ts";
+import { readSample } from "../domain/accounts/sample-payload.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { payloadTemplate } from "../workspace/key-schemas.ts";
 import { name as keyName } from "../workspace/schemas.ts";

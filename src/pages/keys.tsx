@@ -2,10 +2,10 @@
 import type { Context } from "hono";
 import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../control/keys.ts";
 import { createKeyOnce, type CreatedKey } from "../control/new-keys.ts";
-import { keyStatus } from "../domain/api-key.ts";
-import { proposeTemplate } from "../domain/propose-template.ts";
-import { canManageKeys } from "../domain/role.ts";
-import { readSample } from "../domain/sample-payload.ts";
+import { keyStatus } from "../domain/keys/api-key.ts";
+import { proposeTemplate } from "../domain/accounts/propose-template.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
+import { readSample } from "../domain/accounts/sample-payload.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";

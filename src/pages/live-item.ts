@@ -1,5 +1,5 @@
 /** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
-import type { Rejection } from "../domain/rejection.ts";
+import type { Rejection } from "../domain/keys/rejection.ts";
 import type { LiveSignal, SignalStatus } from "../store/protocol.ts";
 import { CAUSE_COPY, REFUSAL_COPY } from "../workspace/refusal-copy.ts";
 

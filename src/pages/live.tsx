@@ -1,7 +1,7 @@
 /** Live: the latest signals and refused calls, and the connections on which the page's script hears of more. */
 import type { Context } from "hono";
 import { keyNames } from "../control/keys.ts";
-import { canManageKeys } from "../domain/role.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
 import { LIVE_FIRST_ROWS } from "../limits.ts";
 import { quotaCounter, signalStore, watchWorkspace } from "../workspace/objects.ts";
 import { pages, type PagesEnv, workspacePath } from "./environment.ts";

@@ -1,6 +1,6 @@
 /** The forms of the members' page as they are typed. Pure. */
-import { isPlausibleEmail, memberEmail } from "../domain/identity.ts";
-import type { Role } from "../domain/role.ts";
+import { isPlausibleEmail, memberEmail } from "../domain/signal/identity.ts";
+import type { Role } from "../domain/keys/role.ts";
 import { ROLE_LABEL } from "./copy.ts";
 
 export interface TypedMember {

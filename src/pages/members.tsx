@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../control/members.ts";
-import { canChangeMember } from "../domain/role.ts";
+import { canChangeMember } from "../domain/keys/role.ts";
 import { PAGE_ROWS } from "../limits.ts";
 import { endWatching } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { canManage } from "../domain/role.ts";
+import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import { workspacePath, type PagesEnv } from "./environment.ts";
 import { usageBar } from "./usage-bar.tsx";

@@ -1,7 +1,7 @@
 /** Refused calls as the page shows them: summed up by key and reason, narrowed down, a page at a time. */
-import type { RefusalCode } from "../domain/refusal.ts";
+import type { RefusalCode } from "../domain/keys/refusal.ts";
 import type { DayRange } from "./day-range.ts";
-import type { Rejection, RejectionReason } from "../domain/rejection.ts";
+import type { Rejection, RejectionReason } from "../domain/keys/rejection.ts";
 
 export interface RejectionGroup extends RejectionReason {
   calls: number;

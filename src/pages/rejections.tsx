@@ -1,6 +1,6 @@
 /** Rejections: refused calls, by key and reason, with what the sender should change. */
 import { keyNames } from "../control/keys.ts";
-import { canManageKeys } from "../domain/role.ts";
+import { canManageKeys } from "../domain/keys/role.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { readDayRange, shownRange } from "./day-range.ts";

@@ -3,9 +3,9 @@
  * that the operator API has too, field by field.
  */
 import type { NewRule } from "../control/rule-changes.ts";
-import { OPERATORS_WITHOUT_VALUE } from "../domain/mapping-rule.ts";
-import type { MappingCondition, MappingOperator } from "../domain/mapping-rule.ts";
-import type { ProposedRule } from "../domain/propose-conditions.ts";
+import { OPERATORS_WITHOUT_VALUE } from "../domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator } from "../domain/rules/mapping-rule.ts";
+import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
 import { newRule } from "../workspace/rule-schemas.ts";

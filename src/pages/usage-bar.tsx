@@ -1,6 +1,6 @@
 /** The bar that tells on every page how much of the signal limit is used (spec §8.2–§8.4), until it is dismissed. */
 import type { Context } from "hono";
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/quota.ts";
 import { isDismissed } from "./dismissed.ts";

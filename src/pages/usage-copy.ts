@@ -1,6 +1,6 @@
 /** What the Usage page says of a workspace's usage, in words: functions of data, checked against what they describe. */
-import { roomToRelease } from "../domain/quota.ts";
-import { usageLevel, type UsageLevel } from "../domain/usage-level.ts";
+import { roomToRelease } from "../domain/quota/quota.ts";
+import { usageLevel, type UsageLevel } from "../domain/quota/usage-level.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { Usage } from "../quota/protocol.ts";
 import type { Tone } from "./copy.ts";

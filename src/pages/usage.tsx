@@ -2,8 +2,8 @@
 import type { Context } from "hono";
 import { isPlanOffered, plansFor } from "../control/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../control/workspaces.ts";
-import { paceOf } from "../domain/forecast.ts";
-import { usageCurve } from "../domain/usage-day.ts";
+import { paceOf } from "../domain/quota/forecast.ts";
+import { usageCurve } from "../domain/quota/usage-day.ts";
 import { readBooks } from "../workspace/books.ts";
 import { releaseForWorkspace } from "../workspace/held.ts";
 import { readHealth } from "../workspace/health.ts";

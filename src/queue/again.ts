@@ -7,8 +7,8 @@ import { AGAIN_PAGE_SIGNALS } from "../limits.ts";
 import type { SignalAgain } from "../quota/protocol.ts";
 import type { StoredSignal } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { writeSignal } from "./message.ts";
-import type { Envelope } from "./message.ts";
+import { writeSignal } from "../wire/message.ts";
+import type { Envelope } from "../wire/message.ts";
 
 export interface Released {
   released: number;

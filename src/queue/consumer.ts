@@ -5,14 +5,14 @@
  */
 import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import type { WorkspaceRules } from "../control/rules-cache.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { MESSAGE_MAX_ATTEMPTS, RECORD_MAX_MESSAGES } from "../limits.ts";
 import type { RecordResult } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
-import { retryDelaySeconds } from "./back-off.ts";
+import { retryDelaySeconds } from "../platform/back-off.ts";
 import { bury } from "./dead-letters.ts";
-import { readMessage } from "./message.ts";
-import type { ReceivedMessage, ReceivedRow } from "./message.ts";
+import { readMessage } from "../wire/message.ts";
+import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
 import { processSignal, rowsToRecord } from "./process.ts";
 import { templatesOf } from "./template-cache.ts";
 

@@ -5,7 +5,7 @@
  * are still in the outbox and are sent again later.
  */
 import type { RecordResult } from "../store/protocol.ts";
-import type { ReceivedRow } from "./message.ts";
+import type { ReceivedRow } from "../wire/message.ts";
 import { buriedSignal, rowsToRecord } from "./process.ts";
 
 const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";

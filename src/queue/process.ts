@@ -1,17 +1,17 @@
 /** One received signal, made ready for the store. A signal that cannot be processed becomes a dead letter, alone. */
-import { duplicateKey, idempotencyDuplicateKey } from "../domain/canonical-form.ts";
-import type { DuplicateKey } from "../domain/canonical-form.ts";
-import type { CompiledRules } from "../domain/mapping-rule.ts";
-import { isJsonObject } from "../domain/dot-path.ts";
-import { normalise } from "../domain/normalise.ts";
-import { mapAccount, templateRefusal } from "../domain/payload-template.ts";
-import type { AccountRecord } from "../domain/payload-template.ts";
-import type { JsonObject } from "../domain/signal.ts";
+import { duplicateKey, idempotencyDuplicateKey } from "../domain/signal/canonical-form.ts";
+import type { DuplicateKey } from "../domain/signal/canonical-form.ts";
+import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
+import { isJsonObject } from "../domain/json/dot-path.ts";
+import { normalise } from "../domain/signal/normalise.ts";
+import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
+import type { AccountRecord } from "../domain/accounts/payload-template.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
 import { RULES_MAX_STEPS } from "../limits.ts";
 import { sha256 } from "../platform/node.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rules/rule-signals.ts";
-import type { ReceivedRow, ReceivedSignal } from "./message.ts";
+import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 
 /** What it takes to make sense of the signals of a batch. */

@@ -2,10 +2,10 @@
  * What one commit decides of the calls that share it, in order of arrival (design §6, §7): their verdicts, the outbox rows
  * of what is admitted, and what is to be listed as refused. Nothing is stored here.
  */
-import { decideQuotaRun, quotaCeiling } from "../domain/quota.ts";
-import type { Refusal } from "../domain/refusal.ts";
-import type { RefusedCalls } from "../domain/rejection.ts";
-import type { RateState } from "../domain/request-rate.ts";
+import { decideQuotaRun, quotaCeiling } from "../domain/quota/quota.ts";
+import type { Refusal } from "../domain/keys/refusal.ts";
+import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import type { RateState } from "../domain/quota/request-rate.ts";
 import { storedDetail } from "../http/problem.ts";
 import { STORE_PROBE_MS } from "../limits.ts";
 import type { Ledger } from "./ledger.ts";

@@ -2,7 +2,7 @@
  * Signals that go through the queue once more (design §6, §8): held ones that are released, dead letters that are
  * replayed. They come back into the outbox with their ids, and take no new ordinals.
  */
-import { overageOfRelease, roomToRelease } from "../domain/quota.ts";
+import { overageOfRelease, roomToRelease } from "../domain/quota/quota.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";

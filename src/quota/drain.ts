@@ -9,7 +9,7 @@
  * While the Signal Store is full the outbox keeps everything, but for one message a minute: a probe. When that is settled
  * there is room again. A restart forgets that the store is full, and is told again by what it sends.
  */
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import {
   RESEND_AFTER_MS,
   SEND_BATCH_MAX_BYTES,
@@ -19,8 +19,8 @@ import {
   UNSENT_MAX_BYTES,
 } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
-import { retryDelaySeconds } from "../queue/back-off.ts";
-import { writeMessage } from "../queue/message.ts";
+import { retryDelaySeconds } from "../platform/back-off.ts";
+import { writeMessage } from "../wire/message.ts";
 import type { Outbox } from "./outbox.ts";
 import { MessagePacker } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";

@@ -1,8 +1,8 @@
 /** A signal that the outbox holds, found by its id. */
-import { uuidv7Ms } from "../domain/uuidv7.ts";
+import { uuidv7Ms } from "../platform/uuidv7.ts";
 import { ADMISSION_MAX_SKEW_MS } from "../limits.ts";
-import { readMessage, writeMessage } from "../queue/message.ts";
-import type { ReceivedSignal } from "../queue/message.ts";
+import { readMessage, writeMessage } from "../wire/message.ts";
+import type { ReceivedSignal } from "../wire/message.ts";
 import type { InFlightSignal } from "./protocol.ts";
 
 export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): InFlightSignal | null {

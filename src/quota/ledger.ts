@@ -5,9 +5,10 @@
  * numbered: an outbox row behind the number that the ledger row expects next was written after it, and has the counts as
  * they are now. Everything else changes seldom, and with the ledger row.
  */
-import { billingPeriodAt, closePeriod } from "../domain/billing-period.ts";
-import { lastDay, utcDay } from "../domain/usage-day.ts";
-import type { ClosedPeriod, QuotaConfig, Usage } from "./protocol.ts";
+import { billingPeriodAt, closePeriod } from "../domain/quota/billing-period.ts";
+import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
+import type { ClosedPeriod, Usage } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
 
 /** What an outbox row carries of the ledger. */

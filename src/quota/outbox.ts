@@ -6,7 +6,7 @@
  * next commit writes over it, under a number of its own. So a signal that comes alone costs a row when it comes and a row
  * when it is settled, and nothing else.
  */
-import { renumberedRow } from "../queue/message.ts";
+import { renumberedRow } from "../wire/message.ts";
 import { SEND_BATCH_MAX_BYTES } from "../limits.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker } from "./pack.ts";

@@ -1,7 +1,7 @@
 /** Signals into outbox rows, and outbox rows into queue messages. A row is at most a message long, and never spans two. */
 import { MESSAGE_MAX_BYTES } from "../limits.ts";
-import type { OutboxRow } from "../queue/message.ts";
-import { ROW_HEADER_BYTES, firstSignals, writeRow } from "../queue/message.ts";
+import type { OutboxRow } from "../wire/message.ts";
+import { ROW_HEADER_BYTES, firstSignals, writeRow } from "../wire/message.ts";
 import type { AdmitChunk } from "./protocol.ts";
 
 /** An outbox row as it is stored and sent. */

@@ -1,23 +1,11 @@
 /** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
-import type { RateState } from "../domain/request-rate.ts";
-import type { Rejection } from "../domain/rejection.ts";
-import type { EndpointType } from "../domain/signal.ts";
-import type { UsageDay } from "../domain/usage-day.ts";
-import type { LimitRefusal, RefusalCode } from "../domain/refusal.ts";
+import type { RateState } from "../domain/quota/request-rate.ts";
+import type { Rejection } from "../domain/keys/rejection.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import type { UsageDay } from "../domain/quota/usage-day.ts";
+import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
-/** Plan and billing of a workspace, as `configure` sets it. */
-export interface QuotaConfig {
-  /** The plan's signal limit (the allowance) per billing period. */
-  signalLimit: number;
-  /** Only paid plans can lose the extra room (spec §8.5). */
-  paid: boolean;
-  /** Pay-as-you-go. */
-  overages: boolean;
-  /** Billing periods are calendar months from here. Fixed by the first `configure`. */
-  anchorMs: number;
-}
-
-/** Signals of one call, already in the outbox's form (queue/message.ts), at most about MESSAGE_MAX_BYTES each. */
+/** Signals of one call, already in the outbox's form (wire/message.ts), at most about MESSAGE_MAX_BYTES each. */
 export interface AdmitChunk {
   /** `message.ts` records of `count` signals. */
   text: string;

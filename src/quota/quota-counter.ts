@@ -6,11 +6,11 @@
  * one atomic write; and no answer leaves the object before its writes are durable (the output gate), so a verdict that
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (rejections.ts, key-use.ts, drain.ts).
  */
-import type { RefusedCalls, Rejection } from "../domain/rejection.ts";
-import { roomToRelease } from "../domain/quota.ts";
+import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
+import { roomToRelease } from "../domain/quota/quota.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
-import { errorText, logEvent } from "../http/log.ts";
-import { WatchedObject } from "../http/watchers.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { WatchedObject } from "../platform/watchers.ts";
 import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
 import type { Admissions, CountedCall } from "./admission.ts";
@@ -29,6 +29,7 @@ import { RevokedKeys } from "./revoked-keys.ts";
 import { State } from "./state.ts";
 import type { Change } from "./state.ts";
 import { readUsageByDay } from "./usage-days.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import type {
   AdmitCall,
   AdmitResult,
@@ -37,7 +38,6 @@ import type {
   InFlightSignal,
   KeyCalls,
   PeriodState,
-  QuotaConfig,
   RefusedCall,
   RefusedResult,
   ReleaseResult,

@@ -6,9 +6,9 @@
  * While calls are gathered the stored entries say so (`open`). An object that is started and finds them open cannot know
  * whether all have been written: it says "at least" of them from then on.
  */
-import { addRejection, forgetOld } from "../domain/rejection.ts";
-import type { RefusedCalls, Rejection } from "../domain/rejection.ts";
-import { takeRequest } from "../domain/request-rate.ts";
+import { addRejection, forgetOld } from "../domain/keys/rejection.ts";
+import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
+import { takeRequest } from "../domain/quota/request-rate.ts";
 import { REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
 
 /** Calls that were refused so lately are likely to go on. */
@@ -30,7 +30,7 @@ export class Rejections {
   #unwritten = new Set<Rejection>();
   #gathering: Gathering | null = null;
   #lastAddedMs = 0;
-  /** Of writes at once, see domain/request-rate.ts. */
+  /** Of writes at once, see domain/quota/request-rate.ts. */
   #writesEmptyAtMs = 0;
 
   constructor(sql: SqlStorage) {

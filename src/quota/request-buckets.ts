@@ -1,6 +1,6 @@
 /** The request rate of each key. Not stored: an object idle long enough to be evicted has full buckets. */
-import { requestsLeft, takeRequest } from "../domain/request-rate.ts";
-import type { RateDecision, RateState, RequestRate } from "../domain/request-rate.ts";
+import { requestsLeft, takeRequest } from "../domain/quota/request-rate.ts";
+import type { RateDecision, RateState, RequestRate } from "../domain/quota/request-rate.ts";
 
 export class RequestBuckets {
   readonly #rate: RequestRate;

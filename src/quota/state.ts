@@ -6,7 +6,7 @@ import { closeEndedPeriods, createLedgerTables, loadLedger, openLedger, saveLedg
 import type { Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { PackedRow } from "./pack.ts";
-import type { QuotaConfig } from "./protocol.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import { createDaysTable, endDay } from "./usage-days.ts";
 
 /** What a change of the ledger comes with. */

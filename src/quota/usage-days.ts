@@ -1,6 +1,6 @@
 /** Usage by day, as the Quota Counter keeps it: rows are written when a new day comes, never with a commit in between. */
 import { DAY_MS } from "../domain/duration.ts";
-import { countingDay, endedDays, type Counting, type UsageDay } from "../domain/usage-day.ts";
+import { countingDay, endedDays, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
 import { USAGE_DAYS_KEPT } from "../limits.ts";
 import type { Usage, UsageByDay } from "./protocol.ts";
 

@@ -2,7 +2,7 @@
  * What the store's alarm does: a table of chores, each with when it is due and one bounded step of it. One that fails rests
  * before it is tried again, and keeps no other from its turn.
  */
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { CHORE_REST_MS } from "../limits.ts";
 
 export interface Chore {

@@ -1,9 +1,9 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
-import type { RuleMatch } from "../domain/mapping-rule.ts";
-import type { AccountField, AccountRecord } from "../domain/payload-template.ts";
-import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal.ts";
+import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
+import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
+import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
 
-export type { RuleMatch } from "../domain/mapping-rule.ts";
+export type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 
 /** What the mapping rules said of a signal. */
 export interface Evaluation {
@@ -105,16 +105,6 @@ export type NamedBy = "email" | "user_id" | "anonymous_id";
 
 /** Where a signal ended up (design §9). `in_flight` is known by the Quota Counter only. */
 export type SignalStatus = "processed" | "held" | "anonymous" | "duplicate" | "purged" | "dead";
-
-export interface Page {
-  cursor: string | null;
-  limit: number;
-}
-
-export interface PageOf<T> {
-  items: T[];
-  next: string | null;
-}
 
 export interface EventGroup {
   event: string;

@@ -1,7 +1,8 @@
 /** What the pages of people and accounts ask the Signal Store for, and get. Times are milliseconds since 1970. */
-import type { AccountField } from "../domain/payload-template.ts";
+import type { AccountField } from "../domain/accounts/payload-template.ts";
 import type { SharedId } from "./queries/shared-ids.ts";
-import type { AccountChange, Identity, NamedBy, PageOf, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
+import type { PageOf } from "../platform/list-page.ts";
+import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
 
 /** What the list of people is asked for: an order, or the beginning of an email or a name; those come in their order. */
 export type PeopleQuery = { sort: PeopleSort } | { by: "email" | "name"; prefix: string };

@@ -1,5 +1,5 @@
 /** Mapping rules on stored signals: what the Signal Store is asked to apply and to preview, and how far it is. */
-import type { MappingRule } from "../domain/mapping-rule.ts";
+import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 
 export type RuleJobStatus = "queued" | "running" | "done";
 
@@ -19,13 +19,6 @@ export interface RuleJob {
   requestedAtMs: number;
   startedAtMs: number | null;
   finishedAtMs: number | null;
-}
-
-/** What was in force when something was recorded, linked, or applied to the past. */
-export interface RuleVersions {
-  /** Of all of a workspace's rules together; 0: nothing was applied. */
-  workspace: number;
-  rules: [ruleId: string, version: number][];
 }
 
 /** What to apply. */

@@ -8,7 +8,7 @@
  * been stored. Memory is a copy of what is stored, and read again where a transaction was taken back.
  */
 import { storeMaxBytes } from "../env.ts";
-import { errorText, logEvent } from "../http/log.ts";
+import { errorText, logEvent } from "../platform/log.ts";
 import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
 import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";

@@ -1,11 +1,11 @@
 /** The books of a workspace (design §1.2), read across its two Durable Objects. */
-import { balanceBooks, readAgain, type Books } from "../domain/books.ts";
+import { balanceBooks, readAgain, type Books } from "../domain/quota/books.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 const BOOK_READINGS = 3;
 
 /**
- * Counter, store, counter: see domain/books.ts. Read again while signals come in, for a sharper picture.
+ * Counter, store, counter: see domain/quota/books.ts. Read again while signals come in, for a sharper picture.
  *
  * @param periodStartMs of one billing period; undefined: since the workspace began.
  */

@@ -1,7 +1,7 @@
 /** The deletion of a person: the Signal Store first, then its entry in the audit log, which holds nothing of the person. */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { newId } from "../http/ids.ts";
+import { newId } from "../platform/ids.ts";
 import type { ErasureReceipt } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 

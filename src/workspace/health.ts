@@ -1,6 +1,6 @@
 /** How full a workspace is, and what waits (docs/design.md: never full), asked of its two Durable Objects. */
-import type { Filled, RoomLevel } from "../domain/room.ts";
-import { roomLevel } from "../domain/room.ts";
+import type { Filled, RoomLevel } from "../domain/quota/room.ts";
+import { roomLevel } from "../domain/quota/room.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 export interface Health {

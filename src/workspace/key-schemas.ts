@@ -1,7 +1,7 @@
 /** What a new API key may be asked for with (spec §2.1), and its payload template (design §8.7). */
 import * as z from "zod";
-import { parseDotPath } from "../domain/dot-path.ts";
-import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/payload-template.ts";
+import { parseDotPath } from "../domain/json/dot-path.ts";
+import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { name, time } from "./schemas.ts";
 

@@ -1,6 +1,6 @@
 /** A name that people give: of a key, a rule, a workspace. */
 import * as z from "zod";
-import { fitsName } from "../domain/validate-signal.ts";
+import { fitsName } from "../domain/signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 
 export const name = z

@@ -1,7 +1,7 @@
 /** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { DurableObject } from "cloudflare:workers";
-import { errorText, logEvent } from "../http/log.ts";
-import { WATCHER_HEADER } from "../http/watchers.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { WATCHER_HEADER } from "../platform/watchers.ts";
 import { sha256 } from "../platform/node.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
@@ -25,7 +25,7 @@ export function signalStore(env: Env, workspaceId: string): Calls<SignalStore> {
 }
 
 /**
- * A WebSocket on which the object tells what happens (see http/watchers.ts): `signals` as they are recorded, or
+ * A WebSocket on which the object tells what happens (see platform/watchers.ts): `signals` as they are recorded, or
  * `rejections`. The caller has made sure that whoever asks may watch this workspace.
  *
  * @param watcher their email.

@@ -1,6 +1,6 @@
 /** Why a call was refused, in a few words, and what its sender should change. */
 import { grouped } from "../domain/grouped.ts";
-import type { RefusalCode, UnauthorizedCause } from "../domain/refusal.ts";
+import type { RefusalCode, UnauthorizedCause } from "../domain/keys/refusal.ts";
 import {
   BATCH_MAX_SIGNALS,
   BULK_MAX_SIGNALS,

@@ -6,9 +6,9 @@ import {
   MAPPING_OPERATORS,
   OPERATORS_WITHOUT_VALUE,
   RULE_FREQUENCIES,
-} from "../domain/mapping-rule.ts";
-import { ruleSize } from "../domain/rule-size.ts";
-import { fitsName } from "../domain/validate-signal.ts";
+} from "../domain/rules/mapping-rule.ts";
+import { ruleSize } from "../domain/rules/rule-size.ts";
+import { fitsName } from "../domain/signal/validate-signal.ts";
 import {
   NAME_MAX_CODE_POINTS,
   RULE_MAX_CONDITIONS,

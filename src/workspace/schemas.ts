@@ -1,7 +1,7 @@
 /** What the operator API and the pages ask of names, addresses and times. */
 import * as z from "zod";
-import { memberEmail } from "../domain/identity.ts";
-import { isPlausibleEmail } from "../domain/validate-signal.ts";
+import { memberEmail } from "../domain/signal/identity.ts";
+import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
 
 export { name } from "./name-schema.ts";
 

@@ -1,7 +1,7 @@
 /** The webhook addresses of an API key (spec §4), and calls that can be pasted: a POSIX shell's curl, JavaScript's fetch, Python. */
-import { exampleFor } from "../domain/example-payload.ts";
-import type { PayloadMapping } from "../domain/payload-template.ts";
-import type { EndpointType } from "../domain/signal.ts";
+import { exampleFor } from "../domain/accounts/example-payload.ts";
+import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
 
 export interface Webhook {
   /** For ids of elements. */

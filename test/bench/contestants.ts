@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { composeKey } from "../../src/domain/api-key.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { BuiltWorker } from "./build.ts";
 import { OperatorApi } from "./operator-api.ts";
 import { RULES } from "./rules.ts";

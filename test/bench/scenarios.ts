@@ -1,6 +1,6 @@
 /** What is measured, and the interleaved rounds in which it is. */
 import { randomBytes } from "node:crypto";
-import { composeKey } from "../../src/domain/api-key.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { Contestant, ContestantName } from "./contestants.ts";
 import type { LoadGenerator, LoadOrder, LoadResult } from "./load.ts";
 import { median } from "./median.ts";

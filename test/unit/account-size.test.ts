@@ -1,7 +1,7 @@
 /** Design §8.7: what an account has room for. */
 import { describe, expect, test } from "vitest";
-import { VALUE_MAX_BYTES, updateRefusal, utf8Bytes, valueBytes } from "../../src/domain/account-size.ts";
-import type { SizedValues } from "../../src/domain/account-size.ts";
+import { VALUE_MAX_BYTES, updateRefusal, utf8Bytes, valueBytes } from "../../src/domain/accounts/account-size.ts";
+import type { SizedValues } from "../../src/domain/accounts/account-size.ts";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 
 const values = (bytes: Record<string, number>): SizedValues =>

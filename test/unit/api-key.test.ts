@@ -11,7 +11,7 @@ import {
   keyStatus,
   maskedKey,
   holdsKey,
-} from "../../src/domain/api-key.ts";
+} from "../../src/domain/keys/api-key.ts";
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const random = (n: number): Uint8Array => Uint8Array.from(randomBytes(n));

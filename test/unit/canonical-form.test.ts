@@ -1,10 +1,10 @@
 /** Design §8.2: the text that is hashed to find duplicates. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canonicalForm, canonicalJson, duplicateKey } from "../../src/domain/canonical-form.ts";
-import { normalise } from "../../src/domain/normalise.ts";
-import type { JsonObject } from "../../src/domain/signal.ts";
-import { WrittenNumber, asWritten } from "../../src/domain/written-number.ts";
+import { canonicalForm, canonicalJson, duplicateKey } from "../../src/domain/signal/canonical-form.ts";
+import { normalise } from "../../src/domain/signal/normalise.ts";
+import type { JsonObject } from "../../src/domain/signal/signal.ts";
+import { WrittenNumber, asWritten } from "../../src/domain/json/written-number.ts";
 import { SIGNAL_MAX_DEPTH } from "../../src/limits.ts";
 
 /** The same JSON with the members of every object in reverse order. */

@@ -1,6 +1,6 @@
 /** Failed authentications are counted by network: who has one IPv6 address has 2^64 of them. */
 import { expect, test } from "vitest";
-import { networkOf } from "../../src/domain/client-network.ts";
+import { networkOf } from "../../src/domain/keys/client-network.ts";
 
 test.each([
   ["192.0.2.1", "192.0.2.1"],

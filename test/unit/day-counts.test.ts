@@ -1,7 +1,7 @@
 /** Counts per day: of the latest days, whatever the order in which they come. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { addToDays, dayOf, latestDays } from "../../src/domain/day-counts.ts";
+import { addToDays, dayOf, latestDays } from "../../src/domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../src/limits.ts";
 
 test("a day begins at midnight UTC", () => {

@@ -1,6 +1,6 @@
 /** Design §8.5: dot paths read what the sender sent and nothing else. */
 import { describe, expect, test } from "vitest";
-import { parseDotPath, readValue, readValues } from "../../src/domain/dot-path.ts";
+import { parseDotPath, readValue, readValues } from "../../src/domain/json/dot-path.ts";
 
 function read(json: string, path: string): unknown[] {
   const steps = parseDotPath(path);

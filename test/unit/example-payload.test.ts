@@ -1,9 +1,14 @@
 /** Spec §2.1: the example of a payload template is one that the template takes, with everything that it names. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { exampleFor } from "../../src/domain/example-payload.ts";
-import { ACCOUNT_TARGETS, compileTemplate, mapAccount, PAYLOAD_TYPES } from "../../src/domain/payload-template.ts";
-import type { PayloadMapping } from "../../src/domain/payload-template.ts";
+import { exampleFor } from "../../src/domain/accounts/example-payload.ts";
+import {
+  ACCOUNT_TARGETS,
+  compileTemplate,
+  mapAccount,
+  PAYLOAD_TYPES,
+} from "../../src/domain/accounts/payload-template.ts";
+import type { PayloadMapping } from "../../src/domain/accounts/payload-template.ts";
 
 function row(target: string, path: string, type: PayloadMapping["type"] = "string"): PayloadMapping {
   return { target, path, type, required: false };

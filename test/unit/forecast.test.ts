@@ -1,10 +1,10 @@
 /** §8.2–§8.4: the forecast of the day on which a limit is reached, and when an admin is told how much is used. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { expected, paceOf, reaches } from "../../src/domain/forecast.ts";
+import { expected, paceOf, reaches } from "../../src/domain/quota/forecast.ts";
 import { DAY_MS } from "../../src/domain/duration.ts";
-import type { UsageDay } from "../../src/domain/usage-day.ts";
-import { usageLevel } from "../../src/domain/usage-level.ts";
+import type { UsageDay } from "../../src/domain/quota/usage-day.ts";
+import { usageLevel } from "../../src/domain/quota/usage-level.ts";
 
 const day = (number: number) => Date.UTC(2031, 2, number);
 const START = day(1);

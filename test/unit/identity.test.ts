@@ -1,7 +1,13 @@
 /** Design §8.3: what may link people, and what must not. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isPlausibleEmail, isWorthlessId, memberEmail, normaliseEmail, usableId } from "../../src/domain/identity.ts";
+import {
+  isPlausibleEmail,
+  isWorthlessId,
+  memberEmail,
+  normaliseEmail,
+  usableId,
+} from "../../src/domain/signal/identity.ts";
 
 describe("§8.3 worthless ids link nobody", () => {
   test.each([

@@ -1,8 +1,8 @@
 /** A body that is no JSON is answered with the place of its first error, the likely cause and the fix (design §9). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { findJsonError } from "../../src/domain/json-check.ts";
-import { explainJsonError } from "../../src/domain/json-error.ts";
+import { findJsonError } from "../../src/domain/json/json-check.ts";
+import { explainJsonError } from "../../src/domain/json/json-error.ts";
 
 function isJson(text: string): boolean {
   try {

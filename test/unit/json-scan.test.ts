@@ -1,7 +1,7 @@
 /** Depths and slices agree with JSON.parse for whatever it accepts (design §9). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { jsonDepth, scanItems } from "../../src/domain/json-scan.ts";
+import { jsonDepth, scanItems } from "../../src/domain/json/json-scan.ts";
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 

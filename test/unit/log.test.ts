@@ -1,7 +1,7 @@
 /** What an error's text may say in the log: what went wrong, never what it went wrong with. */
 import { DrizzleQueryError } from "drizzle-orm/errors";
 import { expect, test, vi } from "vitest";
-import { errorText, logEvent } from "../../src/http/log.ts";
+import { errorText, logEvent } from "../../src/platform/log.ts";
 
 test("a failed query is logged without its text and its parameters", () => {
   const cause = new Error("D1_ERROR: no such table: members");

@@ -8,9 +8,9 @@ import {
   isRulePath,
   MAPPING_OPERATORS,
   OPERATORS_WITHOUT_VALUE,
-} from "../../src/domain/mapping-rule.ts";
-import type { MappingCondition, MappingOperator, MappingRule } from "../../src/domain/mapping-rule.ts";
-import type { NormalisedSignal } from "../../src/domain/signal.ts";
+} from "../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator, MappingRule } from "../../src/domain/rules/mapping-rule.ts";
+import type { NormalisedSignal } from "../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../src/limits.ts";
 
 function rule(more: Partial<MappingRule>): MappingRule {

@@ -8,8 +8,8 @@ import {
   writeMessage,
   writeRow,
   writeSignal,
-} from "../../src/queue/message.ts";
-import type { Again, Envelope, OutboxRow, ReceivedMessage } from "../../src/queue/message.ts";
+} from "../../src/wire/message.ts";
+import type { Again, Envelope, OutboxRow, ReceivedMessage } from "../../src/wire/message.ts";
 
 const HOSTILE = [
   '{"event":"a\\u001eb"}',

@@ -1,8 +1,8 @@
 /** Spec §6, design §8.1, with the payloads of real senders. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cdpCallType, normalise } from "../../src/domain/normalise.ts";
-import type { JsonObject, Traits } from "../../src/domain/signal.ts";
+import { cdpCallType, normalise } from "../../src/domain/signal/normalise.ts";
+import type { JsonObject, Traits } from "../../src/domain/signal/signal.ts";
 
 describe("§6 detection of CDP calls", () => {
   test.each([

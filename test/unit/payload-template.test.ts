@@ -1,9 +1,14 @@
 /** Spec §2.1, design §8.7: what a payload template makes of an account update, and what it refuses. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileTemplate, isAccountTarget, mapAccount, templateRefusal } from "../../src/domain/payload-template.ts";
-import type { AccountRecord, PayloadMapping, TemplateError } from "../../src/domain/payload-template.ts";
-import type { JsonObject } from "../../src/domain/signal.ts";
+import {
+  compileTemplate,
+  isAccountTarget,
+  mapAccount,
+  templateRefusal,
+} from "../../src/domain/accounts/payload-template.ts";
+import type { AccountRecord, PayloadMapping, TemplateError } from "../../src/domain/accounts/payload-template.ts";
+import type { JsonObject } from "../../src/domain/signal/signal.ts";
 
 const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };
 

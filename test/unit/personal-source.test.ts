@@ -1,6 +1,6 @@
 /** What a duplicate's line must not keep of its source, since nobody finds it when its person is deleted. */
 import { expect, test } from "vitest";
-import { tellsWhose } from "../../src/domain/personal-source.ts";
+import { tellsWhose } from "../../src/domain/signal/personal-source.ts";
 
 const zoe = { email: "zoe.hart@x.co", userId: "U-4711", anonymousId: "v-1", traits: { name: "Zoe Hart" } };
 

@@ -1,10 +1,10 @@
 /** Design §8.2: by what the consumer lets the store find a signal's duplicates. */
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../src/domain/mapping-rule.ts";
-import type { CompiledRules, MappingCondition, MappingRule } from "../../src/domain/mapping-rule.ts";
-import { compileTemplate } from "../../src/domain/payload-template.ts";
+import { compileRules } from "../../src/domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingCondition, MappingRule } from "../../src/domain/rules/mapping-rule.ts";
+import { compileTemplate } from "../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../src/limits.ts";
-import type { Envelope } from "../../src/queue/message.ts";
+import type { Envelope } from "../../src/wire/message.ts";
 import { processSignal } from "../../src/queue/process.ts";
 
 const template = compileTemplate([

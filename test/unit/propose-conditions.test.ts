@@ -1,12 +1,12 @@
 /** Spec §6.3: the rule that is pre-filled from a signal of the queue. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules, evaluate, isEventPattern, isRulePath } from "../../src/domain/mapping-rule.ts";
-import type { MappingCondition } from "../../src/domain/mapping-rule.ts";
-import { normalise } from "../../src/domain/normalise.ts";
-import { proposeRule } from "../../src/domain/propose-conditions.ts";
-import type { JsonObject, NormalisedSignal } from "../../src/domain/signal.ts";
-import { fitsName } from "../../src/domain/validate-signal.ts";
+import { compileRules, evaluate, isEventPattern, isRulePath } from "../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../src/domain/rules/mapping-rule.ts";
+import { normalise } from "../../src/domain/signal/normalise.ts";
+import { proposeRule } from "../../src/domain/rules/propose-conditions.ts";
+import type { JsonObject, NormalisedSignal } from "../../src/domain/signal/signal.ts";
+import { fitsName } from "../../src/domain/signal/validate-signal.ts";
 import { newRule } from "../../src/workspace/rule-schemas.ts";
 
 function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {

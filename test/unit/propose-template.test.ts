@@ -1,9 +1,9 @@
 /** Spec §2.1: a payload template proposed from a sample payload. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { compileTemplate, mapAccount } from "../../src/domain/payload-template.ts";
-import { proposeTemplate } from "../../src/domain/propose-template.ts";
-import type { JsonObject } from "../../src/domain/signal.ts";
+import { compileTemplate, mapAccount } from "../../src/domain/accounts/payload-template.ts";
+import { proposeTemplate } from "../../src/domain/accounts/propose-template.ts";
+import type { JsonObject } from "../../src/domain/signal/signal.ts";
 
 function lines(sample: JsonObject): string[] {
   return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);

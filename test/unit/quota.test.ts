@@ -1,10 +1,10 @@
 /** The verdict of a signal (spec §3.2, §8.1–§8.6). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { closePeriod } from "../../src/domain/billing-period.ts";
-import type { PeriodEnd, Streak } from "../../src/domain/billing-period.ts";
-import { decideQuota, decideQuotaRun, overageOfRelease, quotaCeiling } from "../../src/domain/quota.ts";
-import type { QuotaPlan, QuotaVerdict } from "../../src/domain/quota.ts";
+import { closePeriod } from "../../src/domain/quota/billing-period.ts";
+import type { PeriodEnd, Streak } from "../../src/domain/quota/billing-period.ts";
+import { decideQuota, decideQuotaRun, overageOfRelease, quotaCeiling } from "../../src/domain/quota/quota.ts";
+import type { QuotaPlan, QuotaVerdict } from "../../src/domain/quota/quota.ts";
 
 const L = 100;
 const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };

@@ -1,7 +1,7 @@
 /** Design §5: refused calls as entries by key and reason. */
 import { describe, expect, test } from "vitest";
-import { addRejection, forgetOld } from "../../src/domain/rejection.ts";
-import type { RefusedCalls, Rejection } from "../../src/domain/rejection.ts";
+import { addRejection, forgetOld } from "../../src/domain/keys/rejection.ts";
+import type { RefusedCalls, Rejection } from "../../src/domain/keys/rejection.ts";
 import {
   REJECTIONS_KEPT,
   REJECTIONS_KEPT_OF_A_REASON,

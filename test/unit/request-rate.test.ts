@@ -1,8 +1,8 @@
 /** The request rate of a key (spec §8.7): a burst at once, then exactly the rate. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { takeRequest } from "../../src/domain/request-rate.ts";
-import type { RequestRate } from "../../src/domain/request-rate.ts";
+import { takeRequest } from "../../src/domain/quota/request-rate.ts";
+import type { RequestRate } from "../../src/domain/quota/request-rate.ts";
 import { REQUEST_BURST, REQUEST_RATE_PER_SECOND, SHED_FACTOR } from "../../src/limits.ts";
 
 const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);

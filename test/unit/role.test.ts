@@ -1,6 +1,6 @@
 /** Spec §1, §5.6: what each role may do. */
 import { describe, expect, test } from "vitest";
-import { canChangeMember, canManage, canManageKeys, type Role } from "../../src/domain/role.ts";
+import { canChangeMember, canManage, canManageKeys, type Role } from "../../src/domain/keys/role.ts";
 
 test("§5.6 owners and admins manage keys and the rest; members do not", () => {
   const roles: Role[] = ["owner", "admin", "member"];

@@ -1,7 +1,7 @@
 /** The form of a mapping rule: texts as they are typed, and the rule that they make. */
 import { describe, expect, test } from "vitest";
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../src/domain/mapping-rule.ts";
-import type { MappingCondition } from "../../src/domain/mapping-rule.ts";
+import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../src/domain/rules/mapping-rule.ts";
 import { BLANK_FORM, changeRows, formOf, previewDays, readRuleForm, ruleOf } from "../../src/pages/rule-form.ts";
 import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../src/pages/rule-form.ts";
 

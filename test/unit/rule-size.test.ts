@@ -1,7 +1,7 @@
 /** Design §8.5: how much a rule amounts to. */
 import { describe, expect, test } from "vitest";
-import { ruleSize } from "../../src/domain/rule-size.ts";
-import type { MappingCondition } from "../../src/domain/mapping-rule.ts";
+import { ruleSize } from "../../src/domain/rules/rule-size.ts";
+import type { MappingCondition } from "../../src/domain/rules/mapping-rule.ts";
 
 const on = (path: string, value?: MappingCondition["value"]): MappingCondition =>
   value === undefined ? { path, operator: "exists" } : { path, operator: "in", value };

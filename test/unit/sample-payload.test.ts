@@ -1,6 +1,6 @@
 /** Design §8.7: a sample that an admin pastes is read as the endpoint would read it. */
 import { expect, test } from "vitest";
-import { readSample } from "../../src/domain/sample-payload.ts";
+import { readSample } from "../../src/domain/accounts/sample-payload.ts";
 
 test.each([
   ["an object", '{"company":{"id":"a"}}', { company: { id: "a" } }],

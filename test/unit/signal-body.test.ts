@@ -1,12 +1,12 @@
 /** Bodies taken apart (spec §4, design §9): signal by signal, and never another answer than parsing the whole would give. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readSignals } from "../../src/domain/signal-body.ts";
-import type { SignalRefusal } from "../../src/domain/refusal.ts";
-import type { BodySignal, SignalBodyRules } from "../../src/domain/signal-body.ts";
+import { readSignals } from "../../src/domain/signal/signal-body.ts";
+import type { SignalRefusal } from "../../src/domain/keys/refusal.ts";
+import type { BodySignal, SignalBodyRules } from "../../src/domain/signal/signal-body.ts";
 import type { Result } from "../../src/domain/result.ts";
 import { ok, refuse } from "../../src/domain/result.ts";
-import { utf8Length } from "../../src/domain/utf8-length.ts";
+import { utf8Length } from "../../src/platform/utf8-length.ts";
 import { SIGNAL_MAX_BYTES } from "../../src/limits.ts";
 
 const anything: SignalBodyRules = { maxSignals: 10, lines: false, check: ok };

@@ -59,15 +59,15 @@ describe("before the first signal", () => {
       "src/ingest",
       "src/limits.ts",
       "src/platform",
-      "src/queue",
       "src/quota",
       "src/store",
+      "src/wire",
     ]);
   });
 
-  test("of the control plane and the consumer, only the look-up of keys and the form of messages", () => {
+  test("of the control plane only the look-up of keys, and nothing of the consumer", () => {
     const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
-    expect(files.toSorted()).toEqual(["src/control/key-facts.ts", "src/queue/back-off.ts", "src/queue/message.ts"]);
+    expect(files.toSorted()).toEqual(["src/control/key-facts.ts"]);
   });
 
   test("no trie router is among it", () => {

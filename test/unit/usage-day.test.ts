@@ -11,7 +11,7 @@ import {
   utcDay,
   type Counting,
   type UsageDay,
-} from "../../src/domain/usage-day.ts";
+} from "../../src/domain/quota/usage-day.ts";
 
 const START = Date.UTC(2031, 2, 1, 10);
 const day = (number: number) => Date.UTC(2031, 2, number);

@@ -1,7 +1,7 @@
 /** UUID version 7 (RFC 9562 §5.7). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../../src/domain/uuidv7.ts";
+import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../../src/platform/uuidv7.ts";
 
 const moments = fc.integer({ min: 0, max: 2 ** 48 - 1 });
 const random = fc.uint8Array({ minLength: UUIDV7_RANDOM_BYTES, maxLength: UUIDV7_RANDOM_BYTES });

@@ -2,9 +2,9 @@
 import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { composeKey } from "../../src/domain/api-key.ts";
-import { composeSecret } from "../../src/domain/shared-secret.ts";
-import { fitsName, validateSignal } from "../../src/domain/validate-signal.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
+import { composeSecret } from "../../src/domain/keys/shared-secret.ts";
+import { fitsName, validateSignal } from "../../src/domain/signal/validate-signal.ts";
 
 const long = "x".repeat(256);
 const email = "jane@example.com";

@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { composedEvent, marketingTemplate } from "../../src/pages/marketing-template.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf, type Webhook } from "../../src/workspace/webhook-calls.ts";
-import { validateSignal } from "../../src/domain/validate-signal.ts";
+import { validateSignal } from "../../src/domain/signal/validate-signal.ts";
 
 const HOSTILE = "it's $HOME `id` \"quoted\" \\ \n & <b> * ' ; !! ü";
 const webhook: Webhook = {

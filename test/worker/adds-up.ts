@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import type { Facts } from "../../src/store/log/line.ts";
 import type { Log } from "../../src/store/log/log.ts";
-import { dayOf } from "../../src/domain/day-counts.ts";
+import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";

@@ -2,7 +2,7 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { composeKey } from "../../src/domain/api-key.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import worker from "../../src/index.ts";
 import { deactivatedKey, lookUpKey } from "../../src/ingest/key-cache.ts";
 import { KEY_CACHE_MS, KEY_STALE_MS } from "../../src/limits.ts";

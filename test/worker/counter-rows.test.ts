@@ -6,7 +6,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../src/limits.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
-import { writeSignal } from "../../src/queue/message.ts";
+import { writeSignal } from "../../src/wire/message.ts";
 import { admitCall, countRows, lose, newCounter } from "./counter.ts";
 import type { TestCounter } from "./counter.ts";
 

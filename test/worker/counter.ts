@@ -1,9 +1,10 @@
 /** A Quota Counter of its own for each test, called as the edge calls it, and a look into its outbox. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { readMessage, writeMessage, writeSignal } from "../../src/queue/message.ts";
-import type { ReceivedSignal } from "../../src/queue/message.ts";
-import type { AdmitCall, AdmitResult, QuotaConfig } from "../../src/quota/protocol.ts";
+import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
+import type { ReceivedSignal } from "../../src/wire/message.ts";
+import type { QuotaConfig } from "../../src/domain/quota/quota-config.ts";
+import type { AdmitCall, AdmitResult } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
 
 export type Queued = { body: string; contentType: "text" };

@@ -1,6 +1,6 @@
 /** Counts per day as the store keeps them, and as its lines and the lists of persons add up to. */
 import { expect } from "vitest";
-import { dayOf } from "../../src/domain/day-counts.ts";
+import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import { allEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
 import type { Log } from "../../src/store/log/log.ts";

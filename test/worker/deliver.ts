@@ -4,8 +4,8 @@ import type { QueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";
-import { writeMessage, writeRow, writeSignal } from "../../src/queue/message.ts";
-import type { Envelope } from "../../src/queue/message.ts";
+import { writeMessage, writeRow, writeSignal } from "../../src/wire/message.ts";
+import type { Envelope } from "../../src/wire/message.ts";
 
 export const MINUTE = 60_000;
 export const DAY = 24 * 60 * MINUTE;

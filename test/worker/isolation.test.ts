@@ -1,7 +1,7 @@
 /** Invariant 8: one workspace never sees another's data, whatever ids, keys or cursors a request carries. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { lose, TestCounter } from "./counter.ts";
 import { deliver } from "./deliver.ts";
 import { call, newWorkspace } from "./workspace.ts";

@@ -1,7 +1,7 @@
 /** Spec §6.1: earlier signals of visitors who become known (src/store/people/linking.ts): with the batch, or by jobs. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../src/domain/mapping-rule.ts";
+import { compileRules } from "../../src/domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../src/limits.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { nextLinkJobMs } from "../../src/store/people/link-jobs.ts";

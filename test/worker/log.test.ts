@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { COLD_AFTER_MS, SEGMENT_MAX_BYTES, SEGMENT_MAX_LINES } from "../../src/limits.ts";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, removeObjects, scrubCold, scrubObject } from "../../src/store/log/cold.ts";
 import { erased } from "../../src/store/log/line.ts";

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { RETENTION_MIN_DAYS } from "../../src/limits.ts";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { ring, ringUntilQuiet } from "./cold.ts";
 import { expectDaysToAddUp } from "./days.ts";

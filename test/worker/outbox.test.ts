@@ -10,8 +10,8 @@ import {
   SEND_BATCH_MAX_MESSAGES,
   SIGNAL_MAX_BYTES,
 } from "../../src/limits.ts";
-import { readMessage } from "../../src/queue/message.ts";
-import { newId } from "../../src/http/ids.ts";
+import { readMessage } from "../../src/wire/message.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { admitCall, lose, newCounter } from "./counter.ts";
 import type { Queued, SendBatch, TestCounter } from "./counter.ts";
 

@@ -2,7 +2,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ROW_MAX_BYTES, SEGMENT_MAX_LINES } from "../../src/limits.ts";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { COLUMNS } from "../../src/store/log/line.ts";
 import type { Cell } from "../../src/store/log/line.ts";
 import { Lines } from "../../src/store/log/lines.ts";

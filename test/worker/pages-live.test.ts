@@ -2,9 +2,9 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import type { LiveMessage } from "../../src/domain/live-message.ts";
+import type { LiveMessage } from "../../src/platform/live-message.ts";
 import { LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../../src/limits.ts";
-import type { Rejection } from "../../src/domain/rejection.ts";
+import type { Rejection } from "../../src/domain/keys/rejection.ts";
 import { People } from "../../src/store/people/people.ts";
 import type { LiveSignal } from "../../src/store/protocol.ts";
 import { consumeMessages, deliver, messageOf } from "./deliver.ts";

@@ -5,7 +5,7 @@
  */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, expect, test, vi } from "vitest";
-import { dayOf } from "../../src/domain/day-counts.ts";
+import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { scrubCold } from "../../src/store/log/cold.ts";
 import { StoreReads } from "../../src/store/queries/store-reads.ts";

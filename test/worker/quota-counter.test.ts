@@ -2,10 +2,10 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { decideQuota } from "../../src/domain/quota.ts";
+import { decideQuota } from "../../src/domain/quota/quota.ts";
 import { MESSAGE_MAX_BYTES } from "../../src/limits.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
-import { writeSignal } from "../../src/queue/message.ts";
+import { writeSignal } from "../../src/wire/message.ts";
 import { TestCounter, admitCall, countRows, lose, newCounter } from "./counter.ts";
 
 afterEach(() => {

@@ -2,8 +2,8 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { readMessage, writeSignal } from "../../src/queue/message.ts";
-import type { Envelope } from "../../src/queue/message.ts";
+import { readMessage, writeSignal } from "../../src/wire/message.ts";
+import type { Envelope } from "../../src/wire/message.ts";
 import type { SignalAgain } from "../../src/quota/protocol.ts";
 import { recoverWorkspace } from "../../src/workspace/recovery.ts";
 import { controlDatabase } from "../../src/control/database.ts";

@@ -2,7 +2,7 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
-import { composeKey } from "../../src/domain/api-key.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import worker from "../../src/index.ts";
 import { REFUSED_LOG_LINES_PER_SECOND } from "../../src/limits.ts";
 import { newWorkspace } from "./workspace.ts";

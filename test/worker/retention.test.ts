@@ -2,7 +2,7 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { RETENTION_MIN_DAYS } from "../../src/limits.ts";
 import { linesOf } from "./adds-up.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";

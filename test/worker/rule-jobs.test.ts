@@ -2,11 +2,11 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
-import { compileRules } from "../../src/domain/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../../src/domain/mapping-rule.ts";
-import { normalise } from "../../src/domain/normalise.ts";
-import type { JsonObject } from "../../src/domain/signal.ts";
-import { newId } from "../../src/http/ids.ts";
+import { compileRules } from "../../src/domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../../src/domain/rules/mapping-rule.ts";
+import { normalise } from "../../src/domain/signal/normalise.ts";
+import type { JsonObject } from "../../src/domain/signal/signal.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { COLD_AFTER_MS, COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../src/limits.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold } from "../../src/store/log/cold.ts";

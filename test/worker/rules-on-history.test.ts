@@ -8,7 +8,7 @@ import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../src/store/rules/reconcile.ts";
 import { hasRuleJobs } from "../../src/store/rules/rule-jobs.ts";
 import type { StoreState } from "../../src/store/state.ts";
-import { RULE_FREQUENCIES } from "../../src/domain/mapping-rule.ts";
+import { RULE_FREQUENCIES } from "../../src/domain/rules/mapping-rule.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
 import { assertForSoLong } from "./for-so-long.ts";
 import { expectToAddUp } from "./read-store.ts";

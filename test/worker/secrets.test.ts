@@ -6,7 +6,7 @@ import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { composeKey } from "../../src/domain/api-key.ts";
+import { composeKey } from "../../src/domain/keys/api-key.ts";
 import type { StoreState } from "../../src/store/state.ts";
 import { linesOf } from "./adds-up.ts";
 import { readStore } from "./read-store.ts";

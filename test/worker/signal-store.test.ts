@@ -11,7 +11,8 @@ import {
   SEGMENT_MAX_LINES,
 } from "../../src/limits.ts";
 import { signalStore } from "../../src/workspace/objects.ts";
-import type { PageOf, SignalStatus } from "../../src/store/protocol.ts";
+import type { PageOf } from "../../src/platform/list-page.ts";
+import type { SignalStatus } from "../../src/store/protocol.ts";
 import { linesOf } from "./adds-up.ts";
 import { ringUntilQuiet } from "./cold.ts";
 import { expectToAddUp, readStore } from "./read-store.ts";

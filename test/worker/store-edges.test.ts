@@ -1,6 +1,6 @@
 /** The Signal Store where there is very much of something, and where something was taken back. */
 import { describe, expect, test } from "vitest";
-import { compileRules } from "../../src/domain/mapping-rule.ts";
+import { compileRules } from "../../src/domain/rules/mapping-rule.ts";
 import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } from "../../src/limits.ts";
 import { nextPurgeMs } from "../../src/store/deletion/purge.ts";
 import { purged } from "../../src/store/log/line.ts";

@@ -3,7 +3,7 @@ import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } fro
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ADMIT_SLICE_MAX_BYTES, OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../src/limits.ts";
-import { readMessage } from "../../src/queue/message.ts";
+import { readMessage } from "../../src/wire/message.ts";
 import type { RecordResult, RowToRecord } from "../../src/store/protocol.ts";
 import { TestCounter, admitCall, lose, newCounter } from "./counter.ts";
 import type { Queued, SendBatch } from "./counter.ts";

@@ -5,10 +5,10 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { duplicateKey } from "../../src/domain/canonical-form.ts";
-import { normalise } from "../../src/domain/normalise.ts";
-import type { JsonObject } from "../../src/domain/signal.ts";
-import { newId } from "../../src/http/ids.ts";
+import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
+import { normalise } from "../../src/domain/signal/normalise.ts";
+import type { JsonObject } from "../../src/domain/signal/signal.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
 import type { Admission, RuleMatch, SignalToRecord } from "../../src/store/protocol.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { TIMELINE_ROW_CHARACTERS } from "../../src/limits.ts";
-import { newId } from "../../src/http/ids.ts";
+import { newId } from "../../src/platform/ids.ts";
 import {
   addToRecent,
   allEntries,

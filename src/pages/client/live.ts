@@ -2,9 +2,9 @@
  * The live page: rows come in on top, over two WebSockets (signals, and refused calls). What senders wrote is put into
  * the page as text only.
  */
-import type { LiveMessage } from "../../domain/live-message.ts";
+import type { LiveMessage } from "../../platform/live-message.ts";
 import { LIVE_MAX_ROWS } from "../../limits.ts";
-import type { Rejection } from "../../domain/rejection.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
 import type { LiveSignal } from "../../store/protocol.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live-item.ts";
 import { labelCells } from "./cards.ts";

@@ -3,7 +3,7 @@
  * request. The runtime sets `ctx.access` only on requests that have passed it.
  */
 import type { Context } from "hono";
-import { memberEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/signal/identity.ts";
 import type { PagesEnv } from "../environment.ts";
 
 /** Where Access ends its session. */

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { keepAttempt, takeAttempt } from "../../control/sessions.ts";
-import { errorText, logEvent } from "../../http/log.ts";
+import { errorText, logEvent } from "../../platform/log.ts";
 import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
 import { pages, type PagesEnv } from "../environment.ts";
 import { notFoundPage } from "../page.tsx";

@@ -4,7 +4,7 @@
  */
 import * as oauth from "oauth4webapi";
 import type { SignInAttempt } from "../../control/sessions.ts";
-import { memberEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/signal/identity.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import type { AppEnv } from "../../env.ts";
 import { isLoopback } from "../../http/loopback.ts";

@@ -1,5 +1,5 @@
 /** How often one address may try to sign in, and one person may change something. */
-import { errorText, logEvent } from "../../http/log.ts";
+import { errorText, logEvent } from "../../platform/log.ts";
 import { pages } from "../environment.ts";
 import { formsLimitedPage, problemPage } from "./pages.tsx";
 

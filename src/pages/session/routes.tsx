@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { closeSession, listEmails } from "../../control/sessions.ts";
-import { memberEmail } from "../../domain/identity.ts";
+import { memberEmail } from "../../domain/signal/identity.ts";
 import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { endWatching } from "../../workspace/objects.ts";
 import { pages, type PagesEnv } from "../environment.ts";

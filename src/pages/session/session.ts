@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import type { SignInDriver } from "../../control/schema.ts";
 import { closeSession, findVisitor, openSession, type Claim } from "../../control/sessions.ts";
-import { canManage } from "../../domain/role.ts";
+import { canManage } from "../../domain/keys/role.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { pages, type PagesEnv } from "../environment.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";

@@ -1,8 +1,8 @@
 /** One account: its values and where each comes from, its attributes, and how its fields changed. */
 import type { Child } from "hono/jsx";
-import type { AccountField } from "../../domain/payload-template.ts";
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, ShownChange } from "../../store/record-pages.ts";
 import { Flags, ShortValue, Value } from "./account-values.tsx";
 import { Empty, Head, Pager, Panel, Stat, Stats, Table, Time } from "./parts.tsx";

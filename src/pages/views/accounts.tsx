@@ -1,6 +1,6 @@
 /** The list of accounts. */
 import { ACCOUNT_LIST_CHARACTERS } from "../../limits.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountSummary } from "../../store/record-pages.ts";
 import { ACCOUNTS_SORTS, type AccountsList } from "../people-query.ts";
 import { ShortValue } from "./account-values.tsx";

@@ -1,6 +1,6 @@
 /** The audit log: who did what, and when. */
 import type { AuditRecord } from "../../control/audit-list.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "../activity-query.ts";
 import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
 import { DayFields, SelectField, TextField } from "./fields.tsx";

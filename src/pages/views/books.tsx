@@ -1,5 +1,5 @@
 /** The books (design §1.2) as an equation: every signal answered with 202 is in exactly one place. */
-import type { Books } from "../../domain/books.ts";
+import type { Books } from "../../domain/quota/books.ts";
 import { day, grouped } from "./format.ts";
 import { Badge, Panel } from "./parts.tsx";
 

@@ -1,9 +1,9 @@
 /** Connect: how to set up a sender with a key, or without one (spec §4, §5.6). */
 import type { ApiKey } from "../../control/keys.ts";
-import type { Rejection } from "../../domain/rejection.ts";
-import type { EndpointType } from "../../domain/signal.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
+import type { EndpointType } from "../../domain/signal/signal.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";
 import { counted } from "./format.ts";

@@ -1,5 +1,6 @@
 /** Signals that could not be processed: why, and how they are tried again. */
-import type { DeadLetter, PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
+import type { DeadLetter } from "../../store/protocol.ts";
 import { Confirm, Empty, Head, Json, Pager, Panel, Table, Time } from "./parts.tsx";
 import { SignalLink, SignalTabs } from "./signal-parts.tsx";
 

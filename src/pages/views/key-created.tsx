@@ -1,7 +1,7 @@
 /** Settings › API Keys: the one page that shows a full key and its secret (spec §2.1, §3.1), and the one after it. */
 import type { ApiKey } from "../../control/keys.ts";
 import type { CreatedKey } from "../../control/new-keys.ts";
-import { keyStatus } from "../../domain/api-key.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";

@@ -1,7 +1,7 @@
 /** What several pages about API keys show. */
 import type { Child } from "hono/jsx";
 import type { ApiKey } from "../../control/keys.ts";
-import { keyStatus } from "../../domain/api-key.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
 import { KEY_EXPIRES_SOON_MS } from "../../limits.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { Badge, Fact, Facts, Time } from "./parts.tsx";

@@ -1,8 +1,8 @@
 /** Settings › API Keys: one key: what it is, what was refused of its calls, and what can be changed about it. */
 import type { ApiKey } from "../../control/keys.ts";
-import { keyStatus } from "../../domain/api-key.ts";
-import type { PayloadMapping } from "../../domain/payload-template.ts";
-import type { Rejection } from "../../domain/rejection.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
+import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";

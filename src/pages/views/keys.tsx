@@ -1,7 +1,7 @@
 /** Settings › API Keys: the list (spec §2.1). Masked keys only, and nothing to copy. */
 import type { ApiKey } from "../../control/keys.ts";
-import { keyStatus } from "../../domain/api-key.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import { keyStatus } from "../../domain/keys/api-key.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { counted } from "./format.ts";
 import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";

@@ -1,9 +1,9 @@
 /** What stands around every page: sidebar, workspace switcher, who is signed in. */
 import type { Child } from "hono/jsx";
-import type { Role } from "../../domain/role.ts";
+import type { Role } from "../../domain/keys/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import { canManageKeys } from "../../domain/role.ts";
+import { canManageKeys } from "../../domain/keys/role.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 export interface Document {

@@ -1,7 +1,7 @@
 /** The members' page. Who looks sees forms only for what would not be refused to them. */
 import type { Member } from "../../control/members.ts";
-import { canChangeMember, canManage, type Role } from "../../domain/role.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import { canChangeMember, canManage, type Role } from "../../domain/keys/role.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import type { MemberErrors, TypedMember } from "../member-form.ts";
 import { FormErrors, SelectField, TextField } from "./fields.tsx";

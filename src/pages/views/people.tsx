@@ -1,5 +1,5 @@
 /** The list of people. */
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import type { PersonSummary } from "../../store/record-pages.ts";
 import type { PeopleList } from "../people-query.ts";
 import { PEOPLE_SORTS, SEARCHED } from "../people-query.ts";

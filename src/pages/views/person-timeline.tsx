@@ -1,6 +1,7 @@
 /** What a person did, the newest first: each signal, how it came to be theirs, and what it scored. */
 import type { Child } from "hono/jsx";
-import type { PageOf, ScoringSignal } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
+import type { ScoringSignal } from "../../store/protocol.ts";
 import type { PersonTimeline, TimelineEntry, TimelineSignal } from "../../store/record-pages.ts";
 import { day, signed } from "./format.ts";
 import { Empty, Pager, Panel, StatusBadge, Time } from "./parts.tsx";

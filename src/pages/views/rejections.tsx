@@ -1,8 +1,8 @@
 /** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
-import type { RefusalCode } from "../../domain/refusal.ts";
+import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { statusOf } from "../../http/problem.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
-import type { Rejection } from "../../domain/rejection.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
 import { CAUSE_COPY, REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import type { DayRange } from "../day-range.ts";

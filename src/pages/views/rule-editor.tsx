@@ -2,7 +2,7 @@
  * The form of a mapping rule. Its buttons say what they do in `do`: rows are added and removed by the server, so that
  * this works without a script; with one, only the conditions are exchanged, and the preview follows what is typed.
  */
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE, RULE_FREQUENCIES } from "../../domain/mapping-rule.ts";
+import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import type { ConditionRow, FieldErrors, RuleForm } from "../rule-form.ts";

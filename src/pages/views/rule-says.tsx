@@ -1,6 +1,6 @@
 /** A mapping rule in words, for those who only read it. */
 import type { NewRule } from "../../control/rule-changes.ts";
-import type { MappingCondition } from "../../domain/mapping-rule.ts";
+import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import { signed } from "./format.ts";
 

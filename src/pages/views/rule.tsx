@@ -1,5 +1,5 @@
 /** One mapping rule: what it has done, what it says, and the editor for those who may change it. */
-import { dayOf, latestDays } from "../../domain/day-counts.ts";
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/rules.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
 import type { RuleFacts } from "../../store/rules/rule-facts.ts";

@@ -1,7 +1,7 @@
 /** The list of mapping rules. */
-import { dayOf, latestDays } from "../../domain/day-counts.ts";
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/rules.ts";
-import type { PageOf } from "../../store/protocol.ts";
+import type { PageOf } from "../../platform/list-page.ts";
 import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { counted, signed } from "./format.ts";
 import { isUnderWay } from "./rule-job.tsx";

@@ -2,7 +2,7 @@
 import { TextField } from "./fields.tsx";
 import { SIGN_IN_COPY } from "../session/copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import type { Role } from "../../domain/role.ts";
+import type { Role } from "../../domain/keys/role.ts";
 
 /** @param members null: they are not told, and one is to be named. */
 export function LocalSignIn({ members, to }: { members: readonly Choice[] | null; to: string }) {

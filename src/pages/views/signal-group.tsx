@@ -1,5 +1,5 @@
 /** One event of the signal queue: how often it comes, what it looks like, and its signals. */
-import { dayOf, latestDays } from "../../domain/day-counts.ts";
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import type { SignalTrace } from "../../store/protocol.ts";

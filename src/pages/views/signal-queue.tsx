@@ -1,6 +1,6 @@
 /** The signal queue (spec §6.3): signals grouped by event name and source. */
 import type { Child } from "hono/jsx";
-import { dayOf, latestDays } from "../../domain/day-counts.ts";
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol.ts";
 import type { QueueGroup, QueuePage } from "../../store/queries/queue-page.ts";

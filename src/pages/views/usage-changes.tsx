@@ -1,7 +1,7 @@
 /** What owners and admins can change on the Usage page: overages, held signals, the plan. */
 import type { Plan } from "../../control/plans.ts";
 import type { Workspace } from "../../control/workspaces.ts";
-import type { Books } from "../../domain/books.ts";
+import type { Books } from "../../domain/quota/books.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { changeSaid, heldSaid } from "../usage-copy.ts";
 import { counted, grouped } from "./format.ts";

@@ -2,7 +2,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
-import type { CurvePoint } from "../../domain/usage-day.ts";
+import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import { Axes } from "./charts.tsx";
 import { day, grouped } from "./format.ts";
 

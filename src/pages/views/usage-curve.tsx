@@ -1,7 +1,7 @@
 /** The Usage page's curve of the period: the chart, what it means in words, and its numbers. */
-import { expected, reaches, type Pace } from "../../domain/forecast.ts";
-import { quotaCeiling } from "../../domain/quota.ts";
-import type { CurvePoint } from "../../domain/usage-day.ts";
+import { expected, reaches, type Pace } from "../../domain/quota/forecast.ts";
+import { quotaCeiling } from "../../domain/quota/quota.ts";
+import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { counted, day, grouped } from "./format.ts";
 import { Panel, Table } from "./parts.tsx";

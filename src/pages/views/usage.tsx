@@ -1,6 +1,6 @@
 /** The Usage page: the period's curve and forecast, the extra room, plan and overages, the books, past periods. */
 import { DAY_MS } from "../../domain/duration.ts";
-import { quotaCeiling } from "../../domain/quota.ts";
+import { quotaCeiling } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import type { Health } from "../../workspace/health.ts";

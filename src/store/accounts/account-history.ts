@@ -9,7 +9,7 @@
  * nothing here: after a late one among them, the history goes back with the last, where it may have been one in between.
  * Where no value was said more than twice, the history is the same for any order of delivery.
  */
-import type { AccountField } from "../../domain/payload-template.ts";
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 

@@ -1,9 +1,10 @@
 /** Accounts with their history, as the store answers them. */
 import { and, desc, eq, lt } from "drizzle-orm";
 import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
-import type { AccountField } from "../../domain/payload-template.ts";
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN, ACCOUNT_PAGE_MAX_CHARACTERS } from "../../limits.ts";
-import type { Account, AccountChange, AccountFilter, Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { Account, AccountChange, AccountFilter } from "../protocol.ts";
 import { productOrgChanges, productOrgs } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;

@@ -7,7 +7,7 @@ import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, readBehind, type Order } from "../queries/keyset.ts";
 import { toPage } from "../queries/list-page.ts";
 import type { Log } from "../log/log.ts";
-import type { Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";
 import { productOrgChanges, productOrgs } from "./tables.ts";
 

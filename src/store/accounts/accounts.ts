@@ -3,10 +3,10 @@
  * field, so that any order of delivery ends in the same account, as long as the account has room for every update.
  * Plain SQL, as in store/tables.ts.
  */
-import { updateRefusal, utf8Bytes, valueBytes } from "../../domain/account-size.ts";
-import { canonicalJson } from "../../domain/canonical-form.ts";
-import { ACCOUNT_TARGETS } from "../../domain/payload-template.ts";
-import type { AccountField, AccountRecord } from "../../domain/payload-template.ts";
+import { updateRefusal, utf8Bytes, valueBytes } from "../../domain/accounts/account-size.ts";
+import { canonicalJson } from "../../domain/signal/canonical-form.ts";
+import { ACCOUNT_TARGETS } from "../../domain/accounts/payload-template.ts";
+import type { AccountField, AccountRecord } from "../../domain/accounts/payload-template.ts";
 import { appendChange, insertLateChange } from "./account-history.ts";
 import type { Claim } from "./account-history.ts";
 import { isLater } from "../receipt.ts";

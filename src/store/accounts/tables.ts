@@ -1,6 +1,6 @@
 /** Accounts, and how they came to be what they are. */
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
-import type { AccountField } from "../../domain/payload-template.ts";
+import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import type { Claims } from "./accounts.ts";
 
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */

@@ -3,8 +3,8 @@
  * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
-import { isJsonObject } from "../../domain/dot-path.ts";
-import { normalise } from "../../domain/normalise.ts";
+import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
 import { sha256 } from "../../platform/node.ts";
 import type { Claim } from "../people/claims.ts";
 import type { Visitor } from "../people/people.ts";

@@ -6,7 +6,7 @@
  *
  * So that segments do not hold the signals of weeks, what is open is sealed at the end of the UTC day.
  */
-import { dayOf } from "../../domain/day-counts.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../../limits.ts";
 import type { StoreConfig } from "../data-care.ts";

@@ -1,5 +1,5 @@
 /** R2, as cold storage uses it: one object holds the compressed payloads of many segments, one after the other. */
-import { errorText, logEvent } from "../../http/log.ts";
+import { errorText, logEvent } from "../../platform/log.ts";
 import { COLD_TIMEOUT_MS } from "../../limits.ts";
 
 export class ColdObjects {

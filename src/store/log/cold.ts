@@ -4,7 +4,7 @@
  * every step may break off anywhere, and looks at them again after each answer of R2.
  */
 import { DAY_MS } from "../../domain/duration.ts";
-import { newId } from "../../http/ids.ts";
+import { newId } from "../../platform/ids.ts";
 import {
   COLD_ABANDONED_MS,
   COLD_AFTER_MS,

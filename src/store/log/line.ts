@@ -2,7 +2,7 @@
  * A line of the log: one signal. What the store knows of it is its facts, which change; its payload stands beside them,
  * verbatim. As they are kept facts are cells, numbers and texts, the same for every line.
  */
-import type { EndpointType, Traits, Verdict } from "../../domain/signal.ts";
+import type { EndpointType, Traits, Verdict } from "../../domain/signal/signal.ts";
 import type { Admission, NamedBy } from "../protocol.ts";
 
 export type LineKind = "signal" | "identify" | "account";

@@ -6,7 +6,7 @@
  * Everything here is synchronous and part of the caller's transaction; `flush` writes the head, once a transaction. Where
  * a transaction is taken back, what is in memory is wrong: then `reload`.
  */
-import { uuidv7Ms } from "../../domain/uuidv7.ts";
+import { uuidv7Ms } from "../../platform/uuidv7.ts";
 import { CACHED_FACTS, CACHED_PAYLOADS, SPAN_SEGMENTS } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import { Head, textOfCells } from "./head.ts";

@@ -1,8 +1,8 @@
 /** Gives lines of visitors who are known by now to the persons that they are, in a transaction of linking.ts. */
-import { isAboutEvent } from "../../domain/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/mapping-rule.ts";
-import { normalise } from "../../domain/normalise.ts";
-import type { JsonObject } from "../../domain/signal.ts";
+import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import type { JsonObject } from "../../domain/signal/signal.ts";
 import { deletedUntilMs } from "../deletion/retention.ts";
 import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";

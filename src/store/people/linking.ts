@@ -8,7 +8,7 @@
  * lists.
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
-import { isAboutEvent } from "../../domain/mapping-rule.ts";
+import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { readPayloads } from "../log/payloads.ts";

@@ -2,8 +2,8 @@
  * People as a batch sees and changes them: what it needs is read as it is needed, and written once at the end, one row a
  * person. Plain SQL: this runs for every signal.
  */
-import { dayOf } from "../../domain/day-counts.ts";
-import type { NormalisedSignal, Traits } from "../../domain/signal.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
+import type { NormalisedSignal, Traits } from "../../domain/signal/signal.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";

@@ -1,5 +1,5 @@
 /** Which signals a person's traits were taken from, as their row keeps it: mostly one for all. */
-import type { Traits } from "../../domain/signal.ts";
+import type { Traits } from "../../domain/signal/signal.ts";
 import type { Receipt } from "../receipt.ts";
 
 export const TRAITS = ["name", "company", "title"] as const;

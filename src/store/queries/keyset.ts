@@ -6,7 +6,7 @@
 import { asc, desc, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import type { Page } from "../protocol.ts";
+import type { Page } from "../../platform/list-page.ts";
 
 export interface Order {
   /** A column, or one with its collation. */

@@ -1,5 +1,5 @@
 /** What lists share that are read by drizzle's queries. */
-import type { Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 
 /** Turns up to `page.limit + 1` rows into a page of items. */
 export function toPage<Row, T>(

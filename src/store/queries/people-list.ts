@@ -5,7 +5,8 @@ import {
   PERSON_SCORES_LISTED,
   PERSON_SCORES_LOOK,
 } from "../../limits.ts";
-import type { Page, PageOf, Person, ScoringSignal } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { Person, ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";

@@ -1,6 +1,6 @@
 /** People as the page lists them: in one of four orders, or those whose email or name begins with something. */
 import { PEOPLE_DAY_SORTED, PEOPLE_SCAN } from "../../limits.ts";
-import type { Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { PeopleQuery, PersonSummary } from "../record-pages.ts";
 import { latestByDay, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, Values } from "./by-day.ts";

@@ -5,7 +5,7 @@ import type { Facts } from "../log/line.ts";
 import { latestEntries } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
-import type { Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../record-pages.ts";
 import type { StoreState } from "../state.ts";
 import { firstIdentities } from "./person-identities.ts";

@@ -3,9 +3,10 @@
  * event name and source. Senders choose the names, so there may be very many groups: a page looks at the next
  * QUEUE_SCAN_GROUPS of them, the latest first, and the next page begins where it stopped.
  */
-import type { DayCounts } from "../../domain/day-counts.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../../limits.ts";
-import type { EventGroup, Page, PageOf } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { EventGroup } from "../protocol.ts";
 import { latestByDay, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
 

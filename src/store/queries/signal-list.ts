@@ -3,7 +3,8 @@
  * combination among very many signals takes more pages, and none takes long.
  */
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
-import type { Page, PageOf, SignalStatus, SignalSummary } from "../protocol.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { SignalStatus, SignalSummary } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";

@@ -2,20 +2,19 @@
  * What is read of a workspace's Signal Store. Nothing here writes but the migrations, before anything is read, and what the
  * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
  */
-import type { MappingRule } from "../../domain/mapping-rule.ts";
+import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { storeMaxBytes } from "../../env.ts";
-import { WatchedObject } from "../../http/watchers.ts";
+import { WatchedObject } from "../../platform/watchers.ts";
 import type { ErasureReceipt, ExportPage, ExportRange } from "../data-care.ts";
 import { findErasure, findErasureById } from "../deletion/erasure.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 import type {
   Account,
   AccountFilter,
   DeadLetter,
   EventGroup,
   LiveSignal,
-  Page,
-  PageOf,
   Person,
   SignalStatus,
   SignalTrace,
@@ -36,7 +35,8 @@ import { knownRows, readTotals } from "../record/books.ts";
 import type { KnownRows } from "../record/books.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
-import type { PreviewPage, PreviewRange, RuleJob, RuleVersions } from "../rule-protocol.ts";
+import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import type { RuleFacts } from "../rules/rule-facts.ts";

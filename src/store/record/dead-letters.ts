@@ -1,5 +1,6 @@
 /** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
-import type { Admission, DeadLetter, PageOf, Page, SignalToRecord } from "../protocol.ts";
+import type { PageOf, Page } from "../../platform/list-page.ts";
+import type { Admission, DeadLetter, SignalToRecord } from "../protocol.ts";
 import { parsed } from "../queries/payload-json.ts";
 
 export interface DeadLetterRow {

@@ -3,8 +3,8 @@
  * case, and go to the groups' rows when there are many, or when somebody reads those: a group that every batch has costs a
  * row in hundreds of signals, not in each batch.
  */
-import { addToDays, dayOf } from "../../domain/day-counts.ts";
-import type { DayCounts } from "../../domain/day-counts.ts";
+import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { PENDING_GROUPS } from "../../limits.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";

@@ -4,8 +4,8 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
-import { tellsWhose } from "../../domain/personal-source.ts";
-import type { NormalisedSignal } from "../../domain/signal.ts";
+import { tellsWhose } from "../../domain/signal/personal-source.ts";
+import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";

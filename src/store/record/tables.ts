@@ -1,6 +1,6 @@
 /** What is counted as signals come, and what could not be processed. */
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
-import type { DayCounts } from "../../domain/day-counts.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
 
 /** The signal queue: signals by event name and source. WITHOUT ROWID: the migration says so by hand. */
 export const eventGroups = sqliteTable(

@@ -3,7 +3,7 @@
  * receipt the signal that counts. Lines and lists say what rules made of a signal, whether it counts or not; only here it
  * stands which does. A row outlives its signal, and goes with the person.
  */
-import { dayOf } from "../../domain/day-counts.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../protocol.ts";
 
 /** A signal that a rule has matched, as far as it says whether that counts. */

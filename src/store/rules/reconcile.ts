@@ -6,8 +6,8 @@
  * A job looks at the lines that were there when it was asked for, all of them sealed then. Those recorded or linked after that have been run
  * through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is left alone.
  */
-import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
-import type { CompiledRules, MappingRule } from "../../domain/mapping-rule.ts";
+import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { Facts } from "../log/line.ts";

@@ -2,8 +2,8 @@
  * How often each mapping rule has scored, and on which days of receipt. What a batch changes stands in the head of the log,
  * which it writes in any case, and goes to the rules' rows when there is much of it.
  */
-import { addToDays, dayOf } from "../../domain/day-counts.ts";
-import type { DayCounts } from "../../domain/day-counts.ts";
+import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { PENDING_RULES } from "../../limits.ts";
 import type { StoreState } from "../state.ts";
 

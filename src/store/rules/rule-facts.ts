@@ -1,5 +1,5 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
-import type { DayCounts } from "../../domain/day-counts.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { RuleJob } from "../rule-protocol.ts";
 import type { StoreState } from "../state.ts";
 import { readRuleDays } from "./rule-days.ts";

@@ -2,10 +2,11 @@
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
  * steps are in reconcile.ts.
  */
-import { compileRules, eventRange, isAboutEvent } from "../../domain/mapping-rule.ts";
-import type { MappingRule } from "../../domain/mapping-rule.ts";
+import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply, RuleVersions } from "../rule-protocol.ts";
+import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 

@@ -1,8 +1,8 @@
 /** Signals as mapping rules see them; stored ones are normalised again from what was sent. */
-import { evaluate, isAboutEvent } from "../../domain/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/mapping-rule.ts";
-import { normalise } from "../../domain/normalise.ts";
-import type { JsonObject, NormalisedSignal } from "../../domain/signal.ts";
+import { evaluate, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
+import type { JsonObject, NormalisedSignal } from "../../domain/signal/signal.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";

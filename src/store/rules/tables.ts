@@ -1,8 +1,8 @@
 /** Mapping rules as they are applied to what is stored, and what each has scored. */
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { DayCounts } from "../../domain/day-counts.ts";
-import type { MappingRule, RuleMatch } from "../../domain/mapping-rule.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { MappingRule, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { RuleJobStatus } from "../rule-protocol.ts";
 
 /** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */

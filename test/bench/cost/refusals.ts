@@ -1,7 +1,7 @@
 /** Floods of calls that are refused, one kind after the other; and a workspace that nobody calls for a month. */
 import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { composeKey } from "../../../src/domain/api-key.ts";
+import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import type { CreatedKey, Workspace } from "../../../src/dev/operator-client.ts";
 import type { BuiltWorker } from "../build.ts";

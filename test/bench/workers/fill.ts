@@ -4,7 +4,7 @@
  * Quota Counter is written by hand.
  */
 import { consume } from "../../../src/queue/consumer.ts";
-import { writeMessage, writeRow, writeSignal } from "../../../src/queue/message.ts";
+import { writeMessage, writeRow, writeSignal } from "../../../src/wire/message.ts";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import type { FillOrder, FillerCall } from "../fill-order.ts";

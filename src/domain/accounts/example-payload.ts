@@ -2,9 +2,9 @@
  * A payload that a payload template takes (spec §2.1), for the instructions of a Product Org Updates key: mapping it back
  * gives a record with everything that the template names.
  */
-import { isJsonObject, parseDotPath } from "./dot-path.ts";
+import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
 import type { PayloadMapping } from "./payload-template.ts";
-import type { JsonObject } from "./signal.ts";
+import type { JsonObject } from "../signal/signal.ts";
 
 /** Steps of a path that are drawn as nested objects; a longer one is written as one dotted name, which is read as well. */
 const NESTED_MAX_STEPS = 8;

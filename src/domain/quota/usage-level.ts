@@ -1,5 +1,5 @@
 /** How much of the plan's signal limit is used, as far as an admin has to be told (spec §8.2–§8.4). */
-import { USAGE_NOTICE_PERCENT } from "../limits.ts";
+import { USAGE_NOTICE_PERCENT } from "../../limits.ts";
 
 export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 

@@ -1,9 +1,9 @@
 /** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
-import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../limits.ts";
-import { isJsonObject } from "./dot-path.ts";
+import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
+import { isJsonObject } from "../json/dot-path.ts";
 import { isAbsent } from "./normalise.ts";
 import type { JsonObject, NormalisedSignal } from "./signal.ts";
-import { WrittenNumber, asWritten } from "./written-number.ts";
+import { WrittenNumber, asWritten } from "../json/written-number.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */
 const DELIVERY_FIELDS: ReadonlySet<string> = new Set(["sentAt", "receivedAt", "_metadata"]);

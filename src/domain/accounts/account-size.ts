@@ -3,7 +3,7 @@
  * that each comes from; a change of it is one row with the value before and the value after. Neither passes
  * ROW_MAX_BYTES, because a row that the platform refuses would end the store's object with everything it is recording.
  */
-import { ROW_MAX_BYTES } from "../limits.ts";
+import { ROW_MAX_BYTES } from "../../limits.ts";
 
 /** What stands in a change's row beside its two values is a fraction of this. */
 const CHANGE_OTHER_BYTES = 10_000;

@@ -2,10 +2,10 @@
  * Proposes a payload template from a sample payload (spec §2.1): what its names say fills the fields of an account, the
  * rest becomes attributes. The admin changes it as they like; one that is not changed maps the sample.
  */
-import { isJsonObject } from "./dot-path.ts";
+import { isJsonObject } from "../json/dot-path.ts";
 import { compileTemplate, isAccountTarget, mapAccount } from "./payload-template.ts";
 import type { PayloadMapping } from "./payload-template.ts";
-import type { JsonObject } from "./signal.ts";
+import type { JsonObject } from "../signal/signal.ts";
 
 /** Mappings proposed at most: what does not fit on a screen is not read. */
 const MAX_MAPPINGS = 15;

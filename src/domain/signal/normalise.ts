@@ -2,8 +2,8 @@
  * Spec §6, design §8.1: one shape out of what CDPs, marketing platforms and everybody else send. Total: whatever JSON
  * object comes in, a signal comes out. What the edge refuses is validate-signal.ts's business.
  */
-import { NAME_MAX_CODE_POINTS } from "../limits.ts";
-import { isJsonObject } from "./dot-path.ts";
+import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
+import { isJsonObject } from "../json/dot-path.ts";
 import { normaliseEmail, usableId } from "./identity.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject, NormalisedSignal, Traits } from "./signal.ts";

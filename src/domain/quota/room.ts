@@ -1,5 +1,5 @@
 /** How full a workspace is, as far as somebody has to be told. Long before there is no room, and why it is so then. */
-import { STORE_NOTICE_PERCENT } from "../limits.ts";
+import { STORE_NOTICE_PERCENT } from "../../limits.ts";
 
 /** A database, in bytes. */
 export interface Filled {

@@ -3,16 +3,16 @@
  * the bulk endpoint. Signals are parsed one by one, so that a body of any form takes little more memory than its text; a
  * bad signal is refused alone, and each keeps the text it came as.
  */
-import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../limits.ts";
-import { isJsonObject } from "./dot-path.ts";
-import { findJsonError } from "./json-check.ts";
-import { explainJsonError } from "./json-error.ts";
-import { jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "./json-scan.ts";
-import type { ItemSpans } from "./json-scan.ts";
-import type { BodyRefusal, SignalRefusal } from "./refusal.ts";
-import type { Result } from "./result.ts";
-import { ok, refuse } from "./result.ts";
-import { utf8Length } from "./utf8-length.ts";
+import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
+import { isJsonObject } from "../json/dot-path.ts";
+import { findJsonError } from "../json/json-check.ts";
+import { explainJsonError } from "../json/json-error.ts";
+import { jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "../json/json-scan.ts";
+import type { ItemSpans } from "../json/json-scan.ts";
+import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
+import type { Result } from "../result.ts";
+import { ok, refuse } from "../result.ts";
+import { utf8Length } from "../../platform/utf8-length.ts";
 
 export interface BodySignal {
   /** The JSON text as sent. */

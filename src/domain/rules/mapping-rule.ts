@@ -3,13 +3,13 @@
  * event; nothing of a rule becomes a regular expression, and steps are counted, so that no rule and no signal can make this
  * slow. What a workspace's rules may amount to is in rule-size.ts.
  */
-import { parseDotPath, readValues } from "./dot-path.ts";
-import type { DotPath } from "./dot-path.ts";
-import type { NormalisedSignal } from "./signal.ts";
+import { parseDotPath, readValues } from "../json/dot-path.ts";
+import type { DotPath } from "../json/dot-path.ts";
+import type { NormalisedSignal } from "../signal/signal.ts";
 import { comparatorOf, toComparable } from "./mapping-condition.ts";
 import type { Comparable, Comparator, MappingCondition } from "./mapping-condition.ts";
-import { fitsName } from "./validate-signal.ts";
-import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../limits.ts";
+import { fitsName } from "../signal/validate-signal.ts";
+import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
 
 export { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "./mapping-condition.ts";
 export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";

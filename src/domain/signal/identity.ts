@@ -2,7 +2,7 @@
  * What may name a person: email addresses and ids (design §8.3). Ids that a broken sender gives to everybody must never
  * link anybody, or strangers would become one person.
  */
-import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../limits.ts";
+import { EMAIL_MAX_LENGTH, IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 /** Words that senders put where an id is missing, in lower case. */
 const WORTHLESS_WORDS: ReadonlySet<string> = new Set([

@@ -2,14 +2,14 @@
  * What the edge asks of one parsed signal before it is admitted (spec §2.2). CDP calls are taken as they come, because a
  * refusal makes their senders drop the event; only a track call must say what it tracks.
  */
-import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../limits.ts";
-import { isJsonObject } from "./dot-path.ts";
-import { echo, holdsCredential } from "./echo.ts";
+import { EMAIL_MAX_LENGTH, NAME_MAX_CODE_POINTS } from "../../limits.ts";
+import { isJsonObject } from "../json/dot-path.ts";
+import { echo, holdsCredential } from "../keys/echo.ts";
 import { isPlausibleEmail } from "./identity.ts";
 import { cdpCallType, isAbsent } from "./normalise.ts";
-import type { SignalRefusal } from "./refusal.ts";
-import { ok, refuse } from "./result.ts";
-import type { Result } from "./result.ts";
+import type { SignalRefusal } from "../keys/refusal.ts";
+import { ok, refuse } from "../result.ts";
+import type { Result } from "../result.ts";
 import type { JsonObject } from "./signal.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";

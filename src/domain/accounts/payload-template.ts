@@ -2,17 +2,17 @@
  * The payload template of a Product Org Updates key (spec §2.1, design §8.7): which path of a payload fills what.
  * Templates are compiled once; `mapAccount` runs at the edge for every account update.
  */
-import { parseDotPath, readValue } from "./dot-path.ts";
-import type { DotPath } from "./dot-path.ts";
-import { echo, type Described } from "./echo.ts";
-import { isWorthlessId } from "./identity.ts";
-import { toComparable } from "./mapping-condition.ts";
-import { isAbsent } from "./normalise.ts";
-import type { SignalRefusal } from "./refusal.ts";
-import { ok, refuse } from "./result.ts";
-import type { Result } from "./result.ts";
-import type { JsonObject } from "./signal.ts";
-import { IDENTITY_MAX_LENGTH } from "../limits.ts";
+import { parseDotPath, readValue } from "../json/dot-path.ts";
+import type { DotPath } from "../json/dot-path.ts";
+import { echo, type Described } from "../keys/echo.ts";
+import { isWorthlessId } from "../signal/identity.ts";
+import { toComparable } from "../rules/mapping-condition.ts";
+import { isAbsent } from "../signal/normalise.ts";
+import type { SignalRefusal } from "../keys/refusal.ts";
+import { ok, refuse } from "../result.ts";
+import type { Result } from "../result.ts";
+import type { JsonObject } from "../signal/signal.ts";
+import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];

@@ -3,7 +3,7 @@
  * cost is one look at a boolean: nothing is read, built or sent. Nothing here may delay or fail what is watched.
  */
 import { DurableObject } from "cloudflare:workers";
-import type { LiveMessage } from "../domain/live-message.ts";
+import type { LiveMessage } from "./live-message.ts";
 import { LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limits.ts";
 import { errorText, logEvent } from "./log.ts";
 

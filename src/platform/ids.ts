@@ -1,5 +1,5 @@
 /** New ids: a prefix that says what it names, and a UUIDv7. Randomness is drawn for many ids at once. */
-import { UUIDV7_RANDOM_BYTES, uuidv7 } from "../domain/uuidv7.ts";
+import { UUIDV7_RANDOM_BYTES, uuidv7 } from "./uuidv7.ts";
 
 export type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | "del";
 

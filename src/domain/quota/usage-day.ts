@@ -3,7 +3,7 @@
  * entry; it ends as the one before it did.
  */
 
-import { DAY_MS } from "./duration.ts";
+import { DAY_MS } from "../duration.ts";
 
 /** Of one billing period so far. */
 export interface UsageCounts {

@@ -6,7 +6,7 @@
  *
  *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
  */
-import type { EndpointType, Verdict } from "../domain/signal.ts";
+import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";

@@ -4,9 +4,9 @@
  */
 import { compileRules, evaluate, isRulePath } from "./mapping-rule.ts";
 import type { MappingCondition } from "./mapping-rule.ts";
-import type { NormalisedSignal } from "./signal.ts";
-import { fitsName } from "./validate-signal.ts";
-import { NAME_MAX_CODE_POINTS } from "../limits.ts";
+import type { NormalisedSignal } from "../signal/signal.ts";
+import { fitsName } from "../signal/validate-signal.ts";
+import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
 export interface ProposedRule {
   name: string;

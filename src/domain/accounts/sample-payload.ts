@@ -1,8 +1,8 @@
 /** A sample payload that an admin pastes to try a payload template: read as the endpoint would read it (design §8.7). */
-import { isJsonObject } from "./dot-path.ts";
-import { readSignals } from "./signal-body.ts";
-import { ok, refuse, type Result } from "./result.ts";
-import type { JsonObject } from "./signal.ts";
+import { isJsonObject } from "../json/dot-path.ts";
+import { readSignals } from "../signal/signal-body.ts";
+import { ok, refuse, type Result } from "../result.ts";
+import type { JsonObject } from "../signal/signal.ts";
 
 /** Of an array, its first element: each is an update of its own. Refused with one sentence for the admin. */
 export function readSample(text: string): Result<JsonObject, string> {

@@ -1,6 +1,6 @@
 /** How often something happened on each of the latest days: small enough to be kept in the row that it is about. */
-import { DAYS_COUNTED } from "../limits.ts";
-import { DAY_MS } from "./duration.ts";
+import { DAYS_COUNTED } from "../../limits.ts";
+import { DAY_MS } from "../duration.ts";
 
 /**
  * The latest day that has any (see `dayOf`), its count, and the counts of the days before it, back to the first that

@@ -1,5 +1,5 @@
 /** Billing periods: calendar months from a workspace's anchor, in UTC, and what closing one does (spec §8.5). */
-import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
+import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
 /** Start inclusive, end exclusive; milliseconds since 1970. */
 export interface BillingPeriod {

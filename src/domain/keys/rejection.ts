@@ -2,9 +2,14 @@
  * Refused calls as an admin sees them (design §5): those of a key that were refused for the same reason are one entry,
  * which counts them, so that a flood pushes out nothing that happened once.
  */
-import { DAY_MS } from "./duration.ts";
+import { DAY_MS } from "../duration.ts";
 import type { RefusalCode, UnauthorizedCause } from "./refusal.ts";
-import { REJECTION_KEPT_DAYS, REJECTION_SILENCE_MS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../limits.ts";
+import {
+  REJECTION_KEPT_DAYS,
+  REJECTION_SILENCE_MS,
+  REJECTIONS_KEPT,
+  REJECTIONS_KEPT_OF_A_REASON,
+} from "../../limits.ts";
 
 /** Why calls of a key were refused. */
 export interface RejectionReason {

@@ -1,0 +1,11 @@
+/** Plan and billing of a workspace, as `configure` sets it (design §6). */
+export interface QuotaConfig {
+  /** The plan's signal limit (the allowance) per billing period. */
+  signalLimit: number;
+  /** Only paid plans can lose the extra room (spec §8.5). */
+  paid: boolean;
+  /** Pay-as-you-go. */
+  overages: boolean;
+  /** Billing periods are calendar months from here. Fixed by the first `configure`. */
+  anchorMs: number;
+}
