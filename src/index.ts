@@ -4,6 +4,7 @@
  */
 import { ingestApp } from "./ingest/routes.ts";
 
+export { Destinations } from "./destinations/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
 export { SignalStore } from "./store/signal-store.ts";
 

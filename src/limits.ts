@@ -223,6 +223,13 @@ export const SAMPLE_MAX_GROUPS = 40;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 
+// --- Destinations ---
+
+/** Scores of a workspace whose crossing is told: more is a funnel, and that is made of events. */
+export const THRESHOLDS_MAX = 5;
+/** Scoring signals in one event, and in one delivery: some 250 KB, what receivers take. */
+export const PERSON_SCORED_MAX_SIGNALS = 1_000;
+
 // --- Operator API ---
 
 export const PAGE_DEFAULT_ITEMS = 50;

@@ -52,6 +52,7 @@ describe("before the first signal", () => {
     expect([...parts].toSorted()).toEqual([
       "hono",
       "src/control",
+      "src/destinations",
       "src/domain",
       "src/env.ts",
       "src/http",
