@@ -358,7 +358,7 @@ export const OIDC_DISCOVERY_MS = 3_600_000;
 /** How long the provider may take to answer one call. */
 export const OIDC_CALL_MS = 10_000;
 
-// --- The log (docs/design.md: the Signal Store) ---
+// --- The log (docs/signal-store.md) ---
 
 /** Lines of a segment: what is read and rewritten at a time. */
 export const SEGMENT_MAX_LINES = 512;

@@ -1,4 +1,4 @@
-/** How full a workspace is, and what waits (docs/design.md: never full), asked of its two Durable Objects. */
+/** How full a workspace is, and what waits (design §8: Full), asked of its two Durable Objects. */
 import type { Filled, RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
 import { quotaCounter, signalStore } from "./objects.ts";

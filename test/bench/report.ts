@@ -1,4 +1,4 @@
-/** The figures as Markdown, as README.md shows them. */
+/** The figures as Markdown, as the README.md here shows them. */
 import os from "node:os";
 import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";

@@ -1,4 +1,4 @@
-/** `npm run pictures`: the README's pictures of the main pages, of a workspace with three weeks of signals. */
+/** `npm run pictures`: the pictures of the main pages in docs/pages.md, of a workspace with three weeks of signals. */
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";

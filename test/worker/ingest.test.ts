@@ -13,7 +13,7 @@ const SIGNAL_ID = /^sig_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[
 const MB = 1024 * 1024;
 const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
 
-/** Bodies of wire.md, as the senders write them. */
+/** Bodies of docs/senders.md, as the senders write them. */
 const IDENTIFY = `{"type":"identify","messageId":"022bb90c-bbac-11e4-8dfc-aa07a5b093db","anonymousId":"507f191e810c19729de860ea","userId":"97980cfea0067","traits":{"email":"peter@example.com","name":"Peter Gibbons","company":{"name":"Initech"},"title":"Engineer"},"context":{"ip":"8.8.8.8"},"timestamp":"2026-02-23T22:28:55.111Z","sentAt":"2026-02-23T22:28:55.111Z","receivedAt":"2026-02-23T22:28:55.387Z","version":"1.1"}`;
 const TRACK = `{"type":"track","messageId":"ajs-f8ca1e4de5024d9430b3928bd8ac6b96","anonymousId":"23adfd82-aa0f-45a7-a756-24f2a7a4c895","event":"Course Clicked","properties":{"title":"Intro to Analytics"},"context":{"page":{"path":"/academy/","url":"https://example.com/academy/"}},"originalTimestamp":"2026-02-12T19:11:01.152Z","timestamp":"2026-02-12T19:11:01.249Z"}`;
 const PAGE = `{"type":"page","messageId":"022bb90d","anonymousId":"507f191e810c19729de860ea","name":"Home","properties":{"title":"Welcome","url":"https://example.com"},"timestamp":"2026-02-23T22:28:55.111Z"}`;

@@ -1,5 +1,5 @@
 /**
- * A workspace that fills up (docs/design.md: never full), from the sender to the pages: nothing that was acknowledged is
+ * A workspace that fills up (design §8: Full), from the sender to the pages: nothing that was acknowledged is
  * lost, whoever can do something is told in time, and what makes room works all the while.
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";

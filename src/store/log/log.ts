@@ -1,5 +1,5 @@
 /**
- * The log (docs/design.md: the Signal Store): lines in the order of recording, each known by its number, `seq`. New ones
+ * The log (docs/signal-store.md): lines in the order of recording, each known by its number, `seq`. New ones
  * are open, in the head; hundreds at a time are sealed into a segment. What is asked of it: append, read, find by id, walk,
  * rewrite, drop. How lines are kept is nobody else's business.
  *

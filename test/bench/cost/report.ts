@@ -1,4 +1,4 @@
-/** The figures as Markdown, as README.md shows them. */
+/** The figures as Markdown, as the README.md here shows them. */
 import { billFor } from "./price.ts";
 import type { Bill } from "./price.ts";
 import type { PriceList } from "./prices.ts";

@@ -1,6 +1,6 @@
 /**
  * `npm run cost`: what the platform would bill for a million signals, of this service and of the straightforward Worker,
- * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the project's README.md and
+ * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the README.md of the benches and
  * the one beside this file, and fails where a target is missed. What it does not see stands there too.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -60,7 +60,7 @@ const inDetail = [
   reportRefused(figures, prices, lastPrices),
 ];
 console.log([...inShort, ...inDetail].join("\n"));
-await writeTables(path.join(ROOT, "README.md"), inShort);
+await writeTables(path.join(BENCH, "README.md"), inShort);
 await writeTables(path.join(import.meta.dirname, "README.md"), inDetail);
 const failures = [...misread(figures), ...tooDear(figures, prices, lastPrices)];
 for (const failure of failures) console.error(`FAILED ${failure}`);

@@ -1,0 +1,96 @@
+/** The README's tour, pasted into a shell as its reader does it, with the lines that `npm run dev` prints. */
+import { execFile, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+const ROOT = path.resolve(import.meta.dirname, "../..");
+const START_MS = 60_000;
+const TOUR_MS = 40_000;
+
+let scratch: string;
+let dev: ChildProcess;
+/** The lines that it prints to be pasted before the tour. */
+let pasted: string;
+
+beforeAll(async () => {
+  scratch = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-tour-"));
+  const args = ["run", "dev", "--", "--port", String(await freePort()), "--persist-to", scratch];
+  // In a group of its own, as a terminal has it: what ends it reaches all of it.
+  dev = spawn("npm", args, { cwd: ROOT, detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  pasted = linesToPaste(await printedUntil(dev, "The service's log"));
+}, START_MS);
+
+afterAll(async () => {
+  if (dev?.pid !== undefined && dev.exitCode === null) {
+    const ended = once(dev, "exit");
+    process.kill(-dev.pid, "SIGINT");
+    await ended;
+  }
+  await rm(scratch, { recursive: true, force: true });
+});
+
+test("the README's tour does in a shell what the README says of it", async () => {
+  const [variables = "", ...steps] = await tour();
+  expect(variables).toContain("KEY=sk_…");
+  const marked = steps.map((step, index) => `echo "@@ ${index}"\n${step}\necho`);
+  const again = 'echo "@@ again"\ncurl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
+  const script = ["set -eu", pasted, ...marked, again].join("\n");
+  const { stdout } = await promisify(execFile)("bash", ["-c", script], { timeout: TOUR_MS });
+  const [, sent, followed, broken, batch, seen, revoked, refused] = stdout.split(/^@@ .*$/m);
+
+  expect(sent).toMatch(/"status":"accepted","id":"sig_/);
+  expect(followed).toContain('"ordinal":1');
+  expect(followed).toContain('"scoring_signal":"demo_requested","points":20');
+  expect(followed).toMatch(/"email":"jane@example.com".*"score":20/);
+  expect(broken).toContain('"code":"body_not_json"');
+  expect(batch).toMatch(/"status":"partial","accepted":1,.*"code":"event_missing"/);
+  expect(seen).toContain('"code":"body_not_json"');
+  expect(seen).toContain('"event":"Filled Out Form"');
+  expect(seen).toContain('"signal_limit":500000');
+  expect(seen).toContain('"balanced":true');
+  expect(revoked).toContain('"status":"inactive"');
+  expect(refused).toContain('"status":401');
+});
+
+/** The blocks of the section, in order. */
+async function tour(): Promise<string[]> {
+  const readme = await readFile(path.join(ROOT, "README.md"), "utf8");
+  const section = /^## A five-minute tour$(.*?)^## /ms.exec(readme)?.[1] ?? "";
+  return [...section.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = ""]) => block);
+}
+
+function linesToPaste(printed: string): string {
+  const from = printed.indexOf("ORIGIN=");
+  const to = printed.indexOf("\n\n", from);
+  if (from === -1 || to === -1) throw new Error(`npm run dev has printed nothing to paste:\n${printed}`);
+  return printed.slice(from, to);
+}
+
+/** What it says afterwards is read and dropped: it neither waits for a reader nor loses one. */
+function printedUntil(child: ChildProcess, last: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let printed = "";
+    child.stdout?.on("data", (chunk: Buffer) => {
+      printed += String(chunk);
+      if (printed.includes(last)) resolve(printed);
+    });
+    child.once("exit", () => reject(new Error(`npm run dev has ended:\n${printed}`)));
+  });
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => (typeof address === "object" && address !== null ? resolve(address.port) : reject()));
+    });
+  });
+}

@@ -1,0 +1,139 @@
+/** The documents: their links lead somewhere, their commands are run by something, and what they list is what there is. */
+import { existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, expect, test } from "vitest";
+import { REFUSAL_CODES } from "../../src/operator/codes.ts";
+import { statusOf } from "../../src/http/problem.ts";
+
+const ROOT = path.resolve(import.meta.dirname, "../..");
+const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+
+const DOCUMENTS = ["README.md", ...globSync("{docs,test}/**/*.md", { cwd: ROOT })];
+const CI = read(".ci/run");
+const PACKAGE = JSON.parse(read("package.json")) as Record<"scripts" | "dependencies" | "devDependencies", object>;
+
+/** Who runs a script that CI does not name itself: the file that does, or why nothing does. */
+const RUN_BY: Record<string, { file: string } | { reason: string }> = {
+  dev: { file: "test/e2e/tour.test.ts" },
+  check: { reason: "CI runs its parts" },
+  types: { reason: "check:types runs it with --check" },
+  assets: { reason: "check:types runs it with --check" },
+  migrations: { reason: "writes a new migration" },
+  "test:mutation": { reason: "takes a quarter of an hour; test/mutation/README.md has what it found" },
+  pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
+  bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
+  cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/cost.test.ts its bill" },
+  deploy: { reason: "needs an account" },
+};
+
+describe("a document", () => {
+  test.each(DOCUMENTS)("%s has links that lead to a file, and to a heading in it", (document) => {
+    for (const [, target = ""] of prose(read(document)).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
+      const [file = "", anchor] = target.split("#");
+      const linked = file === "" ? document : path.join(path.dirname(document), file);
+      expect(existsSync(path.join(ROOT, linked)), `${document}: ${target}`).toBe(true);
+      if (anchor !== undefined) expect(anchors(read(linked)), `${document}: ${target}`).toContain(anchor);
+    }
+  });
+
+  test.each(DOCUMENTS)("%s names only npm scripts that there are and that something runs", (document) => {
+    for (const [, run, script = run] of read(document).matchAll(/\bnpm (?:run ([\w:]+)|(?:test)\b)/g)) {
+      const name = script ?? "test";
+      expect(Object.keys(PACKAGE.scripts), `${document}: npm run ${name}`).toContain(name);
+      const by = RUN_BY[name];
+      if (by === undefined)
+        expect(CI, `${document}: npm run ${name}`).toMatch(name === "test" ? /npm test\b/ : `npm run ${name}`);
+      else if ("file" in by) expect(read(by.file)).toContain(`"${name}"`);
+    }
+  });
+
+  test.each(DOCUMENTS)(
+    "%s shows only commands of npm and wrangler, besides the tour that a test pastes",
+    (document) => {
+      const tour = /^## A five-minute tour$.*?^## /ms;
+      const text = document === "README.md" ? read(document).replace(tour, "") : read(document);
+      for (const [, block = ""] of text.matchAll(/^```sh\n(.*?)^```$/gms)) {
+        for (const line of block
+          .replaceAll("\\\n", " ")
+          .split("\n")
+          .filter((one) => one.trim() !== "")) {
+          expect(line, document).toMatch(/^(npm (ci|run|test)\b|npx (wrangler|vitest) )/);
+        }
+      }
+    },
+  );
+});
+
+describe("README.md", () => {
+  test("says of each library that the project depends on what it is for", () => {
+    const [, table = ""] = read("README.md").split("## Libraries");
+    const named = Object.keys({ ...PACKAGE.dependencies, ...PACKAGE.devDependencies }).filter(
+      (name) => !name.startsWith("@types/") && name !== "@cloudflare/workers-types",
+    );
+    // A table's line may name a second one of the same family by its last part.
+    for (const name of named)
+      expect(table).toMatch(new RegExp(`(^|[ |])${name.replace("@stryker-mutator/vitest", "vitest")}[ ,|]`, "m"));
+  });
+
+  test("is read in ten minutes: 200 lines at most", () => {
+    expect(read("README.md").split("\n").length).toBeLessThanOrEqual(201);
+  });
+});
+
+test("docs/api.md has every code that a sender may meet, in the line of its status", () => {
+  const rows = [...read("docs/api.md").matchAll(/^\| (\d{3}) +\| ([^|]*)\|/gm)];
+  const documented = rows.flatMap(([, status, codes = ""]) =>
+    [...codes.matchAll(/`(\w+)`/g)].map(([, code]) => `${status} ${code}`),
+  );
+  const refusals = (Object.keys(REFUSAL_CODES) as (keyof typeof REFUSAL_CODES)[]).map(
+    (code) => `${statusOf(code)} ${code}`,
+  );
+  expect(documented.toSorted()).toEqual([...refusals, "404 not_found", "405 method_not_allowed"].toSorted());
+});
+
+describe("a paragraph that the code cites", () => {
+  const sources = globSync("{src,test}/**/*.{ts,tsx}", { cwd: ROOT }).filter(
+    (file) => !file.includes("documents.test"),
+  );
+
+  test.each([
+    ["specification", /\b[Ss]pec(?:ification)? (§[\d.]+\d|§\d)/g, "docs/specification.md"],
+    ["design", /\b[Dd]esign (§[\d.]*\d[a-z]?)/g, "docs/design.md"],
+  ])("is in the %s", (_, cited, document) => {
+    const known = paragraphs(read(document));
+    const unknown = sources.flatMap((file) =>
+      [...read(file).matchAll(cited)].filter(([, cite = ""]) => !known.has(cite)).map(([cite]) => `${file}: ${cite}`),
+    );
+    expect(unknown).toEqual([]);
+  });
+});
+
+/** `§8` of a heading, `§8.5` of its fifth point. */
+function paragraphs(document: string): Set<string> {
+  const found = new Set<string>();
+  let section = "";
+  for (const line of document.split("\n")) {
+    const heading = /^##+ (\d+[a-z]?(?:\.\d+)?)\.? /.exec(line)?.[1];
+    if (heading !== undefined) {
+      found.add(`§${heading}`);
+      section = heading;
+    }
+    const point = /^(\d+)\. /.exec(line)?.[1];
+    if (point !== undefined) found.add(`§${section}.${point}`);
+  }
+  return found;
+}
+
+function prose(document: string): string {
+  return document.replaceAll(/^```.*?^```$/gms, "").replaceAll(/`[^`\n]*`/g, "");
+}
+
+/** As GitHub makes them of headings. */
+function anchors(document: string): string[] {
+  return [...prose(document).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
