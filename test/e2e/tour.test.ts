@@ -54,7 +54,7 @@ test("the README's tour does in a shell what the README says of it", async () =>
   expect(seen).toContain('"event":"Filled Out Form"');
   expect(seen).toContain('"signal_limit":500000');
   expect(seen).toContain('"balanced":true');
-  expect(revoked).toContain('"status":"inactive"');
+  expect(revoked).toContain('"status":"Inactive"');
   expect(refused).toContain('"status":401');
 });
 
