@@ -1,5 +1,5 @@
 /** What the Usage page says of a workspace's usage, in words: functions of data, checked against what they describe. */
-import { roomToRelease } from "../domain/quota/quota.ts";
+import { quotaBounds, roomToRelease } from "../domain/quota/quota.ts";
 import { usageLevel, type UsageLevel } from "../domain/quota/usage-level.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { Usage } from "../quota/protocol.ts";
@@ -186,14 +186,15 @@ export function changeSaid(usage: Usage, to: { signalLimit: number; paid: boolea
   const used = usage.accepted + usage.held;
   const left = to.signalLimit - used;
   const room = roomToRelease(after);
+  const bounds = quotaBounds(after);
   const then = usage.extraRoomRemoved
     ? "signals past it are refused at once"
-    : `as many again are held, and beyond ${grouped(2 * to.signalLimit)} they are refused`;
+    : `as many again are held, and beyond ${grouped(bounds.hold)} they are refused`;
   const next = to.overages
     ? `Every signal is accepted; those beyond ${grouped(to.signalLimit)} in a period are billed as overages.`
     : left > 0
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period; then ${then}.`
-      : usage.extraRoomRemoved || used >= 2 * to.signalLimit
+      : used >= bounds.hold
         ? "The limit is used up in this period: the next signals are refused."
         : "The limit is used up in this period: the next signals are held.";
   const held =

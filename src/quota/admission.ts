@@ -2,7 +2,7 @@
  * What one commit decides of the calls that share it, in order of arrival (design §6, §7): their verdicts, the outbox rows
  * of what is admitted, and what is to be listed as refused. Nothing is stored here.
  */
-import { decideQuotaRun, quotaCeiling } from "../domain/quota/quota.ts";
+import { decideQuotaRun, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
@@ -82,7 +82,7 @@ export function decideAdmissions(
     ledger.held += run.held;
     ledger.rejected += run.rejected;
     ledger.admitted += run.accepted + run.held;
-    ledger.overage += Math.min(run.accepted, Math.max(0, used + run.accepted - ledger.signalLimit));
+    ledger.overage += overageOfRun(used, run.accepted, ledger);
     const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
     if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));
     results.push({ outcome: "counted", ...run, refusal, rate, period: periodState(ledger) });

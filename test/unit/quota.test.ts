@@ -3,15 +3,32 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { closePeriod } from "../../src/domain/quota/billing-period.ts";
 import type { PeriodEnd, Streak } from "../../src/domain/quota/billing-period.ts";
-import { decideQuota, decideQuotaRun, overageOfRelease, quotaCeiling } from "../../src/domain/quota/quota.ts";
-import type { QuotaPlan, QuotaVerdict } from "../../src/domain/quota/quota.ts";
+import { decideQuotaRun, overageOfRelease, overageOfRun, quotaCeiling } from "../../src/domain/quota/quota.ts";
+import type { QuotaPlan, QuotaRefusal } from "../../src/domain/quota/quota.ts";
 
 const L = 100;
 const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };
 const capped: QuotaPlan = { ...free, extraRoomRemoved: true };
 
+type Verdict = "accept" | "hold" | QuotaRefusal;
+
+/** The verdict of the `n`-th signal alone. */
+function verdictOf(n: number, plan: QuotaPlan): Verdict | null {
+  const { accepted, held, refusal } = decideQuotaRun(n - 1, 1, plan);
+  return accepted === 1 ? "accept" : held === 1 ? "hold" : refusal;
+}
+
+/** The specification's chain, as it is written there. */
+function specified(n: number, plan: QuotaPlan): Verdict {
+  if (plan.overages) return "accept";
+  if (n <= plan.signalLimit) return "accept";
+  if (plan.extraRoomRemoved) return "allowance_exceeded";
+  if (n <= 2 * plan.signalLimit) return "hold";
+  return "extra_room_exceeded";
+}
+
 describe("§8.2–§8.6: the verdict of the n-th signal", () => {
-  test.each<[string, number, QuotaPlan, QuotaVerdict]>([
+  test.each<[string, number, QuotaPlan, Verdict]>([
     ["§8.2: the first is processed", 1, free, "accept"],
     ["§8.2: the L-th is processed", L, free, "accept"],
     ["§8.3: the one after it is held", L + 1, free, "hold"],
@@ -29,7 +46,7 @@ describe("§8.2–§8.6: the verdict of the n-th signal", () => {
     ["a limit of 1 holds one", 2, { ...free, signalLimit: 1 }, "hold"],
     ["a limit of 1 refuses the third", 3, { ...free, signalLimit: 1 }, "extra_room_exceeded"],
   ])("%s", (_, n, plan, verdict) => {
-    expect(decideQuota(n, plan)).toBe(verdict);
+    expect(verdictOf(n, plan)).toBe(verdict);
   });
 });
 
@@ -46,10 +63,10 @@ describe("§8: signals in a row", () => {
       fc.property(turns, fc.nat(150), (calls, usedBefore) => {
         let used = usedBefore;
         for (const [plan, count] of calls) {
-          const verdicts: QuotaVerdict[] = [];
+          const verdicts: Verdict[] = [];
           let ordinals = used;
           for (let signal = 0; signal < count; signal++) {
-            const verdict = decideQuota(ordinals + 1, plan);
+            const verdict = specified(ordinals + 1, plan);
             if (verdict === "accept" || verdict === "hold") ordinals++;
             verdicts.push(verdict);
           }
@@ -83,6 +100,13 @@ describe("§8: signals in a row", () => {
     });
   });
 
+  test("what is accepted beyond the limit is overage, also where a run crosses it", () => {
+    const metered = { ...free, overages: true };
+    expect(overageOfRun(0, L, metered)).toBe(0);
+    expect(overageOfRun(98, 5, metered)).toBe(3);
+    expect(overageOfRun(2 * L, 5, metered)).toBe(5);
+  });
+
   test("after a downgrade below what is used everything is refused", () => {
     expect(decideQuotaRun(500, 3, free)).toEqual({ accepted: 0, held: 0, rejected: 3, refusal: "extra_room_exceeded" });
   });
@@ -90,7 +114,7 @@ describe("§8: signals in a row", () => {
   test("the ceiling is the last ordinal that is not refused", () => {
     fc.assert(
       fc.property(plans, (plan) => {
-        const verdicts = Array.from({ length: 130 }, (_, index) => decideQuota(index + 1, plan));
+        const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
         const refused = verdicts.findIndex((verdict) => verdict !== "accept" && verdict !== "hold");
         expect(quotaCeiling(plan)).toBe(refused === -1 ? null : refused);
       }),
@@ -116,7 +140,7 @@ describe("§8.5: the end of a billing period", () => {
       [over, over, { ...over, paid: false }, over],
       { streak: 1, extraRoomRemoved: false },
     ],
-    ["nor does one with overages", Array.from({ length: 5 }, () => ({ ...over, overages: true })), NONE],
+    ["a plan with overages never loses it", Array.from({ length: 5 }, () => ({ ...over, overages: true })), NONE],
     ["a period with overages starts the count anew", [over, over, { ...over, overages: true }], NONE],
     [
       "a period without a signal is within, even with a limit of 0",

@@ -13,10 +13,17 @@ export interface QuotaPlan {
   extraRoomRemoved: boolean;
 }
 
-export type QuotaVerdict = "accept" | "hold" | "allowance_exceeded" | "extra_room_exceeded";
+export type QuotaRefusal = "allowance_exceeded" | "extra_room_exceeded";
+
+/** The ordinals of a billing period, from 1: up to `accept` they are accepted, up to `hold` held, beyond it refused. */
+export interface QuotaBounds {
+  accept: number;
+  hold: number;
+  refusal: QuotaRefusal;
+}
 
 /**
- * Verdict for the `n`-th signal of a billing period, n from 1. In this order:
+ * The one place where the bounds stand. For the `n`-th signal, in this order:
  *
  * 1. overages on → accept (§8.6)
  * 2. n ≤ L → accept (§8.2)
@@ -24,18 +31,16 @@ export type QuotaVerdict = "accept" | "hold" | "allowance_exceeded" | "extra_roo
  * 4. n ≤ 2L → hold (§8.3)
  * 5. otherwise → refuse (§8.4)
  */
-export function decideQuota(n: number, plan: QuotaPlan): QuotaVerdict {
-  if (plan.overages) return "accept";
-  if (n <= plan.signalLimit) return "accept";
-  if (plan.extraRoomRemoved) return "allowance_exceeded";
-  if (n <= 2 * plan.signalLimit) return "hold";
-  return "extra_room_exceeded";
+export function quotaBounds({ signalLimit, overages, extraRoomRemoved }: QuotaPlan): QuotaBounds {
+  if (overages) return { accept: Infinity, hold: Infinity, refusal: "extra_room_exceeded" };
+  if (extraRoomRemoved) return { accept: signalLimit, hold: signalLimit, refusal: "allowance_exceeded" };
+  return { accept: signalLimit, hold: 2 * signalLimit, refusal: "extra_room_exceeded" };
 }
 
 /** First ordinal that is refused, less one; null with overages on: none is. */
 export function quotaCeiling(plan: QuotaPlan): number | null {
-  if (plan.overages) return null;
-  return plan.extraRoomRemoved ? plan.signalLimit : 2 * plan.signalLimit;
+  const { hold } = quotaBounds(plan);
+  return hold === Infinity ? null : hold;
 }
 
 /** Verdicts of `count` signals in a row: first the accepted ones, then the held, then the refused. */
@@ -43,22 +48,21 @@ export interface QuotaRun {
   accepted: number;
   held: number;
   rejected: number;
-  refusal: "allowance_exceeded" | "extra_room_exceeded" | null;
+  refusal: QuotaRefusal | null;
 }
 
-/** What `decideQuota` says of the ordinals `used + 1 … used + count`. A refused signal takes no ordinal. */
+/** Verdicts of the ordinals `used + 1 … used + count`. A refused signal takes no ordinal. */
 export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): QuotaRun {
-  if (plan.overages) return { accepted: count, held: 0, rejected: 0, refusal: null };
-  const accepted = Math.min(count, Math.max(0, plan.signalLimit - used));
-  const ceiling = plan.extraRoomRemoved ? plan.signalLimit : 2 * plan.signalLimit;
-  const kept = Math.min(count, Math.max(accepted, ceiling - used));
-  const rejected = count - kept;
-  return {
-    accepted,
-    held: kept - accepted,
-    rejected,
-    refusal: rejected === 0 ? null : plan.extraRoomRemoved ? "allowance_exceeded" : "extra_room_exceeded",
-  };
+  const { accept, hold, refusal } = quotaBounds(plan);
+  const upTo = (bound: number) => Math.min(count, Math.max(0, bound - used));
+  const accepted = upTo(accept);
+  const kept = upTo(hold);
+  return { accepted, held: kept - accepted, rejected: count - kept, refusal: kept === count ? null : refusal };
+}
+
+/** How many of `accepted` signals, which follow on `used` ordinals, are beyond the plan's limit: metered (spec §8.6). */
+export function overageOfRun(used: number, accepted: number, { signalLimit }: QuotaPlan): number {
+  return Math.min(accepted, Math.max(0, used + accepted - signalLimit));
 }
 
 /** Held signals that may be accepted now: all with overages on, else as many as the plan's limit leaves. */

@@ -1,6 +1,6 @@
 /** The Usage page's curve of the period: the chart, what it means in words, and its numbers. */
 import { expected, reaches, type Pace } from "../../domain/quota/forecast.ts";
-import { quotaCeiling } from "../../domain/quota/quota.ts";
+import { quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { counted, day, grouped } from "./format.ts";
@@ -98,7 +98,7 @@ function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
     return `${perDay}, about ${grouped(total)} by ${day(usage.periodEndMs)}, ${grouped(overages)} of them overages.`;
   }
   // Beyond the limit everything is refused without extra room.
-  const twice = usage.extraRoomRemoved ? null : when(2 * usage.signalLimit, "twice the limit");
+  const twice = usage.extraRoomRemoved ? null : when(quotaBounds(usage).hold, "twice the limit");
   if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
   return `${perDay}, ${limit}, and ${twice}.`;
 }
