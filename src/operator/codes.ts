@@ -1,36 +1,5 @@
 /** Every `code` of a problem, in words; `type` of a problem points to its entry on the /docs page. */
-import type { RefusalCode } from "../domain/keys/refusal.ts";
-import { statusOf } from "../http/problem.ts";
-
-/** What the ingestion endpoints refuse. */
-export const REFUSAL_CODES = {
-  unauthorized: "The key is unknown, expired or deactivated, or its secret is missing or wrong.",
-  endpoint_mismatch: "The key is for the other endpoint family.",
-  body_empty: "There is no body.",
-  body_not_json: "The body is not JSON; the detail names the position and the likely cause.",
-  body_unreadable: "The body is not UTF-8, or does not decompress.",
-  body_too_large: "The body is too large, counted after decompression.",
-  batch_too_long: "There are too many signals in the body.",
-  batch_empty: "There is no signal in the body.",
-  media_type_unsupported: "The body is labelled as something other than JSON, and is no JSON.",
-  content_encoding_unsupported: "The body is compressed with something other than gzip.",
-  idempotency_key_invalid: "The Idempotency-Key is empty, too long, or not printable ASCII.",
-  source_invalid: "The source is no text, or too long.",
-  signal_not_json: "This line is not JSON.",
-  signal_not_object: "The signal is not a JSON object.",
-  signal_too_large: "The signal is too large.",
-  signal_too_deep: "The signal is nested too deeply.",
-  event_missing: "The signal has no event.",
-  event_invalid: "The event is no text, or too long.",
-  email_invalid: "The email is not an address.",
-  properties_invalid: "The properties are not an object.",
-  template_mismatch: "The payload does not fit the key's payload template; the detail names the path.",
-  rate_limited: "Requests come faster than the request rate allows.",
-  allowance_exceeded: "The signal limit is used up, and there is no extra room any more.",
-  extra_room_exceeded: "Twice the signal limit is used up.",
-  unavailable:
-    "Not stored, for a reason that passes: the same request may be sent again. With results, too: nothing is stored twice.",
-} as const satisfies Record<RefusalCode, string>;
+import { REFUSALS } from "../http/refusal-table.ts";
 
 /** What all addresses, or the operator API, refuse besides. */
 const OTHER_CODES: Record<string, { status: number; when: string }> = {
@@ -54,11 +23,7 @@ export interface DescribedCode {
 }
 
 export function allCodes(): DescribedCode[] {
-  const refusals = Object.entries(REFUSAL_CODES).map(([code, when]) => ({
-    code,
-    status: statusOf(code as RefusalCode),
-    when,
-  }));
+  const refusals = Object.entries(REFUSALS).map(([code, { status, when }]) => ({ code, status, when }));
   const others = Object.entries(OTHER_CODES).map(([code, { status, when }]) => ({ code, status, when }));
   return [...refusals, ...others].sort((a, b) => a.status - b.status);
 }

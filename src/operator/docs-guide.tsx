@@ -1,7 +1,7 @@
 /** What a sender's developer reads first on the /docs page: a first call, then what to do with each answer. */
 import { grouped } from "../domain/grouped.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../limits.ts";
-import { isRefusalCode, REFUSAL_COPY } from "../workspace/refusal-copy.ts";
+import { isRefusalCode, REFUSALS } from "../http/refusal-table.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../workspace/webhook-calls.ts";
 import { Table } from "./docs-tables.tsx";
 
@@ -84,7 +84,7 @@ export function Guide({ origin, codes }: Props) {
                   </a>
                 </td>
                 <td>{status}</td>
-                <td>{REFUSAL_COPY[code].advice}</td>
+                <td>{REFUSALS[code].advice}</td>
               </tr>
             ) : (
               <></>

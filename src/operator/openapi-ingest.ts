@@ -12,8 +12,7 @@ import {
   NAME_MAX_CODE_POINTS,
   SIGNAL_MAX_BYTES,
 } from "../limits.ts";
-import { statusOf } from "../http/problem.ts";
-import { REFUSAL_CODES } from "./codes.ts";
+import { REFUSALS } from "../http/refusal-table.ts";
 import { idOf, problemDetails } from "./schemas.ts";
 
 const SIGNAL_EXAMPLE = {
@@ -105,12 +104,12 @@ const retry = limits.extend({ "Retry-After": z.string().meta({ header: { descrip
 
 /** All refusals by status: which codes there are, and what they mean. */
 function refusals(): ZodOpenApiResponsesObject {
-  const codes = Object.keys(REFUSAL_CODES) as RefusalCode[];
+  const codes = Object.keys(REFUSALS) as RefusalCode[];
   const responses: ZodOpenApiResponsesObject = {
     "404": problemResponse(["not_found"]),
     "405": problemResponse(["method_not_allowed"]),
   };
-  for (const [status, group] of Map.groupBy(codes, statusOf)) {
+  for (const [status, group] of Map.groupBy(codes, (code) => REFUSALS[code].status)) {
     const response = problemResponse(group);
     responses[`${status}` as "400"] = status === 429 || status === 503 ? { ...response, headers: retry } : response;
   }

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../control/database.ts";
 import type { Books } from "../domain/quota/books.ts";
-import { statusOf } from "../http/problem.ts";
+import { REFUSALS } from "../http/refusal-table.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { ClosedPeriod, Usage } from "../quota/protocol.ts";
 import { count, instant } from "./schemas.ts";
@@ -90,7 +90,7 @@ export function rejectionJson(rejection: Rejection, keyName: string | null): z.i
     last_at: iso(lastAtMs),
     key_id: keyId,
     key_name: keyName,
-    status: statusOf(code),
+    status: REFUSALS[code].status,
     code,
     cause,
     detail,

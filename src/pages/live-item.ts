@@ -1,7 +1,8 @@
 /** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { LiveSignal, SignalStatus } from "../store/protocol.ts";
-import { CAUSE_COPY, REFUSAL_COPY } from "../workspace/refusal-copy.ts";
+import { REFUSALS } from "../http/refusal-table.ts";
+import { CAUSE_COPY } from "../workspace/refusal-copy.ts";
 
 export type LiveStatus = SignalStatus | "rejected";
 
@@ -63,7 +64,7 @@ export function rejectionItem(rejection: Rejection, keyNames: Readonly<Record<st
     key: `${requestId} ${code}`,
     atMs: lastAtMs,
     status: "rejected",
-    what: REFUSAL_COPY[code].label,
+    what: REFUSALS[code].label,
     email: "",
     from: keyNames[keyId] ?? "An API key",
     reason: many + (cause === null ? detail : CAUSE_COPY[cause]),

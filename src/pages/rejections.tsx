@@ -6,7 +6,7 @@ import { quotaCounter } from "../workspace/objects.ts";
 import { readDayRange, shownRange } from "./day-range.ts";
 import { pages, workspacePath } from "./environment.ts";
 import { mayManage, page } from "./page.tsx";
-import { isRefusalCode } from "../workspace/refusal-copy.ts";
+import { isRefusalCode } from "../http/refusal-table.ts";
 import { groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
 import { RejectionsPage } from "./views/rejections.tsx";
 

@@ -1,5 +1,5 @@
 /** Design §9: the OpenAPI document says what the Worker does; the /docs page shows all of it. */
-import { REFUSAL_COPY } from "../../src/workspace/refusal-copy.ts";
+import { REFUSALS } from "../../src/http/refusal-table.ts";
 import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
@@ -260,7 +260,7 @@ describe("/docs", () => {
     const page = await (await send("GET", "/docs")).text();
     const guide = page.slice(page.indexOf('id="first-call"'), page.indexOf('<article id="'));
     for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(guide).toContain(call);
-    for (const code of Object.keys(REFUSAL_COPY)) expect(guide).toContain(`<a href="#${code}">`);
+    for (const code of Object.keys(REFUSALS)) expect(guide).toContain(`<a href="#${code}">`);
   });
 
   test("every link on it leads somewhere", async () => {

@@ -5,7 +5,8 @@ import type { EndpointType } from "../../domain/signal/signal.ts";
 import type { KeyCalls } from "../../quota/protocol.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import { counted } from "./format.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
@@ -146,7 +147,7 @@ function allRefused(rejections: readonly Rejection[]): string {
 
 function reasonsOf(rejections: readonly Rejection[]): string {
   const reasons = rejections.map(({ code, cause }) =>
-    cause === null ? REFUSAL_COPY[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
+    cause === null ? REFUSALS[code].label : CAUSE_COPY[cause].replace(/\.$/, ""),
   );
   return [...new Set(reasons)].join("; ");
 }

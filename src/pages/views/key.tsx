@@ -5,7 +5,8 @@ import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
-import { CAUSE_COPY, REFUSAL_COPY } from "../../workspace/refusal-copy.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { KEY_PLACEHOLDER } from "./connect-set-up.tsx";
@@ -150,7 +151,7 @@ function Refused({ page: { home, apiKey, refused, runs, nowMs } }: { page: KeyPa
         <p>
           {isLowerBound && "At least "}
           {counted(calls, "call")} in the last {REJECTION_KEPT_DAYS} days:{" "}
-          {refused.map(({ code, calls: ofReason }) => `${grouped(ofReason)} × ${REFUSAL_COPY[code].label}`).join(", ")}.{" "}
+          {refused.map(({ code, calls: ofReason }) => `${grouped(ofReason)} × ${REFUSALS[code].label}`).join(", ")}.{" "}
           <a href={`${home}/rejections?key=${apiKey.id}`}>See each</a>
         </p>
       </div>
@@ -161,7 +162,7 @@ function Refused({ page: { home, apiKey, refused, runs, nowMs } }: { page: KeyPa
         {runs.map(({ code, cause, calls: ofRun, atLeast, firstAtMs, lastAtMs }) => (
           <tr>
             <th scope="row">
-              {REFUSAL_COPY[code].label}
+              {REFUSALS[code].label}
               {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
             </th>
             <td class="number">
@@ -174,7 +175,7 @@ function Refused({ page: { home, apiKey, refused, runs, nowMs } }: { page: KeyPa
             <td>
               <Time ms={lastAtMs} nowMs={nowMs} />
             </td>
-            <td class="advice">{REFUSAL_COPY[code].advice}</td>
+            <td class="advice">{REFUSALS[code].advice}</td>
           </tr>
         ))}
       </Table>

@@ -1,9 +1,9 @@
 /** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { statusOf } from "../../http/problem.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
-import { CAUSE_COPY, REFUSAL_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import type { DayRange } from "../day-range.ts";
 import { DayFields, SelectField } from "./fields.tsx";
@@ -67,9 +67,9 @@ export function RejectionsPage(data: RejectionsData) {
           {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
             <tr>
               <th scope="row">
-                <a href={filterLink(path, { code, key: keyId })}>{REFUSAL_COPY[code].label}</a>
+                <a href={filterLink(path, { code, key: keyId })}>{REFUSALS[code].label}</a>
                 <div class="quiet small nowrap">
-                  {statusOf(code)} <code>{code}</code>
+                  {REFUSALS[code].status} <code>{code}</code>
                 </div>
                 {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
               </th>
@@ -82,7 +82,7 @@ export function RejectionsPage(data: RejectionsData) {
                 <Time ms={latestMs} nowMs={nowMs} />
               </td>
               <td class="advice">
-                {REFUSAL_COPY[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
+                {REFUSALS[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
               </td>
             </tr>
           ))}
@@ -106,7 +106,7 @@ function Calls({ data }: { data: RejectionsData }) {
             name="code"
             label="Reason"
             value={query["code"] ?? ""}
-            options={[["", "Any"], ...codes.map((code) => [code, REFUSAL_COPY[code].label] as const)]}
+            options={[["", "Any"], ...codes.map((code) => [code, REFUSALS[code].label] as const)]}
           />
           <SelectField
             name="key"
@@ -168,8 +168,8 @@ function Calls({ data }: { data: RejectionsData }) {
 
 function Reason({ code }: { code: RefusalCode }) {
   return (
-    <Badge tone={statusOf(code) === 429 ? "warn" : "bad"} title={code}>
-      {REFUSAL_COPY[code].label}
+    <Badge tone={REFUSALS[code].status === 429 ? "warn" : "bad"} title={code}>
+      {REFUSALS[code].label}
     </Badge>
   );
 }

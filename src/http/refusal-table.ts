@@ -1,0 +1,238 @@
+/**
+ * The one table of what the ingestion endpoints refuse: what the sender is answered (spec §7), what the documents say of
+ * it, and what the pages tell an admin.
+ */
+import { grouped } from "../domain/grouped.ts";
+import type { RefusalCode } from "../domain/keys/refusal.ts";
+import {
+  BATCH_MAX_SIGNALS,
+  BULK_MAX_SIGNALS,
+  NAME_MAX_CODE_POINTS,
+  SIGNAL_MAX_BYTES,
+  SIGNAL_MAX_DEPTH,
+} from "../limits.ts";
+
+interface RefusalEntry {
+  status: 400 | 401 | 403 | 413 | 415 | 422 | 429 | 503;
+  /** The same for every problem of this code. */
+  title: string;
+  /** What every sender is told; without it, the refusal says what was wrong with this request. */
+  detail?: string;
+  headers?: Record<string, string>;
+  /** For developers, in the documents: when it is the answer. */
+  when: string;
+  /** For admins, on the pages: why a call was refused, in a few words. */
+  label: string;
+  /** For admins, on the pages: what the sender should change. */
+  advice: string;
+}
+
+export const REFUSALS = {
+  unauthorized: {
+    status: 401,
+    title: "Unauthorized",
+    // One text for every cause: it tells a stranger nothing.
+    detail:
+      "The API key is not valid, or the X-Api-Secret header that it requires is missing or wrong. Create a key " +
+      "under Settings > API Keys and use its full webhook URL.",
+    headers: { "www-authenticate": 'ApiKey realm="signal ingestion"' },
+    when: "The key is unknown, expired or deactivated, or its secret is missing or wrong.",
+    label: "Key or secret not valid",
+    advice:
+      "Use the URL of an active key. A key that needs a secret wants it in the header X-Api-Secret. A lost key or secret cannot be recovered: create a new key, and deactivate the old one.",
+  },
+  endpoint_mismatch: {
+    status: 403,
+    title: "Wrong endpoint for this key",
+    detail:
+      "Signal Staging keys post to /api/signal-staging/…, Product Org Updates keys to /api/product-orgs/…. Use " +
+      "the webhook URL that was shown with the key.",
+    when: "The key is for the other endpoint family.",
+    label: "Wrong endpoint for the key",
+    advice:
+      "Post to the webhook URL that was shown with the key: Signal Staging keys to /api/signal-staging/…, Product Org Updates keys to /api/product-orgs/….",
+  },
+  body_empty: {
+    status: 400,
+    title: "The body is not JSON",
+    when: "There is no body.",
+    label: "No body",
+    advice: "Send a JSON body. In a webhook's settings, look for an empty template.",
+  },
+  body_not_json: {
+    status: 400,
+    title: "The body is not JSON",
+    when: "The body is not JSON; the detail names the position and the likely cause.",
+    label: "Not JSON",
+    advice:
+      "Mend the template where the detail says. Texts need quotation marks, and tokens that fill in texts need JSON encoding (in a marketing platform: Request Token Encoding JSON).",
+  },
+  body_unreadable: {
+    status: 400,
+    title: "The body is not JSON",
+    when: "The body is not UTF-8, or does not decompress.",
+    label: "Unreadable body",
+    advice: "Send UTF-8; with Content-Encoding: gzip, send all of a valid gzip stream.",
+  },
+  body_too_large: {
+    status: 413,
+    title: "Too large",
+    when: "The body is too large, counted after decompression.",
+    label: "Body too large",
+    advice: "Split what is sent into several calls, or use the bulk endpoint.",
+  },
+  batch_too_long: {
+    status: 413,
+    title: "Too large",
+    when: "There are too many signals in the body.",
+    label: "Too many signals in a call",
+    advice: `Send at most ${grouped(BATCH_MAX_SIGNALS)} signals in a call, ${grouped(BULK_MAX_SIGNALS)} on the bulk endpoint.`,
+  },
+  batch_empty: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "There is no signal in the body.",
+    label: "No signal in the body",
+    advice: "Send at least one signal, or no call.",
+  },
+  media_type_unsupported: {
+    status: 415,
+    title: "Unsupported media type",
+    when: "The body is labelled as something other than JSON, and is no JSON.",
+    label: "Not sent as JSON",
+    advice: "Send JSON, with Content-Type: application/json.",
+  },
+  content_encoding_unsupported: {
+    status: 415,
+    title: "Unsupported Content-Encoding",
+    headers: { "accept-encoding": "gzip" },
+    when: "The body is compressed with something other than gzip.",
+    label: "Unknown compression",
+    advice: "Send the body uncompressed, or with Content-Encoding: gzip.",
+  },
+  idempotency_key_invalid: {
+    status: 400,
+    title: "Invalid Idempotency-Key",
+    when: "The Idempotency-Key is empty, too long, or not printable ASCII.",
+    label: "Invalid Idempotency-Key",
+    advice: "Send printable ASCII, of a reasonable length, or leave the header out.",
+  },
+  source_invalid: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The source is no text, or too long.",
+    label: "Invalid source",
+    advice: `Name the source by a text of at most ${NAME_MAX_CODE_POINTS} characters, in the path or as "source".`,
+  },
+  signal_not_json: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "This line is not JSON.",
+    label: "A line is not JSON",
+    advice: "In a bulk import each line is a whole JSON object of its own.",
+  },
+  signal_not_object: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The signal is not a JSON object.",
+    label: "Signal is no object",
+    advice: 'Send each signal as a JSON object: {"event": …}.',
+  },
+  signal_too_large: {
+    status: 413,
+    title: "Too large",
+    when: "The signal is too large.",
+    label: "Signal too large",
+    advice: `Send at most ${grouped(SIGNAL_MAX_BYTES)} bytes a signal: leave out what no mapping rule looks at.`,
+  },
+  signal_too_deep: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The signal is nested too deeply.",
+    label: "Signal nested too deeply",
+    advice: `Nest at most ${SIGNAL_MAX_DEPTH} levels: flatten the properties.`,
+  },
+  event_missing: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The signal has no event.",
+    label: "No event",
+    advice: 'Fill in "event": mapping rules match on it.',
+  },
+  event_invalid: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The event is no text, or too long.",
+    label: "Invalid event",
+    advice: `Send "event" as a text of at most ${NAME_MAX_CODE_POINTS} characters.`,
+  },
+  email_invalid: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The email is not an address.",
+    label: "Invalid email",
+    advice: "Send one email address, or none. A token that was not replaced is not an address.",
+  },
+  properties_invalid: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The properties are not an object.",
+    label: "Invalid properties",
+    advice: 'Send "properties" as a JSON object, or leave it out.',
+  },
+  template_mismatch: {
+    status: 422,
+    title: "Not a valid signal",
+    when: "The payload does not fit the key's payload template; the detail names the path.",
+    label: "Does not fit the payload template",
+    advice:
+      "Send what the key's payload template maps; the detail names each path. Or create a key with another template.",
+  },
+  rate_limited: {
+    status: 429,
+    title: "Too many requests",
+    detail: "Requests came faster than the request rate allows. Send again after Retry-After seconds.",
+    when: "Requests come faster than the request rate allows.",
+    label: "Too many requests",
+    advice:
+      "Wait for Retry-After seconds, then send again. Put more signals into one call rather than making more calls.",
+  },
+  allowance_exceeded: {
+    status: 429,
+    title: "Signal limit reached",
+    detail:
+      "The plan's signal limit is used up and this workspace has no extra room any more. Enable overages or " +
+      "upgrade the plan, or send again in the next billing period.",
+    when: "The signal limit is used up, and there is no extra room any more.",
+    label: "Signal limit reached",
+    advice:
+      "Nothing to change at the sender: it may send again in the next billing period. An owner or admin can switch overages on or change the plan.",
+  },
+  extra_room_exceeded: {
+    status: 429,
+    title: "Twice the signal limit reached",
+    detail:
+      "The plan's signal limit and the extra room beyond it are used up. Enable overages or upgrade the plan, or " +
+      "send again in the next billing period.",
+    when: "Twice the signal limit is used up.",
+    label: "Twice the signal limit reached",
+    advice:
+      "Nothing to change at the sender: it may send again in the next billing period. An owner or admin can switch overages on or change the plan.",
+  },
+  unavailable: {
+    status: 503,
+    title: "Temporarily unavailable",
+    detail: "Nothing was stored. Send the same request again after Retry-After seconds.",
+    when: "Not stored, for a reason that passes: the same request may be sent again. With results, too: nothing is stored twice.",
+    label: "Temporarily unavailable",
+    advice: "Send the same request again after Retry-After seconds.",
+  },
+} as const satisfies Record<RefusalCode, RefusalEntry>;
+
+export function refusalEntry(code: RefusalCode): RefusalEntry {
+  return REFUSALS[code];
+}
+
+export function isRefusalCode(code: string | undefined): code is RefusalCode {
+  return code !== undefined && Object.hasOwn(REFUSALS, code);
+}
