@@ -59,9 +59,3 @@ function toKeyFacts(row: KeyFactsRow): KeyFacts {
     payloadTemplate: row.payload_template === null ? null : (JSON.parse(row.payload_template) as PayloadMapping[]),
   };
 }
-
-/** SHA-256 of the text's UTF-8 bytes, in lower-case hexadecimal, as keys and secrets are stored. */
-export async function sha256Hex(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}

@@ -9,7 +9,7 @@ import type { EndpointType } from "../domain/signal/signal.ts";
 import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { sha256Hex } from "./key-facts.ts";
+import { digestHex } from "../platform/hashes.ts";
 import { isKey, toApiKey, type ApiKey } from "./keys.ts";
 import { apiKeys } from "./schema.ts";
 import { and, eq, exists, sql } from "drizzle-orm";
@@ -160,10 +160,10 @@ async function composeRow(
     workspaceId,
     name: key.name,
     endpointType: key.endpointType,
-    keyHash: await sha256Hex(value),
+    keyHash: await digestHex(value),
     keyFirst8: first8,
     keyLast4: last4,
-    secretHash: secret === null ? null : await sha256Hex(secret),
+    secretHash: secret === null ? null : await digestHex(secret),
     payloadTemplate: key.payloadTemplate,
     createdAt: iso(by.nowMs),
     createdBy: by.actor,
@@ -171,7 +171,7 @@ async function composeRow(
     overlapEndsAt: null,
     deactivatedAt: null,
     successorOf,
-    formToken: formToken === null ? null : await sha256Hex(formToken),
+    formToken: formToken === null ? null : await digestHex(formToken),
   };
   return { row, created: { record: toApiKey(row), value, secret } };
 }

@@ -2,7 +2,6 @@
  * Error responses: RFC 9457 problem details, and the one place that turns a refusal into a status (spec §7). A problem
  * never names the path: it holds the key.
  */
-import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { AppEnv } from "../env.ts";
 import { toSender } from "../domain/keys/echo.ts";
@@ -22,7 +21,13 @@ export interface Problem {
   more?: Record<string, unknown>;
 }
 
-export function problem(c: Context<AppEnv>, described: Problem): Response {
+/** What a problem needs of a request: any context of the Worker has it. */
+interface ProblemContext {
+  get(key: "requestId"): string;
+  get(key: "logFields"): AppEnv["Variables"]["logFields"];
+}
+
+export function problem(c: ProblemContext, described: Problem): Response {
   const { status, code, headers } = described;
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = code;
@@ -32,6 +37,18 @@ export function problem(c: Context<AppEnv>, described: Problem): Response {
 
 export function problemBody({ status, code, title, detail, more }: Problem, requestId: string): string {
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
+}
+
+/** The path is known, the method is not. */
+export function methodNotAllowed(c: ProblemContext, allow: string): Response {
+  const detail = `This path takes ${allow}.`;
+  return problem(c, {
+    status: 405,
+    code: "method_not_allowed",
+    title: "Method not allowed",
+    detail,
+    headers: { allow },
+  });
 }
 
 /** Seconds, at least one. */

@@ -5,6 +5,7 @@
 import { isExpired, isWellFormedKey } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
+import { digest } from "../platform/hashes.ts";
 import { countFailure, lookupWaitMs } from "./auth-failures.ts";
 import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown } from "./key-cache.ts";
 import type { KnownKey } from "./key-cache.ts";
@@ -24,8 +25,6 @@ export interface Credentials {
 
 /** Compared with in place of the secret of a key that does not exist, so that both take the same time. */
 const DUMMY_HASH = new Uint8Array(32);
-
-const encoder = new TextEncoder();
 
 /**
  * In this order (design §5): known to be deactivated → key shape → known → not expired → secret. All of them are the same
@@ -85,8 +84,7 @@ function networkOfClient({ address }: Credentials): string {
 
 /** §5.4: the supplied value is hashed and compared with the stored hash, in constant time. */
 async function matchesHash(secret: string, hash: Uint8Array): Promise<boolean> {
-  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(secret));
-  return crypto.subtle.timingSafeEqual(digest, hash);
+  return crypto.subtle.timingSafeEqual(await digest(secret), hash);
 }
 
 function unauthorized(cause: UnauthorizedCause, key: KnownKey | null): Authentication & { ok: false } {

@@ -3,7 +3,8 @@
  * key that was deactivated. Unknown keys are not remembered: a new key works at once. Plain data, no promises: requests
  * of one isolate may share it.
  */
-import { findKeyFacts, sha256Hex } from "../control/key-facts.ts";
+import { findKeyFacts } from "../control/key-facts.ts";
+import { digestHex } from "../platform/hashes.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { DEACTIVATED_KEYS, KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
@@ -74,7 +75,7 @@ export async function lookUpKey(d1: D1Database, value: string, nowMs: number): P
 }
 
 async function readKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
-  const hash = await sha256Hex(value);
+  const hash = await digestHex(value);
   const nearest = await findKeyFacts(d1.withSession("first-unconstrained"), hash);
   const facts =
     nearest.facts === null && !nearest.byPrimary

@@ -20,7 +20,7 @@ import type { AppEnv } from "../env.ts";
 import { configuredRate } from "../env.ts";
 import { readBody } from "../http/body.ts";
 import { onNotFound } from "../http/errors.ts";
-import { problem, storedDetail } from "../http/problem.ts";
+import { methodNotAllowed, storedDetail } from "../http/problem.ts";
 import { refuseElsewhere } from "../http/loopback.ts";
 import { logged } from "../http/request-log.ts";
 import {
@@ -152,13 +152,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
 }
 
 function postOnly(c: Context<AppEnv>): Response {
-  return problem(c, {
-    status: 405,
-    code: "method_not_allowed",
-    title: "Method not allowed",
-    detail: "Webhooks are sent with POST.",
-    headers: { allow: "POST" },
-  });
+  return methodNotAllowed(c, "POST");
 }
 
 /**

@@ -1,5 +1,7 @@
 /** The operator API's bearer token (design §9): compared as digests, so that time tells nothing about it. */
-import { operator, refused } from "./environment.ts";
+import { digest } from "../platform/hashes.ts";
+import { operator } from "./environment.ts";
+import { problem } from "../http/problem.ts";
 
 export const authorise = operator.createMiddleware(async (c, next) => {
   const token: string | undefined = c.env.OPERATOR_TOKEN;
@@ -8,7 +10,7 @@ export const authorise = operator.createMiddleware(async (c, next) => {
   const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
   const [expected, actual] = await Promise.all([digest(token), digest(presented)]);
   if (crypto.subtle.timingSafeEqual(expected, actual)) return next();
-  return refused(c, {
+  return problem(c, {
     status: 401,
     code: "operator_unauthorized",
     title: "Unauthorized",
@@ -16,7 +18,3 @@ export const authorise = operator.createMiddleware(async (c, next) => {
     headers: { "www-authenticate": 'Bearer realm="operator"' },
   });
 });
-
-function digest(text: string): Promise<ArrayBuffer> {
-  return crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-}

@@ -3,7 +3,7 @@ import { Hono } from "hono";
 import { html } from "hono/html";
 import type { RouterRoute } from "hono/types";
 import type { AppEnv } from "../env.ts";
-import { problem } from "../http/problem.ts";
+import { methodNotAllowed } from "../http/problem.ts";
 import { DocsPage } from "./docs-page.tsx";
 import { DOCS_STYLE } from "./docs-style.ts";
 import { openApiDocument } from "./openapi.ts";
@@ -30,15 +30,7 @@ export function createDocumentRoutes(routes: readonly RouterRoute[]) {
       return c.html(html`<!doctype html>${<DocsPage document={document()} origin={new URL(c.req.url).origin} />}`);
     });
   for (const path of ["/healthz", "/openapi.json", "/docs/style.css", "/docs"]) {
-    app.all(path, (c) =>
-      problem(c, {
-        status: 405,
-        code: "method_not_allowed",
-        title: "Method not allowed",
-        detail: "This path takes GET, HEAD.",
-        headers: { allow: "GET, HEAD" },
-      }),
-    );
+    app.all(path, (c) => methodNotAllowed(c, "GET, HEAD"));
   }
   return app;
 }

@@ -4,7 +4,8 @@
  */
 import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
-import { refused, type OperatorEnv } from "./environment.ts";
+import type { OperatorEnv } from "./environment.ts";
+import { problem } from "../http/problem.ts";
 
 export type Tag =
   | "Plans"
@@ -52,7 +53,7 @@ export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.Z
       // No body at all is an empty object: a 422 that names what is missing, or nothing to say.
       const json = parseJson((await c.req.text()) || "{}");
       if ("error" in json) {
-        return refused(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
+        return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
       }
       const body = spec.body.safeParse(json.value);
       if (!body.success) return validationFailed(c, fieldErrors(body.error));
@@ -76,7 +77,7 @@ export interface FieldError {
 
 /** 422 with every field that is wrong. */
 export function validationFailed(c: Context<OperatorEnv>, errors: FieldError[]): Response {
-  return refused(c, {
+  return problem(c, {
     status: 422,
     code: "validation_failed",
     title: "The request is not valid",
@@ -86,11 +87,11 @@ export function validationFailed(c: Context<OperatorEnv>, errors: FieldError[]):
 }
 
 export function notFound(c: Context<OperatorEnv>, what: string): Response {
-  return refused(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
+  return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
 }
 
 export function conflict(c: Context<OperatorEnv>, code: string, detail: string): Response {
-  return refused(c, { status: 409, code, title: "Conflict", detail });
+  return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 
 function fieldErrors(error: z.core.$ZodError): FieldError[] {

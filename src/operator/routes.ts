@@ -8,7 +8,8 @@ import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
 import { erasureRoutes } from "./erasures.ts";
 import { exportRoutes } from "./exports.ts";
-import { operator, refused } from "./environment.ts";
+import { operator } from "./environment.ts";
+import { methodNotAllowed, problem } from "../http/problem.ts";
 import { healthRoutes } from "./health.ts";
 import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
@@ -23,7 +24,7 @@ import { workspaceRoutes } from "./workspaces.ts";
 const limitBody = bodyLimit({
   maxSize: OPERATOR_BODY_MAX_BYTES,
   onError: (c) =>
-    refused(c, {
+    problem(c, {
       status: 413,
       code: "body_too_large",
       title: "Too large",
@@ -77,15 +78,7 @@ function refuseOtherMethods(app: typeof described): typeof described {
   );
   for (const [path, routes] of allowed) {
     const allow = routes.map((route) => (route.method === "GET" ? "GET, HEAD" : route.method)).join(", ");
-    app.all(path, (c) =>
-      refused(c, {
-        status: 405,
-        code: "method_not_allowed",
-        title: "Method not allowed",
-        detail: `This path takes ${allow}.`,
-        headers: { allow },
-      }),
-    );
+    app.all(path, (c) => methodNotAllowed(c, allow));
   }
   return app;
 }

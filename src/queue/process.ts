@@ -8,7 +8,7 @@ import { mapAccount, templateRefusal } from "../domain/accounts/payload-template
 import type { AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/signal/signal.ts";
 import { RULES_MAX_STEPS } from "../limits.ts";
-import { sha256 } from "../platform/node.ts";
+import { hashAtOnce } from "../platform/hashes.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../store/rules/rule-signals.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
@@ -80,7 +80,7 @@ function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string |
 
 function hashed(duplicate: DuplicateKey | null): Deduplication {
   if (duplicate === null) return { contentHash: null, duplicateWindowMs: 0 };
-  const contentHash = sha256(duplicate.text).digest("base64url");
+  const contentHash = hashAtOnce(duplicate.text).digest("base64url");
   return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 

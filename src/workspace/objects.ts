@@ -2,7 +2,7 @@
 import type { DurableObject } from "cloudflare:workers";
 import { errorText, logEvent } from "../platform/log.ts";
 import { WATCHER_HEADER } from "../platform/watchers.ts";
-import { sha256 } from "../platform/node.ts";
+import { hashAtOnce } from "../platform/hashes.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 
@@ -56,5 +56,5 @@ export async function endWatching(env: Env, workspaceIds: readonly string[], wat
 
 /** A connection is found by a short text of plain characters, which an email need not be. */
 function watcherOf(email: string): string {
-  return sha256(email).digest("hex");
+  return hashAtOnce(email).digest("hex");
 }

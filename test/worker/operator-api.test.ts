@@ -4,7 +4,8 @@ import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { Hono } from "hono";
-import { findKeyFacts, sha256Hex } from "../../src/control/key-facts.ts";
+import { findKeyFacts } from "../../src/control/key-facts.ts";
+import { digestHex } from "../../src/platform/hashes.ts";
 import { deactivateKey, findKey, listKeys } from "../../src/control/keys.ts";
 import type { AppEnv } from "../../src/env.ts";
 import { createKey } from "../../src/control/new-keys.ts";
@@ -445,8 +446,8 @@ describe("§2.1 API keys", () => {
     expect(everything).not.toContain(String(key));
     expect(everything).not.toContain(String(key).slice(8, -4));
     expect(everything).not.toContain(String(secret));
-    expect(everything).toContain(await sha256Hex(String(key)));
-    expect(everything).toContain(await sha256Hex(String(secret)));
+    expect(everything).toContain(await digestHex(String(key)));
+    expect(everything).toContain(await digestHex(String(secret)));
   });
 
   test("without `secret: true` there is none", async () => {
@@ -469,7 +470,7 @@ describe("§2.1 API keys", () => {
     const workspace = await newWorkspace();
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const { body } = await post(`${workspace}/keys`, { name: "K", secret: true, expires_at: expiresAt });
-    const { facts } = await findKeyFacts(env.DB, await sha256Hex(String(body["key"])));
+    const { facts } = await findKeyFacts(env.DB, await digestHex(String(body["key"])));
     const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(String(body["secret"])));
     expect(facts).toEqual({
       keyId: body["id"],
@@ -479,7 +480,7 @@ describe("§2.1 API keys", () => {
       endsAtMs: Date.parse(expiresAt),
       payloadTemplate: null,
     });
-    expect((await findKeyFacts(env.DB, await sha256Hex("sk_unknown"))).facts).toBeNull();
+    expect((await findKeyFacts(env.DB, await digestHex("sk_unknown"))).facts).toBeNull();
   });
 
   test("an expired key is Inactive in the list", async () => {

@@ -6,7 +6,7 @@ import type { Context } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { CookieOptions } from "hono/utils/cookie";
 import { isLoopback } from "../../http/loopback.ts";
-import { sha256 } from "../../platform/node.ts";
+import { hashAtOnce } from "../../platform/hashes.ts";
 import type { PagesEnv } from "../environment.ts";
 
 type TokenCookie = "session" | "sign-in";
@@ -47,5 +47,5 @@ function isPlainLoopback(c: Context<PagesEnv>): boolean {
 }
 
 function hashed(token: string): string {
-  return sha256(token).digest("hex");
+  return hashAtOnce(token).digest("hex");
 }

@@ -5,7 +5,7 @@
  */
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import { sha256 } from "../../platform/node.ts";
+import { hashAtOnce } from "../../platform/hashes.ts";
 import type { Claim } from "../people/claims.ts";
 import type { Visitor } from "../people/people.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
@@ -21,7 +21,7 @@ export interface Name {
 }
 
 export function hashOfName({ kind, value }: Name): string {
-  return sha256(`${kind} ${value}`).digest("base64url");
+  return hashAtOnce(`${kind} ${value}`).digest("base64url");
 }
 
 /** @param atMs what is received later is nobody's of them. */

@@ -1,0 +1,21 @@
+/**
+ * SHA-256 of a text's UTF-8 bytes. Keys, secrets and tokens are hashed with WebCrypto (spec §5.4), which answers later;
+ * what is hashed within a transaction, or many thousand times, is hashed with Node's, which answers at once.
+ */
+import type { Hash } from "node:crypto";
+
+const encoder = new TextEncoder();
+
+export function digest(text: string): Promise<ArrayBuffer> {
+  return crypto.subtle.digest("SHA-256", encoder.encode(text));
+}
+
+/** In lower-case hexadecimal, as keys and secrets are stored. */
+export async function digestHex(text: string): Promise<string> {
+  return Buffer.from(await digest(text)).toString("hex");
+}
+
+/** To be digested at once. Node's module is loaded when it is first used, see node.ts. */
+export function hashAtOnce(text: string): Hash {
+  return process.getBuiltinModule("node:crypto").createHash("sha256").update(text);
+}
