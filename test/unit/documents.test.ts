@@ -2,8 +2,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { REFUSAL_CODES } from "../../src/operator/codes.ts";
-import { statusOf } from "../../src/http/problem.ts";
+import { REFUSALS } from "../../src/http/refusal-table.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const read = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
@@ -85,9 +84,7 @@ test("docs/api.md has every code that a sender may meet, in the line of its stat
   const documented = rows.flatMap(([, status, codes = ""]) =>
     [...codes.matchAll(/`(\w+)`/g)].map(([, code]) => `${status} ${code}`),
   );
-  const refusals = (Object.keys(REFUSAL_CODES) as (keyof typeof REFUSAL_CODES)[]).map(
-    (code) => `${statusOf(code)} ${code}`,
-  );
+  const refusals = Object.entries(REFUSALS).map(([code, { status }]) => `${status} ${code}`);
   expect(documented.toSorted()).toEqual([...refusals, "404 not_found", "405 method_not_allowed"].toSorted());
 });
 
