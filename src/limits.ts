@@ -249,6 +249,10 @@ export const WORKSPACE_MAX_RULES = 1_000;
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
+/** Earlier versions of a mapping rule that are kept, the latest. */
+export const RULE_VERSIONS_KEPT = 20;
+/** And those of all of a workspace's rules, in characters: about as much as the rules themselves may be. */
+export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 /** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */
 export const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
 /** Dead letters named in one replay. */
@@ -291,6 +295,9 @@ export const LIST_SCAN_SIGNALS = 2_000;
 export const SPARKLINE_DAYS = 14;
 /** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
+/** Of what one version of a rule has changed: conditions that are shown, and values of each. */
+export const DIFFERENCE_CONDITIONS = 10;
+export const DIFFERENCE_VALUES = 10;
 /** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
 export const PREVIEW_TYPING_SIGNALS = 3_000;
 

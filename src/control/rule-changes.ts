@@ -3,31 +3,33 @@
  * consumer compiles them anew, and the rule's own version, which scoring signals carry. What a workspace's rules amount to
  * is bounded in the statement that writes one: of many at once none gets past it.
  */
-import type { JsonObject } from "../domain/signal/signal.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
+import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
+import { ruleDifferences } from "../domain/rules/rule-difference.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
 import { newId } from "../platform/ids.ts";
 import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { findRule, isRule, RULE_COLUMNS, type StoredRule } from "./rules.ts";
+import { dropOldVersions, dropVersionsOf, findRuleVersion, keepVersions } from "./rule-versions.ts";
 import { mappingRules, workspaces } from "./schema.ts";
 import { and, eq, exists, ne, sql, type SQL } from "drizzle-orm";
 
-export type NewRule = Pick<
-  StoredRule,
-  "name" | "event" | "match" | "conditions" | "scoringSignal" | "points" | "frequency" | "enabled"
->;
-export type RuleChange = { [Field in keyof NewRule]?: NewRule[Field] | undefined };
+export type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };
 
 export async function createRule(
   db: ControlDatabase,
   workspaceId: string,
-  rule: NewRule,
+  rule: RuleContent,
   by: Change,
 ): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
   const at = iso(by.nowMs);
-  const created: StoredRule = { id: newId("rule", by.nowMs), ...rule, version: 1, createdAt: at, updatedAt: at };
+  const [newest, times] = [
+    { version: 1, updatedBy: by.actor },
+    { createdAt: at, updatedAt: at },
+  ];
+  const created: StoredRule = { id: newId("rule", by.nowMs), ...rule, ...newest, ...times };
   const { id } = created;
   const isThere = ruleIsThere(db, workspaceId, id);
   const [inserted] = await db.batch([
@@ -36,7 +38,8 @@ export async function createRule(
       .insert(mappingRules)
       .select(
         sql`select ${id}, ${workspaceId}, ${rule.name}, ${rule.event}, ${rule.match}, ${JSON.stringify(rule.conditions)},
-          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}, ${rule.frequency}
+          ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}, ${rule.frequency},
+          ${by.actor}
           where ${hasRoom(db, workspaceId, id, ruleSize(rule))}
             and ${db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId))} < ${WORKSPACE_MAX_RULES}`,
       )
@@ -49,10 +52,16 @@ export async function createRule(
   return refuse(count >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
 }
 
+export interface ChangedOn {
+  /** That the change was made on; absent: whatever it is. */
+  version?: number | undefined;
+  /** An earlier version that it goes back to. */
+  backTo?: number;
+}
+
 /**
  * What is as it was is no change, and leaves the version as it is.
  *
- * @param version that the change was made on; undefined: whatever it is.
  * @returns `not_found`: no such rule here; `changed_meanwhile`: not in this version any more.
  */
 export async function updateRule(
@@ -61,28 +70,33 @@ export async function updateRule(
   ruleId: string,
   change: RuleChange,
   by: Change,
-  version?: number,
+  { version, backTo }: ChangedOn = {},
 ): Promise<Result<StoredRule, "not_found" | "changed_meanwhile" | "rules_too_large">> {
   for (let attempt = 0; attempt < UPDATE_ATTEMPTS; attempt++) {
     // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
     if (before === null) return refuse("not_found");
     if (version !== undefined && before.version !== version) break;
-    const { after, changes } = changed(before, change);
-    if (Object.keys(changes).length === 0) return ok(before);
+    const after = changed(before, change);
+    const differences = ruleDifferences(before, after);
+    if (differences.length === 0) return ok(before);
     const isBefore = isRule(workspaceId, ruleId, before.version);
     const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
     const isToBe = exists(db.select({ id: mappingRules.id }).from(mappingRules).where(mayBe));
-    const detail = { name: after.name, version: before.version + 1, changes };
+    const changes = Object.fromEntries(differences.map(({ field, ...difference }) => [field, difference]));
+    const detail = { name: after.name, version: before.version + 1, ...(backTo && { back_to: backTo }), changes };
+    const newest = { version: before.version + 1, updatedAt: iso(by.nowMs), updatedBy: by.actor };
     // oxlint-disable-next-line no-await-in-loop
-    const [, , updated] = await db.batch([
+    const [, , , updated] = await db.batch([
       auditEntry(db, by, { workspaceId, action: "rule.updated", target: ruleId, detail }, isToBe),
       raiseRulesVersion(db, workspaceId, isToBe),
+      keepVersions(db, mayBe),
       db
         .update(mappingRules)
-        .set({ ...after, version: before.version + 1, updatedAt: iso(by.nowMs), size: ruleSize(after) })
+        .set({ ...after, ...newest, size: ruleSize(after) })
         .where(mayBe)
         .returning(RULE_COLUMNS),
+      dropOldVersions(db, workspaceId),
     ]);
     if (updated[0] !== undefined) return ok(updated[0]);
     // oxlint-disable-next-line no-await-in-loop
@@ -93,6 +107,27 @@ export async function updateRule(
 
 /** Of a change that says nothing of a version, while others change the rule as well. */
 const UPDATE_ATTEMPTS = 5;
+
+/**
+ * Makes a new version that says what an earlier one said; applied to the past, it is a change like any other.
+ *
+ * @param version that is gone back to.
+ * @param changedOn the version that was looked at; undefined: whatever it is.
+ * @returns `not_found`: no such rule here, or that version is not kept.
+ */
+export async function restoreRule(
+  db: ControlDatabase,
+  workspaceId: string,
+  ruleId: string,
+  version: number,
+  by: Change,
+  changedOn?: number,
+): ReturnType<typeof updateRule> {
+  const found = await findRuleVersion(db, workspaceId, ruleId, version);
+  if (found === null) return refuse("not_found");
+  const change = { version: changedOn, backTo: version };
+  return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
+}
 
 /** False: no such rule here. Scoring signals that it has made stay. */
 export async function deleteRule(
@@ -109,36 +144,17 @@ export async function deleteRule(
     auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
     raiseRulesVersion(db, workspaceId, isThere),
     db.delete(mappingRules).where(isRule(workspaceId, ruleId)).returning({ id: mappingRules.id }),
+    dropVersionsOf(db, workspaceId, ruleId),
   ]);
   return deleted.length > 0;
 }
 
-/** What the rule is to be, and what of it was something else: from what, to what. Of conditions, which came and went. */
-function changed(before: StoredRule, change: RuleChange): { after: NewRule; changes: JsonObject } {
-  const { id: _id, version: _version, createdAt: _created, updatedAt: _updated, ...after } = before;
-  const changes: JsonObject = {};
-  for (const [field, to] of Object.entries(change)) {
-    const from = before[field as keyof NewRule];
-    if (to === undefined || JSON.stringify(from) === JSON.stringify(to)) continue;
-    Object.assign(after, { [field]: to });
-    changes[field] = Array.isArray(from) && Array.isArray(to) ? difference(from, to) : { from, to };
-  }
-  return { after, changes };
+function changed(before: RuleContent, change: RuleChange): RuleContent {
+  const named = Object.entries(change).filter(([, value]) => value !== undefined);
+  return { ...contentOf(before), ...Object.fromEntries(named) };
 }
 
-function difference(from: readonly unknown[], to: readonly unknown[]): JsonObject {
-  const [before, after] = [new Set(from.map(text)), new Set(to.map(text))];
-  return {
-    removed: from.filter((one) => !after.has(text(one))),
-    added: to.filter((one) => !before.has(text(one))),
-  };
-}
-
-function text(value: unknown): string {
-  return JSON.stringify(value);
-}
-
-function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
+export function raiseRulesVersion(db: ControlDatabase, workspaceId: string, onlyIf: SQL) {
   return db
     .update(workspaces)
     .set({ rulesVersion: sql`${workspaces.rulesVersion} + 1` })

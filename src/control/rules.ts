@@ -1,17 +1,20 @@
 /** Mapping rules (design §8.5) as they are read; rule-changes.ts writes them. */
-import type { MappingRule, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { MappingRule } from "../domain/rules/mapping-rule.ts";
+import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
 import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
-export interface StoredRule extends MappingRule {
-  frequency: RuleFrequency;
-  name: string;
-  enabled: boolean;
+export interface StoredRule extends RuleContent {
+  id: string;
+  /** Grows with every change; scoring signals carry it. */
+  version: number;
   createdAt: string;
   updatedAt: string;
+  /** Who made this version: a member's email, or `operator`. */
+  updatedBy: string;
 }
 
 export const RULE_COLUMNS = {
@@ -27,6 +30,7 @@ export const RULE_COLUMNS = {
   version: mappingRules.version,
   createdAt: mappingRules.createdAt,
   updatedAt: mappingRules.updatedAt,
+  updatedBy: mappingRules.updatedBy,
 };
 
 /** Newest first. */

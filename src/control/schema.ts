@@ -145,8 +145,36 @@ export const mappingRules = sqliteTable(
     /** How much it amounts to (domain/rules/rule-size.ts): what all of a workspace's rules may is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
+    /** Who made this version: a member's email, or `operator`. */
+    updatedBy: text("updated_by").notNull().default("operator"),
   },
   (table) => [index("mapping_rules_workspace").on(table.workspaceId, table.id)],
+);
+
+/** What rules said before they were changed: the latest versions, as many as rule-versions.ts keeps. */
+export const ruleVersions = sqliteTable(
+  "rule_versions",
+  {
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    ruleId: text("rule_id").notNull(),
+    version: integer("version").notNull(),
+    /** In characters, about. */
+    size: integer("size").notNull(),
+    /** When the rule came to say this, and by whom. */
+    at: text("at").notNull(),
+    by: text("by").notNull(),
+    name: text("name").notNull(),
+    event: text("event").notNull(),
+    match: text("match").$type<"all" | "any">().notNull(),
+    scoringSignal: text("scoring_signal").notNull(),
+    points: integer("points").notNull(),
+    frequency: text("frequency").$type<RuleFrequency>().notNull(),
+    enabled: integer("enabled", { mode: "boolean" }).notNull(),
+    conditions: text("conditions", { mode: "json" }).$type<MappingCondition[]>().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.workspaceId, table.ruleId, table.version] })],
 );
 
 export const auditLog = sqliteTable(

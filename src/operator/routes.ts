@@ -16,6 +16,7 @@ import { memberRoutes } from "./members.ts";
 import { notFound, operationOf } from "./operation.ts";
 import { planRoutes } from "./plans.ts";
 import { ruleHistoryRoutes } from "./rule-history.ts";
+import { ruleVersionRoutes } from "./rule-versions.ts";
 import { ruleRoutes } from "./rules.ts";
 import { signalRoutes } from "./signals.ts";
 import { usageRoutes } from "./usage.ts";
@@ -60,6 +61,7 @@ const described = operator
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
+  .route("/", ruleVersionRoutes)
   .route("/", ruleHistoryRoutes)
   .route("/", usageRoutes)
   .route("/", signalRoutes)

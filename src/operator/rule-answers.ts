@@ -1,10 +1,28 @@
-/** Rules on stored signals: what is answered, and the records turned into it. */
+/** Mapping rules, and rules on stored signals: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
+import type { StoredRule } from "../control/rules.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES } from "../limits.ts";
 import type { PreviewSample, RuleJob } from "../store/rule-protocol.ts";
-import { newRule } from "../workspace/rule-schemas.ts";
+import { newRule, ruleFields } from "../workspace/rule-schemas.ts";
 import { count, idOf, instant, isoOrNull } from "./schemas.ts";
+
+export const ruleAnswer = z
+  .object({
+    id: idOf("rule", "Of the rule."),
+    ...ruleFields,
+    version: z.int().meta({ description: "Grows with every change; scoring signals carry it." }),
+    created_at: instant,
+    updated_at: instant,
+    updated_by: z.string().meta({ description: "Who made this version: a member's email, or `operator`." }),
+  })
+  .meta({ id: "MappingRule" });
+
+export function ruleJson(stored: StoredRule): z.infer<typeof ruleAnswer> {
+  const { scoringSignal, createdAt, updatedAt, updatedBy, ...rule } = stored;
+  const times = { created_at: createdAt, updated_at: updatedAt, updated_by: updatedBy };
+  return { ...rule, scoring_signal: scoringSignal, ...times };
+}
 
 export const previewAnswer = z
   .object({

@@ -1,23 +1,13 @@
 /** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
 import * as z from "zod";
 import { createRule, updateRule } from "../control/rule-changes.ts";
-import { findRule, listRules, type StoredRule } from "../control/rules.ts";
+import { findRule, listRules } from "../control/rules.ts";
 import { byOperator, operator } from "./environment.ts";
 import { endRule } from "../workspace/rules.ts";
 import { conflict, notFound, operation } from "./operation.ts";
-import { ruleJobAnswer, ruleJobJson } from "./rule-answers.ts";
-import { newRule, NO_ROOM, ruleChange, ruleFields } from "../workspace/rule-schemas.ts";
-import { idOf, instant, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
-
-const ruleAnswer = z
-  .object({
-    id: idOf("rule", "Of the rule."),
-    ...ruleFields,
-    version: z.int().meta({ description: "Grows with every change; scoring signals carry it." }),
-    created_at: instant,
-    updated_at: instant,
-  })
-  .meta({ id: "MappingRule" });
+import { ruleAnswer, ruleJobAnswer, ruleJobJson, ruleJson } from "./rule-answers.ts";
+import { newRule, NO_ROOM, ruleChange } from "../workspace/rule-schemas.ts";
+import { listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
 
 export const ruleRoutes = operator
   .createApp()
@@ -132,7 +122,3 @@ export const ruleRoutes = operator
       return ended === "deleted" ? c.body(null, 204) : c.json(ruleJobJson(ended), 202);
     },
   );
-
-function ruleJson({ scoringSignal, createdAt, updatedAt, ...rule }: StoredRule): z.infer<typeof ruleAnswer> {
-  return { ...rule, scoring_signal: scoringSignal, created_at: createdAt, updated_at: updatedAt };
-}

@@ -2,6 +2,7 @@
 import type { Role } from "../domain/keys/role.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
+import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
@@ -30,6 +31,23 @@ export const OPERATOR_LABEL = {
   is_true: "is true",
   is_false: "is false",
 } as const satisfies Record<MappingOperator, string>;
+
+/** What a mapping rule says, by its parts. */
+export const RULE_FIELD_LABEL = {
+  name: "Name",
+  event: "Event",
+  match: "Match",
+  conditions: "Conditions",
+  scoringSignal: "Scoring signal",
+  points: "Points",
+  frequency: "How often",
+  enabled: "Enabled",
+} as const satisfies Record<keyof RuleContent, string>;
+
+export const MATCH_LABEL = {
+  all: "all conditions",
+  any: "any condition",
+} as const satisfies Record<RuleContent["match"], string>;
 
 /** How often a mapping rule may score one person (design §8.5): in its form, and in a sentence. */
 export const FREQUENCY_LABEL = {
@@ -87,6 +105,8 @@ export const DONE = {
     "Saved. It applies from the next signal on; scoring signals made by earlier versions stay until you apply it again.",
   rule_enabled: "Enabled. It applies from the next signal on.",
   rule_disabled: "Disabled. It makes no further scoring signals; those that it has made stay until you apply it.",
+  rule_back:
+    "The rule says again what it said then. It applies from the next signal on; scoring signals made by other versions stay until you apply it.",
   rule_deleted: "The rule is deleted. Its scoring signals stay, with their points.",
 } as const satisfies Record<string, string>;
 

@@ -2,7 +2,7 @@
  * The form of a mapping rule: texts as they are typed, and the rule that they make. What is wrong is said by the schema
  * that the operator API has too, field by field.
  */
-import type { NewRule } from "../control/rule-changes.ts";
+import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { OPERATORS_WITHOUT_VALUE } from "../domain/rules/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../domain/rules/mapping-rule.ts";
 import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
@@ -66,7 +66,7 @@ export function readRuleForm(data: FormData): RuleForm {
   };
 }
 
-export function formOf(rule: NewRule | ProposedRule): RuleForm {
+export function formOf(rule: RuleContent | ProposedRule): RuleForm {
   const { name, event, match, scoringSignal } = rule;
   return {
     ...BLANK_FORM,
@@ -97,7 +97,7 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
 }
 
 /** @param form without blank rows: errors name conditions by their place. */
-export function ruleOf(form: RuleForm): Result<NewRule, FieldErrors> {
+export function ruleOf(form: RuleForm): Result<RuleContent, FieldErrors> {
   const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
   const parsed = newRule.safeParse({
     name: form.name,
@@ -122,7 +122,7 @@ export function ruleOf(form: RuleForm): Result<NewRule, FieldErrors> {
 }
 
 /** What of the form a preview needs, or what is wrong with that. */
-export function draftOf(form: RuleForm): Result<NewRule, FieldErrors> {
+export function draftOf(form: RuleForm): Result<RuleContent, FieldErrors> {
   return ruleOf({
     ...form,
     name: "preview",

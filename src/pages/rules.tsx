@@ -21,6 +21,7 @@ import {
   type RuleForm,
 } from "./rule-form.ts";
 import { NO_ROOM } from "../workspace/rule-schemas.ts";
+import { ruleVersionPages } from "./rule-versions.tsx";
 import { requireManager } from "./session/session.ts";
 import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
 import { Preview, type Previewed } from "./views/rule-preview.tsx";
@@ -28,6 +29,7 @@ import { Rules } from "./views/rules.tsx";
 
 export const rulePages = pages
   .createApp()
+  .route("/", ruleVersionPages)
   .get("/", async (c) => {
     const { id } = c.get("workspace");
     const cursor = c.req.query("cursor") ?? null;
@@ -67,7 +69,7 @@ export const rulePages = pages
     const change = ruleOf(asked.form);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
-    const updated = await updateRule(db, id, rule.id, change.value, byMember(c), version);
+    const updated = await updateRule(db, id, rule.id, change.value, byMember(c), { version });
     if (updated.ok) return done(c, `rules/${rule.id}`, "rule_saved");
     if (updated.refusal === "rules_too_large") {
       return rulePage(c, rule, asked.form, { version, errors: { "": NO_ROOM.rules_too_large }, status: 409 });

@@ -104,7 +104,7 @@ export async function applyRule(
   const found = await findRuleAndVersion(db, workspaceId, ruleId);
   if (found === null) return null;
   const { rule, rulesVersion } = found;
-  const { enabled, name: _, createdAt: _created, updatedAt: _updated, ...applied } = rule;
+  const { enabled, name: _, createdAt: _created, updatedAt: _updated, updatedBy: _by, ...applied } = rule;
   const toApply = enabled ? { rule: applied } : { rule: null, disabledVersion: rule.version };
   const job = await signalStore(env, workspaceId).applyRule({ ruleId, rulesVersion, ...toApply });
   const detail = { version: rule.version, enabled };

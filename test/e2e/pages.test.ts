@@ -28,6 +28,8 @@ const PATHS = [
   "/rules/new",
   `/rules/new?from=${scored}`,
   `/rules/${ruleId}`,
+  `/rules/${ruleId}/versions`,
+  `/rules/${ruleId}/versions/1`,
   "/people",
   "/people?q=nobody",
   "/people/peter@example.com",

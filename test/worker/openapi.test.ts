@@ -71,6 +71,8 @@ describe("the document", () => {
         "GET …/rules/{rule_id}",
         "PATCH …/rules/{rule_id}",
         "DELETE …/rules/{rule_id}",
+        "GET …/rules/{rule_id}/versions",
+        "POST …/rules/{rule_id}/versions/{version}/restore",
         "POST …/rules/preview",
         "POST …/rules/{rule_id}/apply",
         "GET …/rules/{rule_id}/apply",
@@ -186,6 +188,7 @@ describe("the Worker does what the document says", () => {
       email: "jane@example.com",
       key_id: doomed,
       rule_id: ruleId,
+      version: "1",
       signal_id: signal,
     });
     known["apiKey"] = key["key"] ?? "";

@@ -635,6 +635,7 @@ describe("§8.5 mapping rules", () => {
       version: 1,
       created_at: expect.stringMatching(/Z$/),
       updated_at: answer.body["created_at"],
+      updated_by: "operator",
     });
     expect((await get(`${workspace}/rules/${String(id)}`)).body).toEqual(answer.body);
     const changed = await patch(`${workspace}/rules/${String(id)}`, { points: 7 });
@@ -646,6 +647,35 @@ describe("§8.5 mapping rules", () => {
     expect((await get(`${workspace}/rules/${String(id)}`)).status).toBe(404);
     expect((await del(`${workspace}/rules/${String(id)}`)).status).toBe(404);
     expect(await auditOf(workspace)).toEqual(["workspace.created", "rule.created", "rule.updated", "rule.deleted"]);
+  });
+
+  test("have versions, and go back to one", async () => {
+    const workspace = await newWorkspace();
+    const path = `${workspace}/rules/${String((await post(`${workspace}/rules`, rule)).body["id"])}`;
+    await patch(path, { points: 7, enabled: false });
+    const versions = await get(`${path}/versions`);
+    expect(versions.body["next"]).toBeNull();
+    expect(items(versions)).toEqual([
+      {
+        ...rule,
+        version: 2,
+        at: expect.any(String),
+        by: "operator",
+        frequency: "every_time",
+        enabled: false,
+        points: 7,
+      },
+      { ...rule, version: 1, at: expect.any(String), by: "operator", frequency: "every_time", enabled: true },
+    ]);
+    const restored = await post(`${path}/versions/1/restore`, {});
+    expect([restored.status, restored.body]).toEqual([200, (await get(path)).body]);
+    expect(restored.body).toMatchObject({ ...rule, version: 3, enabled: true });
+    expect((await post(`${path}/versions/9/restore`, {})).status).toBe(404);
+    expect((await post(`${path}/versions/one/restore`, {})).status).toBe(404);
+    const other = await newWorkspace();
+    const theirs = path.replace(workspace, other);
+    expect((await get(`${theirs}/versions`)).status).toBe(404);
+    expect((await post(`${theirs}/versions/1/restore`, {})).status).toBe(404);
   });
 
   test("every change raises the workspace's rules version; the consumer loads enabled rules only", async () => {

@@ -185,7 +185,9 @@ describe("the audit log says of a rule", () => {
     const versions = (await audit()).slice(1).map(({ detail }) => (JSON.parse(detail) as { version: number }).version);
     expect(versions.sort()).toEqual([2, 3, 4]);
     const refused = { ok: false, refusal: "changed_meanwhile" };
-    expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, 4)).toMatchObject(refused);
+    expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, { version: 4 })).toMatchObject(
+      refused,
+    );
     expect(await updateRule(disturbed(99), workspace.id, id, { name: "Third" }, by)).toMatchObject(refused);
     expect((await call("GET", `/${id}`)).body).toMatchObject({ name: "Other" });
   });

@@ -104,11 +104,15 @@ export const AUDIT_COPY = {
   },
   "rule.updated": {
     label: "Mapping rule changed",
-    sentence: (entry, { base }) => (
-      <>
-        changed the mapping rule <Rule entry={entry} base={base} />
-      </>
-    ),
+    sentence: (entry, { base }) => {
+      const backTo = entry.detail["back_to"];
+      return (
+        <>
+          {typeof backTo === "number" ? "took" : "changed"} the mapping rule <Rule entry={entry} base={base} />
+          {typeof backTo === "number" && ` back to what version ${backTo} said`}
+        </>
+      );
+    },
   },
   "rule.deleted": {
     label: "Mapping rule deleted",

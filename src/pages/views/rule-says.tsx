@@ -1,10 +1,10 @@
 /** A mapping rule in words, for those who only read it. */
-import type { NewRule } from "../../control/rule-changes.ts";
+import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
-import { signed } from "./format.ts";
+import { grouped, signed } from "./format.ts";
 
-export function RuleSays({ rule }: { rule: NewRule }) {
+export function RuleSays({ rule }: { rule: RuleContent }) {
   const { event, match, conditions, scoringSignal, points, frequency } = rule;
   return (
     <div class="stack">
@@ -16,7 +16,7 @@ export function RuleSays({ rule }: { rule: NewRule }) {
         <ul class="says">
           {conditions.map((condition) => (
             <li>
-              <code>{condition.path}</code> {OPERATOR_LABEL[condition.operator]} <Value value={condition.value} />
+              <ConditionSays condition={condition} />
             </li>
           ))}
         </ul>
@@ -29,17 +29,21 @@ export function RuleSays({ rule }: { rule: NewRule }) {
   );
 }
 
-function Value({ value }: { value: MappingCondition["value"] }) {
-  if (value === undefined) return <></>;
-  const values = Array.isArray(value) ? value : [value];
+/** @param props.mostValues of a list that are named; undefined: all of them. */
+export function ConditionSays({ condition, mostValues }: { condition: MappingCondition; mostValues?: number }) {
+  const { path, operator, value } = condition;
+  const values = value === undefined ? [] : Array.isArray(value) ? value : [value];
+  const named = values.slice(0, mostValues);
   return (
     <>
-      {values.map((one, index) => (
+      <code>{path}</code> {OPERATOR_LABEL[operator]}{" "}
+      {named.map((one, index) => (
         <>
           {index > 0 && ", "}
           <code>{String(one)}</code>
         </>
       ))}
+      {named.length < values.length && ` and ${grouped(values.length - named.length)} more`}
     </>
   );
 }

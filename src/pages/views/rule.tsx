@@ -66,8 +66,9 @@ export function Rule({
         crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}
         actions={manager && <Actions path={path} rule={rule} />}
       >
-        <Enabled enabled={rule.enabled} /> Version {rule.version}, changed{" "}
-        <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} />
+        <Enabled enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
+        {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} /> by{" "}
+        {rule.updatedBy}
       </Head>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was saved: the rule has been changed meanwhile.">

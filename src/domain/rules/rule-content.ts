@@ -1,0 +1,33 @@
+/** What people say of a mapping rule: all of it but its id, its version and its times. */
+import type { MappingRule, RuleFrequency } from "./mapping-rule.ts";
+
+export interface RuleContent extends Pick<MappingRule, "event" | "match" | "conditions" | "scoringSignal" | "points"> {
+  name: string;
+  frequency: RuleFrequency;
+  enabled: boolean;
+}
+
+/** In the order in which a rule is read. */
+export const RULE_FIELDS = [
+  "name",
+  "event",
+  "match",
+  "conditions",
+  "scoringSignal",
+  "points",
+  "frequency",
+  "enabled",
+] as const satisfies (keyof RuleContent)[];
+
+export function contentOf({
+  name,
+  event,
+  match,
+  conditions,
+  scoringSignal,
+  points,
+  ...rest
+}: RuleContent): RuleContent {
+  const { frequency, enabled } = rest;
+  return { name, event, match, conditions, scoringSignal, points, frequency, enabled };
+}

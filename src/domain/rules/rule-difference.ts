@@ -1,0 +1,32 @@
+/** What of a mapping rule is something else than it was: as the audit log notes it, versions and imports show it. */
+import type { MappingCondition } from "./mapping-rule.ts";
+import { RULE_FIELDS, type RuleContent } from "./rule-content.ts";
+
+type PlainField = Exclude<keyof RuleContent, "conditions">;
+
+/** Of conditions those that went and came; neither where only their order is another one. */
+export type RuleDifference =
+  | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
+  | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };
+
+export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDifference[] {
+  return RULE_FIELDS.flatMap((field): RuleDifference[] => {
+    if (field !== "conditions") {
+      return before[field] === after[field] ? [] : [{ field, from: before[field], to: after[field] }];
+    }
+    const [from, to] = [before.conditions, after.conditions];
+    if (textOf(from) === textOf(to)) return [];
+    const [had, has] = [new Set(from.map(textOf)), new Set(to.map(textOf))];
+    return [
+      {
+        field,
+        removed: from.filter((one) => !has.has(textOf(one))),
+        added: to.filter((one) => !had.has(textOf(one))),
+      },
+    ];
+  });
+}
+
+function textOf(value: unknown): string {
+  return JSON.stringify(value);
+}
