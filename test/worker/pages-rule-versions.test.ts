@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 
 const patch = (change: object) => members.workspace.operator("PATCH", `/rules/${id}`, change);
-const rule = () => members.workspace.operator<Record<string, unknown>>("GET", `/rules/${id}`);
+const rule = () => members.workspace.operator("GET", `/rules/${id}`);
 const scores = async () =>
   (await members.workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
 

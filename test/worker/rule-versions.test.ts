@@ -54,12 +54,8 @@ describe("the versions of a mapping rule", () => {
     expect(found[0]).toMatchObject({ points: 25, conditions: [], enabled: false, frequency: "once_per_day" });
     expect(found[1]).toMatchObject({ ...RULE, points: 25 });
     expect(found[2]).toMatchObject(RULE);
-    expect(
-      found
-        .map(({ at }) => at)
-        .sort()
-        .reverse(),
-    ).toEqual(found.map(({ at }) => at));
+    const times = found.map(({ at }) => at);
+    expect(times).toEqual(times.toSorted().toReversed());
   });
 
   test("of another workspace are not to be had, and go with their rule", async () => {

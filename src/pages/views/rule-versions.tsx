@@ -88,7 +88,7 @@ export function OneVersion({
           <p>It is version {rule.version} now. Look again at what going back would change.</p>
         </Notice>
       )}
-      <Panel title={`${version.name}`}>
+      <Panel title={version.name}>
         <p>
           <Enabled enabled={version.enabled} />
         </p>
