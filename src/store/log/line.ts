@@ -263,3 +263,8 @@ function nameless(facts: Facts): Facts {
     verdicts: [],
   };
 }
+
+/** Whether others can be duplicates of it. */
+export function isOriginal({ status, erasedAtMs }: Facts): boolean {
+  return erasedAtMs === null && (status === "processed" || status === "anonymous");
+}

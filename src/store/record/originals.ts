@@ -15,7 +15,7 @@ import {
   ORIGINALS_MAX_SLOTS,
 } from "../../limits.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import { isOriginal } from "../log/log.ts";
+import { isOriginal } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Facts } from "../log/line.ts";
 import { HASH_BYTES } from "../log/segment.ts";
