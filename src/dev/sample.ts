@@ -1,11 +1,13 @@
 /** `npm run dev -- --sample`: three weeks of believable signals in the demo workspace, to look at. */
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { setClock, WORKER_WITH_CLOCK } from "./clock.ts";
 import { createKeys } from "./demo/provision.ts";
 import { sendThreeWeeks } from "./demo/three-weeks.ts";
 import { beginOf } from "./demo/weeks.ts";
 import { DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
 import { OperatorClient, type Workspace } from "./operator-client.ts";
-import { startService } from "./service.ts";
+import { PROJECT_DIR, startService } from "./service.ts";
 import { Progress } from "./terminal.ts";
 
 /**
@@ -14,7 +16,7 @@ import { Progress } from "./terminal.ts";
  * @returns false where it was there.
  */
 export async function fillSample(stateDir: string, token: string, signal: AbortSignal): Promise<boolean> {
-  const args = ["--inspector-port", "0"];
+  const args = ["--inspector-port", "0", ...(await withoutWaiting(stateDir))];
   const service = await startService({ stateDir, port: "0", args, signal, entry: WORKER_WITH_CLOCK });
   try {
     const operator = new OperatorClient(service.origin, token);
@@ -36,4 +38,17 @@ export async function fillSample(stateDir: string, token: string, signal: AbortS
   } finally {
     await service.stop();
   }
+}
+
+/**
+ * Arguments of `wrangler dev` with which each hour's signals are processed at once: neither the drain nor the queue gathers
+ * any for a while. With the times of production the sample takes five times as long.
+ */
+async function withoutWaiting(stateDir: string): Promise<string[]> {
+  const config = path.join(stateDir, "sample.toml");
+  const text = await readFile(path.join(PROJECT_DIR, "wrangler.toml"), "utf8");
+  await writeFile(config, text.replaceAll(/^max_batch_timeout = .*$/gm, "max_batch_timeout = 0"));
+  // Wrangler looks for the secrets beside the configuration.
+  const secrets = path.join(PROJECT_DIR, ".dev.vars");
+  return ["--config", config, "--env-file", secrets, "--var", "DRAIN_PACE_MS:0"];
 }
