@@ -1,7 +1,7 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { textOf, type Browser } from "./pages.ts";
+import { focusedIn, textOf, type Browser } from "./pages.ts";
 import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
@@ -220,6 +220,17 @@ describe("§3.1: creating a key", () => {
   test("the expiration is UTC, to the minute that was typed", async () => {
     await create(members.owner, { lifetime: "at", expires: "2099-12-31T23:59" });
     expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z", endpoint_type: "signal_staging" });
+  });
+
+  test("begins with the name, and comes back with the first field that has an error", async () => {
+    expect(focusedIn(await members.owner.see(`${keysPath}/new`))).toBe("name");
+    const focused = async (fields: Record<string, string>) => {
+      const answer = await members.owner.post(`${keysPath}/new`, await newForm(members.owner, fields));
+      return focusedIn(await answer.text());
+    };
+    expect(await focused({ name: " ", lifetime: "" })).toBe("name");
+    expect(await focused({ lifetime: "at", expires: "2020-01-01T00:00" })).toBe("expires");
+    expect(await focused({ ...TEMPLATE, "rows.1.attribute": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
   });
 
   test("what is wrong is told field by field, and what was typed is kept", async () => {

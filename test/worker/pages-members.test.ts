@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
 import { changeRole, removeMember } from "../../src/control/members.ts";
+import { focusedIn } from "./pages.ts";
 import { newMembers, type Members } from "./members.ts";
 import { operator } from "./workspace.ts";
 
@@ -85,6 +86,7 @@ describe("adding", () => {
     expect(refused.status).toBe(422);
     const html = await refused.text();
     expect(html).toContain(why);
+    expect(focusedIn(html)).toBe(role === "owner" ? "role" : "email");
     expect(html).toContain(`value="${address.replace("<", "&lt;").replace(">", "&gt;")}"`);
     expect(await roles(of)).toEqual(START);
     expect(await audited(of)).toEqual([]);

@@ -62,6 +62,12 @@ export class Browser {
   }
 }
 
+/** The id of the control that a browser focuses when the page is opened; undefined: none. */
+export function focusedIn(html: string): string | undefined {
+  const control = html.match(/<(?:input|select|textarea)[^>]*>/g)?.find((tag) => tag.includes(" autofocus"));
+  return /\bid="([^"]+)"/.exec(control ?? "")?.[1];
+}
+
 /** What is to be read on a page: without tags, scripts and styles. */
 export function textOf(html: string): string {
   return html

@@ -47,6 +47,7 @@ export function DeletePersonView({
             autocomplete="off"
             autocapitalize="off"
             spellcheck={false}
+            autofocus
             required
           />
           <div class="row">

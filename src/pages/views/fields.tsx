@@ -11,12 +11,15 @@ interface Labelled {
 
 type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
 
-/** Names of what describes the control, for `aria-describedby`. */
+/**
+ * What describes the control, for screen readers. A browser focuses the first control of a page that asks for it: of a
+ * form that comes back, the first one with an error.
+ */
 function described({ name, hint, error }: Labelled) {
   const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
   return {
     ...(ids.length === 0 ? {} : { "aria-describedby": ids.join(" ") }),
-    ...(error === undefined ? {} : { "aria-invalid": "true" as const }),
+    ...(error === undefined ? {} : { "aria-invalid": "true" as const, autofocus: true }),
   };
 }
 
@@ -44,7 +47,7 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
   const field = { name, label, hint, error };
   return (
     <Around field={field}>
-      <input id={name} name={name} type="text" {...described(field)} {...input} />
+      <input id={name} name={name} type="text" {...input} {...described(field)} />
     </Around>
   );
 }
@@ -70,7 +73,7 @@ export function TextArea({
   const field = { name, label, hint, error };
   return (
     <Around field={field}>
-      <textarea id={name} name={name} {...described(field)} {...area}>
+      <textarea id={name} name={name} {...area} {...described(field)}>
         {value}
       </textarea>
     </Around>

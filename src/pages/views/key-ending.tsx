@@ -81,6 +81,7 @@ export function RotateView({ path, apiKey, usedMs, nowMs, form }: Ending & { for
                   name="overlap"
                   value={value}
                   checked={value === overlap}
+                  autofocus={value === overlap && errors.lifetime === undefined}
                   aria-describedby={`overlap-${value}-hint`}
                 />
                 <div>

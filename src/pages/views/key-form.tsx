@@ -53,6 +53,7 @@ export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
               value={typed.name}
               error={errors.name}
               autocomplete="off"
+              autofocus={typed.name === "" && summary(errors).length === 0}
               required
             />
             <fieldset class="field">
