@@ -127,7 +127,7 @@ function Actions({ path, member, role, isMe }: { path: string; member: Member; r
   const id = `role-${email}`;
   return (
     <div class="member-actions">
-      <Confirm label="Change role" action={`${path}/role`} submit="Save role" tone="primary">
+      <Confirm label="Change role" of={email} action={`${path}/role`} submit="Save role" tone="primary">
         <input type="hidden" name="email" value={email} />
         <div class="field">
           <label for={id}>Role of {email}</label>
@@ -141,7 +141,12 @@ function Actions({ path, member, role, isMe }: { path: string; member: Member; r
         </div>
         {isMe && <p class="hint">This is you. What you give up, somebody else has to give you again.</p>}
       </Confirm>
-      <Confirm label={isMe ? "Leave" : "Remove"} action={`${path}/remove`} submit={isMe ? "Leave for good" : "Remove"}>
+      <Confirm
+        label={isMe ? "Leave" : "Remove"}
+        of={email}
+        action={`${path}/remove`}
+        submit={isMe ? "Leave for good" : "Remove"}
+      >
         <input type="hidden" name="email" value={email} />
         <p>
           {isMe

@@ -86,6 +86,7 @@ export function Plans({ data: { path, usage, workspace, plans, manager } }: { da
                 {plan.id !== workspace.plan && (
                   <Confirm
                     label="Change"
+                    of={plan.id}
                     action={`${path}/usage/plan`}
                     submit={`Change to ${plan.name}`}
                     tone="primary"
