@@ -1,4 +1,5 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
+import type { OveragePrice } from "../domain/quota/overage-price.ts";
 import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
@@ -17,6 +18,8 @@ export interface Plan {
   retentionDays: number | null;
   /** Ids of the workspaces whose owners and admins may choose it; null: all may. */
   offeredTo: string[] | null;
+  /** Told on the Usage page; null: it is not. */
+  overagePrice: OveragePrice | null;
 }
 
 export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf<Plan>> {
@@ -75,6 +78,7 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
         paid: plan.paid,
         retention_days: plan.retentionDays,
         offered_to: plan.offeredTo,
+        overage_price: plan.overagePrice,
       },
     }),
   ]);

@@ -5,6 +5,7 @@
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { Role } from "../domain/keys/role.ts";
+import type { OveragePrice } from "../domain/quota/overage-price.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, JsonObject } from "../domain/signal/signal.ts";
 
@@ -17,6 +18,8 @@ export const plans = sqliteTable("plans", {
   retentionDays: integer("retention_days"),
   /** Ids of the workspaces whose admins may choose it; null: all may. */
   offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),
+  /** Null: none is told. */
+  overagePrice: text("overage_price", { mode: "json" }).$type<OveragePrice>(),
 });
 
 export const workspaces = sqliteTable(

@@ -22,10 +22,23 @@ const offeredTo = z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable
 const OFFERED =
   "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.";
 
+const overagePrice = z
+  .strictObject({
+    per_thousand: z.number().min(0).max(1e6).meta({ description: "For 1,000 overages, in units of the currency." }),
+    currency: z
+      .string()
+      .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
+      .meta({ example: "EUR" }),
+  })
+  .nullable();
+const PRICE =
+  "What overages cost, told on the Usage page; null: nothing is told. Nothing is billed here: that is for whoever runs the service.";
+
 const planBody = z.strictObject({
   ...planFields,
   retention_days: retentionDays.default(null).meta({ description: RETENTION }),
   offered_to: offeredTo.default(null).meta({ description: OFFERED }),
+  overage_price: overagePrice.default(null).meta({ description: PRICE }),
 });
 const planAnswer = z
   .object({
@@ -34,6 +47,7 @@ const planAnswer = z
     name: z.string(),
     retention_days: retentionDays.meta({ description: RETENTION }),
     offered_to: offeredTo.meta({ description: OFFERED }),
+    overage_price: overagePrice.meta({ description: PRICE }),
   })
   .meta({ id: "Plan" });
 
@@ -57,7 +71,13 @@ export const planRoutes = operator
       description:
         "A changed signal limit takes effect with the next signal of every workspace on the plan; a changed retention within the hour, also where no signals come.",
       body: planBody,
-      bodyExample: { name: "Growth", signal_limit: 500_000, paid: true, retention_days: 395 },
+      bodyExample: {
+        name: "Growth",
+        signal_limit: 500_000,
+        paid: true,
+        retention_days: 395,
+        overage_price: { per_thousand: 0.4, currency: "EUR" },
+      },
       answers: {
         200: { description: "The plan as it is now.", schema: planAnswer },
         201: { description: "The new plan.", schema: planAnswer },
@@ -70,18 +90,31 @@ export const planRoutes = operator
           { path: "plan_id", message: "lower-case letters, digits, `-` and `_`; at most 63" },
         ]);
       }
-      const { signal_limit: signalLimit, retention_days: days, offered_to: offered, ...rest } = c.req.valid("json");
-      const unknown = await unknownWorkspaces(c.get("db"), offered ?? []);
+      const plan = toPlan(id, c.req.valid("json"));
+      const unknown = await unknownWorkspaces(c.get("db"), plan.offeredTo ?? []);
       if (unknown.length > 0) {
         return validationFailed(c, [{ path: "offered_to", message: `there is no workspace ${unknown.join(", ")}` }]);
       }
-      const plan: Plan = { id, signalLimit, retentionDays: days, offeredTo: offered, ...rest };
       const { created } = await putPlan(c.get("db"), plan, byOperator());
       await configurePlan(c.env, c.get("db"), id);
       return c.json(planJson(plan), created ? 201 : 200);
     },
   );
 
-function planJson({ signalLimit, retentionDays: days, offeredTo: offered, ...plan }: Plan): z.infer<typeof planAnswer> {
-  return { ...plan, signal_limit: signalLimit, retention_days: days, offered_to: offered };
+function toPlan(id: string, { name: called, paid, ...body }: z.infer<typeof planBody>): Plan {
+  const { signal_limit: signalLimit, retention_days: retained, offered_to: offeredTo, overage_price: price } = body;
+  const overages = price === null ? null : { perThousand: price.per_thousand, currency: price.currency };
+  return { id, name: called, paid, signalLimit, retentionDays: retained, offeredTo, overagePrice: overages };
+}
+
+function planJson({ signalLimit, offeredTo: offered, overagePrice: price, ...plan }: Plan): z.infer<typeof planAnswer> {
+  return {
+    id: plan.id,
+    name: plan.name,
+    paid: plan.paid,
+    signal_limit: signalLimit,
+    retention_days: plan.retentionDays,
+    offered_to: offered,
+    overage_price: price === null ? null : { per_thousand: price.perThousand, currency: price.currency },
+  };
 }

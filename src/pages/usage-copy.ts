@@ -1,10 +1,11 @@
 /** What the Usage page says of a workspace's usage, in words: functions of data, checked against what they describe. */
+import { overageCost, type OveragePrice } from "../domain/quota/overage-price.ts";
 import { quotaBounds, roomToRelease } from "../domain/quota/quota.ts";
 import { usageLevel, type UsageLevel } from "../domain/quota/usage-level.ts";
 import { OVERAGE_STREAK_LIMIT } from "../limits.ts";
 import type { Usage } from "../quota/protocol.ts";
 import type { Tone } from "./copy.ts";
-import { counted, day, grouped } from "./views/format.ts";
+import { counted, day, grouped, money } from "./views/format.ts";
 
 export interface Said {
   tone: Tone;
@@ -180,8 +181,25 @@ export function heldSaid(usage: Usage, stored: number): { fit: number; title: st
   return { fit, title: counted(held, "held signal"), text: ` in this period${fits}${onTheWay}` };
 }
 
+/** ` at €0.40 per 1,000`; nothing where no price is configured. */
+export function atPrice(price: OveragePrice | null): string {
+  return price === null ? "" : ` at ${money(price.perThousand, price.currency)} per 1,000`;
+}
+
+/** `, about €2.60`; nothing where no price is configured. */
+export function thatCost(overages: number, price: OveragePrice | null): string {
+  return price === null ? "" : `, about ${money(overageCost(overages, price), price.currency)}`;
+}
+
+interface Change {
+  signalLimit: number;
+  paid: boolean;
+  overages: boolean;
+  overagePrice: OveragePrice | null;
+}
+
 /** What becomes of signals, and of what is held, once this plan and these overages hold. */
-export function changeSaid(usage: Usage, to: { signalLimit: number; paid: boolean; overages: boolean }): string {
+export function changeSaid(usage: Usage, to: Change): string {
   const after = { ...usage, ...to };
   const used = usage.accepted + usage.held;
   const left = to.signalLimit - used;
@@ -191,7 +209,7 @@ export function changeSaid(usage: Usage, to: { signalLimit: number; paid: boolea
     ? "signals past it are refused at once"
     : `as many again are held, and beyond ${grouped(bounds.hold)} they are refused`;
   const next = to.overages
-    ? `Every signal is accepted; those beyond ${grouped(to.signalLimit)} in a period are billed as overages.`
+    ? `Every signal is accepted; those beyond ${grouped(to.signalLimit)} in a period are billed as overages${atPrice(to.overagePrice)}.`
     : left > 0
       ? `${counted(left, "more signal is", "more signals are")} accepted in this period; then ${then}.`
       : used >= bounds.hold

@@ -63,6 +63,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
     curve: usageCurve(days, periodStartMs, { ...usage, nowMs }),
     pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: usage.accepted + usage.held }),
     books: { all, period },
+    price: plans.find(({ id }) => id === workspace.plan)?.overagePrice ?? null,
     health,
     nowMs,
     manager: mayManage(c),

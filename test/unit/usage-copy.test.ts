@@ -1,6 +1,7 @@
 /** §8.2–§8.6 in words: notices at 80, 100 and 200 %, and how far the extra room is from ending. */
 import { describe, expect, test } from "vitest";
 import { changeSaid, heldSaid, streakSaid, usageNotice } from "../../src/pages/usage-copy.ts";
+import type { OveragePrice } from "../../src/domain/quota/overage-price.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 
 function usage(more: Partial<Usage> = {}): Usage {
@@ -127,7 +128,7 @@ describe("held signals", () => {
 });
 
 describe("what a change will do", () => {
-  const to = { signalLimit: 100, paid: true, overages: false };
+  const to = { signalLimit: 100, paid: true, overages: false, overagePrice: null };
 
   test("says how many more are accepted, and what becomes of those beyond", () => {
     expect(changeSaid(usage({ accepted: 40 }), to)).toContain(
@@ -137,7 +138,16 @@ describe("what a change will do", () => {
     expect(changeSaid(usage({ accepted: 100 }), to)).toContain("the next signals are held");
     expect(changeSaid(usage({ accepted: 200 }), to)).toContain("the next signals are refused");
     expect(changeSaid(usage({ accepted: 100, extraRoomRemoved: true }), to)).toContain("the next signals are refused");
-    expect(changeSaid(usage({ accepted: 900 }), { ...to, overages: true })).toContain("Every signal is accepted");
+  });
+
+  test("says what overages cost, where that is configured", () => {
+    const said = (overagePrice: OveragePrice | null) =>
+      changeSaid(usage({ accepted: 900 }), { ...to, overages: true, overagePrice });
+    const accepted = "Every signal is accepted; those beyond 100 in a period are billed as overages";
+    expect(said(null)).toContain(`${accepted}.`);
+    expect(said({ perThousand: 0.4, currency: "EUR" })).toContain(`${accepted} at €0.40 per 1,000.`);
+    expect(said({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
+    expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
   });
 
   test("says how many held signals would fit", () => {

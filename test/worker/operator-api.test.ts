@@ -143,23 +143,33 @@ test("a failed query is logged without its parameters", async () => {
 });
 
 describe("plans", () => {
+  const UNSET = { retention_days: null, offered_to: null, overage_price: null };
+
   test("the seeded plans are there; only the free one is unpaid", async () => {
     const plans = items(await get("/operator/plans"));
     expect(plans).toEqual(
       expect.arrayContaining([
-        { id: "free", name: "Free", signal_limit: 1_000, paid: false, retention_days: null, offered_to: null },
-        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, retention_days: null, offered_to: null },
-        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, retention_days: null, offered_to: null },
-        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, retention_days: null, offered_to: null },
+        { id: "free", name: "Free", signal_limit: 1_000, paid: false, ...UNSET },
+        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, ...UNSET },
+        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, ...UNSET },
+        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, ...UNSET },
       ]),
     );
   });
 
   test("PUT creates a plan (201), then replaces it (200)", async () => {
-    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90, offered_to: [] };
+    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90, offered_to: [], overage_price: null };
     expect(await put("/operator/plans/tiny", plan)).toMatchObject({ status: 201, body: { id: "tiny", ...plan } });
     expect(await put("/operator/plans/tiny", { ...plan, paid: false })).toMatchObject({ status: 200 });
     expect(items(await get("/operator/plans"))).toContainEqual({ id: "tiny", ...plan, paid: false });
+  });
+
+  test("PUT takes what overages cost, and without it there is no price any more", async () => {
+    const plan = { name: "Priced", signal_limit: 5, paid: true };
+    const price = { overage_price: { per_thousand: 0.4, currency: "EUR" } };
+    expect(await put("/operator/plans/priced", { ...plan, ...price })).toMatchObject({ status: 201, body: price });
+    expect(items(await get("/operator/plans"))).toContainEqual({ id: "priced", ...plan, ...UNSET, ...price });
+    expect(await put("/operator/plans/priced", plan)).toMatchObject({ body: { overage_price: null } });
   });
 
   test("a changed limit reaches every workspace on the plan, and no other", async () => {
@@ -177,6 +187,8 @@ describe("plans", () => {
     ["a limit as text", { signal_limit: "10" }, ["signal_limit"]],
     ["an unknown field", { price: 3 }, ["price"]],
     ["no name", { name: "  " }, ["name"]],
+    ["a currency in words", { overage_price: { per_thousand: 1, currency: "Euro" } }, ["overage_price.currency"]],
+    ["a price below nothing", { overage_price: { per_thousand: -1, currency: "EUR" } }, ["overage_price.per_thousand"]],
     ["a workspace that does not exist", { offered_to: ["ws_no-such-one"] }, ["offered_to"]],
   ])("%s is a 422 that names the field", async (_, change, fields) => {
     expect(

@@ -59,6 +59,37 @@ describe("the Usage page", () => {
     );
   });
 
+  test("says what overages have cost and will, at the plan's price, and nothing where none is configured", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    await workspace.operator("PATCH", "", { overages: true });
+    await send(workspace, 12);
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 0));
+    const seen = async () => textOf(await owner.see(path));
+    expect(await seen()).toContain("So far in this period: 10 overages. ");
+    expect(await seen()).toContain("about 370 by Apr 1, 2031, 368 of them overages.");
+
+    const { plan } = await operator<{ plan: string }>("GET", `/workspaces/${workspace.id}`);
+    const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
+    await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
+    expect(await seen()).toContain("billed by whoever runs this service at €50.00 per 1,000.");
+    expect(await seen()).toContain("So far in this period: 10 overages, about €0.50.");
+    expect(await seen()).toContain("368 of them overages, about €18.40.");
+  });
+
+  test("a forecast from a day or two leaves the chart, and does not flatten what is sure", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    await workspace.operator("PATCH", "", { overages: true });
+    await send(workspace, 60);
+    const highest = async (by: Browser) =>
+      /<text[^>]*>([\dK.]+)<\/text>(?![\s\S]*text-anchor="end")/.exec(await by.see(path))?.[1];
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
+    expect(await highest(owner)).toBe("100");
+    vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
+    expect(await highest(admin)).toBe("800");
+  });
+
   test("shows past periods with the streak, and says how far the extra room is from ending", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
     const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });

@@ -1,4 +1,5 @@
 /** Connect: the steps of each kind of sender (spec §4). Full keys are not known here: a placeholder stands for them. */
+import type { PropsWithChildren } from "hono/jsx";
 import type { ApiKey } from "../../control/keys.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "../marketing-template.ts";
@@ -26,7 +27,8 @@ interface SetUp {
   query: Record<string, string>;
 }
 
-export function SetUpView(setUp: SetUp) {
+/** @param setUp.children what stands beside the code, where there is room. */
+export function SetUpView({ children, ...setUp }: PropsWithChildren<SetUp>) {
   const { origin, endpointType, payloadTemplate, hasSecret } = setUp;
   const webhooks = webhooksOf(origin, { key: KEY_PLACEHOLDER, endpointType, payloadTemplate });
   const [webhook] = webhooks;
@@ -45,15 +47,18 @@ export function SetUpView(setUp: SetUp) {
       ) : (
         <AccountData webhook={webhook} hasSecret={hasSecret} />
       )}
-      <Panel title="Your own code" id="code">
-        <h3>curl</h3>
-        <Copy block id="curl" label="curl line" text={curlLine(webhook, secret)} />
-        <h3>JavaScript</h3>
-        <Copy block id="fetch" label="JavaScript call" text={fetchCall(webhook, secret)} />
-        <p class="quiet small">
-          202 means that it is durably accepted. Any other answer says in its <code>detail</code> what to do.
-        </p>
-      </Panel>
+      <div class="columns wide">
+        <Panel title="Your own code" id="code">
+          <h3>curl</h3>
+          <Copy block id="curl" label="curl line" text={curlLine(webhook, secret)} />
+          <h3>JavaScript</h3>
+          <Copy block id="fetch" label="JavaScript call" text={fetchCall(webhook, secret)} />
+          <p class="quiet small">
+            202 means that it is durably accepted. Any other answer says in its <code>detail</code> what to do.
+          </p>
+        </Panel>
+        {children}
+      </div>
     </>
   );
 }

@@ -75,13 +75,14 @@ export function ManagersConnectView({ home, query, active, selected, calls, nowM
           <a href={`${home}/settings/api-keys/new`}>create a new key</a> and deactivate this one.
         </p>
       </Panel>
-      <SetUpView {...rest} {...{ endpointType, payloadTemplate, hasSecret }} query={{ key: id }} />
-      <TestCall
-        home={home}
-        webhook={webhooksOf(rest.origin, { key: KEY_PLACEHOLDER, endpointType, payloadTemplate })[0]}
-        placeholder={KEY_PLACEHOLDER}
-        secret={hasSecret ? "ask" : null}
-      />
+      <SetUpView {...rest} {...{ endpointType, payloadTemplate, hasSecret }} query={{ key: id }}>
+        <TestCall
+          home={home}
+          webhook={webhooksOf(rest.origin, { key: KEY_PLACEHOLDER, endpointType, payloadTemplate })[0]}
+          placeholder={KEY_PLACEHOLDER}
+          secret={hasSecret ? "ask" : null}
+        />
+      </SetUpView>
     </>
   );
 }

@@ -40,6 +40,12 @@ export function time(ms: number): string {
 
 export { grouped };
 
+/** `€12.50`; of what is less than a cent as much as it takes to see it. */
+export function money(amount: number, currency: string): string {
+  const digits = amount > 0 && amount < 0.01 ? { maximumSignificantDigits: 2 } : {};
+  return new Intl.NumberFormat("en", { style: "currency", currency, ...digits }).format(amount);
+}
+
 /** `12.3K`. */
 export function compact(value: number): string {
   return COMPACT.format(value);

@@ -63,32 +63,34 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
           </>
         )}
       </Panel>
-      <Panel title={webhooks.length === 1 ? "Webhook URL" : "Webhook URLs"}>
-        {webhooks.map((webhook, at) => (
-          <section class="stack webhook" aria-label={webhook.label}>
-            <div>
-              <h3>{webhook.label}</h3>
-              <p class="quiet small">{webhook.note}</p>
-            </div>
-            <Copy id={`url-${webhook.id}`} label={`URL of ${webhook.label}`} text={webhook.url} />
-            <details open={at === 0}>
-              <summary>Call it with curl</summary>
-              <Copy
-                block
-                id={`curl-${webhook.id}`}
-                label={`curl line of ${webhook.label}`}
-                text={curlLine(webhook, secret)}
-              />
-            </details>
-          </section>
-        ))}
-      </Panel>
-      <TestCall
-        home={home}
-        webhook={webhooks[0]}
-        placeholder={null}
-        secret={secret === null ? null : { value: secret }}
-      />
+      <div class="columns wide">
+        <Panel title={webhooks.length === 1 ? "Webhook URL" : "Webhook URLs"}>
+          {webhooks.map((webhook, at) => (
+            <section class="stack webhook" aria-label={webhook.label}>
+              <div>
+                <h3>{webhook.label}</h3>
+                <p class="quiet small">{webhook.note}</p>
+              </div>
+              <Copy id={`url-${webhook.id}`} label={`URL of ${webhook.label}`} text={webhook.url} />
+              <details open={at === 0}>
+                <summary>Call it with curl</summary>
+                <Copy
+                  block
+                  id={`curl-${webhook.id}`}
+                  label={`curl line of ${webhook.label}`}
+                  text={curlLine(webhook, secret)}
+                />
+              </details>
+            </section>
+          ))}
+        </Panel>
+        <TestCall
+          home={home}
+          webhook={webhooks[0]}
+          placeholder={null}
+          secret={secret === null ? null : { value: secret }}
+        />
+      </div>
     </>
   );
 }

@@ -52,29 +52,31 @@ export function KeyView(page: KeyPage) {
       </Panel>
       <Refused page={page} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
-      <Panel title="Name">
-        <form method="post" action={`${path}/${apiKey.id}/name`} data-once class="form">
-          <TextField
-            name="name"
-            label="Name"
-            value={page.rename.name}
-            error={page.rename.error}
-            autocomplete="off"
-            required
+      <div class="columns wide">
+        <Panel title="Name">
+          <form method="post" action={`${path}/${apiKey.id}/name`} data-once class="form">
+            <TextField
+              name="name"
+              label="Name"
+              value={page.rename.name}
+              error={page.rename.error}
+              autocomplete="off"
+              required
+            />
+            <div class="row">
+              <button>Rename</button>
+            </div>
+          </form>
+        </Panel>
+        {isActive && (
+          <TestCall
+            home={home}
+            webhook={webhook}
+            placeholder={KEY_PLACEHOLDER}
+            secret={apiKey.hasSecret ? "ask" : null}
           />
-          <div class="row">
-            <button>Rename</button>
-          </div>
-        </form>
-      </Panel>
-      {isActive && (
-        <TestCall
-          home={home}
-          webhook={webhook}
-          placeholder={KEY_PLACEHOLDER}
-          secret={apiKey.hasSecret ? "ask" : null}
-        />
-      )}
+        )}
+      </div>
     </>
   );
 }

@@ -2,8 +2,9 @@
 import type { Plan } from "../../control/plans.ts";
 import type { Workspace } from "../../control/workspaces.ts";
 import type { Books } from "../../domain/quota/books.ts";
+import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
-import { changeSaid, heldSaid } from "../usage-copy.ts";
+import { atPrice, changeSaid, heldSaid, thatCost } from "../usage-copy.ts";
 import { counted, grouped } from "./format.ts";
 import { Badge, Confirm, Panel, Table } from "./parts.tsx";
 
@@ -13,13 +14,15 @@ export interface ChangesData {
   workspace: Workspace;
   plans: readonly Plan[];
   usage: Usage;
+  /** Of overages, on the workspace's plan. */
+  price: OveragePrice | null;
   /** Since the workspace began, and of the current period. */
   books: { all: Books; period: Books };
   /** Owners and admins: they see what can be changed. */
   manager: boolean;
 }
 
-export function Overages({ data: { path, usage, books, manager } }: { data: ChangesData }) {
+export function Overages({ data: { path, usage, price, books, manager } }: { data: ChangesData }) {
   const to = usage.overages ? "off" : "on";
   const { fit, title, text } = heldSaid(usage, books.period.held);
   return (
@@ -27,8 +30,16 @@ export function Overages({ data: { path, usage, books, manager } }: { data: Chan
       <p>
         <Badge tone={usage.overages ? "good" : "quiet"}>{usage.overages ? "Overages on" : "Overages off"}</Badge>{" "}
         {usage.overages
-          ? "Every signal is accepted; those beyond the limit are counted, and billed by whoever runs this service."
-          : "With overages (pay-as-you-go) every signal beyond the limit would be accepted, counted, and billed by whoever runs this service."}
+          ? "Every signal is accepted; those beyond the limit are counted, and billed by whoever runs this service"
+          : "With overages (pay-as-you-go) every signal beyond the limit would be accepted, counted, and billed by whoever runs this service"}
+        {atPrice(price)}.
+        {usage.overages && usage.overage > 0 && (
+          <>
+            {" "}
+            So far in this period: {counted(usage.overage, "overage")}
+            {thatCost(usage.overage, price)}.
+          </>
+        )}
       </p>
       {manager && (
         <Confirm
@@ -38,7 +49,7 @@ export function Overages({ data: { path, usage, books, manager } }: { data: Chan
           tone={usage.overages ? "danger" : "primary"}
         >
           <input type="hidden" name="overages" value={to} />
-          <p>{changeSaid(usage, { ...usage, overages: !usage.overages })}</p>
+          <p>{changeSaid(usage, { ...usage, overages: !usage.overages, overagePrice: price })}</p>
         </Confirm>
       )}
       <p>
@@ -80,7 +91,10 @@ export function Plans({ data: { path, usage, workspace, plans, manager } }: { da
               {plan.name} {plan.id === workspace.plan && <Badge tone="info">Current</Badge>}
             </th>
             <td class="number">{grouped(plan.signalLimit)}</td>
-            <td>{plan.paid ? "Paid" : "Free"}</td>
+            <td>
+              {plan.paid ? "Paid" : "Free"}
+              {plan.overagePrice !== null && <div class="quiet small">Overages{atPrice(plan.overagePrice)}</div>}
+            </td>
             {manager && (
               <td>
                 {plan.id !== workspace.plan && (

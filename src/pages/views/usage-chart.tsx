@@ -2,6 +2,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
+import type { Pace } from "../../domain/quota/forecast.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import { Axes } from "./charts.tsx";
 import { day, grouped } from "./format.ts";
@@ -9,6 +10,8 @@ import { day, grouped } from "./format.ts";
 const WIDTH = 720;
 const HEIGHT = 260;
 const MARGIN = { top: 16, right: 12, bottom: 26, left: 48 };
+/** Full days from which on a forecast counts for the height of the chart. */
+const FORECAST_SCALES_AFTER_DAYS = 3;
 const INNER_WIDTH = WIDTH - MARGIN.left - MARGIN.right;
 
 export interface UsageChartData {
@@ -20,18 +23,16 @@ export interface UsageChartData {
   signalLimit: number;
   /** Where refusals begin; null with overages on. */
   ceiling: number | null;
-  /** Signals per day; null: no forecast. */
-  perDay: number | null;
+  /** Null: no forecast. */
+  pace: Pace | null;
 }
 
-export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLimit, ceiling, perDay }: UsageChartData) {
+export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLimit, ceiling, pace }: UsageChartData) {
   const now = curve.at(-1) ?? { atMs: periodStartMs, accepted: 0, held: 0, rejected: 0 };
-  const forecast = perDay === null ? [] : forecastLine(now, perDay, periodEndMs, ceiling);
-  const top = Math.max(
-    1,
-    ceiling ?? signalLimit,
-    ...[...curve, ...forecast].map(({ accepted, held }) => accepted + held),
-  );
+  const forecast = pace === null ? [] : forecastLine(now, pace.perDay, periodEndMs, ceiling);
+  // What a few days say of a month may be far off: such a forecast leaves the chart, rather than flattening what is sure.
+  const measured = pace !== null && pace.fullDays >= FORECAST_SCALES_AFTER_DAYS ? [...curve, ...forecast] : curve;
+  const top = Math.max(1, ceiling ?? signalLimit, ...measured.map(({ accepted, held }) => accepted + held));
   const x = scaleUtc([periodStartMs, periodEndMs], [MARGIN.left, WIDTH - MARGIN.right]);
   const y = scaleLinear([0, top], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
   const limitY = y(signalLimit);
@@ -63,12 +64,15 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
       <clipPath id="beyond-limit">
         <rect x={MARGIN.left} y={0} width={INNER_WIDTH} height={limitY} />
       </clipPath>
+      <clipPath id="within-chart">
+        <rect x={MARGIN.left} y={0} width={INNER_WIDTH} height={y(0)} />
+      </clipPath>
       <Axes x={x} y={y} height={HEIGHT} />
       <path class="accepted" d={accepted} clip-path="url(#within-limit)" />
       <path class="overage" d={accepted} clip-path="url(#beyond-limit)" />
       <path class="held" d={held} />
       <path class="line" d={total(curve)} />
-      {forecast.length > 0 && <path class="dashed" d={total(forecast)} />}
+      {forecast.length > 0 && <path class="dashed" d={total(forecast)} clip-path="url(#within-chart)" />}
       {refusedOn(curve).map(({ atMs, used, refused }) => (
         <path class="bad" d={`M${x(atMs)} ${y(used) - 4}l-5 -9h10z`}>
           <title>{`${grouped(refused)} refused on ${day(atMs - 1)}`}</title>

@@ -2,7 +2,9 @@
 import { expected, reaches, type Pace } from "../../domain/quota/forecast.ts";
 import { quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
+import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
+import { thatCost } from "../usage-copy.ts";
 import { counted, day, grouped } from "./format.ts";
 import { Panel, Table } from "./parts.tsx";
 import { UsageChart } from "./usage-chart.tsx";
@@ -11,13 +13,15 @@ export interface CurveData {
   usage: Usage;
   curve: readonly CurvePoint[];
   pace: Pace | null;
+  /** Of the workspace's plan. */
+  price: OveragePrice | null;
   nowMs: number;
 }
 
-export function Curve({ data: { usage, curve, pace, nowMs } }: { data: CurveData }) {
+export function Curve({ data: { usage, curve, pace, price, nowMs } }: { data: CurveData }) {
   const used = usage.accepted + usage.held;
   const ceiling = quotaCeiling(usage);
-  const said = forecastSaid(usage, pace, nowMs);
+  const said = forecastSaid(usage, pace, price, nowMs);
   const label = `${counted(used, "signal")} since ${day(usage.periodStartMs)}, against a limit of ${grouped(usage.signalLimit)}. ${said}`;
   return (
     <Panel title="This period">
@@ -29,7 +33,7 @@ export function Curve({ data: { usage, curve, pace, nowMs } }: { data: CurveData
           periodEndMs={usage.periodEndMs}
           signalLimit={usage.signalLimit}
           ceiling={ceiling}
-          perDay={pace?.perDay ?? null}
+          pace={pace}
         />
       </div>
       <ul class="chart-keys">
@@ -77,7 +81,7 @@ function Key({ name, children }: { name: string; children: string }) {
 }
 
 /** When the limit and twice the limit are reached, and what that is reckoned from. */
-function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
+function forecastSaid(usage: Usage, pace: Pace | null, price: OveragePrice | null, nowMs: number): string {
   if (pace === null) return "There is no forecast yet: it needs at least an hour of signals.";
   const now = { nowMs, periodEndMs: usage.periodEndMs, used: usage.accepted + usage.held };
   const from =
@@ -95,7 +99,7 @@ function forecastSaid(usage: Usage, pace: Pace | null, nowMs: number): string {
     const total = expected(pace.perDay, now);
     const overages = total - usage.signalLimit;
     if (overages <= 0) return `${perDay}, ${limit}.`;
-    return `${perDay}, about ${grouped(total)} by ${day(usage.periodEndMs)}, ${grouped(overages)} of them overages.`;
+    return `${perDay}, about ${grouped(total)} by ${day(usage.periodEndMs)}, ${grouped(overages)} of them overages${thatCost(overages, price)}.`;
   }
   // Beyond the limit everything is refused without extra room.
   const twice = usage.extraRoomRemoved ? null : when(quotaBounds(usage).hold, "twice the limit");

@@ -40,13 +40,17 @@ export function UsagePage(data: UsageData) {
       )}
       <StorageNotice health={health} nowMs={nowMs} />
       <Now usage={usage} nowMs={nowMs} />
-      <Curve data={data} />
-      <div class="columns">
-        <ExtraRoom data={data} />
-        <Overages data={data} />
+      <div class="beside">
+        <Curve data={data} />
+        <div class="columns">
+          <ExtraRoom data={data} />
+          <Overages data={data} />
+        </div>
       </div>
-      <Plans data={data} />
-      <BooksPanel path={data.path} books={data.books} periodStartMs={usage.periodStartMs} />
+      <div class="columns wide">
+        <Plans data={data} />
+        <BooksPanel path={data.path} books={data.books} periodStartMs={usage.periodStartMs} />
+      </div>
       <StoragePanel health={health} nowMs={nowMs} />
       <PastPeriods history={usage.history} />
     </>
