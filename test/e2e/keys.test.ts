@@ -234,7 +234,8 @@ test("made with the keyboard alone, and one sees where one is", async () => {
     await tabTo("Create API Key");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Create API Key" }).waitFor();
-    await tabTo("name");
+    // The form begins there.
+    await expect.poll(focused).toBe("name outlined");
     await page.keyboard.type("By keyboard");
     await tabTo("endpoint_type");
     await page.keyboard.press("ArrowDown");

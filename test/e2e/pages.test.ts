@@ -122,6 +122,23 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
     expect(said).toEqual([]);
   });
 
+  test("what an action asks first, which opens above the page and moves nothing on it", async () => {
+    await page.setViewportSize(SIZES.wide);
+    await page.goto(`${HOME}/settings/members`);
+    const others = page.getByRole("button", { name: /^(Remove|Leave|Change role)$/ });
+    const places = () =>
+      others.evaluateAll((buttons) => buttons.map((button) => button.getBoundingClientRect().toJSON()));
+    const before = await places();
+    expect(before.length).toBeGreaterThan(3);
+    await others.first().click();
+    await page.getByRole("dialog").waitFor();
+    expect(await places()).toEqual(before);
+    expect(await wrong()).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    expect(said).toEqual([]);
+  });
+
   test.each([
     ["settings/api-keys/new", "Create API Key"],
     ["rules/new", "Create rule"],

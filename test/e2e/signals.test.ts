@@ -156,8 +156,8 @@ test("beyond the limit signals are held; with overages on they are released, and
   await withPage(workspace, "/signals", async (page) => {
     await page.getByText("2 signals are held").waitFor();
     await page.getByRole("link", { name: "What is held, and why" }).first().click();
-    await page.getByText("Switch overages on", { exact: true }).first().click();
     await page.getByRole("button", { name: "Switch overages on" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Switch overages on" }).click();
     await page.getByText("Overages are on. Every signal is accepted from now on.").waitFor();
     expect(await workspace.score("jane@example.com")).toBe(20);
 

@@ -101,7 +101,7 @@ function forecastLine(now: CurvePoint, perDay: number, periodEndMs: number, ceil
   return [at(now.atMs, used), at(reached, most), at(periodEndMs, most)];
 }
 
-/** The days on which signals were refused, for want of room. */
+/** The days on which signals were refused because they were over the limit. */
 function refusedOn(curve: readonly CurvePoint[]): { atMs: number; used: number; refused: number }[] {
   return curve.flatMap(({ atMs, accepted, held, rejected }, index) => {
     const refused = rejected - (curve[index - 1]?.rejected ?? 0);
