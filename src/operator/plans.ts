@@ -22,7 +22,7 @@ const offeredTo = z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable
 const OFFERED =
   "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.";
 
-const overagePrice = z
+const priceOrNull = z
   .strictObject({
     per_thousand: z.number().min(0).max(1e6).meta({ description: "For 1,000 overages, in units of the currency." }),
     currency: z
@@ -38,7 +38,7 @@ const planBody = z.strictObject({
   ...planFields,
   retention_days: retentionDays.default(null).meta({ description: RETENTION }),
   offered_to: offeredTo.default(null).meta({ description: OFFERED }),
-  overage_price: overagePrice.default(null).meta({ description: PRICE }),
+  overage_price: priceOrNull.default(null).meta({ description: PRICE }),
 });
 const planAnswer = z
   .object({
@@ -47,7 +47,7 @@ const planAnswer = z
     name: z.string(),
     retention_days: retentionDays.meta({ description: RETENTION }),
     offered_to: offeredTo.meta({ description: OFFERED }),
-    overage_price: overagePrice.meta({ description: PRICE }),
+    overage_price: priceOrNull.meta({ description: PRICE }),
   })
   .meta({ id: "Plan" });
 
@@ -101,20 +101,26 @@ export const planRoutes = operator
     },
   );
 
-function toPlan(id: string, { name: called, paid, ...body }: z.infer<typeof planBody>): Plan {
-  const { signal_limit: signalLimit, retention_days: retained, offered_to: offeredTo, overage_price: price } = body;
-  const overages = price === null ? null : { perThousand: price.per_thousand, currency: price.currency };
-  return { id, name: called, paid, signalLimit, retentionDays: retained, offeredTo, overagePrice: overages };
+function toPlan(id: string, { overage_price: price, ...body }: z.infer<typeof planBody>): Plan {
+  return {
+    id,
+    name: body.name,
+    paid: body.paid,
+    signalLimit: body.signal_limit,
+    retentionDays: body.retention_days,
+    offeredTo: body.offered_to,
+    overagePrice: price === null ? null : { perThousand: price.per_thousand, currency: price.currency },
+  };
 }
 
-function planJson({ signalLimit, offeredTo: offered, overagePrice: price, ...plan }: Plan): z.infer<typeof planAnswer> {
+function planJson({ overagePrice: price, ...plan }: Plan): z.infer<typeof planAnswer> {
   return {
     id: plan.id,
     name: plan.name,
     paid: plan.paid,
-    signal_limit: signalLimit,
+    signal_limit: plan.signalLimit,
     retention_days: plan.retentionDays,
-    offered_to: offered,
+    offered_to: plan.offeredTo,
     overage_price: price === null ? null : { per_thousand: price.perThousand, currency: price.currency },
   };
 }
