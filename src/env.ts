@@ -1,6 +1,13 @@
 /** The Hono environment of the whole Worker, and what its variables configure. */
 import type { RequestRate } from "./domain/quota/request-rate.ts";
-import { DRAIN_PACE_MS, OUTBOX_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND, STORE_MAX_BYTES } from "./limits.ts";
+import {
+  DELIVERY_LEASE_MS,
+  DRAIN_PACE_MS,
+  OUTBOX_MAX_BYTES,
+  REQUEST_BURST,
+  REQUEST_RATE_PER_SECOND,
+  STORE_MAX_BYTES,
+} from "./limits.ts";
 
 export interface AppEnv {
   Bindings: Env & {
@@ -36,4 +43,19 @@ export function configuredOutboxBytes(env: Env & { OUTBOX_MAX_BYTES?: string }):
 /** Between two messages of a workspace that are not full, in milliseconds: a variable where one is set, else limits.ts. */
 export function configuredPaceMs(env: Env & { DRAIN_PACE_MS?: string }): number {
   return env.DRAIN_PACE_MS === undefined ? DRAIN_PACE_MS : Number(env.DRAIN_PACE_MS);
+}
+
+/** How long the deliveries' consumer has to report, in milliseconds: a variable where one is set, else limits.ts. */
+export function configuredLeaseMs(env: Env & { DELIVERY_LEASE_MS?: string }): number {
+  return Number(env.DELIVERY_LEASE_MS) || DELIVERY_LEASE_MS;
+}
+
+/** Whether this is a developer's machine, which is answered only there (http/loopback.ts). */
+export function isLocal(env: Env): boolean {
+  return env.SIGN_IN === "local";
+}
+
+/** How email is sent, where the deployment does that. */
+export function configuredEmail(env: Env & { EMAIL?: SendEmail }): { binding: SendEmail; from: string } | null {
+  return env.EMAIL === undefined || env.EMAIL_FROM === "" ? null : { binding: env.EMAIL, from: env.EMAIL_FROM };
 }

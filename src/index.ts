@@ -20,6 +20,10 @@ export default {
     return others.fetch(request, env, ctx);
   },
   async queue(batch, env) {
+    if (batch.queue === "deliveries") {
+      const { deliver } = await import("./delivery/consumer.ts");
+      return deliver(batch, env);
+    }
     const { consume } = await import("./queue/consumer.ts");
     await consume(batch, env);
   },

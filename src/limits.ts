@@ -225,10 +225,57 @@ export const RETENTION_SWEEP_MS = 3_600_000;
 
 // --- Destinations ---
 
+/** Destinations of one workspace: every event goes to each that wants it. */
+export const DESTINATIONS_MAX = 10;
 /** Scores of a workspace whose crossing is told: more is a funnel, and that is made of events. */
 export const THRESHOLDS_MAX = 5;
+/** The URL of a destination, in characters. */
+export const DESTINATION_URL_MAX_LENGTH = 2_000;
 /** Scoring signals in one event, and in one delivery: some 250 KB, what receivers take. */
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
+/** Between two deliveries of gathered scoring signals to a destination. */
+export const GATHER_EVERY_MS = 1_000;
+/** To a destination that fails: this share of the time for which it has failed... */
+export const GATHER_SHARE_OF_FAILING = 0.05;
+/** ... and at most so long. Three days of failures are some 220 deliveries. */
+export const GATHER_MAX_MS = 3_600_000;
+/** Scoring signals that wait to be gathered, of a workspace: beyond that the oldest are given up. Some 50 MB. */
+export const GATHERED_MAX_SIGNALS = 200_000;
+/** How long a receiver has to answer. */
+export const DELIVERY_TIMEOUT_MS = 10_000;
+/** What is read and kept of an answer. */
+export const ANSWER_MAX_BYTES = 1_024;
+/** A retry comes up to so much later than the schedule says. */
+export const RETRY_JITTER = 0.2;
+/** The longest that a receiver's Retry-After is heeded. */
+export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
+/** A destination that nothing has reached for so long is switched off. */
+export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
+/** A failure so long after the last one begins a new run: longer than the longest pause of the schedule, with its jitter. */
+export const DESTINATION_FORGIVEN_MS = 36 * 3_600_000;
+/** Once something has reached a destination again that has failed for so long, what waits for it is tried at once. */
+export const DESTINATION_RECOVERED_MS = 3_600_000;
+/** Deliveries of a workspace that begin in a second, and at once: beside a receiver that is slow, others still get theirs. */
+export const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
+/** Deliveries that are under way to one destination: one that hangs takes no more of the rate than this. */
+export const DELIVERIES_UNDER_WAY = 5;
+/** What the consumer has not reported after this long is sent again, unless DELIVERY_LEASE_MS in wrangler.toml says otherwise. */
+export const DELIVERY_LEASE_MS = 60_000;
+/** Deliveries that wait for one destination: beyond that the oldest are given up. */
+export const DELIVERIES_WAITING_MAX = 10_000;
+/** Deliveries that are over and still shown, the latest of each destination, and for how many days. */
+export const DELIVERIES_KEPT = 200;
+export const DELIVERY_KEPT_DAYS = 30;
+/** Attempts that are shown of one delivery, the latest: a whole schedule, and again by hand. */
+export const ATTEMPTS_KEPT = 20;
+/** How long an event's id is remembered, so that it is taken once: a source hands it on within minutes. */
+export const EVENT_SEEN_DAYS = 14;
+/** How often keys are looked at that end soon or are silent, and what is over is cleared away. */
+export const DESTINATIONS_CHORE_MS = 3_600_000;
+/** So many days ahead an admin is told that a key ends; in order. */
+export const KEY_EXPIRING_DAYS = [30, 7, 1] as const;
+/** The longest that a key may be silent before somebody is told, in days. */
+export const KEY_SILENT_MAX_DAYS = 365;
 
 // --- Operator API ---
 

@@ -27,7 +27,18 @@ export type AuditAction =
   | "data.exported"
   | "person.deleted"
   | "rule.applied"
-  | "dead_letters.replayed";
+  | "dead_letters.replayed"
+  | "key.silence_changed"
+  | "destination.created"
+  | "destination.updated"
+  | "destination.paused"
+  | "destination.resumed"
+  | "destination.switched_off"
+  | "destination.deleted"
+  | "destination.secret_rotated"
+  | "destination.tested"
+  | "delivery.repeated"
+  | "thresholds.changed";
 
 export interface AuditEntry {
   /** Null for a plan. */

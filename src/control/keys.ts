@@ -30,6 +30,8 @@ export interface ApiKey {
   payloadTemplate: PayloadMapping[] | null;
   /** Id of the key that this one was made from by rotation. */
   successorOf: string | null;
+  /** After so many days without a call somebody wants to know; null: nobody does. */
+  silentAfterDays: number | null;
 }
 
 /** Newest first; active, expired and deactivated ones (spec §2.1). */
@@ -193,5 +195,6 @@ export function toApiKey(row: typeof apiKeys.$inferSelect): ApiKey {
     hasSecret: row.secretHash !== null,
     payloadTemplate: row.payloadTemplate,
     successorOf: row.successorOf,
+    silentAfterDays: row.silentAfterDays,
   };
 }

@@ -23,6 +23,8 @@ export interface NewKey {
   /** Generate a shared secret. */
   secret: boolean;
   payloadTemplate: PayloadMapping[] | null;
+  /** A successor takes it over. */
+  silentAfterDays?: number | null;
 }
 
 export interface CreatedKey {
@@ -171,6 +173,7 @@ async function composeRow(
     overlapEndsAt: null,
     deactivatedAt: null,
     successorOf,
+    silentAfterDays: key.silentAfterDays ?? null,
     formToken: formToken === null ? null : await digestHex(formToken),
   };
   return { row, created: { record: toApiKey(row), value, secret } };

@@ -116,6 +116,8 @@ export const apiKeys = sqliteTable(
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),
+    /** After so many days without a call somebody wants to know; null: nobody does. */
+    silentAfterDays: integer("silent_after_days"),
     /** SHA-256 of the form's own token, hexadecimal: a form that is sent twice makes one key. Null: made without a form. */
     formToken: text("form_token"),
   },

@@ -6,7 +6,7 @@ export type IdPrefix = "ws" | "key" | "rule" | "aud" | "req" | "sig" | "cold" | 
 const pool = new Uint8Array(UUIDV7_RANDOM_BYTES * 400);
 let used = pool.length;
 
-export function newId(prefix: IdPrefix, nowMs = Date.now()): string {
+export function newId<Prefix extends IdPrefix>(prefix: Prefix, nowMs = Date.now()): `${Prefix}_${string}` {
   if (used >= pool.length) {
     crypto.getRandomValues(pool);
     used = 0;

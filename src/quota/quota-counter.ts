@@ -15,7 +15,7 @@ import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
 import type { Admissions, CountedCall } from "./admission.ts";
 import { createReleasedTable, release, rowsAgain } from "./again.ts";
-import { Alarm } from "./alarm.ts";
+import { Alarm } from "../platform/alarm.ts";
 import { GroupCommit } from "./commits.ts";
 import { Drain } from "./drain.ts";
 import { findInFlight } from "./in-flight.ts";

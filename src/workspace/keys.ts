@@ -5,7 +5,7 @@ import { rotateKey, type Rotation } from "../control/new-keys.ts";
 import { quotaCounter } from "./objects.ts";
 
 /** How long the old key goes on after a rotation. All but `none` are longer than key facts are cached at the edge. */
-const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
+export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d": 7 * 24 * 3_600_000 } as const;
 
 export type Overlap = keyof typeof OVERLAP_MS;
 

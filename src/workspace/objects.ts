@@ -1,8 +1,9 @@
-/** The two Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
+/** The three Durable Objects of a workspace, as the operator API and the pages call them. Their name is the workspace's id. */
 import type { DurableObject } from "cloudflare:workers";
 import { errorText, logEvent } from "../platform/log.ts";
 import { WATCHER_HEADER } from "../platform/watchers.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
+import type { Destinations } from "../destinations/destinations.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 
@@ -18,6 +19,10 @@ type Calls<T> = {
 
 export function quotaCounter(env: Env, workspaceId: string): Calls<QuotaCounter> {
   return env.QUOTA_COUNTER.getByName(workspaceId) as unknown as Calls<QuotaCounter>;
+}
+
+export function destinationsOf(env: Env, workspaceId: string): Calls<Destinations> {
+  return env.DESTINATIONS.getByName(workspaceId) as unknown as Calls<Destinations>;
 }
 
 export function signalStore(env: Env, workspaceId: string): Calls<SignalStore> {

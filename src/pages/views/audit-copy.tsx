@@ -159,7 +159,55 @@ export const AUDIT_COPY = {
       </>
     ),
   },
+  "key.silence_changed": {
+    label: "Watch for silence changed",
+    sentence: (entry, place) => (
+      <>
+        {typeof entry.detail["silent_after_days"] === "number"
+          ? `asked to be told when nothing comes for ${entry.detail["silent_after_days"]} days with`
+          : "asked no more to be told when nothing comes with"}{" "}
+        the API key <Key entry={entry} place={place} />
+      </>
+    ),
+  },
+  "destination.created": destination("Destination created", (name) => <>created the destination {name}</>),
+  "destination.updated": destination("Destination changed", (name) => <>changed the destination {name}</>),
+  "destination.paused": destination("Destination paused", (name) => <>paused the destination {name}</>),
+  "destination.resumed": destination("Destination resumed", (name) => <>resumed the destination {name}</>),
+  "destination.switched_off": destination("Destination switched off", (name, { detail }) => (
+    <>
+      switched off the destination {name}:{" "}
+      {detail["reason"] === "gone" ? "it answered 410 Gone" : "nothing had reached it for five days"}
+    </>
+  )),
+  "destination.deleted": destination("Destination deleted", (name) => <>deleted the destination {name}</>),
+  "destination.secret_rotated": destination("Destination's secret rotated", (name) => (
+    <>rotated the secret of the destination {name}</>
+  )),
+  "destination.tested": destination("Destination tested", (name) => <>sent a test to the destination {name}</>),
+  "delivery.repeated": destination("Event delivered again", (name) => (
+    <>delivered an event to the destination {name} again</>
+  )),
+  "thresholds.changed": {
+    label: "Thresholds changed",
+    sentence: ({ detail: { thresholds } }) => (
+      <>changed the scores whose crossing is told: {Array.isArray(thresholds) ? thresholds.join(", ") || "none" : ""}</>
+    ),
+  },
 } as const satisfies Record<AuditAction, Reading>;
+
+function destination(label: string, sentence: (name: Child, entry: AuditRecord) => Child): Reading {
+  return {
+    label,
+    sentence: (entry, { base }) => {
+      const { name } = entry.detail;
+      return sentence(
+        <a href={`${base}/settings/notifications`}>{typeof name === "string" ? name : entry.target}</a>,
+        entry,
+      );
+    },
+  };
+}
 
 /** Of an entry that a newer version has written: its name. */
 export function readingOf(action: string): Reading {

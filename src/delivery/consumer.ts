@@ -1,0 +1,42 @@
+/**
+ * The consumer of the deliveries' queue: asks Destinations what to send, sends it, and reports what came of it. It never
+ * asks the queue for another try: whatever it does not report, because it failed or died, Destinations sends again.
+ */
+import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { DueDelivery, Parcel } from "../destinations/protocol.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { sendEmail } from "./email.ts";
+import { postToReceiver } from "./post.ts";
+
+export async function deliver(batch: MessageBatch<string>, env: Env): Promise<void> {
+  await Promise.all(
+    batch.messages.map(async (message) => {
+      await deliverOne(env, JSON.parse(message.body) as DueDelivery);
+      message.ack();
+    }),
+  );
+}
+
+/** Never throws. */
+async function deliverOne(env: Env, { workspaceId, deliveryId, attempt }: DueDelivery): Promise<void> {
+  const fields = { workspace: workspaceId, delivery: deliveryId, attempt };
+  try {
+    const destinations = env.DESTINATIONS.getByName(workspaceId);
+    const parcel = (await destinations.take(deliveryId, attempt)) as Parcel | null;
+    if (parcel === null) return;
+    const result = await send(env, workspaceId, parcel);
+    await destinations.report(deliveryId, attempt, result);
+    const { status, tookMs } = result;
+    const outcome = result.error === null ? "delivered" : "failed";
+    const sent = { destination: parcel.destinationId, type: parcel.event.type, status, outcome, ms: tookMs };
+    logEvent("delivery", { ...fields, ...sent });
+  } catch (error) {
+    logEvent("delivery_lost", { ...fields, error: errorText(error) });
+  }
+}
+
+async function send(env: Env, workspaceId: string, parcel: Parcel): Promise<AttemptResult> {
+  const atMs = Date.now();
+  const sent = parcel.type === "email" ? await sendEmail(env, parcel) : await postToReceiver(env, workspaceId, parcel);
+  return { ...sent, atMs, tookMs: Date.now() - atMs };
+}

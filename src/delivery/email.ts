@@ -1,0 +1,28 @@
+/** An event by email, through the platform's binding. */
+import type { Parcel } from "../destinations/protocol.ts";
+import { emailText } from "../domain/events/sentence.ts";
+import { configuredEmail } from "../env.ts";
+import { DELIVERY_TIMEOUT_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
+import type { Sent } from "./post.ts";
+
+/** Never throws. */
+export async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
+  const email = configuredEmail(env);
+  if (email === null) return sent("This deployment sends no email any more.");
+  const { subject, text } = emailText(event, pagesUrl);
+  const headers = { "Message-ID": `<${event.id}@${email.from.split("@").at(-1) ?? ""}>` };
+  try {
+    await within(DELIVERY_TIMEOUT_MS, email.binding.send({ from: email.from, to: target, subject, text, headers }));
+    return sent(null);
+  } catch (error) {
+    const { code } = error as { code?: unknown };
+    return sent(
+      typeof code === "string" ? `The platform refused the email: ${code}.` : "The platform refused the email.",
+    );
+  }
+}
+
+function sent(error: string | null): Sent {
+  return { status: null, error, answer: null, retryAfterMs: null };
+}

@@ -1,0 +1,89 @@
+/**
+ * The POST to a receiver: JSON that is signed by the Standard Webhooks specification, or what a Slack-compatible incoming
+ * webhook takes. Nothing that the receiver says is followed, and little of it is read.
+ */
+import { Webhook } from "standardwebhooks";
+import type { Parcel } from "../destinations/protocol.ts";
+import type { AttemptResult } from "../domain/events/attempts.ts";
+import { checkDestinationUrl } from "../domain/events/destination-url.ts";
+import { requestBody } from "../domain/events/request-body.ts";
+import { isLocal } from "../env.ts";
+import { ANSWER_MAX_BYTES, DELIVERY_TIMEOUT_MS } from "../limits.ts";
+
+export type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
+
+/** Never throws: what goes wrong is said in words of our own, for an error of the platform's may repeat the URL. */
+export async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
+  // Whatever the rules were when it was made.
+  const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [] });
+  if (!url.ok) return failed("Its address is not one that events are sent to.");
+  const body = requestBody(parcel, workspaceId);
+  const signal = AbortSignal.timeout(DELIVERY_TIMEOUT_MS);
+  try {
+    const response = await fetch(url.value, {
+      method: "POST",
+      headers: { ...signed(parcel, body), "content-type": "application/json", "user-agent": "signal-ingestion/1" },
+      body,
+      redirect: "manual",
+      signal,
+    });
+    const { status } = response;
+    const answer = await beginningOf(response);
+    return { status, error: errorOf(status), answer, retryAfterMs: retryAfterMs(response.headers.get("retry-after")) };
+  } catch {
+    return failed(
+      signal.aborted ? `No answer within ${DELIVERY_TIMEOUT_MS / 1_000} seconds.` : "No connection, or it broke off.",
+    );
+  }
+}
+
+/** With the old secret too for as long as it holds. */
+function signed({ secrets, event }: Parcel, body: string): Record<string, string> {
+  if (secrets.length === 0) return {};
+  const at = new Date();
+  return {
+    "webhook-id": event.id,
+    "webhook-timestamp": String(Math.floor(at.getTime() / 1_000)),
+    "webhook-signature": secrets.map((secret) => new Webhook(secret).sign(event.id, at, body)).join(" "),
+  };
+}
+
+function errorOf(status: number): string | null {
+  if (status >= 200 && status < 300) return null;
+  if (status === 410) return "It answered 410 Gone: it wants nothing any more.";
+  if (status >= 300 && status < 400) return `It answered ${status}, a redirect, which is not followed.`;
+  return `It answered ${status}.`;
+}
+
+/** At most ANSWER_MAX_BYTES; the rest is not read. What breaks off, or takes too long, has said enough. */
+async function beginningOf(response: Response): Promise<string | null> {
+  if (response.body === null) return null;
+  const reader = response.body.getReader();
+  const beginning = new Uint8Array(ANSWER_MAX_BYTES);
+  let length = 0;
+  try {
+    while (length < ANSWER_MAX_BYTES) {
+      // oxlint-disable-next-line no-await-in-loop -- one piece after the other
+      const { done, value } = await reader.read();
+      if (done) break;
+      const piece = (value as Uint8Array).subarray(0, ANSWER_MAX_BYTES - length);
+      beginning.set(piece, length);
+      length += piece.length;
+    }
+    await reader.cancel();
+  } catch {
+    // The status has come, and that is what counts.
+  }
+  return length === 0 ? null : new TextDecoder().decode(beginning.subarray(0, length));
+}
+
+/** In seconds, or as a date. */
+function retryAfterMs(header: string | null): number | null {
+  if (header === null) return null;
+  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();
+  return ms > 0 ? ms : null;
+}
+
+function failed(error: string): Sent {
+  return { status: null, error, answer: null, retryAfterMs: null };
+}

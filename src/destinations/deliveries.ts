@@ -1,0 +1,291 @@
+/**
+ * Deliveries: an event on its way to one destination, with every attempt. `due_ms` is when it is to be handed to the queue;
+ * while it is with the queue, when it is handed over again unless its attempt has been reported. What is over has none.
+ */
+import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { AnyEvent, AnyEventType } from "../domain/events/workspace-event.ts";
+import { ATTEMPTS_KEPT, DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DELIVERY_KEPT_DAYS } from "../limits.ts";
+import { newId } from "../platform/ids.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
+import type { Delivery, DeliveryEnd, DeliveryState } from "./protocol.ts";
+
+/** What is delivered apart from each other: tests whatever the state of their destination, gathered events a second apart. */
+export const KINDS = { test: 0, event: 1, gathered: 2 } as const;
+export type Kind = (typeof KINDS)[keyof typeof KINDS];
+
+export interface StoredDelivery {
+  id: string;
+  destinationId: string;
+  message: number;
+  kind: Kind;
+  state: DeliveryState;
+  endReason: DeliveryEnd | null;
+  dueMs: number | null;
+  /** Number of the attempt that is to come, from 1. */
+  attempt: number;
+  /** Attempts that have failed since it was last asked for. */
+  failed: number;
+  attempts: AttemptResult[];
+  createdMs: number;
+}
+
+export class Deliveries {
+  readonly #sql: SqlStorage;
+  /** How many wait, by destination. */
+  readonly #waiting = new Map<string, number>();
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  /** To each of these destinations, at once. Returns the deliveries' ids. */
+  add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
+    const { seq } = this.#sql
+      .exec<{ seq: number }>(
+        "INSERT INTO messages (id, type, time_ms, data) VALUES (?, ?, ?, ?) RETURNING seq",
+        event.id,
+        event.type,
+        event.time,
+        JSON.stringify(event.data),
+      )
+      .one();
+    return destinationIds.map((destinationId) => {
+      const id = newId("dlv", nowMs);
+      const waiting = this.waiting(destinationId);
+      this.#sql.exec(
+        `INSERT INTO deliveries (id, destination_id, message, kind, state, due_ms, attempt, failed, attempts, created_ms)
+          VALUES (?, ?, ?, ?, 'waiting', ?, 1, 0, '[]', ?)`,
+        id,
+        destinationId,
+        seq,
+        kindOf(event.type),
+        nowMs,
+        nowMs,
+      );
+      this.#waiting.set(destinationId, waiting + 1);
+      return id;
+    });
+  }
+
+  waiting(destinationId: string): number {
+    let waiting = this.#waiting.get(destinationId);
+    if (waiting === undefined) {
+      waiting = this.#sql
+        .exec<{ n: number }>(
+          "SELECT count(*) AS n FROM deliveries WHERE destination_id = ? AND due_ms IS NOT NULL",
+          destinationId,
+        )
+        .one().n;
+      this.#waiting.set(destinationId, waiting);
+    }
+    return waiting;
+  }
+
+  /** What was counted in memory may not be what is stored. */
+  rolledBack(): void {
+    this.#waiting.clear();
+  }
+
+  /** Those due first. */
+  due(destinationId: string, kind: Kind, nowMs: number, limit: number): { id: string; attempt: number }[] {
+    return this.#sql
+      .exec<{ id: string; attempt: number }>(
+        `SELECT id, attempt FROM deliveries WHERE destination_id = ? AND kind = ? AND due_ms IS NOT NULL AND due_ms <= ?
+          ORDER BY due_ms LIMIT ?`,
+        destinationId,
+        kind,
+        nowMs,
+        limit,
+      )
+      .toArray();
+  }
+
+  /** When the next of this kind is due; infinity: none is. */
+  nextDueMs(destinationId: string, kind: Kind): number {
+    const { due } = this.#sql
+      .exec<{ due: number | null }>(
+        "SELECT min(due_ms) AS due FROM deliveries WHERE destination_id = ? AND kind = ? AND due_ms IS NOT NULL",
+        destinationId,
+        kind,
+      )
+      .one();
+    return due ?? Number.POSITIVE_INFINITY;
+  }
+
+  dueAt(id: string, dueMs: number): void {
+    this.#sql.exec("UPDATE deliveries SET due_ms = ? WHERE id = ? AND due_ms IS NOT NULL", dueMs, id);
+  }
+
+  /** All that wait for it. */
+  dueNow(destinationId: string, nowMs: number): void {
+    this.#sql.exec(
+      "UPDATE deliveries SET due_ms = ? WHERE destination_id = ? AND due_ms IS NOT NULL AND due_ms > ?",
+      nowMs,
+      destinationId,
+      nowMs,
+    );
+  }
+
+  find(id: string): StoredDelivery | null {
+    const [row] = this.#sql.exec<Row>("SELECT * FROM deliveries WHERE id = ?", id).toArray();
+    return row === undefined ? null : toDelivery(row);
+  }
+
+  /** Null: it held a person's data, who was deleted. */
+  event(message: number): AnyEvent | null {
+    const [row] = this.#sql
+      .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
+        "SELECT id, type, time_ms, data FROM messages WHERE seq = ?",
+        message,
+      )
+      .toArray();
+    if (row === undefined || row.data === null) return null;
+    return { id: row.id, type: row.type, time: row.time_ms, data: JSON.parse(row.data) as unknown } as AnyEvent;
+  }
+
+  /** It comes again. */
+  again(one: StoredDelivery, dueMs: number): void {
+    this.#put({ ...one, state: "waiting", endReason: null, dueMs, attempt: one.attempt + 1 }, one);
+  }
+
+  /** As if it had not been tried yet; one that waits no longer waits. */
+  startOver(one: StoredDelivery, dueMs: number): void {
+    this.#put({ ...one, state: "waiting", endReason: null, dueMs, failed: 0 }, one);
+  }
+
+  end(one: StoredDelivery, state: "delivered" | "failed", endReason: DeliveryEnd | null): void {
+    this.#put({ ...one, state, endReason, dueMs: null, attempt: one.attempt + 1 }, one);
+  }
+
+  /** Everything that waits for the destination. */
+  giveUpAll(destinationId: string, reason: DeliveryEnd): void {
+    this.#sql.exec(
+      `UPDATE deliveries SET state = 'failed', end_reason = ?, due_ms = NULL, attempt = attempt + 1
+        WHERE destination_id = ? AND due_ms IS NOT NULL`,
+      reason,
+      destinationId,
+    );
+    this.#waiting.delete(destinationId);
+  }
+
+  /** The oldest of those beyond what may wait. Returns how many it has given up. */
+  giveUpBeyond(destinationId: string): number {
+    const beyond = this.waiting(destinationId) - DELIVERIES_WAITING_MAX;
+    if (beyond <= 0) return 0;
+    this.#sql.exec(
+      `UPDATE deliveries SET state = 'failed', end_reason = 'too_many', due_ms = NULL, attempt = attempt + 1
+        WHERE id IN (SELECT id FROM deliveries WHERE destination_id = ? AND due_ms IS NOT NULL ORDER BY id LIMIT ?)`,
+      destinationId,
+      beyond,
+    );
+    this.#waiting.set(destinationId, DELIVERIES_WAITING_MAX);
+    return beyond;
+  }
+
+  remove(destinationId: string): void {
+    this.#sql.exec("DELETE FROM deliveries WHERE destination_id = ?", destinationId);
+    this.#waiting.delete(destinationId);
+    this.#removeMessages();
+  }
+
+  /** Latest first. */
+  list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
+    const rows = this.#sql
+      .exec<Row & { event_id: string; type: AnyEventType }>(
+        `SELECT deliveries.*, messages.id AS event_id, messages.type FROM deliveries
+          JOIN messages ON messages.seq = deliveries.message
+          WHERE destination_id = ? AND (? IS NULL OR deliveries.id < ?) ORDER BY deliveries.id DESC LIMIT ?`,
+        destinationId,
+        cursor,
+        cursor,
+        limit + 1,
+      )
+      .toArray();
+    const items = rows.slice(0, limit).map((row) => toShown(toDelivery(row), row.event_id, row.type));
+    return { items, next: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+  }
+
+  shown(one: StoredDelivery): Delivery {
+    const { id, type } = this.#sql
+      .exec<{ id: string; type: AnyEventType }>("SELECT id, type FROM messages WHERE seq = ?", one.message)
+      .one();
+    return toShown(one, id, type);
+  }
+
+  /** What is over and no longer shown. */
+  clearAway(destinationIds: readonly string[], nowMs: number): void {
+    const oldMs = nowMs - DELIVERY_KEPT_DAYS * 24 * 3_600_000;
+    for (const destinationId of destinationIds) {
+      this.#sql.exec(
+        `DELETE FROM deliveries WHERE destination_id = ?1 AND due_ms IS NULL AND (created_ms < ?2 OR id NOT IN
+          (SELECT id FROM deliveries WHERE destination_id = ?1 AND due_ms IS NULL ORDER BY id DESC LIMIT ?3))`,
+        destinationId,
+        oldMs,
+        DELIVERIES_KEPT,
+      );
+    }
+    this.#removeMessages();
+  }
+
+  /** Nobody has or gets them any more. */
+  #removeMessages(): void {
+    this.#sql.exec("DELETE FROM messages WHERE seq NOT IN (SELECT message FROM deliveries)");
+  }
+
+  #put(one: StoredDelivery, before: StoredDelivery): void {
+    const waiting = this.waiting(one.destinationId);
+    this.#sql.exec(
+      "UPDATE deliveries SET state = ?, end_reason = ?, due_ms = ?, attempt = ?, failed = ?, attempts = ? WHERE id = ?",
+      one.state,
+      one.endReason,
+      one.dueMs,
+      one.attempt,
+      one.failed,
+      JSON.stringify(one.attempts.slice(-ATTEMPTS_KEPT)),
+      one.id,
+    );
+    this.#waiting.set(one.destinationId, waiting + Number(one.dueMs !== null) - Number(before.dueMs !== null));
+  }
+}
+
+function kindOf(type: AnyEventType): Kind {
+  if (type === "destination.test") return KINDS.test;
+  return type === "person.scored" ? KINDS.gathered : KINDS.event;
+}
+
+type Row = {
+  id: string;
+  destination_id: string;
+  message: number;
+  kind: Kind;
+  state: DeliveryState;
+  end_reason: DeliveryEnd | null;
+  due_ms: number | null;
+  attempt: number;
+  failed: number;
+  attempts: string;
+  created_ms: number;
+};
+
+function toDelivery(row: Row): StoredDelivery {
+  const { id, message, kind, state, attempt, failed } = row;
+  return {
+    id,
+    message,
+    kind,
+    state,
+    attempt,
+    failed,
+    destinationId: row.destination_id,
+    endReason: row.end_reason,
+    dueMs: row.due_ms,
+    attempts: JSON.parse(row.attempts) as AttemptResult[],
+    createdMs: row.created_ms,
+  };
+}
+
+function toShown(one: StoredDelivery, eventId: string, type: AnyEventType): Delivery {
+  const { id, destinationId, state, endReason, attempts } = one;
+  const times = { createdAtMs: one.createdMs, dueAtMs: one.dueMs };
+  return { id, destinationId, eventId, type, state, endReason, ...times, attempts };
+}

@@ -1,0 +1,166 @@
+/**
+ * The way of an event: to the destinations that want it, gathered where it comes in numbers, until each delivery has arrived
+ * or was given up. Everything here runs inside a transaction of the object.
+ */
+import { failedAgain, isHopeless, judgeAttempt, type AttemptResult } from "../domain/events/attempts.ts";
+import type { DisabledReason } from "../domain/events/destination.ts";
+import type { AnyEvent, EventData, EventId, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { DESTINATION_RECOVERED_MS } from "../limits.ts";
+import { newId } from "../platform/ids.ts";
+import { KINDS, type Deliveries, type StoredDelivery } from "./deliveries.ts";
+import type { Roster, StoredDestination } from "./roster.ts";
+import type { ScoredEvents } from "./scored.ts";
+import type { Settings } from "./settings.ts";
+
+export interface Stored {
+  sql: SqlStorage;
+  roster: Roster;
+  deliveries: Deliveries;
+  scored: ScoredEvents;
+  settings: Settings;
+}
+
+/** How often it is noted at most that a destination was reached. */
+const DELIVERED_WRITE_MS = 60_000;
+
+export class EventFlow {
+  readonly #stored: Stored;
+
+  constructor(stored: Stored) {
+    this.#stored = stored;
+  }
+
+  /** To whoever wants it now. An event that was raised before is ignored. */
+  raise(events: readonly WorkspaceEvent[], nowMs: number): void {
+    const active = this.#stored.roster.active();
+    for (const event of events) {
+      const wanting = active.filter((one) => one.events.includes(event.type)).map(({ id }) => id);
+      if (wanting.length === 0 || !this.#isNew(event.id)) continue;
+      if (event.type === "person.scored") this.#stored.scored.add(event);
+      else this.#deliver(event, wanting, nowMs);
+    }
+    this.#giveUpUngathered();
+  }
+
+  /** @returns the delivery's id. */
+  test(destinationId: string, message: string, nowMs: number): string {
+    const event = ownEvent("destination.test", { message }, nowMs);
+    return this.#stored.deliveries.add(event, [destinationId], nowMs)[0] ?? "";
+  }
+
+  /** Scoring signals, for each destination whose time has come. */
+  gather(nowMs: number): void {
+    const { roster, scored } = this.#stored;
+    let gathered = false;
+    for (const one of roster.active()) {
+      if (scored.dueMs(one) > nowMs) continue;
+      roster.put(this.#gatherNext(one, nowMs));
+      gathered = true;
+    }
+    if (gathered) scored.removeGathered(roster.all());
+  }
+
+  /** All that waits to be gathered for it, at once. */
+  gatherAll(one: StoredDestination, nowMs: number): StoredDestination {
+    let left = one;
+    while (this.#stored.scored.dueMs(left) < Number.POSITIVE_INFINITY) left = this.#gatherNext(left, nowMs);
+    return left;
+  }
+
+  /** When there will be something to gather; infinity: never, as things stand. */
+  nextMs(): number {
+    const { roster, scored } = this.#stored;
+    return Math.min(Number.POSITIVE_INFINITY, ...roster.active().map((one) => scored.dueMs(one)));
+  }
+
+  /** An attempt has ended. A test says nothing of the destination but to whoever has sent it. */
+  judge(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
+    const { deliveries, roster } = this.#stored;
+    const destination = roster.find(before.destinationId);
+    if (destination === null) return;
+    const failed = before.failed + Number(result.error !== null);
+    const one = { ...before, failed, attempts: [...before.attempts, result] };
+    const isTest = one.kind === KINDS.test;
+    const judged = judgeAttempt(result, failed, nowMs, Math.random());
+    if (judged.outcome === "delivered") deliveries.end(one, "delivered", null);
+    else if (judged.outcome === "again" && !isTest) deliveries.again(one, judged.atMs);
+    else deliveries.end(one, "failed", judged.outcome === "gone" ? "switched_off" : "attempts_failed");
+    if (isTest) return;
+    if (judged.outcome === "delivered") this.#reached(destination, nowMs);
+    else this.#missed(destination, judged.outcome === "gone", nowMs);
+  }
+
+  #isNew(eventId: string): boolean {
+    const insert = "INSERT INTO events_seen (id) VALUES (?) ON CONFLICT DO NOTHING RETURNING id";
+    return this.#stored.sql.exec(insert, eventId).toArray().length > 0;
+  }
+
+  #deliver(event: AnyEvent, destinationIds: readonly string[], nowMs: number): void {
+    this.#stored.deliveries.add(event, destinationIds, nowMs);
+    for (const id of destinationIds) this.#dropped(id, this.#stored.deliveries.giveUpBeyond(id));
+  }
+
+  #gatherNext(one: StoredDestination, nowMs: number): StoredDestination {
+    const { scored, deliveries } = this.#stored;
+    const next = scored.next(one);
+    // Those of them whose persons were all deleted are nothing any more.
+    if (next === null) return { ...one, gatheredTo: scored.lastSeq };
+    if (next.event.data.scoring_signals.length > 0) deliveries.add(next.event, [one.id], nowMs);
+    const dropped = one.dropped + deliveries.giveUpBeyond(one.id);
+    return { ...one, dropped, gatheredTo: next.gatheredTo, gatheredMs: nowMs };
+  }
+
+  /** Too many for what a failing destination lets through: the oldest. */
+  #giveUpUngathered(): void {
+    const { roster, scored } = this.#stored;
+    const upTo = scored.tooManyUpTo();
+    if (upTo === null) return;
+    for (const one of roster.active()) this.#dropped(one.id, scored.between(one, upTo));
+    scored.removeUpTo(upTo);
+  }
+
+  #dropped(destinationId: string, dropped: number): void {
+    const one = this.#stored.roster.find(destinationId);
+    if (one !== null && dropped > 0) this.#stored.roster.put({ ...one, dropped: one.dropped + dropped });
+  }
+
+  #reached(destination: StoredDestination, nowMs: number): void {
+    const { failing, deliveredMs } = destination;
+    if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
+    this.#stored.roster.put({ ...destination, failing: null, deliveredMs: nowMs });
+    // Whoever was away for long is back: what waits for hours need not.
+    if (failing !== null && nowMs - failing.sinceMs >= DESTINATION_RECOVERED_MS) {
+      this.#stored.deliveries.dueNow(destination.id, nowMs);
+    }
+  }
+
+  #missed(destination: StoredDestination, isGone: boolean, nowMs: number): void {
+    const failing = failedAgain(destination.failing, nowMs);
+    this.#stored.roster.put({ ...destination, failing });
+    if (isGone) this.#switchOff(destination, "gone", nowMs);
+    else if (isHopeless(failing)) this.#switchOff(destination, "failing", nowMs);
+  }
+
+  /** The other destinations are told, whatever they want to be told. */
+  #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
+    const { roster, deliveries, settings, sql } = this.#stored;
+    const { id, name, failing } = destination;
+    roster.put({ ...destination, failing, state: "disabled", disabledReason: reason });
+    deliveries.giveUpAll(id, "switched_off");
+    settings.changed();
+    const detail = JSON.stringify({ name, reason });
+    sql.exec("INSERT OR REPLACE INTO switched_off (destination_id, at_ms, detail) VALUES (?, ?, ?)", id, nowMs, detail);
+    const data = { destination_id: id, destination_name: name, reason };
+    const others = roster.active().map((one) => one.id);
+    if (others.length > 0) this.#deliver(ownEvent("destination.disabled", data, nowMs), others, nowMs);
+  }
+}
+
+/** What this object raises itself. */
+function ownEvent<Type extends "destination.test" | "destination.disabled">(
+  type: Type,
+  data: EventData[Type],
+  time: number,
+): { id: EventId; type: Type; time: number; data: EventData[Type] } {
+  return { id: newId("evt", time), type, time, data };
+}

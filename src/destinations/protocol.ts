@@ -1,0 +1,84 @@
+/** What the callers of a workspace's Destinations send and get: plain data, all times in milliseconds since 1970. */
+import type { AttemptResult } from "../domain/events/attempts.ts";
+import type { Destination, DestinationType } from "../domain/events/destination.ts";
+import type { AnyEvent, AnyEventType, EventType } from "../domain/events/workspace-event.ts";
+
+export interface NewDestination {
+  id: string;
+  name: string;
+  type: DestinationType;
+  /** A URL, or an email address, that has been checked. */
+  target: string;
+  events: EventType[];
+  /** Of the workspace's pages, without a slash at the end: messages for people link to it. */
+  pagesUrl: string;
+}
+
+/** What is left out stays as it is. */
+export interface DestinationChange {
+  name?: string;
+  target?: string;
+  events?: EventType[];
+  pagesUrl: string;
+}
+
+/** Why a destination cannot be what was asked for. */
+export type DestinationRefusal = "not_found" | "too_many" | "not_active" | "not_a_webhook";
+
+/** The secret is in this answer only. */
+export interface CreatedDestination {
+  destination: Destination;
+  /** `whsec_` and what the deliveries of a webhook are signed with; null: this type has none. */
+  secret: string | null;
+  /** Whether this call has made it, or its secret. */
+  isNew: boolean;
+}
+
+/** `waiting`: it comes, or comes again, at `dueAtMs`. `failed`: it was given up. */
+export type DeliveryState = "waiting" | "delivered" | "failed";
+
+/** Why it is over although it did not arrive. */
+export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "erased";
+
+export interface Delivery {
+  id: string;
+  destinationId: string;
+  /** The `webhook-id`, and the event's own id. */
+  eventId: string;
+  type: AnyEventType;
+  state: DeliveryState;
+  /** Of one that was given up. */
+  endReason: DeliveryEnd | null;
+  createdAtMs: number;
+  /** Of one that waits; while it is under way, when it is sent again unless an answer comes. */
+  dueAtMs: number | null;
+  /** Latest last, at most ATTEMPTS_KEPT. */
+  attempts: AttemptResult[];
+}
+
+/** With what was sent. */
+export interface DeliveryDetail {
+  delivery: Delivery;
+  destination: Destination;
+  /** Null: it held a person's data, who was deleted. */
+  event: AnyEvent | null;
+  pagesUrl: string;
+}
+
+/** An attempt that is to be made now. */
+export interface Parcel {
+  destinationId: string;
+  type: DestinationType;
+  target: string;
+  /** The new one first. */
+  secrets: string[];
+  pagesUrl: string;
+  event: AnyEvent;
+}
+
+/** A message of the deliveries' queue: whatever it is about stays with the object. */
+export interface DueDelivery {
+  workspaceId: string;
+  deliveryId: string;
+  attempt: number;
+}

@@ -1,0 +1,75 @@
+/**
+ * What the object's alarm sees to besides deliveries: the workspace's sources are told what is wanted, the audit log that a
+ * destination was switched off; about once an hour keys are looked at, and what is over is cleared away.
+ */
+import { wantedBy } from "../domain/events/destination.ts";
+import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { DESTINATIONS_CHORE_MS, EVENT_SEEN_DAYS } from "../limits.ts";
+import { uuidv7From } from "../platform/uuidv7.ts";
+import type { Stored } from "./event-flow.ts";
+import type { KeyNotice } from "./key-notices.ts";
+
+export class Upkeep {
+  readonly #env: Env;
+  readonly #stored: Stored;
+
+  constructor(env: Env, stored: Stored) {
+    this.#env = env;
+    this.#stored = stored;
+  }
+
+  /** Whoever must know of a change that may not have reached them. Repeating it is harmless. */
+  async tell(workspaceId: string): Promise<void> {
+    const { settings, sql } = this.#stored;
+    const change = settings.untold;
+    if (change === null) return;
+    const switchedOff = sql
+      .exec<{ destination_id: string; at_ms: number; detail: string }>("SELECT * FROM switched_off")
+      .toArray();
+    if (switchedOff.length > 0) {
+      const { noteSwitchedOff } = await import("./switched-off.ts");
+      for (const one of switchedOff) {
+        // oxlint-disable-next-line no-await-in-loop -- one at a time is all there ever is
+        await noteSwitchedOff(this.#env.DB, workspaceId, one);
+        sql.exec("DELETE FROM switched_off WHERE destination_id = ? AND at_ms = ?", one.destination_id, one.at_ms);
+      }
+    }
+    settings.told(change);
+  }
+
+  /** Once in a while: what is to be told of the keys now, whether or not it was before. */
+  async look(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
+    const { roster, settings } = this.#stored;
+    if (nowMs < this.nextMs()) return [];
+    const { types } = wantedBy(roster.all(), settings.thresholds);
+    if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
+    const { keyNotices } = await import("./key-notices.ts");
+    return keyNotices(this.#env, workspaceId, types, nowMs);
+  }
+
+  /** In one transaction with what it gives back to be raised. */
+  looked(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
+    const { roster, deliveries, settings, sql } = this.#stored;
+    if (nowMs < this.nextMs()) return [];
+    sql.exec("DELETE FROM events_seen WHERE id < ?", `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`);
+    deliveries.clearAway(
+      roster.all().map(({ id }) => id),
+      nowMs,
+    );
+    settings.choreMs = nowMs;
+    return notices.flatMap(({ keyId, notice, of, event }) => {
+      const isNews =
+        sql.exec("SELECT 1 FROM key_notices WHERE key_id = ? AND notice = ? AND of = ?", keyId, notice, of).toArray()
+          .length === 0;
+      if (isNews)
+        sql.exec("INSERT OR REPLACE INTO key_notices (key_id, notice, of) VALUES (?, ?, ?)", keyId, notice, of);
+      return isNews ? [event] : [];
+    });
+  }
+
+  /** When that is to be; infinity: there is nobody to do it for. */
+  nextMs(): number {
+    const { roster, settings } = this.#stored;
+    return roster.all().length === 0 ? Number.POSITIVE_INFINITY : settings.choreMs + DESTINATIONS_CHORE_MS;
+  }
+}

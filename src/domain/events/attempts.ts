@@ -1,0 +1,79 @@
+/**
+ * What becomes of an attempt to deliver: done, the end of the destination, or another attempt. By the Standard Webhooks
+ * specification ("Deliverability and reliability").
+ */
+import { DESTINATION_FAILING_MS, DESTINATION_FORGIVEN_MS, RETRY_AFTER_MAX_MS, RETRY_JITTER } from "../../limits.ts";
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** The specification's schedule: from one attempt's failure to the next attempt, some three days in all. */
+export const RETRY_DELAYS_MS = [
+  5 * SECOND_MS,
+  5 * MINUTE_MS,
+  30 * MINUTE_MS,
+  2 * HOUR_MS,
+  5 * HOUR_MS,
+  10 * HOUR_MS,
+  14 * HOUR_MS,
+  20 * HOUR_MS,
+  24 * HOUR_MS,
+] as const;
+
+/** How an attempt ended, as the consumer reports it. */
+export interface AttemptResult {
+  /** When it began, in milliseconds since 1970. */
+  atMs: number;
+  tookMs: number;
+  /** Of the answer; null: there was none, or none that has a status. */
+  status: number | null;
+  /** Why it failed, in words for an admin; null: it was delivered. */
+  error: string | null;
+  /** The beginning of what was answered, at most ANSWER_MAX_BYTES of it. */
+  answer: string | null;
+  /** How long the receiver has asked to be left alone. */
+  retryAfterMs: number | null;
+}
+
+export type Judgement =
+  | { outcome: "delivered" }
+  /** 410: the receiver wants nothing any more. */
+  | { outcome: "gone" }
+  /** Every attempt of the schedule has failed. */
+  | { outcome: "given_up" }
+  | { outcome: "again"; atMs: number };
+
+/**
+ * @param failedAttempts of this round, this one included if it failed.
+ * @param random from 0 up to 1, so that what failed together does not come again together.
+ */
+export function judgeAttempt(result: AttemptResult, failedAttempts: number, nowMs: number, random: number): Judgement {
+  if (result.error === null) return { outcome: "delivered" };
+  if (result.status === 410) return { outcome: "gone" };
+  const delayMs = RETRY_DELAYS_MS[failedAttempts - 1];
+  if (delayMs === undefined) return { outcome: "given_up" };
+  const jittered = delayMs * (1 + RETRY_JITTER * random);
+  const asked = Math.min(result.retryAfterMs ?? 0, RETRY_AFTER_MAX_MS);
+  return { outcome: "again", atMs: nowMs + Math.round(Math.max(jittered, asked)) };
+}
+
+/** Since when nothing has reached a destination, and when something last did not. */
+export interface Failing {
+  sinceMs: number;
+  lastMs: number;
+}
+
+/**
+ * The run of failures with one more. What failed before a long silence says nothing of today: a destination that is rarely
+ * told anything is not switched off for two mishaps a week apart.
+ */
+export function failedAgain(failing: Failing | null, nowMs: number): Failing {
+  if (failing === null || nowMs - failing.lastMs > DESTINATION_FORGIVEN_MS) return { sinceMs: nowMs, lastMs: nowMs };
+  return { sinceMs: failing.sinceMs, lastMs: nowMs };
+}
+
+/** Whether it has failed for so long that it is switched off. */
+export function isHopeless({ sinceMs, lastMs }: Failing): boolean {
+  return lastMs - sinceMs >= DESTINATION_FAILING_MS;
+}

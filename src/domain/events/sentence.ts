@@ -1,0 +1,134 @@
+/** An event as a sentence for people, and the page of the workspace that shows more of it. */
+import { grouped } from "../grouped.ts";
+import type { AnyEvent, EventData } from "./workspace-event.ts";
+
+export interface EventSentence {
+  text: string;
+  /** Of the page, behind `/w/{workspace}/`. */
+  page: string;
+}
+
+export function eventSentence(event: AnyEvent): EventSentence {
+  switch (event.type) {
+    case "person.score_crossed": {
+      const { email, threshold, score, score_before } = event.data;
+      const text = `${email} has crossed ${grouped(threshold)} points: ${grouped(score_before)} → ${grouped(score)}.`;
+      return { text, page: personPage(email) };
+    }
+    case "person.scored":
+      return scored(event.data);
+    case "usage.level":
+      return { text: usageText(event.data), page: "usage" };
+    case "period.closed":
+      return { text: periodText(event.data), page: "usage" };
+    case "key.expiring": {
+      const { key_id, key_name, expires_at, days, successor_id } = event.data;
+      const still = successor_id === null ? "" : " It was rotated and is still in use.";
+      const text = `The API key “${key_name}” ends in ${counted(days, "day")} or less, on ${minute(expires_at)}.${still}`;
+      return { text, page: keyPage(key_id) };
+    }
+    case "key.silent": {
+      const { key_id, key_name, days, last_used_at } = event.data;
+      const since = last_used_at === null ? "never" : `last ${minute(last_used_at)}`;
+      const text = `Nothing has come with the API key “${key_name}” for ${counted(days, "day")} (${since}).`;
+      return { text, page: keyPage(key_id) };
+    }
+    case "refusals.burst": {
+      const { key_id, calls, refused, codes } = event.data;
+      const text = `${grouped(refused)} of ${counted(calls, "call")} of an API key were refused within minutes: ${list(codes)}.`;
+      return { text, page: keyPage(key_id) };
+    }
+    case "dead_letters.added": {
+      const { signals, reasons } = event.data;
+      const text = `${counted(signals, "signal")} could not be processed: ${list(reasons)}.`;
+      return { text, page: "signals/dead-letters" };
+    }
+    case "processing.late": {
+      const { oldest_at, signals } = event.data;
+      const text = `${counted(signals, "signal")} still to be processed, the oldest since ${minute(oldest_at)}.`;
+      return { text, page: "signals" };
+    }
+    case "destination.disabled": {
+      const { destination_name, reason } = event.data;
+      const why = reason === "gone" ? "it answered 410 Gone" : "nothing has reached it for five days";
+      return { text: `The destination “${destination_name}” was switched off: ${why}.`, page: NOTIFICATIONS };
+    }
+    case "destination.test":
+      return { text: event.data.message, page: NOTIFICATIONS };
+  }
+}
+
+/** What a Slack-compatible incoming webhook takes. Only these three characters have a meaning there. */
+export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
+  const { text, page } = eventSentence(event);
+  const plain = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  return { text: `${plain} <${pagesUrl}/${page}|Show>` };
+}
+
+export function emailText(event: AnyEvent, pagesUrl: string): { subject: string; text: string } {
+  const { text, page } = eventSentence(event);
+  // A subject is one line of it.
+  const subject = text.length > SUBJECT_MAX ? `${text.slice(0, SUBJECT_MAX)}…` : text;
+  return { subject: subject.replaceAll(/[\r\n]+/g, " "), text: `${text}\n\n${pagesUrl}/${page}\n` };
+}
+
+/** Characters of an email's subject: what mailers show. */
+const SUBJECT_MAX = 120;
+const NOTIFICATIONS = "settings/notifications";
+/** People whom a sentence names. */
+const NAMED = 3;
+
+function scored({ scoring_signals }: EventData["person.scored"]): EventSentence {
+  const emails = [...new Set(scoring_signals.map(({ email }) => email))];
+  const others = emails.length - NAMED;
+  const names = [...emails.slice(0, NAMED), ...(others > 0 ? [`${grouped(others)} more`] : [])].join(", ");
+  const points = scoring_signals.reduce((sum, one) => sum + one.points, 0);
+  const text = `${counted(scoring_signals.length, "scoring signal")}, ${signed(points)} points: ${names}.`;
+  const [only] = emails;
+  return { text, page: only !== undefined && emails.length === 1 ? personPage(only) : "people" };
+}
+
+function usageText({ level, used, signal_limit, period_end }: EventData["usage.level"]): string {
+  const counts = `${grouped(used)} of ${counted(signal_limit, "signal")}`;
+  const until = `The billing period ends on ${minute(period_end)}.`;
+  if (level === "first_refusal") return `A signal was refused for the signal limit (${counts}). ${until}`;
+  return `${level} % of the signal limit are reached: ${counts}. ${until}`;
+}
+
+function periodText(period: EventData["period.closed"]): string {
+  const { accepted, held, rejected, signal_limit, streak, extra_room_removed } = period;
+  const counts = `${grouped(accepted)} accepted, ${grouped(held)} held, ${grouped(rejected)} refused`;
+  const over = streak === 0 ? "" : ` It is the ${ordinal(streak)} period in a row over the limit.`;
+  const removed = extra_room_removed ? " There is no extra room beyond the limit any more." : "";
+  return `A billing period has ended: ${counts}, with a limit of ${counted(signal_limit, "signal")}.${over}${removed}`;
+}
+
+function personPage(email: string): string {
+  return `people/${encodeURIComponent(email)}`;
+}
+
+function keyPage(keyId: string): string {
+  return `settings/api-keys/${keyId}`;
+}
+
+function counted(count: number, noun: string): string {
+  return `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function signed(points: number): string {
+  return points < 0 ? `−${grouped(-points)}` : `+${grouped(points)}`;
+}
+
+function list(counts: Record<string, number>): string {
+  const largestFirst = Object.entries(counts).toSorted(([, a], [, b]) => b - a);
+  return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
+}
+
+/** `2026-11-22 05:10 UTC` */
+function minute(iso: string): string {
+  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
+}
+
+function ordinal(n: number): string {
+  return ["first", "second", "third"][n - 1] ?? `${n}th`;
+}

@@ -1,0 +1,232 @@
+/**
+ * Destinations of a workspace's events, as the operator API and the pages manage them. The workspace's Destinations object
+ * first, then the entry in the audit log, which has nothing of a secret in it.
+ */
+import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
+import type { Change, ControlDatabase } from "../control/database.ts";
+import type { JsonObject } from "../domain/signal/signal.ts";
+import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination-url.ts";
+import type { Destination, DestinationType } from "../domain/events/destination.ts";
+import { requestBody } from "../domain/events/request-body.ts";
+import type { EventType } from "../domain/events/workspace-event.ts";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { isPlausibleEmail } from "../domain/signal/validate-signal.ts";
+import type {
+  CreatedDestination,
+  Delivery,
+  DeliveryDetail,
+  DestinationChange,
+  DestinationRefusal,
+} from "../destinations/protocol.ts";
+import { configuredEmail, isLocal } from "../env.ts";
+import { newId } from "../platform/ids.ts";
+import type { Page, PageOf } from "../platform/list-page.ts";
+import { destinationsOf } from "./objects.ts";
+import { OVERLAP_MS, type Overlap } from "./keys.ts";
+
+/** Whose destinations, and who asks at which address of the service. */
+export interface DestinationsCall {
+  env: Env;
+  db: ControlDatabase;
+  workspace: { id: string; slug: string };
+  /** `https://…` of the request: messages for people link to the pages there. */
+  origin: string;
+  by: Change;
+}
+
+/** What is wrong with a target, or why it cannot be done. */
+export type DestinationProblem =
+  | { reason: "target"; problem: UrlProblem | "not_an_email" }
+  | { reason: "type_not_offered" }
+  | { reason: DestinationRefusal };
+
+export interface DestinationWanted {
+  name: string;
+  type: DestinationType;
+  /** URL, or email address. */
+  target: string;
+  events: EventType[];
+}
+
+/** The types that this deployment can send to. */
+export function offeredTypes(env: Env): DestinationType[] {
+  return configuredEmail(env) === null ? ["webhook", "slack"] : ["webhook", "slack", "email"];
+}
+
+export function listDestinations(env: Env, workspaceId: string): Promise<Destination[]> {
+  return destinationsOf(env, workspaceId).list();
+}
+
+export function findDestination(env: Env, workspaceId: string, id: string): Promise<Destination | null> {
+  return destinationsOf(env, workspaceId).find(id);
+}
+
+/**
+ * @param id of the destination, `dst_` and a UUIDv7: a form that is sent twice makes one, and is shown its secret once.
+ */
+export async function createDestination(
+  call: DestinationsCall,
+  wanted: DestinationWanted,
+  id: string = newId("dst", call.by.nowMs),
+): Promise<Result<CreatedDestination, DestinationProblem>> {
+  if (!offeredTypes(call.env).includes(wanted.type)) return refuse({ reason: "type_not_offered" });
+  const target = checkTarget(call, wanted.type, wanted.target);
+  if (!target.ok) return target;
+  const destination = { ...wanted, id, target: target.value, pagesUrl: pagesUrl(call) };
+  const created = await destinationsOf(call.env, call.workspace.id).create(destination);
+  if (!created.ok) return refuse({ reason: created.refusal });
+  const { type, events } = wanted;
+  if (created.value.isNew) await note(call, "destination.created", created.value.destination, { type, events });
+  return created;
+}
+
+/** What is left out stays as it is. */
+export async function updateDestination(
+  call: DestinationsCall,
+  id: string,
+  { target, ...change }: Partial<Pick<DestinationWanted, "name" | "target" | "events">>,
+): Promise<Result<Destination, DestinationProblem>> {
+  const object = destinationsOf(call.env, call.workspace.id);
+  const before = await object.find(id);
+  if (before === null) return refuse({ reason: "not_found" });
+  const full: DestinationChange = { ...change, pagesUrl: pagesUrl(call) };
+  if (target !== undefined) {
+    const checked = checkTarget(call, before.type, target);
+    if (!checked.ok) return checked;
+    full.target = checked.value;
+  }
+  const updated = await object.update(id, full);
+  const detail = { ...(change.events && { events: change.events }), target_changed: target !== undefined };
+  return noted(call, "destination.updated", updated, detail);
+}
+
+/** What happens until it is resumed is not told; what waits already, it is told then. */
+export async function pauseDestination(
+  call: DestinationsCall,
+  id: string,
+): Promise<Result<Destination, DestinationProblem>> {
+  return noted(call, "destination.paused", await destinationsOf(call.env, call.workspace.id).pause(id));
+}
+
+/** Also one that the service has switched off. */
+export async function resumeDestination(
+  call: DestinationsCall,
+  id: string,
+): Promise<Result<Destination, DestinationProblem>> {
+  return noted(call, "destination.resumed", await destinationsOf(call.env, call.workspace.id).resume(id));
+}
+
+/** With all its deliveries. False: there is none of that id. */
+export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
+  const removed = await destinationsOf(call.env, call.workspace.id).remove(id);
+  if (removed !== null) await note(call, "destination.deleted", removed);
+  return removed !== null;
+}
+
+/** The old secret signs too until the overlap ends. */
+export async function rotateSecret(
+  call: DestinationsCall,
+  id: string,
+  overlap: Overlap,
+): Promise<Result<CreatedDestination, DestinationProblem>> {
+  const rotated = await destinationsOf(call.env, call.workspace.id).rotateSecret(id, OVERLAP_MS[overlap]);
+  if (!rotated.ok) return refuse({ reason: rotated.refusal });
+  await note(call, "destination.secret_rotated", rotated.value.destination, { overlap });
+  return rotated;
+}
+
+/** At once, once, and whatever state it is in. What came of it is in its deliveries some moments later. */
+export async function sendTest(call: DestinationsCall, id: string): Promise<Result<Delivery, DestinationProblem>> {
+  const object = destinationsOf(call.env, call.workspace.id);
+  const destination = await object.find(id);
+  if (destination === null) return refuse({ reason: "not_found" });
+  const message = `A test of the destination “${destination.name}”: it works.`;
+  const sent = await object.sendTest(id, message);
+  if (!sent.ok) return refuse({ reason: sent.refusal });
+  await note(call, "destination.tested", destination, { delivery: sent.value.id });
+  return sent;
+}
+
+/** The latest first, some 200 at most. Null: no such destination. */
+export function listDeliveries(
+  env: Env,
+  workspaceId: string,
+  destinationId: string,
+  page: Page,
+): Promise<PageOf<Delivery> | null> {
+  return destinationsOf(env, workspaceId).listDeliveries(destinationId, page);
+}
+
+/** With the body as it is sent; null: what it said of a person who was deleted is gone. */
+export async function findDelivery(
+  env: Env,
+  workspaceId: string,
+  destinationId: string,
+  id: string,
+): Promise<(DeliveryDetail & { body: string | null }) | null> {
+  const detail = await destinationsOf(env, workspaceId).delivery(destinationId, id);
+  if (detail === null) return null;
+  const { event, destination, pagesUrl: pages } = detail;
+  const { type } = destination;
+  return { ...detail, body: event && requestBody({ type, event, pagesUrl: pages }, workspaceId) };
+}
+
+/** At once, and by the whole schedule if need be. */
+export async function deliverAgain(
+  call: DestinationsCall,
+  destinationId: string,
+  id: string,
+): Promise<Result<Delivery, DestinationProblem>> {
+  const object = destinationsOf(call.env, call.workspace.id);
+  const again = await object.deliverAgain(destinationId, id);
+  if (!again.ok) return refuse({ reason: again.refusal });
+  const destination = await object.find(destinationId);
+  if (destination !== null) await note(call, "delivery.repeated", destination, { delivery: id });
+  return again;
+}
+
+export function readThresholds(env: Env, workspaceId: string): Promise<number[]> {
+  return destinationsOf(env, workspaceId).thresholds();
+}
+
+/** @param thresholds ascending, each once (destination-schemas.ts). */
+export async function changeThresholds(call: DestinationsCall, thresholds: number[]): Promise<void> {
+  const { env, db, workspace, by } = call;
+  await destinationsOf(env, workspace.id).setThresholds(thresholds);
+  const entry = { workspaceId: workspace.id, action: "thresholds.changed", target: workspace.id } as const;
+  await writeAuditEntry(db, by, { ...entry, detail: { thresholds } });
+}
+
+function pagesUrl({ origin, workspace }: DestinationsCall): string {
+  return `${origin}/w/${workspace.slug}`;
+}
+
+function checkTarget(call: DestinationsCall, type: DestinationType, text: string): Result<string, DestinationProblem> {
+  if (type === "email") {
+    const address = text.trim();
+    return isPlausibleEmail(address) ? ok(address) : refuse({ reason: "target", problem: "not_an_email" });
+  }
+  const rules = { local: isLocal(call.env), ownHosts: [new URL(call.origin).host] };
+  const checked = checkDestinationUrl(text, rules);
+  return checked.ok ? checked : refuse({ reason: "target", problem: checked.refusal });
+}
+
+async function noted(
+  call: DestinationsCall,
+  action: AuditAction,
+  changed: Result<Destination, DestinationRefusal>,
+  detail: JsonObject = {},
+): Promise<Result<Destination, DestinationProblem>> {
+  if (!changed.ok) return refuse({ reason: changed.refusal });
+  await note(call, action, changed.value, detail);
+  return changed;
+}
+
+async function note(
+  { db, workspace, by }: DestinationsCall,
+  action: AuditAction,
+  { id, name }: Destination,
+  detail: JsonObject = {},
+): Promise<void> {
+  await writeAuditEntry(db, by, { workspaceId: workspace.id, action, target: id, detail: { name, ...detail } });
+}
