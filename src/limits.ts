@@ -362,8 +362,12 @@ export const PERSON_IDENTITIES_SHOWN = 50;
 export const SHARED_IDS_SHOWN = 20;
 /** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
-/** People that one page of those by score looks through for who has none: some 10 ms. */
+/** People that one page of a list looks through for those that were asked for: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;
+/** And whose names one page of a search goes through: some 40 ms. */
+export const PEOPLE_SEARCHED = 250_000;
+/** People that a search sorts; of more than that it gives all, by their email. Some 20 ms. */
+export const PEOPLE_SORTED = 10_000;
 /** Ids and scoring signals that the operator API lists with a person, the latest of these... */
 export const PERSON_IDENTITIES_LISTED = 100;
 export const PERSON_SCORES_LISTED = 100;

@@ -190,6 +190,7 @@ CREATE TABLE `people` (
 	`name` text,
 	`company` text,
 	`title` text,
+	`names` text DEFAULT '' NOT NULL,
 	`trait_receipts` text DEFAULT '' NOT NULL,
 	`score` integer DEFAULT 0 NOT NULL,
 	`first_seen` integer NOT NULL,
@@ -198,10 +199,9 @@ CREATE TABLE `people` (
 	`recent` text DEFAULT '' NOT NULL
 );
 --> statement-breakpoint
-CREATE UNIQUE INDEX `people_email_unique` ON `people` (`email`);--> statement-breakpoint
 CREATE INDEX `people_last_day` ON `people` (`last_day`);--> statement-breakpoint
 CREATE INDEX `people_score` ON `people` (`score`) WHERE score <> 0;--> statement-breakpoint
-CREATE INDEX `people_name` ON `people` (name COLLATE NOCASE) WHERE name IS NOT NULL;--> statement-breakpoint
+CREATE INDEX `people_email` ON `people` (`email`,`names`);--> statement-breakpoint
 CREATE TABLE `timelines` (
 	`list` blob NOT NULL,
 	`first_seq` integer NOT NULL,

@@ -1,7 +1,7 @@
 /** What became of the signals of a workspace: the signal queue, traces, people and their scores, dead letters. */
 import * as z from "zod";
 import { findKey } from "../control/keys.ts";
-import { REPLAY_MAX_IDS } from "../limits.ts";
+import { IDENTITY_MAX_LENGTH, REPLAY_MAX_IDS } from "../limits.ts";
 import type { SignalFilter } from "../store/protocol.ts";
 import { byOperator, operator } from "./environment.ts";
 import { replay } from "../workspace/dead-letters.ts";
@@ -31,6 +31,17 @@ const signalQuery = filteredPageQuery({
     .enum(RECORDED_STATUSES)
     .optional()
     .meta({ description: "Signals in flight are not listed; each can be had by its id." }),
+});
+
+const peopleQuery = filteredPageQuery({
+  email: email.optional(),
+  q: z
+    .string()
+    .trim()
+    .min(1)
+    .max(IDENTITY_MAX_LENGTH)
+    .optional()
+    .meta({ description: "Part of an email, a name or a company, in any letter case, with or without accents." }),
 });
 
 export const signalRoutes = operator
@@ -93,12 +104,18 @@ export const signalRoutes = operator
     operation({
       tag: "Signals",
       summary: "People and their scores",
-      query: filteredPageQuery({ email: email.optional() }),
+      description:
+        "The newest first. A search gives all whom it finds; where they are more than 10,000, or the workspace has more " +
+        "than 250,000 people, in the order of their emails, and a page may then be short of people and still have a `next`.",
+      query: peopleQuery,
       answers: { 200: { description: "People.", schema: listOf(personAnswer) } },
     }),
     async (c) => {
       const query = c.req.valid("query");
-      const filter = query.email === undefined ? {} : { email: query.email };
+      const filter = {
+        ...(query.email === undefined ? {} : { email: query.email }),
+        ...(query.q === undefined ? {} : { text: query.q }),
+      };
       const page = await signalStore(c.env, c.get("workspace").id).people(filter, toPage(query));
       return c.json(mapPage(page, personJson));
     },

@@ -1,11 +1,16 @@
 /** What the addresses of the lists of people and accounts ask for. Pure; what makes no sense is as if it were not there. */
+import { dayOf } from "../domain/quota/day-counts.ts";
 import { IDENTITY_MAX_LENGTH } from "../limits.ts";
 import type { AccountsQuery, AccountsSort, PeopleQuery, PeopleSort } from "../store/record-pages.ts";
+import { readDayRange, shownRange } from "./day-range.ts";
+import type { DayRange } from "./day-range.ts";
 
 export const PEOPLE_SORTS = {
   newest: "Newest first",
-  last_seen: "Last seen",
+  last_seen: "Last seen, the latest first",
+  last_seen_up: "Last seen, the longest ago first",
   score: "Highest score",
+  score_up: "Lowest score",
   email: "Email",
 } as const satisfies Record<PeopleSort, string>;
 
@@ -14,29 +19,39 @@ export const ACCOUNTS_SORTS = { newest: "Newest first", last_seen: "Last seen" }
   string
 >;
 
-export const SEARCHED = { email: "Email", name: "Name" } as const;
-
 type Asked = Record<string, string>;
 
 export interface PeopleList {
   q: string;
-  by: keyof typeof SEARCHED;
   sort: PeopleSort;
+  /** The lowest that is shown, as typed; empty: any. */
+  minScore: string;
+  /** When they were last seen. */
+  days: DayRange;
   query: PeopleQuery;
   /** The address's query without what is as it would be anyhow. */
   shown: Asked;
 }
 
 export function readPeopleQuery(asked: Asked): PeopleList {
-  const q = prefixOf(asked);
-  const by = asked["by"] === "name" ? "name" : "email";
+  const q = textOf(asked);
   const sort = oneOf(PEOPLE_SORTS, asked["sort"], "newest");
+  const score = /^\s*-?\d{1,9}\s*$/.test(asked["score"] ?? "") ? String(Number(asked["score"])) : "";
+  const days = readDayRange(asked);
+  const { sinceMs, untilMs } = days;
   return {
     q,
-    by,
     sort,
-    query: q === "" ? { sort } : { by, prefix: q },
-    shown: shownOf({ q, by: by === "email" ? "" : by, sort: sort === "newest" ? "" : sort, cursor: asked["cursor"] }),
+    minScore: score,
+    days,
+    query: {
+      sort,
+      ...(q === "" ? {} : { text: q }),
+      ...(score === "" ? {} : { minScore: Number(score) }),
+      ...(sinceMs === null ? {} : { sinceDay: dayOf(sinceMs) }),
+      ...(untilMs === null ? {} : { untilDay: dayOf(untilMs) - 1 }),
+    },
+    shown: shownOf({ q, sort: sort === "newest" ? "" : sort, score, ...shownRange(days), cursor: asked["cursor"] }),
   };
 }
 
@@ -48,7 +63,7 @@ export interface AccountsList {
 }
 
 export function readAccountsQuery(asked: Asked): AccountsList {
-  const q = prefixOf(asked);
+  const q = textOf(asked);
   const sort = oneOf(ACCOUNTS_SORTS, asked["sort"], "newest");
   return {
     q,
@@ -59,7 +74,7 @@ export function readAccountsQuery(asked: Asked): AccountsList {
 }
 
 /** Half characters cannot be compared with what is stored, and no email, name or id is longer. */
-function prefixOf(asked: Asked): string {
+function textOf(asked: Asked): string {
   return (asked["q"] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
 }
 

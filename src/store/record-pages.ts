@@ -4,10 +4,29 @@ import type { SharedId } from "./queries/shared-ids.ts";
 import type { PageOf } from "../platform/list-page.ts";
 import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
 
-/** What the list of people is asked for: an order, or the beginning of an email or a name; those come in their order. */
-export type PeopleQuery = { sort: PeopleSort } | { by: "email" | "name"; prefix: string };
+/** Of whom all that is asked for holds. */
+export interface PeopleFilter {
+  /** Part of the email, the name or the company, in any letter case. */
+  text?: string;
+  minScore?: number;
+  /** When they were last seen, in days since 1970; both included. */
+  sinceDay?: number;
+  untilDay?: number;
+}
 
-export type PeopleSort = "newest" | "last_seen" | "score" | "email";
+export interface PeopleQuery extends PeopleFilter {
+  sort: PeopleSort;
+}
+
+/** `_up`: the lowest, or the earliest, first. */
+export type PeopleSort = "newest" | "last_seen" | "last_seen_up" | "score" | "score_up" | "email";
+
+export interface PeoplePage extends PageOf<PersonSummary> {
+  /** False: the page stopped before it was full, and goes on from `next`. */
+  complete: boolean;
+  /** False: there are more people, or more of them fit, than are sorted: they come in the order of their email. */
+  sorted: boolean;
+}
 
 export type PersonSummary = Omit<Person, "identities" | "scoringSignals">;
 
@@ -52,7 +71,7 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   linkedAtMs: number | null;
 }
 
-/** As PeopleQuery. */
+/** An order, or the beginning of an external id or a name. */
 export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
 
 export type AccountsSort = "newest" | "last_seen";

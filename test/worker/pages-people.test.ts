@@ -8,6 +8,7 @@ import { personList } from "../../src/store/people/visitor-keys.ts";
 import { StoreState } from "../../src/store/state.ts";
 import { deliver, type Delivered } from "./deliver.ts";
 import { newMembers, type Members } from "./members.ts";
+import { textOf } from "./pages.ts";
 import { operator } from "./workspace.ts";
 
 const NOW = Date.now();
@@ -108,31 +109,44 @@ describe("the list", () => {
     );
   });
 
-  test("is searched by the beginning of the email or of the name, in whatever case, and by nothing else", async () => {
+  test("keeps search, order, score and days over its pages, and in its form", async () => {
     const of = await newMembers();
-    await happened(of, [
-      did("anna@example.com", "e", NOW, { properties: { first_name: "Zoe Quinn" } }),
-      did("ann@example.com", "e", NOW, { properties: { first_name: "zoë 100%" } }),
-      did("hannah@example.com", "e", NOW),
-      did("a_b@example.com", "e", NOW),
-    ]);
-    const search = async (q: string, by: string) =>
-      listed(await of.member.see(`${of.home}/people?${new URLSearchParams({ q, by }).toString()}`));
-    expect(await search("ANN", "email")).toEqual(["ann@example.com", "anna@example.com"]);
-    expect(await search("a", "email")).toEqual(["a_b@example.com", "ann@example.com", "anna@example.com"]);
-    expect(await search("an_", "email")).toEqual([]);
-    expect(await search("%", "email")).toEqual([]);
-    expect(await search("zo", "name")).toEqual(["anna@example.com", "ann@example.com"]);
-    expect(await search("ZOE ", "name")).toEqual(["anna@example.com"]);
-    expect(await search("quinn", "name")).toEqual([]);
-    const html = await of.member.see(`${of.home}/people?q=${encodeURIComponent('"><script>')}`);
-    expect(html).toContain("Nobody found");
-    expect(html).not.toContain('"><script>');
+    await newRule(of, "scored", 3);
+    const some = (count: number, event: string) =>
+      Array.from({ length: count }, (_, index) => did(`${event}${index}@x.example`, event, NOW - index * HOUR));
+    await happened(of, [...some(30, "scored"), ...some(5, "other")]);
+    const since = new Date(NOW - 3 * 24 * HOUR).toISOString().slice(0, 10);
+    const asked = new URLSearchParams({ q: "X.Example", sort: "last_seen_up", score: "3", from: since }).toString();
+    const html = await of.member.see(`${of.home}/people?${asked}`);
+    for (const kept of ['value="X.Example"', 'value="last_seen_up" selected', 'value="3"', `value="${since}"`]) {
+      expect(html).toContain(kept);
+    }
+    const next = nextOf(html);
+    expect(next).toContain(asked);
+    const second = await of.member.see(next ?? "");
+    const order = Array.from({ length: 30 }, (_, index) => `scored${29 - index}@x.example`);
+    expect([...listed(html), ...listed(second)]).toEqual(order);
+    expect(nextOf(second)).toBe(null);
   });
 
-  test("takes a cursor, an order and a search that make no sense for none", async () => {
-    const html = await members.member.see(`${people}?cursor=;&sort=toString&by=constructor&q=%20`);
-    expect(html).toContain("Nobody found");
+  test("says which of the filters nobody fits, and clears each of them", async () => {
+    const of = await newMembers();
+    await happened(of, [did("ann@example.com", "e", NOW)]);
+    const html = await of.member.see(`${of.home}/people?q=%22%3E%3Cscript%3E&score=7&from=2020-01-01&sort=email`);
+    expect(html).not.toContain('"><script>');
+    expect(textOf(html)).toContain(
+      `Nobody found Email, name or company with: &quot;&gt;&lt;script&gt; Clear Score at least: 7 Clear Last seen: from 2020-01-01 (UTC) Clear`,
+    );
+    const clear = (label: string) =>
+      new RegExp(`<a href="([^"]*)" aria-label="Clear “${label}”"`).exec(html)?.[1]?.replaceAll("&amp;", "&");
+    expect(clear("Score at least")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&from=2020-01-01`);
+    expect(clear("Last seen")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&score=7`);
+    expect(html).toContain(`href="${of.home}/people">Clear all of them`);
+  });
+
+  test("takes an order and a search that make no sense for none", async () => {
+    const html = await members.member.see(`${people}?sort=toString&score=many&from=never&q=%20`);
+    expect(html).toContain("Nobody yet");
   });
 
   test("leads from an email to the person", async () => {

@@ -189,13 +189,22 @@ const CALLS: Record<string, Call> = {
   "accounts, a later page": get("/accounts?cursor=5&limit=3"),
   "an account by its external id": get("/accounts?external_id=acme"),
   "people and accounts on their pages": async ({ workspace }) => {
-    const behind = { newest: "5", last_seen: `[${DAYS},[5],[${START},5]]`, score: "5.5", email: "b@" };
+    const seen = JSON.stringify([DAYS, [5], [START, 5]]);
+    const behind = {
+      newest: "5",
+      last_seen: seen,
+      last_seen_up: seen,
+      score: "[5,5]",
+      score_up: "[5,5]",
+      email: '"b@"',
+    };
     for (const cursor of [null, "5.5"]) {
       const page = { cursor, limit: 3 };
-      for (const sort of ["newest", "last_seen", "score", "email"] as const) {
-        await workspace.store.findPeople({ sort }, { cursor: cursor === null ? null : behind[sort], limit: 3 });
+      for (const sort of ["newest", "last_seen", "last_seen_up", "score", "score_up", "email"] as const) {
+        const place = { cursor: cursor === null ? null : behind[sort], limit: 3 };
+        await workspace.store.findPeople({ sort }, place);
+        await workspace.store.findPeople({ sort, text: "ann", minScore: 1, sinceDay: 1 }, place);
       }
-      for (const by of ["email", "name"] as const) await workspace.store.findPeople({ by, prefix: "a" }, page);
       for (const sort of ["newest", "last_seen"] as const) await workspace.store.findAccounts({ sort }, page);
       await workspace.store.findAccounts({ prefix: "a" }, page);
       await workspace.store.accountPage("acme", { cursor: cursor === null ? null : "5.5.plan", limit: 3 });

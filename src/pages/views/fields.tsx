@@ -1,5 +1,6 @@
 /** Form fields with their label, hint and error, tied together for screen readers. */
 import type { Child, JSX } from "hono/jsx";
+import type { DayRange } from "../day-range.ts";
 
 interface Labelled {
   /** Also the id. */
@@ -53,10 +54,10 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
 }
 
 /** From a day to a day, in UTC, both included. */
-export function DayFields({ days: { from, to } }: { days: { from: string; to: string } }) {
+export function DayFields({ days: { from, to }, label = "From" }: { days: DayRange; label?: string }) {
   return (
     <>
-      <TextField name="from" label="From" type="date" value={from} />
+      <TextField name="from" label={label} type="date" value={from} />
       <TextField name="to" label="To (UTC)" type="date" value={to} />
     </>
   );

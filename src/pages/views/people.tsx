@@ -1,12 +1,14 @@
 /** The list of people. */
-import type { PageOf } from "../../platform/list-page.ts";
-import type { PersonSummary } from "../../store/record-pages.ts";
+import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
+import type { PeoplePage, PersonSummary } from "../../store/record-pages.ts";
 import type { PeopleList } from "../people-query.ts";
-import { PEOPLE_SORTS, SEARCHED } from "../people-query.ts";
+import { PEOPLE_SORTS } from "../people-query.ts";
 import { ExportLinks } from "./export-links.tsx";
-import { SelectField, TextField } from "./fields.tsx";
-import { grouped } from "./format.ts";
+import { DayFields, SelectField, TextField } from "./fields.tsx";
+import { counted, grouped } from "./format.ts";
+import { daysAsked, NothingFits } from "./nothing-fits.tsx";
 import { Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
+import { NotAll } from "./signal-parts.tsx";
 
 /** Of any email: it may hold slashes, percent signs, whatever. */
 export function personPath(base: string, email: string): string {
@@ -16,7 +18,7 @@ export function personPath(base: string, email: string): string {
 interface Props {
   base: string;
   list: PeopleList;
-  people: PageOf<PersonSummary>;
+  people: PeoplePage;
   /** Nobody is found, and there is a receipt for the deletion of whoever had this email. */
   wasDeleted: boolean;
   mayExport: boolean;
@@ -25,36 +27,38 @@ interface Props {
 
 export function PeopleView({ base, list, people, wasDeleted, mayExport, nowMs }: Props) {
   const path = `${base}/people`;
-  const isSearch = list.q !== "";
-  const isFiltered = isSearch || list.shown["cursor"] !== undefined;
+  const { items, next, complete, sorted } = people;
+  const isFiltered = Object.keys(list.shown).some((name) => name !== "sort");
   return (
     <>
       <Head title="People">
         Everybody whom a signal or an identify call has named by email, with the score that their signals have made.
       </Head>
       <form method="get" action={path} class="filters" role="search">
-        <TextField name="q" type="search" label="Begins with" value={list.q} placeholder="jane@" />
-        <SelectField name="by" label="In" value={list.by} options={Object.entries(SEARCHED)} />
+        <TextField name="q" type="search" label="Email, name or company, any part of it" value={list.q} />
         <SelectField name="sort" label="Sort by" value={list.sort} options={Object.entries(PEOPLE_SORTS)} />
+        <TextField name="score" type="number" label="Score at least" value={list.minScore} />
+        <DayFields days={list.days} label="Last seen from" />
         <button>Show</button>
-        {isSearch && (
+        {isFiltered && (
           <a class="button" href={path}>
             Show all
           </a>
         )}
       </form>
-      {isSearch && <p class="quiet small">What is found comes in the order of the {list.by}.</p>}
+      {!sorted && (
+        <p class="quiet small">More people fit than are sorted at a time: they come in the order of their email.</p>
+      )}
       <Panel flush>
-        {people.items.length > 0 ? (
-          <PeopleTable base={base} people={people.items} nowMs={nowMs} />
-        ) : isFiltered ? (
+        {items.length > 0 && <PeopleTable base={base} people={items} nowMs={nowMs} />}
+        {items.length === 0 && complete && isFiltered && (
           <NobodyFound base={base} list={list} wasDeleted={wasDeleted} />
-        ) : (
-          <NobodyYet base={base} />
         )}
-        <Pager path={path} query={list.shown} next={people.next} />
+        {items.length === 0 && complete && !isFiltered && <NobodyYet base={base} />}
+        <NotAll complete={complete} what={counted(list.q === "" ? PEOPLE_SCAN : PEOPLE_SEARCHED, "person", "people")} />
+        <Pager path={path} query={list.shown} next={next} />
       </Panel>
-      {mayExport && people.items.length > 0 && <ExportLinks base={base} />}
+      {mayExport && items.length > 0 && <ExportLinks base={base} />}
     </>
   );
 }
@@ -86,7 +90,8 @@ function PeopleTable({ base, people, nowMs }: { base: string; people: PersonSumm
   );
 }
 
-function NobodyFound({ base, list: { q, by }, wasDeleted }: { base: string; list: PeopleList; wasDeleted: boolean }) {
+function NobodyFound({ base, list, wasDeleted }: { base: string; list: PeopleList; wasDeleted: boolean }) {
+  const { q, minScore, days, shown } = list;
   if (wasDeleted) {
     return (
       <Empty title="This person was deleted">
@@ -96,20 +101,12 @@ function NobodyFound({ base, list: { q, by }, wasDeleted }: { base: string; list
       </Empty>
     );
   }
-  return (
-    <Empty title="Nobody found">
-      {q === "" ? (
-        <p>There is nobody on this page.</p>
-      ) : (
-        <p>
-          No {by} begins with “{q}”. Only beginnings are searched.
-        </p>
-      )}
-      <p>
-        <a href={`${base}/people`}>Show everybody</a>
-      </p>
-    </Empty>
-  );
+  const filters = [
+    { label: "Email, name or company with", value: q, names: ["q"] },
+    { label: "Score at least", value: minScore, names: ["score"] },
+    daysAsked("Last seen", days),
+  ];
+  return <NothingFits title="Nobody found" path={`${base}/people`} query={shown} filters={filters} />;
 }
 
 function NobodyYet({ base }: { base: string }) {

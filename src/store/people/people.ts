@@ -3,6 +3,7 @@
  * person. Plain SQL: this runs for every signal.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { folded } from "../../domain/signal/folded.ts";
 import type { NormalisedSignal, Traits } from "../../domain/signal/signal.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
@@ -58,7 +59,7 @@ const COLUMNS = [
   "last_day",
   "recent",
 ] as const satisfies readonly (keyof Row)[];
-const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}) VALUES (${COLUMNS.map(() => "?").join(", ")})`;
+const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}, names) VALUES (${COLUMNS.map(() => "?").join(", ")}, ?)`;
 const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
 const READ_ONE = { id: `${READ} id = ?`, email: `${READ} email = ?` } as const;
 const READ_MANY = {
@@ -318,13 +319,16 @@ export class People {
       person.entries = [];
     }
     if (before === null) {
-      sql.exec(INSERT, ...COLUMNS.map((column) => now[column]));
+      sql.exec(INSERT, ...COLUMNS.map((column) => now[column]), namesOf(now));
     } else {
       const changed = COLUMNS.filter((column) => before[column] !== now[column]);
       if (changed.length === 0) return;
+      const isRenamed = before.name !== now.name || before.company !== now.company;
+      const names = isRenamed ? [namesOf(now)] : [];
       sql.exec(
-        `UPDATE people SET ${changed.map((column) => `${column} = ?`).join(", ")} WHERE id = ?`,
+        `UPDATE people SET ${changed.map((column) => `${column} = ?`).join(", ")}${isRenamed ? ", names = ?" : ""} WHERE id = ?`,
         ...changed.map((column) => now[column]),
+        ...names,
         now.id,
       );
     }
@@ -337,6 +341,11 @@ export class People {
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
+}
+
+/** What is searched for names: name and company, a line each, so that nothing is found that is partly in both. */
+function namesOf({ name, company }: Row): string {
+  return name === null && company === null ? "" : folded(`${name ?? ""}\n${company ?? ""}`);
 }
 
 function toPerson([id, email, name, company, title, traitReceipts, score, first, last, day, recent]: RawRow): Person {

@@ -7,10 +7,12 @@ export const people = sqliteTable(
   "people",
   {
     id: integer("id").primaryKey(),
-    email: text("email").notNull().unique(),
+    email: text("email").notNull(),
     name: text("name"),
     company: text("company"),
     title: text("title"),
+    /** Name and company as they are searched for, see people.ts. */
+    names: text("names").notNull().default(""),
     /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
     traitReceipts: text("trait_receipts").notNull().default(""),
     /** Sum of the points of what the person's signals have scored. */
@@ -28,9 +30,8 @@ export const people = sqliteTable(
     index("people_score")
       .on(table.score)
       .where(sql`score <> 0`),
-    index("people_name")
-      .on(sql`name COLLATE NOCASE`)
-      .where(sql`name IS NOT NULL`),
+    // Whom an email names, and who is found by a part of it or of the names. No two have the same: people.ts looks first.
+    index("people_email").on(table.email, table.names),
   ],
 );
 

@@ -9,8 +9,10 @@ export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
   chunk: number;
-  /** The latest day that anything is of, up to that one; null: there is none. */
-  latestDay(upTo: number): number | null;
+  /** `down`: the latest day comes first. */
+  direction: "down" | "up";
+  /** The first day of this direction that anything is of, from that one on, which counts; null: there is none. */
+  nextDay(from: number): number | null;
   /** Of a day, in the order of the keys, the next `chunk` behind this key; from the beginning where that is null. */
   rows(day: number, behind: Values | null): Row[];
   keyOf(row: Row): Values;
@@ -28,11 +30,12 @@ export interface DayPlace {
 }
 
 /** Each with the place behind it. */
-export function* latestByDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
+export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
+  const [first, step] = list.direction === "down" ? [Number.MAX_SAFE_INTEGER, -1] : [0, 1];
   let last = from?.last ?? null;
   let chunk = from?.chunk ?? null;
-  for (let upTo = from?.day ?? Number.MAX_SAFE_INTEGER; ; upTo--) {
-    const day = list.latestDay(upTo);
+  for (let next = from?.day ?? first; ; next += step) {
+    const day = list.nextDay(next);
     if (day === null) return;
     if (day !== from?.day) [chunk, last] = [null, null];
     for (let isMore = true; isMore;) {
@@ -46,22 +49,17 @@ export function* latestByDay<Row>(list: DayList<Row>, from: DayPlace | null): Ge
       isMore = end !== undefined && rows.length === list.chunk;
       if (end !== undefined) [chunk, last] = [list.keyOf(end), null];
     }
-    upTo = day;
+    next = day;
   }
 }
 
-export function writeDayPlace({ day, chunk, last }: DayPlace): string {
-  return JSON.stringify([day, chunk, last]);
+/** As a cursor tells it, see cursor.ts. */
+export function writeDayPlace({ day, chunk, last }: DayPlace): unknown {
+  return [day, chunk, last];
 }
 
 /** @returns null for what is no such place, with a key and an order of these types. */
-export function readDayPlace(cursor: string, key: Types, order: Types): DayPlace | null {
-  let fields: unknown;
-  try {
-    fields = JSON.parse(cursor);
-  } catch {
-    return null;
-  }
+export function readDayPlace(fields: unknown, key: Types, order: Types): DayPlace | null {
   if (!Array.isArray(fields) || fields.length !== 3) return null;
   const [day, chunk, last] = fields as unknown[];
   if (!Number.isSafeInteger(day) || !(chunk === null || isOf(chunk, key)) || !isOf(last, order)) return null;
@@ -70,7 +68,7 @@ export function readDayPlace(cursor: string, key: Types, order: Types): DayPlace
 
 type Types = readonly ("number" | "string")[];
 
-function isOf(values: unknown, types: Types): values is Values {
+export function isOf(values: unknown, types: Types): values is Values {
   return (
     Array.isArray(values) &&
     values.length === types.length &&

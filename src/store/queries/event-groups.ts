@@ -8,6 +8,7 @@ import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { EventGroup } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 import { writeDayPlace } from "./by-day.ts";
+import { writeCursor } from "./cursor.ts";
 import { parsed } from "./payload-json.ts";
 import { latestGroups, readGroupCursor } from "./queue-page.ts";
 import type { ScannedGroup } from "./queue-page.ts";
@@ -33,7 +34,7 @@ export async function listEventGroups(
   for (const { row, place } of latestGroups(state.sql, from)) {
     isMore = groups.length === limit;
     if (isMore) break;
-    groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeDayPlace(place) });
+    groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeCursor(writeDayPlace(place)) });
   }
   const seqs = groups.map(({ row }) => row.sample_seq);
   const signals = await samplesOf(state.signals, objects, seqs);

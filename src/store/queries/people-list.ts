@@ -9,33 +9,37 @@ import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Person, ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 import { firstIdentities } from "./person-identities.ts";
+import { listPeople } from "./people-search.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { latestScored, toScoringSignals } from "./scored.ts";
 
 type Row = PersonRow & { recent: string };
 
-/** Newest first, or the one with an email. A page of people with very much has fewer than asked for. */
-export function listPeople(state: StoreState, { email }: { email?: string }, page: Page): PageOf<Person> {
+const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
+
+/** Newest first, those who are searched for, or the one with an email. A page of people with very much is a short one. */
+export function readPeople(
+  state: StoreState,
+  { email, text = "" }: { email?: string; text?: string },
+  page: Page,
+): PageOf<Person> {
+  if (email !== undefined) {
+    const [row] = state.sql.exec<Row>(`${ROW} email = ?`, email.trim().toLowerCase());
+    return { items: row === undefined ? [] : [toPerson(state, row)], next: null };
+  }
   const items: Person[] = [];
   let characters = 0;
-  let before = page.cursor === null ? Number.MAX_SAFE_INTEGER : Number(page.cursor);
-  if (!Number.isSafeInteger(before)) return { items, next: null };
-  const asked = email === undefined ? "" : "AND email = ?3";
-  const rows = state.sql.exec<Row>(
-    `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE id < ?1 ${asked} ORDER BY id DESC LIMIT ?2`,
-    before,
-    page.limit + 1,
-    ...(email === undefined ? [] : [email.trim().toLowerCase()]),
-  );
-  for (const row of rows.toArray()) {
-    if (items.length === page.limit || characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: String(before) };
-    const person = toPerson(state, row);
+  let last: string | null = null;
+  const found = listPeople(state, { sort: "newest", text }, page);
+  for (const { row, cursor } of found.items) {
+    if (characters > ACCOUNT_PAGE_MAX_CHARACTERS) return { items, next: last };
+    const person = toPerson(state, state.sql.exec<Row>(`${ROW} id = ?`, row.id).one());
     characters += JSON.stringify(person).length;
     items.push(person);
-    before = row.id;
+    last = cursor;
   }
-  return { items, next: null };
+  return { items, next: found.next };
 }
 
 function toPerson(state: StoreState, row: Row): Person {

@@ -1,157 +1,144 @@
-/** People as the page lists them: in one of four orders, or those whose email or name begins with something. */
-import { PEOPLE_DAY_SORTED, PEOPLE_SCAN } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { PeopleQuery, PersonSummary } from "../record-pages.ts";
-import { latestByDay, readDayPlace, writeDayPlace } from "./by-day.ts";
-import type { DayList, Values } from "./by-day.ts";
+/**
+ * People as lists show them: in an order, and those of whom something holds. What is searched for may stand anywhere in an
+ * email, a name or a company: an index that holds these three of everybody, and little else, is gone through. It is
+ * written when one of them changes, never because a signal comes.
+ */
+import { folded } from "../../domain/signal/folded.ts";
+import type { Page } from "../../platform/list-page.ts";
+import { PEOPLE_SCAN, PEOPLE_SEARCHED, PEOPLE_SORTED } from "../../limits.ts";
+import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../record-pages.ts";
+import type { StoreState } from "../state.ts";
+import { isOf } from "./by-day.ts";
+import { readCursor, writeCursor } from "./cursor.ts";
+import { inOrder } from "./people-orders.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
-const PEOPLE = `SELECT ${PERSON_COLUMNS} FROM people WHERE`;
+/** A person of a page, and the cursor of what is behind them. */
+export interface Listed {
+  row: PersonRow;
+  cursor: string;
+}
+
+export type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
+
+/** Whom a search finds. The first four parameters; the index is named, as SQLite would rather look for a score. */
+const FITTING = `FROM people INDEXED BY people_email
+  WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)
+    AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
+/** Of the place of a page of what was sorted; other places are those of people-orders.ts. */
+const SORTED = "sorted";
+
+export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
+  const { items, ...found } = listPeople(state, query, page);
+  return { ...found, items: items.map(({ row }) => toPersonSummary(row)) };
+}
 
 /** A cursor that makes no sense is none. */
-export function findPeople(sql: SqlStorage, query: PeopleQuery, page: Page): PageOf<PersonSummary> {
-  if ("prefix" in query)
-    return query.by === "email" ? byEmail(sql, query.prefix, page) : byName(sql, query.prefix, page);
-  switch (query.sort) {
-    case "newest":
-      return newest(sql, page);
-    case "email":
-      return byEmail(sql, "", page);
-    case "score":
-      return byScore(sql, page);
-    case "last_seen":
-      return byLastSeen(sql, page);
-  }
+export function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
+  const { sql } = state;
+  const place = readCursor(cursor);
+  const { text = "" } = query;
+  if (text === "") return walked(sql, query, place, limit);
+  // Whom a page by email was begun with goes on so.
+  const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
+  const found = isByEmail ? null : sortedPage(sql, query, text, place, limit);
+  return found ?? { ...byEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
 }
 
-function newest(sql: SqlStorage, page: Page): PageOf<PersonSummary> {
-  const before = readNumbers(page.cursor, 1)?.[0] ?? Number.MAX_SAFE_INTEGER;
-  const rows = sql.exec<PersonRow>(`${PEOPLE} id < ? ORDER BY id DESC LIMIT ?`, before, page.limit + 1).toArray();
-  return pageOf(rows, page.limit, ({ id }) => String(id));
-}
-
-function byEmail(sql: SqlStorage, prefix: string, page: Page): PageOf<PersonSummary> {
-  const begins = prefix.toLowerCase();
-  // The cursor says where to begin, which the index is entered with; the plus keeps the prefix from being that.
-  const from = page.cursor === null ? "email >= ?1" : "email > ?4 AND +email >= ?1";
-  const rows = sql.exec<PersonRow>(
-    `${PEOPLE} ${from} AND email < ?2 ORDER BY email LIMIT ?3`,
-    begins,
-    `${begins}\u{10FFFF}`,
-    page.limit + 1,
-    ...(page.cursor === null ? [] : [page.cursor]),
-  );
-  return pageOf(rows.toArray(), page.limit, ({ email }) => email);
-}
-
-/** In whatever case. Who has no name is not in the index. */
-function byName(sql: SqlStorage, prefix: string, page: Page): PageOf<PersonSummary> {
-  const [, id, name] = /^(\d{1,15})\.(.*)$/su.exec(page.cursor ?? "") ?? [];
-  const read = (condition: string, limit: number, ...last: (string | number)[]) =>
-    sql
-      .exec<PersonRow>(
-        `${PEOPLE} name IS NOT NULL AND ${condition} AND name COLLATE NOCASE < ?2
-         ORDER BY name COLLATE NOCASE, id LIMIT ?3`,
-        prefix,
-        `${prefix}\u{10FFFF}`,
-        limit,
-        ...last,
-      )
-      .toArray();
-  const cursorOf = (row: PersonRow) => `${row.id}.${row.name}`;
-  if (name === undefined) return pageOf(read("name COLLATE NOCASE >= ?1", page.limit + 1), page.limit, cursorOf);
-  // Asked for at once, SQLite would read everybody of that name from the first.
-  const begins = "+name COLLATE NOCASE >= ?1";
-  const same = read(`name COLLATE NOCASE = ?4 AND id > ?5 AND ${begins}`, page.limit + 1, name, Number(id));
-  const beyond = read(`name COLLATE NOCASE > ?4 AND ${begins}`, page.limit + 1 - same.length, name);
-  return pageOf([...same, ...beyond], page.limit, cursorOf);
-}
-
-/**
- * Those above zero and below by the index of those who have a score; between them everybody else, the newest first, of
- * whom a page looks at no more than PEOPLE_SCAN.
- */
-function byScore(sql: SqlStorage, { cursor, limit }: Page): PageOf<PersonSummary> {
-  let [id = 0, score = 0] = readNumbers(cursor, 2) ?? [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
-  const rows: PersonRow[] = [];
-  const cursorOf = (row: PersonRow) => `${row.id}.${row.score}`;
-  const left = () => limit + 1 - rows.length;
-  // Repeated: a partial index is used where the statement has its condition.
-  const scored = (sign: ">" | "<") => {
-    const ordered = `score <> 0 AND score ${sign} 0`;
-    const same = `${PEOPLE} ${ordered} AND score = ? AND id < ? ORDER BY id DESC LIMIT ?`;
-    const lower = `${PEOPLE} ${ordered} AND score < ? ORDER BY score DESC, id DESC LIMIT ?`;
-    rows.push(...sql.exec<PersonRow>(same, score, id, left()));
-    rows.push(...sql.exec<PersonRow>(lower, score, left()));
-  };
-  if (score > 0) {
-    scored(">");
-    [id, score] = [Number.MAX_SAFE_INTEGER, 0];
-  }
-  if (left() > 0 && score === 0) {
-    const looked = sql.exec<PersonRow>(`${PEOPLE} id < ? ORDER BY id DESC LIMIT ?`, id, PEOPLE_SCAN).toArray();
-    rows.push(...looked.filter((row) => row.score === 0).slice(0, left()));
-    const last = looked.at(-1);
-    if (left() > 0 && last !== undefined && looked.length === PEOPLE_SCAN) {
-      return { items: rows.map(toPersonSummary), next: `${last.id}.0` };
+/** In an order, passing by whoever does not fit. */
+function walked(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
+  const items: Listed[] = [];
+  let looked = 0;
+  let behind: unknown = null;
+  for (const step of inOrder(sql, query.sort, query, place)) {
+    const row = step.row !== null && fits(step.row, query) ? step.row : null;
+    const isFull = items.length === limit;
+    if ((isFull && row !== null) || looked++ === PEOPLE_SCAN) {
+      return { items, next: writeCursor(behind), complete: isFull, sorted: true };
     }
-    [id, score] = [0, 0];
+    behind = step.place;
+    if (row !== null) items.push({ row, cursor: writeCursor(behind) });
   }
-  if (left() > 0) scored("<");
-  return pageOf(rows, limit, cursorOf);
+  return { items, next: null, complete: true, sorted: true };
 }
 
-function byLastSeen(sql: SqlStorage, page: Page): PageOf<PersonSummary> {
-  const list: DayList<PersonRow> = {
-    chunk: PEOPLE_DAY_SORTED,
-    latestDay: (upTo) =>
-      sql.exec<{ day: number | null }>("SELECT max(last_day) AS day FROM people WHERE last_day <= ?", upTo).one().day,
-    rows: (day, behind) =>
-      sql
-        .exec<PersonRow>(
-          `SELECT ${PERSON_COLUMNS} FROM people WHERE last_day = ? AND id < ? ORDER BY id DESC LIMIT ?`,
-          day,
-          behind?.[0] ?? Number.MAX_SAFE_INTEGER,
-          PEOPLE_DAY_SORTED,
-        )
-        .toArray(),
-    keyOf: ({ id }) => [id],
-    orderOf: ({ id, last_seen }) => [last_seen, id],
-    compare: descending,
-  };
-  const from = page.cursor === null ? null : readDayPlace(page.cursor, ["number"], ["number", "number"]);
-  const rows: PersonRow[] = [];
-  let next: string | null = null;
-  for (const { row, place } of latestByDay(list, from)) {
-    if (rows.length === page.limit) return { items: rows.map(toPersonSummary), next };
-    rows.push(row);
-    next = writeDayPlace(place);
-  }
-  return { items: rows.map(toPersonSummary), next: null };
+function fits({ score, last_day: day }: PersonRow, filter: PeopleFilter): boolean {
+  const { minScore, sinceDay, untilDay } = filter;
+  return score >= (minScore ?? -Infinity) && day >= (sinceDay ?? 0) && day <= (untilDay ?? Infinity);
 }
 
-function descending(one: Values, other: Values): number {
-  const at = one.findIndex((value, index) => value !== other[index]);
-  return at === -1 ? 0 : Number(other[at]) - Number(one[at]);
-}
-
-function readNumbers(cursor: string | null, count: number): number[] | null {
-  const numbers = (cursor ?? "").split(".").map(Number);
-  return cursor !== null && cursor !== "" && numbers.length === count && numbers.every(Number.isSafeInteger)
-    ? numbers
-    : null;
-}
-
-function pageOf(
-  rows: readonly PersonRow[],
+/** All whom the search finds, sorted. Null: they are too many, unless an earlier page has shown some of them. */
+function sortedPage(
+  sql: SqlStorage,
+  query: PeopleQuery,
+  text: string,
+  place: unknown,
   limit: number,
-  cursorOf: (row: PersonRow) => string,
-): PageOf<PersonSummary> {
-  const shown = rows.slice(0, limit);
-  const last = shown.at(-1);
-  return {
-    items: shown.map(toPersonSummary),
-    next: rows.length > limit && last !== undefined ? cursorOf(last) : null,
-  };
+): ListedPage | null {
+  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
+  const from = isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
+  const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
+  const { column, direction } = SORTS[query.sort];
+  const fitting = [
+    ...sql
+      .exec(`SELECT id, ${column} ${FITTING} LIMIT ?7`, "", ...asked(query, text), most + 1)
+      .raw<[id: number, value: number]>(),
+  ];
+  if (fitting.length > most) return null;
+  const order = ([id, value]: readonly number[], [otherId, otherValue]: readonly number[]) =>
+    direction * ((value ?? 0) - (otherValue ?? 0) || (id ?? 0) - (otherId ?? 0));
+  const shown = fitting
+    .filter((one) => from === null || order(one, from) > 0)
+    .sort(order)
+    .slice(0, limit + 1);
+  const items = shown.slice(0, limit).flatMap(([id, value]): Listed[] => {
+    const [row] = sql.exec<PersonRow>(`SELECT ${PERSON_COLUMNS} FROM people WHERE id = ?`, id);
+    return row === undefined ? [] : [{ row, cursor: writeCursor([SORTED, id, value]) }];
+  });
+  const next = shown.length > limit ? (items.at(-1)?.cursor ?? null) : null;
+  return { items, next, complete: true, sorted: true };
+}
+
+/** What is sorted by, and whether the lowest comes first. */
+const SORTS = {
+  newest: { column: "id", direction: -1 },
+  email: { column: "id", direction: 1 },
+  score: { column: "score", direction: -1 },
+  score_up: { column: "score", direction: 1 },
+  last_seen: { column: "last_seen", direction: -1 },
+  last_seen_up: { column: "last_seen", direction: 1 },
+} as const satisfies Record<PeopleSort, { column: string; direction: 1 | -1 }>;
+
+/** The index in its own order, however many there are: a page goes through PEOPLE_SEARCHED of them at most. */
+function byEmail(
+  sql: SqlStorage,
+  query: PeopleQuery,
+  text: string,
+  place: unknown,
+  limit: number,
+): Omit<ListedPage, "sorted"> {
+  const after = typeof place === "string" ? place : "";
+  const [end] = sql.exec<{ email: string }>(
+    "SELECT email FROM people WHERE email > ? ORDER BY email LIMIT 1 OFFSET ?",
+    after,
+    PEOPLE_SEARCHED - 1,
+  );
+  const rows = sql
+    .exec<PersonRow>(
+      `SELECT ${PERSON_COLUMNS} ${FITTING} AND email <= ?8 ORDER BY email LIMIT ?7`,
+      after,
+      ...asked(query, text),
+      limit + 1,
+      end?.email ?? "\u{10FFFF}",
+    )
+    .toArray();
+  const items = rows.slice(0, limit).map((row): Listed => ({ row, cursor: writeCursor(row.email) }));
+  if (rows.length > limit) return { items, next: items.at(-1)?.cursor ?? null, complete: true };
+  return { items, next: end === undefined ? null : writeCursor(end.email), complete: end === undefined };
+}
+
+function asked({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
+  const most = Number.MAX_SAFE_INTEGER;
+  return [text.toLowerCase(), folded(text), minScore ?? -most, sinceDay ?? 0, untilDay ?? most];
 }

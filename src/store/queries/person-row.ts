@@ -11,10 +11,11 @@ export interface PersonRow {
   score: number;
   first_seen: number;
   last_seen: number;
+  last_day: number;
 }
 
 /** Part of statements. */
-export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen";
+export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen, last_day";
 
 export function toPersonSummary(row: PersonRow): PersonSummary {
   const { email, name, company, title, score, first_seen: firstSeenMs, last_seen: lastSeenMs } = row;

@@ -7,8 +7,9 @@ import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { EventGroup } from "../protocol.ts";
-import { latestByDay, readDayPlace, writeDayPlace } from "./by-day.ts";
+import { byDay, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
+import { readCursor, writeCursor } from "./cursor.ts";
 
 export interface QueueFilter {
   /** Part of the event name, in any letter case. */
@@ -55,7 +56,7 @@ export function queuePage(sql: SqlStorage, filter: QueueFilter, page: Page): Que
   for (const { row, place } of latestGroups(sql, from)) {
     const full = items.length === page.limit;
     if (last !== null && (full || scanned === QUEUE_SCAN_GROUPS)) {
-      return { items, next: writeDayPlace(last), complete: full };
+      return { items, next: writeCursor(writeDayPlace(last)), complete: full };
     }
     scanned++;
     last = place;
@@ -96,7 +97,8 @@ export function latestGroups(
 ): Generator<{ row: ScannedGroup; place: DayPlace }> {
   const list: DayList<ScannedGroup> = {
     chunk: QUEUE_SCAN_GROUPS,
-    latestDay: (upTo) =>
+    direction: "down",
+    nextDay: (upTo) =>
       sql.exec<{ day: number | null }>("SELECT max(last_day) AS day FROM event_groups WHERE last_day <= ?", upTo).one()
         .day,
     rows: (day, behind) => {
@@ -115,12 +117,12 @@ export function latestGroups(
     orderOf: ({ event, source, last_seen }) => [last_seen, event, source],
     compare: byLastSeen,
   };
-  return latestByDay(list, from);
+  return byDay(list, from);
 }
 
 /** Null for one that this list did not give out. */
 export function readGroupCursor(cursor: string): DayPlace | null {
-  return readDayPlace(cursor, ["string", "string"], ["number", "string", "string"]);
+  return readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
 }
 
 function byLastSeen([one = 0, ...names]: Values, [other = 0, ...otherNames]: Values): number {

@@ -26,9 +26,9 @@ import type {
   AccountPage,
   AccountsQuery,
   AccountSummary,
+  PeoplePage,
   PeopleQuery,
   PersonPage,
-  PersonSummary,
   PersonTimeline,
 } from "../record-pages.ts";
 import { knownRows, readTotals } from "../record/books.ts";
@@ -45,7 +45,7 @@ import { StoreState } from "../state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { latestSignals } from "./live.ts";
-import { listPeople } from "./people-list.ts";
+import { readPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
@@ -191,12 +191,13 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return recentNames(this.stateWithGroups.sql).events;
   }
 
-  people(filter: { email?: string }, page: Page): PageOf<Person> {
-    return listPeople(this.state, filter, page);
+  people(filter: { email?: string; text?: string }, page: Page): PageOf<Person> {
+    return readPeople(this.state, filter, page);
   }
 
-  findPeople(query: PeopleQuery, page: Page): PageOf<PersonSummary> {
-    return findPeople(this.state.sql, query, page);
+  /** See people-search.ts. */
+  findPeople(query: PeopleQuery, page: Page): PeoplePage {
+    return findPeople(this.state, query, page);
   }
 
   /** See person-page.ts. */
