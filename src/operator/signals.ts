@@ -105,7 +105,7 @@ export const signalRoutes = operator
       tag: "Signals",
       summary: "People and their scores",
       description:
-        "The newest first. A search gives all whom it finds; where they are more than 10,000, or the workspace has more " +
+        "The newest first. A search gives all whom it finds; where they are more than 5,000, or the workspace has more " +
         "than 250,000 people, in the order of their emails, and a page may then be short of people and still have a `next`.",
       query: peopleQuery,
       answers: { 200: { description: "People.", schema: listOf(personAnswer) } },
