@@ -9,7 +9,7 @@ import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Person, ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
 import { firstIdentities } from "./person-identities.ts";
-import { listPeople } from "./people-search.ts";
+import { isCursorOf, listPeople } from "./people-search.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { latestScored, toScoringSignals } from "./scored.ts";
@@ -18,7 +18,10 @@ type Row = PersonRow & { recent: string };
 
 const ROW = `SELECT ${PERSON_COLUMNS}, recent FROM people WHERE`;
 
-/** Newest first, those who are searched for, or the one with an email. A page of people with very much is a short one. */
+/**
+ * Newest first, those who are searched for, or the one with an email. A page of people with very much is a short one. A
+ * cursor that was not given out here finds nobody.
+ */
 export function readPeople(
   state: StoreState,
   { email, text = "" }: { email?: string; text?: string },
@@ -29,6 +32,7 @@ export function readPeople(
     return { items: row === undefined ? [] : [toPerson(state, row)], next: null };
   }
   const items: Person[] = [];
+  if (!isCursorOf(text, page.cursor)) return { items, next: null };
   let characters = 0;
   let last: string | null = null;
   const found = listPeople(state, { sort: "newest", text }, page);

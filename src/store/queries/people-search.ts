@@ -46,6 +46,13 @@ export function listPeople(state: StoreState, query: PeopleQuery, { cursor, limi
   return found ?? { ...byEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
 }
 
+/** Whether a cursor is one of a list of the newest, or of a search. */
+export function isCursorOf(text: string, cursor: string | null): boolean {
+  const place = readCursor(cursor);
+  if (text === "") return cursor === null || Number.isSafeInteger(place);
+  return cursor === null || typeof place === "string" || sortedPlace(place) !== null;
+}
+
 /** In an order, passing by whoever does not fit. */
 function walked(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
   const items: Listed[] = [];
@@ -76,8 +83,7 @@ function sortedPage(
   place: unknown,
   limit: number,
 ): ListedPage | null {
-  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
-  const from = isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
+  const from = sortedPlace(place);
   const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
   const { column, direction } = SORTS[query.sort];
   const fitting = [
@@ -98,6 +104,12 @@ function sortedPage(
   });
   const next = shown.length > limit ? (items.at(-1)?.cursor ?? null) : null;
   return { items, next, complete: true, sorted: true };
+}
+
+/** Null for a place of another kind. */
+function sortedPlace(place: unknown): readonly [id: number, value: number] | null {
+  const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
+  return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
 }
 
 /** What is sorted by, and whether the lowest comes first. */
