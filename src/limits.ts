@@ -223,6 +223,35 @@ export const SAMPLE_MAX_GROUPS = 40;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
 
+// --- Events ---
+
+/** Scoring signals of one event: its row stays far below what a row may have, however long their names are. */
+export const SCORED_EVENT_MAX_SIGNALS = 200;
+/** Dead letters that come within this time of an event of some are told together: of a broken sender one event a minute. */
+export const DEAD_LETTERS_TOLD_MS = 60_000;
+/** Reasons that such an event tells apart, and characters of each. */
+export const DEAD_LETTER_REASONS = 20;
+export const DEAD_LETTER_REASON_CHARACTERS = 200;
+/** Refused calls of a key within REFUSAL_BURST_MINUTES that are told: so many, and one in REFUSAL_BURST_SHARE of all. */
+export const REFUSAL_BURST_MINUTES = 5;
+export const REFUSAL_BURST_CALLS = 20;
+export const REFUSAL_BURST_SHARE = 10;
+/** And of the same key not again within this time. */
+export const REFUSAL_BURST_QUIET_MS = 3_600_000;
+/** Keys of which calls are counted for that in memory, until those that are silent are forgotten. */
+export const REFUSAL_BURST_KEYS = 1_000;
+/** From this age on the oldest signal that is not recorded is told: a healthy backlog is a hundred times younger. */
+export const PROCESSING_LATE_MS = 10 * 60_000;
+/** A row of events that wait to be handed on, and what one call hands on. */
+export const RAISED_ROW_CHARACTERS = 500_000;
+/**
+ * What may wait so, in characters: some 100,000 scoring signals, where Destinations do not answer. Beyond it nothing more is
+ * raised, which the log says, until something has been handed on: signals are recorded all the same.
+ */
+export const RAISED_MAX_CHARACTERS = 32_000_000;
+/** A call of Destinations that takes longer has failed: it is made again. */
+export const RAISE_TIMEOUT_MS = 10_000;
+
 // --- Destinations ---
 
 /** Destinations of one workspace: every event goes to each that wants it. */

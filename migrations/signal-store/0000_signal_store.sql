@@ -172,7 +172,9 @@ CREATE TABLE `identities` (
 CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
 CREATE TABLE `link_jobs` (
 	`key` blob PRIMARY KEY NOT NULL,
-	`due_at` integer NOT NULL
+	`due_at` integer NOT NULL,
+	`added` integer DEFAULT 0 NOT NULL,
+	`points` integer DEFAULT 0 NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `link_jobs_due` ON `link_jobs` (`due_at`);--> statement-breakpoint
@@ -239,6 +241,11 @@ CREATE TABLE `event_groups` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `event_groups_last_day` ON `event_groups` (`last_day`);--> statement-breakpoint
+CREATE TABLE `raised_events` (
+	`row` integer PRIMARY KEY NOT NULL,
+	`body` text NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE `once` (
 	`person_id` integer NOT NULL,
 	`rule_id` text NOT NULL,
@@ -271,7 +278,9 @@ CREATE TABLE `rule_jobs` (
 	`matched` integer NOT NULL,
 	`added` integer NOT NULL,
 	`changed` integer NOT NULL,
-	`removed` integer NOT NULL
+	`removed` integer NOT NULL,
+	`points` integer DEFAULT 0 NOT NULL,
+	`crossings` text DEFAULT '[]' NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `rule_jobs_unfinished` ON `rule_jobs` (`due_at`) WHERE status <> 'done';--> statement-breakpoint

@@ -5,6 +5,7 @@
  */
 export * from "./accounts/tables.ts";
 export * from "./deletion/tables.ts";
+export * from "./events/tables.ts";
 export * from "./log/tables.ts";
 export * from "./people/tables.ts";
 export * from "./record/tables.ts";

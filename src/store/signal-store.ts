@@ -7,7 +7,9 @@
  * before anything is committed; and no answer leaves before the writes are durable, so what the consumer settles has
  * been stored. Memory is a copy of what is stored, and read again where a transaction was taken back.
  */
+import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
+import { HandOn } from "../events/hand-on.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
 import { Chores } from "./chores.ts";
@@ -15,6 +17,8 @@ import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
+import { wantEvents } from "./events/wanted.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
@@ -29,6 +33,7 @@ import { findRuleJob, isStale, nextRuleJobMs, startRuleJob } from "./rules/rule-
 
 export class SignalStore extends StoreReads {
   #alarmAtMs = Number.POSITIVE_INFINITY;
+  #handingOn: HandOn | null = null;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
   readonly #chores = new Chores(this.workspaceId, [
@@ -59,6 +64,12 @@ export class SignalStore extends StoreReads {
       due: (nowMs) => nextColdWorkMs(this.state.sql, nowMs, this.#coldAfterMs),
       step: (nowMs) => this.#workOnCold(nowMs),
     },
+    {
+      name: "tell_dead_letters",
+      due: () => nextDeadLetterNewsMs(this.state),
+      step: (nowMs) => this.transact(() => raiseDeadLetters(this.state, nowMs)),
+    },
+    { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
   ]);
 
   /**
@@ -121,9 +132,11 @@ export class SignalStore extends StoreReads {
    * @param id of the receipt, if it is a new one.
    * @param email trimmed and lower-cased.
    */
-  erase(id: string, email: string): ErasureReceipt {
+  async erase(id: string, email: string): Promise<ErasureReceipt> {
     this.transact(() => erasePerson(this.state, id, email, Date.now()));
     this.#alarmForNext();
+    // What is on its way to Destinations is there before they are asked to forget the person.
+    await this.#handOn.called();
     const receipt = findErasure(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;
@@ -141,6 +154,14 @@ export class SignalStore extends StoreReads {
     return job;
   }
 
+  /** What is to be raised, from the next transaction on. Repeating it changes nothing. */
+  wantEvents(wanted: WantedEvents): void {
+    this.transact(() => {
+      wantEvents(this.state, wanted);
+      this.state.signals.flush();
+    });
+  }
+
   override async alarm(): Promise<void> {
     this.#alarmAtMs = Number.POSITIVE_INFINITY;
     await this.#chores.run();
@@ -155,6 +176,14 @@ export class SignalStore extends StoreReads {
       signals.flush();
     }
     this.#alarmForNext();
+  }
+
+  get #handOn(): HandOn {
+    return (this.#handingOn ??= new HandOn(this.state.raised, {
+      workspaceId: this.workspaceId,
+      raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
+      alarmBy: (atMs) => this.#alarmBy(atMs),
+    }));
   }
 
   async #linkTurn(): Promise<void> {
@@ -212,7 +241,11 @@ export class SignalStore extends StoreReads {
 
   /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
   #alarmForNext(): void {
-    const atMs = this.#chores.nextMs(Date.now());
+    this.#handOn.start();
+    this.#alarmBy(this.#chores.nextMs(Date.now()));
+  }
+
+  #alarmBy(atMs: number): void {
     if (atMs >= this.#alarmAtMs) return;
     this.#alarmAtMs = atMs;
     void this.ctx.storage.setAlarm(atMs);

@@ -1,4 +1,5 @@
 /** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
+import { RaisedEvents } from "../events/raised-events.ts";
 import type { BooksMeta } from "./record/books.ts";
 import { EMPTY_BOOKS } from "./record/books.ts";
 import { Log } from "./log/log.ts";
@@ -15,6 +16,8 @@ export class StoreState {
   readonly originals: Originals;
   readonly verdicts: Verdicts;
   readonly once: Once;
+  /** Events that wait to be handed on. */
+  readonly raised: RaisedEvents;
 
   constructor(sql: SqlStorage) {
     this.sql = sql;
@@ -23,6 +26,7 @@ export class StoreState {
     this.originals = new Originals(this.signals);
     this.verdicts = new Verdicts(sql);
     this.once = new Once(sql);
+    this.raised = new RaisedEvents(sql);
   }
 
   /** The books of the store, and what else its head remembers. `signals.flush` writes it. */
@@ -35,5 +39,6 @@ export class StoreState {
     this.signals.reload();
     this.held.reload();
     this.verdicts.forget();
+    this.raised.reload();
   }
 }

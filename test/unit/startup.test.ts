@@ -55,6 +55,7 @@ describe("before the first signal", () => {
       "src/destinations",
       "src/domain",
       "src/env.ts",
+      "src/events",
       "src/http",
       "src/index.ts",
       "src/ingest",

@@ -5,6 +5,7 @@
 import { describe, expect, test } from "vitest";
 import { COLD_AFTER_MS, ERASURE_ROWS, PURGE_ROWS } from "../../src/limits.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../src/store/deletion/erasure.ts";
+import { wantEvents } from "../../src/store/events/wanted.ts";
 import { Leaving } from "../../src/store/deletion/leaving.ts";
 import { purgeHeld } from "../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../src/store/deletion/retention.ts";
@@ -155,6 +156,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       const facts = { name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
       const traits = { email: JANE, ...facts };
       store.frequency = "once_per_day";
+      wantEvents(store.state, { types: ["person.scored", "person.score_crossed"], thresholds: [1] });
       store.record(NOW, said(call("identify", 1, { anonymousId: "V-Jane-2", userId: "U-Jane-2" })));
       store.record(NOW, said(call("track", 2, { ...ids, event: "E" })));
       store.record(

@@ -9,6 +9,7 @@ import { dayOf } from "../../src/domain/quota/day-counts.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { scrubCold } from "../../src/store/log/cold.ts";
 import { StoreReads } from "../../src/store/queries/store-reads.ts";
+import { eventTypes } from "../../src/domain/events/workspace-event.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { StoreState } from "../../src/store/state.ts";
 import { ring } from "./cold.ts";
@@ -101,6 +102,7 @@ const CALLS: Record<string, Call> = {
   "a rule": async (made) => {
     made.ruleId = (await made.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, event: "F*" })).id;
   },
+  "what is to be told": ({ workspace }) => workspace.store.wantEvents({ types: [...eventTypes], thresholds: [1, 5] }),
   "a key for accounts": async (made) => {
     const key = await made.workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
     made.accountKeyId = key.id;

@@ -7,6 +7,7 @@
 export const eventTypes = [
   "person.score_crossed",
   "person.scored",
+  "people.rescored",
   "usage.level",
   "period.closed",
   "key.expiring",
@@ -30,12 +31,35 @@ export interface EventData {
     threshold: number;
     score: number;
     score_before: number;
-    /** The latest of the signals that made the difference. */
-    signal_id: string;
+    /** The latest of the signals that made the difference; null: it was one that is somebody else's by now. */
+    signal_id: string | null;
   };
   /** Scoring signals were made. The order is that in which they were recorded. */
   "person.scored": { scoring_signals: ScoringSignalMade[] };
-  /** Once each and billing period. */
+  /**
+   * Many scoring signals at once, one event in place of a `person.scored` for each: a mapping rule was applied to the past,
+   * or the earlier signals of a visitor became a person's. Of those of a visitor there is a `person.score_crossed` too
+   * where they made one; of a rule there are only the counts.
+   */
+  "people.rescored": {
+    cause: "rule_applied" | "signals_linked";
+    /** The rule; null where signals were linked. */
+    rule_id: string | null;
+    /** Whose the signals are now; null where a rule was applied. */
+    email: string | null;
+    /** Signals that score what they did not, that score something else than before, and that score nothing any more. */
+    added: number;
+    changed: number;
+    removed: number;
+    /** What that adds to the scores of all people together. */
+    points: number;
+    /** How often a score has risen to a threshold, or above it, and how often one has fallen below. */
+    thresholds: { threshold: number; risen: number; fallen: number }[];
+  };
+  /**
+   * Once each, billing period and signal limit: where the limit is raised, what is no longer reached is told again when it
+   * is.
+   */
   "usage.level": {
     level: UsageLevelReached;
     /** Signals counted in the period. */

@@ -71,6 +71,7 @@ export class ErasureWork {
     while (left > 0 && this.#job.email !== null) left -= this.#page();
     this.#blanking.write();
     this.#people.write();
+    this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
     this.#writeJob();
     this.#state.signals.flush();

@@ -6,6 +6,7 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS, FULL_DRAINED_MS } from "../../limits.ts";
+import { forgetInEvents } from "../events/forget.ts";
 import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { insertEntries, readEntries } from "../people/timelines.ts";
@@ -41,6 +42,7 @@ export function erasePerson(state: StoreState, id: string, email: string, nowMs:
       Number(person !== undefined),
     );
   }
+  forgetInEvents(state, email);
   rememberName(sql, { kind: "email", value: email }, nowMs);
   stepErasure(state, nowMs);
 }

@@ -3,6 +3,12 @@ import { LINK_ALARM_MS } from "../../limits.ts";
 import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
+/** Scoring signals, and their points. */
+export interface LinkCounts {
+  added: number;
+  points: number;
+}
+
 /** Notes a visitor who has such signals. One who is noted already waits as long as that says. */
 export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number): void {
   sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
@@ -40,6 +46,26 @@ export function isLinkJobDue(sql: SqlStorage, visitor: VisitorId, byMs: number):
 export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
   const [visitor] = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1);
   if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
+}
+
+/** What a step has made of the visitor's lines. */
+export function countInLinkJob(sql: SqlStorage, visitor: VisitorId, { added, points }: LinkCounts): void {
+  if (added === 0) return;
+  sql.exec(
+    "UPDATE link_jobs SET added = added + ?, points = points + ? WHERE key = ?",
+    added,
+    points,
+    visitorKey(visitor),
+  );
+}
+
+/** What its steps have made of the visitor's lines so far, as far as somebody wanted to know. */
+export function linkCounts(sql: SqlStorage, visitor: VisitorId): LinkCounts {
+  const found = sql.exec<{ added: number; points: number }>(
+    "SELECT added, points FROM link_jobs WHERE key = ?",
+    visitorKey(visitor),
+  );
+  return found.toArray()[0] ?? { added: 0, points: 0 };
 }
 
 export function endLinkJob(sql: SqlStorage, visitor: VisitorId): void {

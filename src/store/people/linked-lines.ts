@@ -123,7 +123,7 @@ export class Linking {
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);
-    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) });
+    this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
     return linked;
   }
 

@@ -10,6 +10,7 @@
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../limits.ts";
+import { raiseLinked } from "../events/rescored.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
@@ -102,10 +103,12 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
     for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
-    for (const visitor of due) if (!hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     changing.people.write();
     linking.recount();
     changing.people.write();
+    const took = due.map((visitor, index) => listed[index] ?? { visitor, seqs: [] });
+    raiseLinked(state, changing.people, took, nowMs);
+    for (const visitor of due) if (!hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);
     changing.groups.write(state);
     signals.flush();
     return hasFreshLinkJob(sql, nowMs);

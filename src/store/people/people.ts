@@ -5,6 +5,7 @@
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { folded } from "../../domain/signal/folded.ts";
 import type { NormalisedSignal, Traits } from "../../domain/signal/signal.ts";
+import { ScoreNews } from "../events/score-news.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
@@ -98,11 +99,14 @@ export class People {
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
+  /** Null where nobody wants to be told. */
+  readonly news: ScoreNews | null;
 
   constructor(state: StoreState) {
     this.#state = state;
     this.identities = new Identities(state.sql);
     this.#scoring = new Scoring(state, this.ruleDays);
+    this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
   /** What a batch will ask for, by few statements. */
@@ -175,12 +179,14 @@ export class People {
     now.last_day = dayOf(now.last_seen);
   }
 
-  /** A line has become a person's, with what it has scored. */
-  own(personId: number, entry: Entry): void {
+  /** A line has become a person's, with what it has scored; `event` names what it says. */
+  own(personId: number, entry: Entry, event: string | null): void {
     const person = this.#get(personId);
     if (person === null) return;
     person.entries.push(entry);
-    if (entry.scored !== null) this.#scoring.add(person.now, entry.scored);
+    if (entry.scored === null) return;
+    const counted = this.#scoring.add(person.now, entry.scored);
+    this.news?.made(person.now, entry, event ?? "", counted);
   }
 
   /**
@@ -313,6 +319,7 @@ export class People {
   #write(person: Person): void {
     const { before, now } = person;
     const { sql } = this.#state;
+    this.news?.changed(now, before?.score ?? 0);
     now.trait_receipts = writeReceipts(person.receipts);
     if (person.entries.length > 0) {
       now.recent = this.#addEntries(person);

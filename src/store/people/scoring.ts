@@ -24,25 +24,26 @@ export class Scoring {
     this.#ruleDays = ruleDays;
   }
 
-  /** Returns whether anything of it counts. */
-  add(owner: Owner, scored: Scored): boolean {
+  /** Returns what of it counts. */
+  add(owner: Owner, scored: Scored): readonly RuleMatch[] {
     return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
   }
 
   /** Returns whether anything of it had counted. */
   remove(owner: Owner, scored: Scored): boolean {
-    return this.#score(owner, scored, -1, (match) => {
+    const counted = this.#score(owner, scored, -1, (match) => {
       if (!this.#state.once.release(owner.id, scored, match)) return false;
       if (match.frequency !== undefined) this.#releasedOf(owner.id).add(match.ruleId);
       return true;
     });
+    return counted.length > 0;
   }
 
   /** What is said of a line becomes something else; null: nothing. */
   change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, come] = [without(before, after), without(after, before)];
     const lost = gone !== null && this.remove(owner, gone);
-    const won = come !== null && this.add(owner, come);
+    const won = come !== null && this.add(owner, come).length > 0;
     if (won) return lost ? "changed" : "added";
     return lost ? "removed" : null;
   }
@@ -67,21 +68,26 @@ export class Scoring {
         return released.has(match.ruleId) && once.isOpen(owner.id, scored, match);
       });
       if (waiting.length === 0 || signals.read(seq) === null) continue;
-      if (this.add(owner, { ...scored, verdicts: waiting })) replaced++;
+      if (this.add(owner, { ...scored, verdicts: waiting }).length > 0) replaced++;
     }
     return replaced;
   }
 
-  #score(owner: Owner, { verdicts, atMs }: Scored, times: 1 | -1, counts: (match: RuleMatch) => boolean): boolean {
-    let any = false;
+  #score(
+    owner: Owner,
+    { verdicts, atMs }: Scored,
+    times: 1 | -1,
+    counts: (match: RuleMatch) => boolean,
+  ): readonly RuleMatch[] {
+    const counted: RuleMatch[] = [];
     for (const id of verdicts) {
       const match = this.#state.verdicts.get(id);
       if (!counts(match)) continue;
-      any = true;
+      counted.push(match);
       owner.score += times * match.points;
       this.#ruleDays.add(match.ruleId, atMs, times);
     }
-    return any;
+    return counted;
   }
 
   #releasedOf(personId: number): Set<string> {

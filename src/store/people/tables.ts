@@ -78,6 +78,9 @@ export const linkJobs = sqliteTable(
   {
     key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
+    /** Scoring signals that its steps have made, and their points: told when it has ended. */
+    added: integer("added").notNull().default(0),
+    points: integer("points").notNull().default(0),
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );

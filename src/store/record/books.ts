@@ -5,6 +5,8 @@
 import type { LineStatus } from "../log/line.ts";
 import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
+import type { WantedEvents } from "../../domain/events/workspace-event.ts";
+import type { DeadLetterNews } from "../events/dead-letter-news.ts";
 import type { RuleChange } from "../rules/rule-days.ts";
 import type { GroupChange } from "./event-groups.ts";
 
@@ -45,6 +47,10 @@ export interface BooksMeta extends LogMeta {
   rules: Record<string, RuleChange>;
   /** From which line on all anonymous ones have been run through the mapping rules of that version; null: of none. */
   judged: { rulesVersion: number | null; sinceSeq: number };
+  /** What is to be told of what happens here; null: nobody wants to know anything. */
+  wanted: WantedEvents | null;
+  /** Null while nobody wants to know of dead letters, or none has come. */
+  deadLetterNews: DeadLetterNews | null;
 }
 
 export const EMPTY_BOOKS: BooksMeta = {
@@ -60,6 +66,8 @@ export const EMPTY_BOOKS: BooksMeta = {
   groups: {},
   rules: {},
   judged: { rulesVersion: null, sinceSeq: 0 },
+  wanted: null,
+  deadLetterNews: null,
 };
 
 export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {

@@ -8,6 +8,7 @@ import { tellsWhose } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
 import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
+import { noteDeadLetters } from "../events/dead-letter-news.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";
 import { linkAtOnce } from "../people/linking.ts";
 import { People } from "../people/people.ts";
@@ -84,6 +85,7 @@ export function recordSignals(
   accounts.write();
   groups.write(state);
   returning.write();
+  raise(state, pending, people, nowMs);
   state.signals.flush();
   return { live: (limit) => pending.slice(0, limit).map((one) => toLive(state, one, people)) };
 }
@@ -271,7 +273,7 @@ function hand(one: Pending, facts: Facts, people: People, lists: Map<string, Ent
     const { personId } = one.owner;
     people.enrich(personId, traits, one.receipt);
     people.seen(personId, one.receipt.receivedAtMs);
-    people.own(personId, { seq: one.seq, scored: scoredBy(facts) });
+    people.own(personId, { seq: one.seq, scored: scoredBy(facts) }, facts.event);
   }
   const list = (id: VisitorId): void => {
     const key = visitorList(id);
@@ -299,6 +301,17 @@ function count({ books }: StoreState, one: Pending, groups: EventGroupChanges): 
   if (status === "duplicate") return undefined;
   const counts = { count: 1, held: Number(status === "held"), anonymous: Number(status === "anonymous") };
   return groups.count(event, source, counts, admission.receivedAtMs);
+}
+
+/** Of the whole batch, in one row. */
+function raise(state: StoreState, pending: readonly Pending[], { news }: People, nowMs: number): void {
+  if (state.books.wanted === null) return;
+  const dead = pending.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
+  state.raised.raise([
+    ...(news?.crossedEvents(nowMs) ?? []),
+    ...(news?.scoredEvents(nowMs) ?? []),
+    ...noteDeadLetters(state, dead, nowMs),
+  ]);
 }
 
 function idOf(original: Pending | Original): string {

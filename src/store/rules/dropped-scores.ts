@@ -2,6 +2,7 @@
  * What a rule that is no more has scored on signals that retention has dropped: only the lists of persons still say so.
  * They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
  */
+import { countScores } from "../events/rescored.ts";
 import { People } from "../people/people.ts";
 import { readEntries } from "../people/timelines.ts";
 import type { Scored } from "../people/timelines.ts";
@@ -36,6 +37,7 @@ export function removeDroppedScores(
   };
   const isLast = takeRows(state.sql, job, limit, remove);
   countReplaced(job, people.write());
+  countScores(job, people.news);
   return isLast;
 }
 

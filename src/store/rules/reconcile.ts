@@ -9,6 +9,7 @@
 import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
+import { countScores, raiseRuleApplied } from "../events/rescored.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
@@ -162,9 +163,11 @@ class Step {
     const areTaken = parts.every((part) => this.#takePart(part, payloads));
     for (const [personId, changes] of this.#changes) countIn(job, this.#people.rescore(personId, changes));
     countReplaced(job, this.#people.write());
+    countScores(job, this.#people.news);
     if (areTaken && areLast && this.#isDone(limit)) {
       job.status = "done";
       job.finished_at = this.#nowMs;
+      raiseRuleApplied(this.#state, job, this.#nowMs);
     }
     saveProgress(sql, job);
     signals.flush();

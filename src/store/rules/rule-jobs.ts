@@ -7,6 +7,7 @@ import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
+import { raiseRuleApplied } from "../events/rescored.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 
@@ -31,6 +32,8 @@ export interface RuleJobRow {
   added: number;
   changed: number;
   removed: number;
+  points: number;
+  crossings: string;
 }
 
 /** What a step changes. */
@@ -46,6 +49,8 @@ const PROGRESS = [
   "added",
   "changed",
   "removed",
+  "points",
+  "crossings",
 ] as const;
 
 /**
@@ -56,6 +61,8 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
   const { ruleId, rule, rulesVersion } = toApply;
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
+  // What it has done so far is all that it does.
+  if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.signals.seal();
   settleGroups(state);
   state.sql.exec(

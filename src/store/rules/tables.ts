@@ -3,6 +3,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { MappingRule, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import type { Crossings } from "../events/score-news.ts";
 import type { RuleJobStatus } from "../rule-protocol.ts";
 
 /** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */
@@ -69,6 +70,9 @@ export const ruleJobs = sqliteTable(
     added: integer("added").notNull(),
     changed: integer("changed").notNull(),
     removed: integer("removed").notNull(),
+    /** What its steps have done to scores: told when it has ended. */
+    points: integer("points").notNull().default(0),
+    crossings: text("crossings", { mode: "json" }).$type<Crossings[]>().notNull().default([]),
   },
   (table) => [
     index("rule_jobs_unfinished")

@@ -1,0 +1,83 @@
+/**
+ * Hands on what an object has raised to the workspace's Destinations, after the commit that raised it: whoever made that
+ * commit does not wait for it. What fails, or is cut off with the object, the object's alarm tries again, ever less often,
+ * until it has been taken over; that an event comes twice is harmless, for it has an id.
+ */
+import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { RAISE_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
+import { retryDelaySeconds } from "../platform/back-off.ts";
+import { errorText, logEvent } from "../platform/log.ts";
+import { within } from "../platform/time-limit.ts";
+import type { RaisedEvents } from "./raised-events.ts";
+
+export interface HandOnOptions {
+  workspaceId: string;
+  /** What the workspace's Destinations have is theirs when this resolves. */
+  raise: (events: WorkspaceEvent[]) => Promise<void>;
+  /** Makes sure that `run` is called at that time or sooner. */
+  alarmBy: (atMs: number) => void;
+}
+
+export class HandOn {
+  readonly #raised: RaisedEvents;
+  readonly #options: HandOnOptions;
+  /** When the alarm is to try, while something waits. */
+  #dueMs = 0;
+  #failures = 0;
+  /** The run that is under way; null when none is. */
+  #running: Promise<void> | null = null;
+  /** The call that is under way, or the last one. */
+  #calling: Promise<void> = Promise.resolve();
+
+  constructor(raised: RaisedEvents, options: HandOnOptions) {
+    this.#raised = raised;
+    this.#options = options;
+  }
+
+  /** When the alarm is to call `run`; null: nothing waits. */
+  get dueMs(): number | null {
+    return this.#raised.isEmpty ? null : this.#dueMs;
+  }
+
+  /** After whatever may have raised something, which is not waited for. While handing on fails only the alarm tries. */
+  start(): void {
+    if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
+    // Should the object be killed before it is done.
+    this.#dueMs = Date.now() + SAFETY_ALARM_MS;
+    this.#options.alarmBy(this.#dueMs);
+    void this.run();
+  }
+
+  /** Until nothing waits any more, or it has failed. Never throws. */
+  run(): Promise<void> {
+    this.#running ??= this.#runOnce().finally(() => {
+      this.#running = null;
+      this.start();
+    });
+    return this.#running;
+  }
+
+  /** When the call that is under way has ended, one way or the other. */
+  async called(): Promise<void> {
+    await this.#calling.catch(() => {});
+  }
+
+  async #runOnce(): Promise<void> {
+    const { workspaceId, raise, alarmBy } = this.#options;
+    try {
+      for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
+        // A call that never ends would end the handing on.
+        this.#calling = within(RAISE_TIMEOUT_MS, raise(next.events));
+        // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
+        await this.#calling;
+        this.#raised.handedOn(next.lastRow);
+      }
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures++;
+      logEvent("raise_failed", { workspace: workspaceId, failed: this.#failures, error: errorText(error) });
+      this.#dueMs = Date.now() + retryDelaySeconds(this.#failures) * 1_000;
+      alarmBy(this.#dueMs);
+    }
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * Events that an object has raised, and that the workspace's Destinations have not taken over yet: a row for each
+ * transaction that raised any, written in it and deleted once they have been handed on (hand-on.ts). So a crash neither
+ * loses nor invents one.
+ */
+import type { EventId, EventType, EventData, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { RAISED_MAX_CHARACTERS, RAISED_ROW_CHARACTERS } from "../limits.ts";
+import { newId } from "../platform/ids.ts";
+import { logEvent } from "../platform/log.ts";
+
+/** Rows that are handed on in one call. */
+export interface WaitingEvents {
+  events: WorkspaceEvent[];
+  lastRow: number;
+}
+
+interface Row {
+  [column: string]: SqlStorageValue;
+  row: number;
+  body: string;
+}
+
+const EVER = Number.MAX_SAFE_INTEGER;
+
+export class RaisedEvents {
+  readonly #sql: SqlStorage;
+  /**
+   * Where what waits begins and ends in all that was ever raised, in characters. A row's number is where it ends: so it
+   * takes no counting to know how much waits, and no number is used twice while the object lives.
+   */
+  #begin = 0;
+  #end = 0;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    this.reload();
+  }
+
+  get isEmpty(): boolean {
+    return this.#begin === this.#end;
+  }
+
+  /** In the transaction that makes them true; one row, unless they are very many. */
+  raise(events: readonly WorkspaceEvent[]): void {
+    if (events.length === 0) return;
+    // They wait for hours, where nobody takes them over. What cannot wait must not keep signals from being recorded.
+    if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
+      logEvent("events_not_raised", { events: events.length, first: events[0]?.type ?? "" });
+      return;
+    }
+    let [texts, characters]: [string[], number] = [[], 0];
+    for (const event of events) {
+      const text = JSON.stringify(event);
+      if (texts.length > 0 && characters + text.length > RAISED_ROW_CHARACTERS) {
+        this.#write(texts);
+        [texts, characters] = [[], 0];
+      }
+      texts.push(text);
+      characters += text.length;
+    }
+    this.#write(texts);
+  }
+
+  /** The oldest rows, as many as one call is to carry; null: nothing waits. */
+  next(): WaitingEvents | null {
+    const events: WorkspaceEvent[] = [];
+    let [lastRow, characters] = [0, 0];
+    const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row <= ? ORDER BY row", EVER);
+    for (const { row, body } of rows) {
+      if (lastRow > 0 && characters + body.length > RAISED_ROW_CHARACTERS) break;
+      events.push(...(JSON.parse(body) as WorkspaceEvent[]));
+      characters += body.length;
+      lastRow = row;
+    }
+    return lastRow === 0 ? null : { events, lastRow };
+  }
+
+  /** They have been taken over, up to this row. */
+  handedOn(lastRow: number): void {
+    this.#sql.exec("DELETE FROM raised_events WHERE row <= ?", lastRow);
+    const left = this.#sql.exec("SELECT 1 FROM raised_events WHERE row > ? LIMIT 1", lastRow).toArray();
+    this.#begin = left.length === 0 ? this.#end : lastRow;
+  }
+
+  /** Changes what waits: of somebody who is deleted nothing is told. @param change null: nothing is left of the event. */
+  rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
+    for (let [next] = this.#after(0); next !== undefined; [next] = this.#after(next.row)) {
+      const left = (JSON.parse(next.body) as WorkspaceEvent[]).map(change).filter((event) => event !== null);
+      const text = JSON.stringify(left);
+      if (left.length === 0) this.#sql.exec("DELETE FROM raised_events WHERE row = ?", next.row);
+      else if (text !== next.body) {
+        this.#sql.exec("UPDATE raised_events SET body = ? WHERE row = ?", text, next.row);
+      }
+    }
+    this.reload();
+  }
+
+  /** A transaction has been taken back, or the object has just started. */
+  reload(): void {
+    const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_events ORDER BY row DESC LIMIT 1");
+    this.#end = Math.max(this.#end, last?.row ?? 0);
+    const [first] = last === undefined ? [] : this.#after(0);
+    this.#begin = first === undefined ? this.#end : first.row - first.body.length;
+  }
+
+  #after(row: number): Row[] {
+    return this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row > ? ORDER BY row LIMIT 1", row).toArray();
+  }
+
+  #write(texts: readonly string[]): void {
+    const body = `[${texts.join(",")}]`;
+    this.#end += body.length;
+    this.#sql.exec("INSERT INTO raised_events (row, body) VALUES (?, ?)", this.#end, body);
+  }
+}
+
+/** A new event, with an id that it keeps. */
+export function newEvent<Type extends EventType>(type: Type, data: EventData[Type], nowMs: number): WorkspaceEvent {
+  const id = newId("evt", nowMs) as EventId;
+  return { id, type, time: nowMs, data } as WorkspaceEvent;
+}

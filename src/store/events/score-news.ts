@@ -1,0 +1,127 @@
+/**
+ * What a transaction does to people's scores, as far as somebody wants to be told: the scoring signals that it made, and
+ * the thresholds that scores have come to. A threshold is judged once, by the score before the transaction and after it.
+ */
+import { fallenBelow, risenTo } from "../../domain/events/thresholds.ts";
+import type {
+  EventData,
+  ScoringSignalMade,
+  WantedEvents,
+  WorkspaceEvent,
+} from "../../domain/events/workspace-event.ts";
+import { newEvent } from "../../events/raised-events.ts";
+import { SCORED_EVENT_MAX_SIGNALS } from "../../limits.ts";
+import type { Entry } from "../people/timelines.ts";
+import type { RuleMatch } from "../protocol.ts";
+import { pointsOf } from "../rules/verdicts.ts";
+
+interface ScoredPerson {
+  id: number;
+  email: string;
+  score: number;
+}
+
+/** A line that has come to score, and what of it counts. */
+interface Made {
+  seq: number;
+  signalId: string;
+  atMs: number;
+  event: string;
+  email: string;
+  /** The person's, with it. */
+  score: number;
+  matches: readonly RuleMatch[];
+}
+
+/** How many times scores have come to a threshold. */
+export interface Crossings {
+  threshold: number;
+  risen: number;
+  fallen: number;
+}
+
+export class ScoreNews {
+  readonly #wanted: WantedEvents;
+  readonly #made: Made[] = [];
+  /** By person: the latest signal that scored. */
+  readonly #latest = new Map<number, string>();
+  readonly #crossed: EventData["person.score_crossed"][] = [];
+  readonly #thresholds = new Map<number, Crossings>();
+  /** By how much all scores together have changed. */
+  points = 0;
+
+  constructor(wanted: WantedEvents) {
+    this.#wanted = wanted;
+  }
+
+  /** A line has become the person's, and this of it counts. */
+  made(person: ScoredPerson, { seq, scored }: Entry, event: string, matches: readonly RuleMatch[]): void {
+    if (scored === null || matches.length === 0) return;
+    const { signalId, atMs } = scored;
+    this.#latest.set(person.id, signalId);
+    this.#made.push({ seq, signalId, atMs, event, email: person.email, score: person.score, matches });
+  }
+
+  /** The person's score is about to be stored. */
+  changed({ id, email, score }: ScoredPerson, before: number): void {
+    if (score === before) return;
+    this.points += score - before;
+    for (const threshold of risenTo(before, score, this.#wanted.thresholds)) {
+      const signalId = this.#latest.get(id) ?? null;
+      this.#crossed.push({ email, threshold, score, score_before: before, signal_id: signalId });
+      this.#at(threshold).risen++;
+    }
+    for (const threshold of fallenBelow(before, score, this.#wanted.thresholds)) this.#at(threshold).fallen++;
+  }
+
+  get crossings(): Iterable<Crossings> {
+    return this.#thresholds.values();
+  }
+
+  /** How many scoring signals each line has made, with how many points. */
+  bySeq(): Map<number, { added: number; points: number }> {
+    return new Map(
+      this.#made.map(({ seq, matches }) => [seq, { added: matches.length, points: pointsOf(matches) }] as const),
+    );
+  }
+
+  crossedEvents(nowMs: number): WorkspaceEvent[] {
+    if (!this.#wanted.types.includes("person.score_crossed")) return [];
+    return this.#crossed.map((crossed) => newEvent("person.score_crossed", crossed, nowMs));
+  }
+
+  /** Of several signals at a time, in the order of their lines. */
+  scoredEvents(nowMs: number): WorkspaceEvent[] {
+    if (!this.#wanted.types.includes("person.scored")) return [];
+    const all = this.#made.flatMap(scoringSignals);
+    const events: WorkspaceEvent[] = [];
+    for (let from = 0; from < all.length; from += SCORED_EVENT_MAX_SIGNALS) {
+      const some = all.slice(from, from + SCORED_EVENT_MAX_SIGNALS);
+      events.push(newEvent("person.scored", { scoring_signals: some }, nowMs));
+    }
+    return events;
+  }
+
+  #at(threshold: number): Crossings {
+    const known = this.#thresholds.get(threshold);
+    if (known !== undefined) return known;
+    const crossings = { threshold, risen: 0, fallen: 0 };
+    this.#thresholds.set(threshold, crossings);
+    return crossings;
+  }
+}
+
+/** A signal may have scored by several rules. */
+function scoringSignals({ email, signalId, atMs, event, score, matches }: Made): ScoringSignalMade[] {
+  const receivedAt = new Date(atMs).toISOString();
+  return matches.map(({ scoringSignal, points, ruleId }) => ({
+    email,
+    scoring_signal: scoringSignal,
+    points,
+    score,
+    rule_id: ruleId,
+    signal_id: signalId,
+    event,
+    received_at: receivedAt,
+  }));
+}

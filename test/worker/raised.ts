@@ -1,0 +1,51 @@
+/** Events that an object has raised, as a test reads them; and Destinations that a test can let fail. */
+import { afterEach, vi } from "vitest";
+import { Destinations } from "../../src/destinations/destinations.ts";
+import type { EventOf, EventType, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
+import type { RaisedEvents } from "../../src/events/raised-events.ts";
+import type { Fault } from "./faults.ts";
+
+/** All that wait; they wait no longer. */
+export function takeRaised(raised: RaisedEvents): WorkspaceEvent[] {
+  const events: WorkspaceEvent[] = [];
+  for (let next = raised.next(); next !== null; next = raised.next()) {
+    events.push(...next.events);
+    raised.handedOn(next.lastRow);
+  }
+  return events;
+}
+
+export function ofType<Type extends EventType>(events: readonly WorkspaceEvent[], type: Type): EventOf<Type>["data"][] {
+  return events.filter((event) => event.type === type).map(({ data }) => data as EventOf<Type>["data"]);
+}
+
+/** In place of all workspaces' Destinations, until the test ends: what they have taken over, and how their calls fail. */
+export class TestDestinations {
+  /** With the repetitions. */
+  readonly taken: WorkspaceEvent[] = [];
+  /** Of the next calls, one each; after that all goes well. */
+  faults: Fault[] = [];
+  /** What calls wait for before anything else. */
+  gate: Promise<void> = Promise.resolve();
+  calls = 0;
+
+  constructor() {
+    vi.spyOn(Destinations.prototype, "raise").mockImplementation((async (events: WorkspaceEvent[]) => {
+      this.calls++;
+      await this.gate;
+      const fault = this.faults.shift() ?? "none";
+      if (fault === "before") throw new Error("crash before the call");
+      this.taken.push(...structuredClone(events));
+      if (fault === "after") throw new Error("crash after the call");
+    }) as unknown as Destinations["raise"]);
+  }
+
+  /** Each once. */
+  get events(): WorkspaceEvent[] {
+    return [...new Map(this.taken.map((event) => [event.id, event] as const)).values()];
+  }
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
