@@ -40,7 +40,8 @@ export class Erasure {
     const isErased = (email: string, time: number) => (erased.get(hashOf(email)) ?? 0) >= time;
     return events.flatMap((event): WorkspaceEvent[] => {
       if (event.type !== "person.scored") {
-        return "email" in event.data && isErased(event.data.email, event.time) ? [] : [event];
+        const email = "email" in event.data ? event.data.email : null;
+        return email !== null && isErased(email, event.time) ? [] : [event];
       }
       const scoring_signals = event.data.scoring_signals.filter(({ email }) => !isErased(email, event.time));
       return scoring_signals.length === 0 ? [] : [{ ...event, data: { scoring_signals } }];

@@ -17,6 +17,8 @@ export function eventSentence(event: AnyEvent): EventSentence {
     }
     case "person.scored":
       return scored(event.data);
+    case "people.rescored":
+      return rescored(event.data);
     case "usage.level":
       return { text: usageText(event.data), page: "usage" };
     case "period.closed":
@@ -86,6 +88,21 @@ function scored({ scoring_signals }: EventData["person.scored"]): EventSentence 
   const text = `${counted(scoring_signals.length, "scoring signal")}, ${signed(points)} points: ${names}.`;
   const [only] = emails;
   return { text, page: only !== undefined && emails.length === 1 ? personPage(only) : "people" };
+}
+
+function rescored(data: EventData["people.rescored"]): EventSentence {
+  const { rule_id, email, added, changed, removed, points, thresholds } = data;
+  const counts = Object.entries({ added, changed, removed }).filter(([, count]) => count > 0);
+  const what = counts.map(([name, count]) => `${grouped(count)} ${name}`).join(", ");
+  const sum = `${what} (${signed(points)} points).`;
+  if (email !== null) {
+    return { text: `Earlier signals have become those of ${email}. Scoring signals: ${sum}`, page: personPage(email) };
+  }
+  const risen = thresholds.filter((one) => one.risen > 0);
+  const crossed = risen.map(({ threshold, risen: times }) => `${grouped(threshold)} (${counted(times, "time")})`);
+  const over = crossed.length === 0 ? "" : ` Scores have crossed ${crossed.join(", ")}.`;
+  const text = `A mapping rule was applied to the past. Scoring signals: ${sum}${over}`;
+  return { text, page: rule_id === null ? "people" : `rules/${rule_id}` };
 }
 
 function usageText({ level, used, signal_limit, period_end }: EventData["usage.level"]): string {
