@@ -13,6 +13,9 @@ const OTHER_CODES: Record<string, { status: number; when: string }> = {
   last_owner: { status: 409, when: "A workspace keeps at least one owner." },
   too_many_rules: { status: 409, when: "The workspace has as many mapping rules as it may have." },
   rules_too_large: { status: 409, when: "All mapping rules of the workspace together would have too many values." },
+  too_many_destinations: { status: 409, when: "The workspace has as many destinations as it may have." },
+  destination_not_active: { status: 409, when: "The destination is paused or switched off: resume it first." },
+  destination_without_secret: { status: 409, when: "Only what a webhook is sent is signed." },
   rule_changed: { status: 409, when: "Others are changing the same mapping rule; send the change again." },
 };
 

@@ -2,14 +2,17 @@
 import * as z from "zod";
 import { listKeys, type ApiKey } from "../control/keys.ts";
 import { createKey, type CreatedKey } from "../control/new-keys.ts";
+import { watchForSilence } from "../control/key-watch.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
 import { byOperator, operator } from "./environment.ts";
+import { silentAfterDays } from "../workspace/destination-schemas.ts";
 import { keyRotation, newKey, payloadMapping } from "../workspace/key-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageQuery, toPage } from "./schemas.ts";
 
+const keyChange = z.strictObject({ silent_after_days: silentAfterDays });
 const keyFields = {
   id: idOf("key", "Of the key; not the key."),
   name: z.string(),
@@ -24,6 +27,7 @@ const keyFields = {
   deactivated_at: instant.nullable(),
   has_secret: z.boolean(),
   payload_template: z.array(payloadMapping).nullable(),
+  silent_after_days: silentAfterDays,
   successor_of: z.string().nullable().meta({ description: "Id of the key that this one was made from by rotation." }),
 };
 const keyAnswer = z.object(keyFields).meta({ id: "ApiKey" });
@@ -88,6 +92,23 @@ export const keyRoutes = operator
       return c.json(createdKeyJson(rotated.value), 201);
     },
   )
+  .patch(
+    "/workspaces/:workspace_id/keys/:key_id",
+    operation({
+      tag: "API keys",
+      summary: "Have a key's silence told",
+      description: "After so many days without a call `key.silent` is raised, once until the key is used again.",
+      body: keyChange,
+      bodyExample: { silent_after_days: 3 },
+      answers: { 200: { description: "The key.", schema: keyAnswer } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const { silent_after_days: days } = c.req.valid("json");
+      const key = await watchForSilence(c.get("db"), id, c.req.param("key_id"), days, byOperator());
+      return key === null ? notFound(c, "key") : c.json(keyJson(key, await quotaCounter(c.env, id).lastUsed()));
+    },
+  )
   .get(
     "/workspaces/:workspace_id/keys",
     operation({
@@ -138,6 +159,7 @@ function keyJson(key: ApiKey, lastUsed: Record<string, number>): z.infer<typeof 
     deactivated_at: key.deactivatedAt,
     has_secret: key.hasSecret,
     payload_template: key.payloadTemplate,
+    silent_after_days: key.silentAfterDays,
     successor_of: key.successorOf,
   };
 }

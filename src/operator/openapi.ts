@@ -5,6 +5,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { allCodes } from "./codes.ts";
 import { fillInExamples, type ApiDocument } from "./openapi-examples.ts";
 import { ingestPaths, problemResponse } from "./openapi-ingest.ts";
+import { webhooks } from "./event-schemas.ts";
 import { operationOf, type Operation } from "./operation.ts";
 import { idOf } from "./schemas.ts";
 
@@ -16,6 +17,8 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   key_id: idOf("key", "Of the key."),
   rule_id: idOf("rule", "Of the rule."),
   signal_id: idOf("sig", "Of the signal."),
+  destination_id: idOf("dst", "Of the destination."),
+  delivery_id: idOf("dlv", "Of the delivery."),
 };
 
 const TAGS = [
@@ -27,6 +30,7 @@ const TAGS = [
   "Signals",
   "Accounts",
   "Data care",
+  "Destinations",
   "Quota",
   "Plans",
   "Service",
@@ -55,6 +59,7 @@ export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
       servers: [{ url: "/" }],
       tags: TAGS.map((name) => ({ name })),
       paths,
+      webhooks,
       components: {
         securitySchemes: {
           operator: { type: "http", scheme: "bearer", description: "The Worker secret OPERATOR_TOKEN." },

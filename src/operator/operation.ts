@@ -16,7 +16,8 @@ export type Tag =
   | "Quota"
   | "Signals"
   | "Accounts"
-  | "Data care";
+  | "Data care"
+  | "Destinations";
 
 export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
   tag: Tag;

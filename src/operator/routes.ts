@@ -6,6 +6,7 @@ import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./accounts.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
+import { destinationRoutes } from "./destinations.ts";
 import { erasureRoutes } from "./erasures.ts";
 import { exportRoutes } from "./exports.ts";
 import { operator } from "./environment.ts";
@@ -67,7 +68,8 @@ const described = operator
   .route("/", signalRoutes)
   .route("/", accountRoutes)
   .route("/", exportRoutes)
-  .route("/", erasureRoutes);
+  .route("/", erasureRoutes)
+  .route("/", destinationRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);
 export const operatorRoutes = refuseOtherMethods(described);

@@ -1,9 +1,9 @@
-/** The deletion of a person: the Signal Store first, then its entry in the audit log, which holds nothing of the person. */
+/** The deletion of a person: the Signal Store first, then what waits to be told of them, then its entry in the audit log, which holds nothing of the person. */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
 import type { ErasureReceipt } from "../store/data-care.ts";
-import { signalStore } from "./objects.ts";
+import { destinationsOf, signalStore } from "./objects.ts";
 
 /**
  * With everything that is linked to the person: see store/deletion/erasure.ts. When it returns, person and identities are gone.
@@ -19,6 +19,8 @@ export async function deletePerson(
   by: Change,
 ): Promise<ErasureReceipt> {
   const receipt = await signalStore(env, workspaceId).erase(newId("del", by.nowMs), email);
+  // After the store, which raises nothing of them any more; what it has raised before is refused by its time.
+  await destinationsOf(env, workspaceId).erase(email);
   const { id, requestedAtMs: _requested, finishedAtMs, ...counts } = receipt;
   const detail = { ...counts, complete: finishedAtMs !== null };
   await writeAuditEntry(db, by, { workspaceId, action: "person.deleted", target: id, detail });

@@ -1,8 +1,9 @@
 /** Design §9: the OpenAPI document says what the Worker does; the /docs page shows all of it. */
 import { REFUSALS } from "../../src/http/refusal-table.ts";
 import { exports } from "cloudflare:workers";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { listen } from "./receiver.ts";
 import type { ApiDocument, ApiOperation, JsonSchema } from "../../src/operator/openapi-examples.ts";
 
 const ORIGIN = "https://signals.example";
@@ -92,6 +93,21 @@ describe("the document", () => {
         "GET …/people/{person_email}/deletion",
         "GET …/export/people",
         "GET …/export/scoring-signals",
+        "PATCH …/keys/{key_id}",
+        "POST …/destinations",
+        "GET …/destinations",
+        "GET …/destinations/{destination_id}",
+        "PATCH …/destinations/{destination_id}",
+        "DELETE …/destinations/{destination_id}",
+        "POST …/destinations/{destination_id}/pause",
+        "POST …/destinations/{destination_id}/resume",
+        "POST …/destinations/{destination_id}/rotate-secret",
+        "POST …/destinations/{destination_id}/test",
+        "GET …/destinations/{destination_id}/deliveries",
+        "GET …/destinations/{destination_id}/deliveries/{delivery_id}",
+        "POST …/destinations/{destination_id}/deliveries/{delivery_id}/again",
+        "GET …/thresholds",
+        "PUT …/thresholds",
         "GET /healthz",
       ].sort(),
     );
@@ -196,6 +212,16 @@ describe("the Worker does what the document says", () => {
     known["person_email"] = "gone@example.com";
     await send("DELETE", `${workspace}/people/gone@example.com`, undefined, AUTHORISED);
     await create(`${workspace}/members`, { email: known["email"], role: "admin" });
+    // Nothing leaves this machine.
+    listen();
+    const wanted = { type: "webhook", target: "https://nobody.example.com/in", events: ["person.scored"] };
+    const { id: destination = "" } = await create(`${workspace}/destinations`, { name: "Doomed", ...wanted });
+    const { id: delivery = "" } = await create(`${workspace}/destinations/${destination}/test`, undefined);
+    Object.assign(known, { destination_id: destination, delivery_id: delivery });
+  });
+
+  afterAll(() => {
+    vi.restoreAllMocks();
   });
 
   test("every documented call answers as documented, and its answer fits the schema", async () => {

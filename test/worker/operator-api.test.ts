@@ -444,6 +444,7 @@ describe("§2.1 API keys", () => {
       deactivated_at: null,
       has_secret: true,
       payload_template: null,
+      silent_after_days: null,
       successor_of: null,
     });
     expect(items(await get(`${workspace}/keys`))).toEqual([record]);
