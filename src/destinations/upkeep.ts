@@ -20,12 +20,14 @@ export class Upkeep {
 
   /** Whoever must know of a change that may not have reached them. Repeating it is harmless. */
   async tell(workspaceId: string): Promise<void> {
-    const { settings, sql } = this.#stored;
+    const { roster, settings, sql } = this.#stored;
     const change = settings.untold;
     if (change === null) return;
     const switchedOff = sql
       .exec<{ destination_id: string; at_ms: number; detail: string }>("SELECT * FROM switched_off")
       .toArray();
+    const wanted = wantedBy(roster.all(), settings.thresholds);
+    await this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted);
     if (switchedOff.length > 0) {
       const { noteSwitchedOff } = await import("./switched-off.ts");
       for (const one of switchedOff) {

@@ -24,7 +24,10 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     threshold: z.number(),
     score,
     score_before: z.number(),
-    signal_id: idOf("sig", "Of the latest signal that made the difference."),
+    signal_id: idOf(
+      "sig",
+      "Of the latest signal that made the difference; null: it is somebody else's by now.",
+    ).nullable(),
   }),
   "person.scored": z.object({
     scoring_signals: z.array(
@@ -39,6 +42,16 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
         received_at: instant,
       }),
     ),
+  }),
+  "people.rescored": z.object({
+    cause: z.enum(["rule_applied", "signals_linked"]),
+    rule_id: z.string().nullable().meta({ description: "Of the rule that was applied." }),
+    email: z.string().nullable().meta({ description: "Whose the signals are now that were linked." }),
+    added: count.meta({ description: "Signals that score what they did not." }),
+    changed: count,
+    removed: count,
+    points: z.number().meta({ description: "What that adds to the scores of all people together." }),
+    thresholds: z.array(z.object({ threshold: z.number(), risen: count, fallen: count })),
   }),
   "usage.level": z.object({
     level: z.enum(["80", "100", "200", "first_refusal"]).meta({ description: "Percent of the signal limit." }),
@@ -92,6 +105,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
 const WHEN: Record<AnyEventType, string> = {
   "person.score_crossed": "A person's score has risen to a threshold of the workspace, or above it",
   "person.scored": "Scoring signals were made; gathered, at most one delivery a second",
+  "people.rescored": "A mapping rule was applied to the past, or many earlier signals have become a person's",
   "usage.level": "80, 100 or 200 % of the signal limit are reached, or a signal was refused for it",
   "period.closed": "A billing period has ended",
   "key.expiring": "An API key ends in 30, 7 or 1 days",

@@ -23,6 +23,16 @@ const DATA: EventData = {
       },
     ],
   },
+  "people.rescored": {
+    cause: "rule_applied",
+    rule_id: RULE_ID,
+    email: null,
+    added: 1_240,
+    changed: 0,
+    removed: 0,
+    points: 24_800,
+    thresholds: [{ threshold: 50, risen: 31, fallen: 0 }],
+  },
   "usage.level": { level: "80", used: 400_000, signal_limit: 500_000, overages: false, ...PERIOD },
   "period.closed": {
     ...PERIOD,
