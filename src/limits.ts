@@ -477,6 +477,11 @@ export const TIMELINE_ROW_CHARACTERS = 2_000;
 export const IDENTITY_MAX_CLAIMS = 20;
 /** Ids that another id is paired with, before it is known. */
 export const PAIRS_MAX = 20;
+/**
+ * Anonymous ids, and as many user ids, that a person keeps, the latest: far more than anybody's browsers in years. A sender
+ * that makes a new one for each visit would have them grow without end.
+ */
+export const PERSON_MAX_IDS = 2_500;
 /** Ids that become somebody's with one that they are paired with, directly or through others: far more than anybody has. */
 export const CLAIM_SPREADS_TO = 1_000;
 /** Verdicts of mapping rules that an object keeps in memory: all of most workspaces. */

@@ -169,7 +169,7 @@ CREATE TABLE `identities` (
 	PRIMARY KEY(`key`, `at`, `ordinal`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `identities_person` ON `identities` (`person_id`);--> statement-breakpoint
+CREATE INDEX `identities_person` ON `identities` (`person_id`,`at`,`ordinal`);--> statement-breakpoint
 CREATE TABLE `link_jobs` (
 	`key` blob PRIMARY KEY NOT NULL,
 	`due_at` integer NOT NULL,
@@ -198,7 +198,10 @@ CREATE TABLE `people` (
 	`first_seen` integer NOT NULL,
 	`last_seen` integer NOT NULL,
 	`last_day` integer NOT NULL,
-	`recent` text DEFAULT '' NOT NULL
+	`recent` text DEFAULT '' NOT NULL,
+	`anonymous_ids` integer DEFAULT 0 NOT NULL,
+	`user_ids` integer DEFAULT 0 NOT NULL,
+	`ids_dropped` integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
 CREATE INDEX `people_last_day` ON `people` (`last_day`);--> statement-breakpoint

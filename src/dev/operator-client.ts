@@ -106,6 +106,7 @@ export interface Person {
   title: string | null;
   score: number;
   identities: { kind: string; value: string; linked_at: string }[];
+  identities_dropped: number;
   scoring_signals: { scoring_signal: string; points: number; signal_id: string }[];
 }
 

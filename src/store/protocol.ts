@@ -190,6 +190,9 @@ export interface Person {
   score: number;
   firstSeenMs: number;
   lastSeenMs: number;
+  /** Older ids that were dropped: nobody keeps more than PERSON_MAX_IDS of a kind. One that came back and was dropped again counts twice. */
+  idsDropped: number;
+  /** Newest first, at most PERSON_IDENTITIES_LISTED. */
   identities: Identity[];
   /** Newest first, at most 100. */
   scoringSignals: ScoringSignal[];

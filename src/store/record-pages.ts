@@ -35,7 +35,7 @@ export type PersonTimeline = "all" | "scores";
 
 export interface PersonPage {
   person: PersonSummary;
-  /** At most PERSON_IDENTITIES_SHOWN. */
+  /** Newest first, at most PERSON_IDENTITIES_SHOWN. */
   identities: Identity[];
   moreIdentities: boolean;
   /** Other people who have been named by an id of theirs too, the latest. */

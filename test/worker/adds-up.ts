@@ -87,9 +87,8 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
   }
   expect([...counted]).toEqual([]);
 
-  const people = sql
-    .exec<{ id: number; email: string; score: number; recent: string }>("SELECT id, email, score, recent FROM people")
-    .toArray();
+  type Person = { id: number; email: string; score: number; recent: string; anonymous_ids: number; user_ids: number };
+  const people = sql.exec<Person>("SELECT id, email, score, recent, anonymous_ids, user_ids FROM people").toArray();
   const listed = new Map<string, Map<number, readonly number[]>>();
   const scoredIn = new Map<string, Scored[]>();
   const rows = sql
@@ -110,8 +109,18 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
       if (scored !== null) scoredIn.set(list, [...(scoredIn.get(list) ?? []), scored]);
     }
   }
+  const claimsOf = (personId: number, kind: "a" | "u"): number =>
+    sql
+      .exec<{ count: number }>(
+        "SELECT count(*) AS count FROM identities WHERE person_id = ? AND substr(key, 1, 1) = CAST(? AS BLOB)",
+        personId,
+        kind,
+      )
+      .one().count;
   const ruleCounts = new Map<string, number>();
-  for (const { id, email, score } of people) {
+  for (const { id, email, score, ...person } of people) {
+    const ids = { anonymous: person.anonymous_ids, user: person.user_ids };
+    expect({ email, ...ids }).toEqual({ email, anonymous: claimsOf(id, "a"), user: claimsOf(id, "u") });
     const entries = [...(listed.get(personList(id)) ?? [])];
     const scoring = countedOf(state, id, scoredIn.get(personList(id)) ?? []);
     expect({ email, score }).toEqual({ email, score: scoring.reduce((sum, { points }) => sum + points, 0) });

@@ -20,6 +20,7 @@ import { linesOf, ruleDaysOf } from "./adds-up.ts";
 import { expectToAddUp } from "./read-store.ts";
 import { bucketWith } from "./cold.ts";
 import { textOfBucket, textOfTables } from "./everything.ts";
+import { rowsRead } from "./rows-read.ts";
 import { TestStore, inStore } from "./store.ts";
 import type { Sent } from "./store.ts";
 
@@ -466,6 +467,7 @@ describe("a large person", () => {
       const claims = new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: "v-jane-60000" });
       expect(claims).toEqual([]);
       expect(store.sql.exec("SELECT * FROM people").toArray()).toEqual([]);
+      expect(rowsRead(store.sql, () => stepErasure(store.state, LATER))).toBeLessThan(20 * ERASURE_ROWS);
       expect(finish(store)).toBeGreaterThan(10);
       expect(findErasure(store.sql, JANE)).toMatchObject({
         identities: 60_000,

@@ -305,7 +305,7 @@ describe("people", () => {
     const ids = (column: string) => (ann?.[column] as string[]) ?? [];
     expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([20_000, 40_001]);
     expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
-    expect(ids("user_ids")[0]).toBe(`00003${long}`);
+    expect(ids("user_ids")[0]).toBe(`60000${long}`);
     expect([bob, cy]).toMatchObject([
       { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
       { email: "cy@example.com", anonymous_ids: ["own"] },
@@ -320,7 +320,7 @@ describe("people", () => {
       .split("\n")
       .map((cell) => JSON.parse(cell.replaceAll('""', '"')) as string[]);
     expect(JSON.stringify(parsed)).toBe(JSON.stringify([ids("user_ids"), ids("anonymous_ids")]));
-    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,\[\],"\[""shared""\]"$/);
+    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,0,\[\],"\[""shared""\]"$/);
 
     let [pages, cursor]: [number, string | null] = [0, null];
     do {
@@ -395,7 +395,7 @@ describe("as CSV", () => {
   const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
 
   test("it has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
-    const header = "email,name,company,title,score,first_seen,last_seen,user_ids,anonymous_ids";
+    const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
     expect(await rows("people?format=csv")).toEqual([header, ""]);
     const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
     const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1", traits };
@@ -403,7 +403,7 @@ describe("as CSV", () => {
     const times = "2026-11-01T10:00:00.000Z,2026-11-01T10:00:00.000Z";
     expect(await rows("people?format=csv")).toEqual([
       header,
-      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},"[""user-1""]","[""visitor-1""]"`,
+      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},0,"[""user-1""]","[""visitor-1""]"`,
       "",
     ]);
   });

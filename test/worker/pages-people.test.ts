@@ -207,6 +207,22 @@ describe("a person", () => {
     expect(scores).toContain("-2");
   });
 
+  test("who has had more ids than are kept: the page says how many were dropped, and so does the API", async () => {
+    const of = await newMembers();
+    await happened(of, [did("jane@example.com", "Viewed", NOW - HOUR)]);
+    const path = `${of.home}/people/jane%40example.com`;
+    expect(await of.member.see(path)).not.toContain("dropped");
+    await runInDurableObject(env.SIGNAL_STORE.getByName(of.workspace.id), (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET ids_dropped = 12345");
+    });
+    expect(await of.member.see(path)).toContain(
+      "12,345 older ids were dropped: a person keeps the latest 2,500 of each kind.",
+    );
+    expect(await operator("GET", `/workspaces/${of.workspace.id}/people`)).toMatchObject({
+      items: [{ identities_dropped: 12_345 }],
+    });
+  });
+
   test("whose email has changed is two people of one id, and the page of each says so and leads to the other", async () => {
     const of = await newMembers();
     const named = (email: string, at: number, userId: string): Partial<Delivered> => ({

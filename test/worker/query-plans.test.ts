@@ -6,6 +6,7 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, expect, test, vi } from "vitest";
 import { dayOf } from "../../src/domain/quota/day-counts.ts";
+import { PERSON_MAX_IDS } from "../../src/limits.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { scrubCold } from "../../src/store/log/cold.ts";
 import { StoreReads } from "../../src/store/queries/store-reads.ts";
@@ -157,6 +158,12 @@ const CALLS: Record<string, Call> = {
   "who the visitor is": delivered({ id: "sig_4", payload: identify({ anonymousId: "a-1" }, "b@example.com") }),
   "who the user is": delivered({ id: "sig_5", payload: identify({ userId: "u-1" }, "c@example.com") }),
   "an earlier twin of what is the user's": delivered({ id: "sig_5a", payload: visit, at: START - 9 * MINUTE }),
+  "one id more than a person keeps": async ({ workspace }) => {
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET anonymous_ids = ? WHERE email = 'b@example.com'", PERSON_MAX_IDS);
+    });
+    await deliver(workspace.id, [{ id: "sig_5b", payload: identify({ anonymousId: "a-2" }, "b@example.com") }]);
+  },
   "a held signal": delivered({ id: "sig_6", payload: form(2), verdict: "held", at: START, periodEnd: START + DAY }),
   "the same, accepted": delivered({ id: "sig_7", payload: form(2), at: START }),
   "a dead letter": delivered({ id: "sig_8", payload: "{" }),

@@ -1,8 +1,15 @@
-/** Rows that SQLite reads for this. */
+/** Rows that SQLite reads, or writes, for something. */
 export function rowsRead(sql: SqlStorage, act: () => void): number {
-  let rows = 0;
+  return sum(cursorsOf(sql, act).map((cursor) => cursor.rowsRead));
+}
+
+export function rowsWritten(sql: SqlStorage, act: () => void): number {
+  return sum(cursorsOf(sql, act).map((cursor) => cursor.rowsWritten));
+}
+
+function cursorsOf(sql: SqlStorage, act: () => void): { rowsRead: number; rowsWritten: number }[] {
   const exec = sql.exec.bind(sql);
-  const cursors: { rowsRead: number }[] = [];
+  const cursors: { rowsRead: number; rowsWritten: number }[] = [];
   sql.exec = ((...given: Parameters<typeof exec>) => {
     const cursor = exec(...given);
     cursors.push(cursor);
@@ -10,6 +17,9 @@ export function rowsRead(sql: SqlStorage, act: () => void): number {
   }) as typeof sql.exec;
   act();
   sql.exec = exec;
-  for (const cursor of cursors) rows += cursor.rowsRead;
-  return rows;
+  return cursors;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((one, other) => one + other, 0);
 }

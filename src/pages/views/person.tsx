@@ -1,4 +1,5 @@
 /** One person: who they are, their score and where it comes from, what they did, what they are known by. */
+import { PERSON_MAX_IDS } from "../../limits.ts";
 import type { Identity } from "../../store/protocol.ts";
 import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/record-pages.ts";
 import { TimeChart } from "./charts.tsx";
@@ -117,7 +118,7 @@ const IDENTITY_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as c
 >;
 
 function Identities({ base, found, nowMs }: Pick<Props, "base" | "found" | "nowMs">) {
-  const { identities, moreIdentities, sharedIds } = found;
+  const { identities, moreIdentities, sharedIds, person } = found;
   return (
     <Panel title="Identities" flush id="identities">
       <p class="panel-text quiet small">
@@ -146,6 +147,13 @@ function Identities({ base, found, nowMs }: Pick<Props, "base" | "found" | "nowM
         </Table>
       )}
       {moreIdentities && <p class="panel-text quiet small">There are more; an export of the people has all of them.</p>}
+      {person.idsDropped > 0 && (
+        <p class="panel-text small">
+          {`${counted(person.idsDropped, "older id")} ${person.idsDropped === 1 ? "was" : "were"} dropped: a person keeps the latest ${grouped(PERSON_MAX_IDS)} of each kind. `}
+          Their earlier signals stay this person's; one that carries such an id from now on is kept as anonymous until
+          an identify call names it once more. So many ids mostly mean that a sender makes a new one for each visit.
+        </p>
+      )}
       {sharedIds.length > 0 && (
         <div class="panel-text small">
           <p>

@@ -3,6 +3,7 @@ import { erased } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import type { Claim } from "../people/claims.ts";
+import { forgetPairs } from "../people/dropped-ids.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { People, visitorOf } from "../people/people.ts";
@@ -128,10 +129,9 @@ export class ErasureWork {
     const key = visitorKey(id);
     const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
     rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
-    sql.exec("DELETE FROM identities WHERE key = ? AND person_id = ?", key, this.#job.person_id);
-    // Each pair is there both ways.
-    sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
-    sql.exec("DELETE FROM pairs WHERE key = ?", key);
+    // The plus: SQLite would go through all of the person's ids for each.
+    sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
+    forgetPairs(sql, key);
     // Somebody else has the id too: their part of the list is linked from now on.
     if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
     else endLinkJob(sql, id);

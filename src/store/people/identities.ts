@@ -4,6 +4,7 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { addClaim, claimInForce } from "./claims.ts";
 import type { Claim } from "./claims.ts";
+import { dropOldestIds } from "./dropped-ids.ts";
 import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
@@ -17,9 +18,13 @@ const READ_MANY = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS 
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${COUNTS}`;
 const PAGE_VALUES = 500;
 
+type Growth = Record<VisitorId["kind"], number>;
+
 export class Identities {
   readonly #sql: SqlStorage;
   readonly #claims = new Map<string, readonly Claim[]>();
+  /** By how many claims persons have come to have more, or fewer. */
+  #grown = new Map<number, Growth>();
   /** Ids that have become somebody's, in this batch. */
   readonly claimed: VisitorId[] = [];
 
@@ -103,14 +108,37 @@ export class Identities {
     }
   }
 
+  /** By how many claims persons have come to have more, or fewer, since this was last asked. */
+  takeGrowth(): ReadonlyMap<number, Growth> {
+    const grown = this.#grown;
+    this.#grown = new Map();
+    return grown;
+  }
+
+  /** So many of a person's ids are nobody's from now on, as far as that can be. Returns how many. */
+  dropOldest(personId: number, kind: VisitorId["kind"], count: number): number {
+    const dropped = dropOldestIds(this.#sql, personId, kind, count);
+    for (const one of dropped) this.#grow(one, kind, -1);
+    this.#claims.clear();
+    return dropped.filter((one) => one === personId).length;
+  }
+
+  #grow(personId: number, kind: VisitorId["kind"], by: number): void {
+    const grown = this.#grown.get(personId) ?? { anonymous_id: 0, user_id: 0 };
+    grown[kind] += by;
+    this.#grown.set(personId, grown);
+  }
+
   #write(id: VisitorId, before: readonly Claim[], after: readonly Claim[]): void {
     this.#claims.set(visitorList(id), after);
     this.claimed.push(id);
     const key = visitorKey(id);
-    for (const { receivedAtMs, ordinal } of before.filter((claim) => !after.includes(claim))) {
+    for (const { receivedAtMs, ordinal, personId } of before.filter((claim) => !after.includes(claim))) {
+      this.#grow(personId, id.kind, -1);
       this.#sql.exec("DELETE FROM identities WHERE key = ? AND at = ? AND ordinal = ?", key, receivedAtMs, ordinal);
     }
     for (const { receivedAtMs, ordinal, personId } of after.filter((claim) => !before.includes(claim))) {
+      this.#grow(personId, id.kind, 1);
       this.#sql.exec(
         "INSERT OR REPLACE INTO identities (key, at, ordinal, person_id) VALUES (?, ?, ?, ?)",
         key,

@@ -5,6 +5,7 @@
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { folded } from "../../domain/signal/folded.ts";
 import type { NormalisedSignal, Traits } from "../../domain/signal/signal.ts";
+import { PERSON_MAX_IDS } from "../../limits.ts";
 import { ScoreNews } from "../events/score-news.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
@@ -44,6 +45,9 @@ type Row = {
   last_seen: number;
   last_day: number;
   recent: string;
+  anonymous_ids: number;
+  user_ids: number;
+  ids_dropped: number;
 };
 
 /** In the order of INSERT. */
@@ -59,6 +63,9 @@ const COLUMNS = [
   "last_seen",
   "last_day",
   "recent",
+  "anonymous_ids",
+  "user_ids",
+  "ids_dropped",
 ] as const satisfies readonly (keyof Row)[];
 const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}, names) VALUES (${COLUMNS.map(() => "?").join(", ")}, ?)`;
 const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
@@ -67,6 +74,10 @@ const READ_MANY = {
   id: `${READ} id IN (SELECT value FROM json_each(?))`,
   email: `${READ} email IN (SELECT value FROM json_each(?))`,
 } as const;
+const ID_COUNTS = [
+  ["anonymous_id", "anonymous_ids"],
+  ["user_id", "user_ids"],
+] as const;
 /** For how many visitors reading at a time is worth it. */
 const PRELOAD_FROM = 4;
 
@@ -82,6 +93,9 @@ type RawRow = [
   lastSeen: number,
   lastDay: number,
   recent: string,
+  anonymousIds: number,
+  userIds: number,
+  idsDropped: number,
 ];
 
 /** A person in memory: as stored, null where they are new, and as they are to be. */
@@ -147,6 +161,9 @@ export class People {
       last_seen: receivedAtMs,
       last_day: dayOf(receivedAtMs),
       recent: "",
+      anonymous_ids: 0,
+      user_ids: 0,
+      ids_dropped: 0,
     };
     this.#remember({ before: null, now, receipts: {}, entries: [] });
     return now.id;
@@ -251,12 +268,35 @@ export class People {
 
   /** Returns how many lines have come to count where others do no longer. */
   write(): number {
+    this.#countIds();
     const people = [...this.#byId.values()].filter((person) => person !== null);
     let replaced = 0;
     for (const person of people) replaced += this.#scoring.replaceReleased(person.now, () => this.#entriesOf(person));
     this.ruleDays.write(this.#state);
     for (const person of people) this.#write(person);
     return replaced;
+  }
+
+  /** Nobody keeps more than PERSON_MAX_IDS of a kind. */
+  #countIds(): void {
+    for (const person of this.#withGrownIds()) {
+      for (const [kind, column] of ID_COUNTS) {
+        const tooMany = person.now[column] - PERSON_MAX_IDS;
+        if (tooMany > 0) person.now.ids_dropped += this.identities.dropOldest(person.now.id, kind, tooMany);
+      }
+    }
+    this.#withGrownIds();
+  }
+
+  #withGrownIds(): Person[] {
+    const grown: Person[] = [];
+    for (const [personId, by] of this.identities.takeGrowth()) {
+      const person = this.#get(personId);
+      if (person === null) continue;
+      for (const [kind, column] of ID_COUNTS) person.now[column] += by[kind];
+      grown.push(person);
+    }
+    return grown;
   }
 
   #linked(kind: "user_id" | "anonymous_id", value: string | undefined, receipt: Receipt): Owner | null {
@@ -355,7 +395,9 @@ function namesOf({ name, company }: Row): string {
   return name === null && company === null ? "" : folded(`${name ?? ""}\n${company ?? ""}`);
 }
 
-function toPerson([id, email, name, company, title, traitReceipts, score, first, last, day, recent]: RawRow): Person {
+function toPerson(row: RawRow): Person {
+  const [id, email, name, company, title, traitReceipts, score, first, last, day, recent, ...ids] = row;
+  const [anonymousIds, userIds, idsDropped] = ids;
   const before: Row = {
     id,
     email,
@@ -368,6 +410,9 @@ function toPerson([id, email, name, company, title, traitReceipts, score, first,
     last_seen: last,
     last_day: day,
     recent,
+    anonymous_ids: anonymousIds,
+    user_ids: userIds,
+    ids_dropped: idsDropped,
   };
   return { before, now: { ...before }, receipts: readReceipts(traitReceipts), entries: [] };
 }

@@ -23,6 +23,10 @@ export const people = sqliteTable(
     lastDay: integer("last_day").notNull(),
     /** The latest entries of the list of their signals, see timelines.ts. */
     recent: text("recent").notNull().default(""),
+    /** Claims of theirs in `identities`, and how many were dropped, since nobody keeps more than PERSON_MAX_IDS of a kind. */
+    anonymousIds: integer("anonymous_ids").notNull().default(0),
+    userIds: integer("user_ids").notNull().default(0),
+    idsDropped: integer("ids_dropped").notNull().default(0),
   },
   (table) => [
     // The orders of the list of people. A row is written for each whenever a statement names its column.
@@ -49,7 +53,7 @@ export const identities = sqliteTable(
   },
   (table) => [
     primaryKey({ columns: [table.key, table.at, table.ordinal] }),
-    index("identities_person").on(table.personId),
+    index("identities_person").on(table.personId, table.at, table.ordinal),
   ],
 );
 

@@ -20,6 +20,7 @@ const FACTS: Columns = {
   score: "value",
   first_seen: "time",
   last_seen: "time",
+  ids_dropped: "value",
 };
 const LISTS = [
   { column: "user_ids", kind: "user_id" },

@@ -1,11 +1,11 @@
 /**
- * The ids that a person is known by. An id may have been claimed by several, one after the other, and is shown with the one
- * who has it now. Nothing bounds how many ids a person has: they are read in parts.
+ * The ids that a person is known by, the newest first. An id may have been claimed by several, one after the other, and is
+ * shown with the one who has it now. There may be PERSON_MAX_IDS of each kind, each long: they are read in parts.
  */
 import { keysOf, visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol.ts";
 
-/** Behind the claim that was looked at last; an empty text stands before all. */
+/** Behind the claim that was looked at last. */
 export interface ClaimPlace {
   /** As hexadecimal digits. */
   key: string;
@@ -13,7 +13,8 @@ export interface ClaimPlace {
   ordinal: number;
 }
 
-export const FIRST_CLAIM: ClaimPlace = { key: "", atMs: 0, ordinal: 0 };
+/** Before all of them. */
+export const FIRST_CLAIM: ClaimPlace = { key: "", atMs: Number.MAX_SAFE_INTEGER, ordinal: 0 };
 
 type Row = { key: ArrayBuffer; at: number; ordinal: number; is_theirs: number };
 
@@ -21,7 +22,7 @@ export function keyOfPlace({ key }: ClaimPlace): ArrayBuffer {
   return new Uint8Array(Buffer.from(key, "hex")).buffer;
 }
 
-/** By kind, UUIDs last. `limit`: claims that are looked at; `next`: null where there are no more. */
+/** `limit`: claims that are looked at; `next`: null where there are no more. */
 export function readIdentities(
   sql: SqlStorage,
   personId: number,
@@ -31,13 +32,13 @@ export function readIdentities(
     .exec<Row>(
       `SELECT key, "at", ordinal, NOT EXISTS (SELECT 1 FROM identities AS later WHERE later.key = mine.key
              AND (later."at", later.ordinal) > (mine."at", mine.ordinal)) AS is_theirs
-       FROM identities AS mine WHERE person_id = ?1 AND (key, "at", ordinal) > (?2, ?3, ?4)
+       FROM identities AS mine WHERE person_id = ?1 AND ("at", ordinal, key) < (?2, ?3, ?4)
          ${asked === undefined ? "" : "AND key > ?6 AND key < ?7"}
-       ORDER BY key, "at", ordinal LIMIT ?5`,
+       ORDER BY "at" DESC, ordinal DESC, key DESC LIMIT ?5`,
       personId,
-      keyOfPlace(behind),
       behind.atMs,
       behind.ordinal,
+      keyOfPlace(behind),
       limit,
       ...(asked === undefined ? [] : keysOf(asked)),
     )

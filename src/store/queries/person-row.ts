@@ -12,12 +12,13 @@ export interface PersonRow {
   first_seen: number;
   last_seen: number;
   last_day: number;
+  ids_dropped: number;
 }
 
 /** Part of statements. */
-export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen, last_day";
+export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen, last_day, ids_dropped";
 
 export function toPersonSummary(row: PersonRow): PersonSummary {
-  const { email, name, company, title, score, first_seen: firstSeenMs, last_seen: lastSeenMs } = row;
-  return { email, name, company, title, score, firstSeenMs, lastSeenMs };
+  const { email, name, company, title, score, ids_dropped: idsDropped } = row;
+  return { email, name, company, title, score, firstSeenMs: row.first_seen, lastSeenMs: row.last_seen, idsDropped };
 }

@@ -16,26 +16,23 @@ export interface SharedId {
 
 type Row = { key: ArrayBuffer; email: string; at: number };
 
-/** Behind every id. */
-const LAST_CLAIM: ClaimPlace = { key: "ff", atMs: 0, ordinal: 0 };
-
 /**
  * The latest first, SHARED_IDS_SHOWN at most.
  *
  * @param until the claim of the person that is looked at last: somebody may have very many. Null: all are.
  */
 export function sharedIds(sql: SqlStorage, personId: number, until: ClaimPlace | null): SharedId[] {
-  const last = until ?? LAST_CLAIM;
+  const last = until ?? { key: "", atMs: 0, ordinal: 0 };
   const claims = sql.exec<Row>(
     `SELECT other.key, people.email, other."at" FROM identities AS mine
        CROSS JOIN identities AS other
          ON other.key = mine.key AND other.person_id <> mine.person_id
        CROSS JOIN people ON people.id = other.person_id
-     WHERE mine.person_id = ? AND (mine.key, mine."at", mine.ordinal) <= (?, ?, ?)`,
+     WHERE mine.person_id = ? AND (mine."at", mine.ordinal, mine.key) >= (?, ?, ?)`,
     personId,
-    keyOfPlace(last),
     last.atMs,
     last.ordinal,
+    keyOfPlace(last),
   );
   const shared = new Map<string, SharedId>();
   for (const { at, email, key: ofId } of claims) {
