@@ -122,6 +122,10 @@ test("a person who is deleted is told of no more when the call returns, also whe
 
 const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_events|timelines)\b/;
 
+async function kill(workspaceId: string): Promise<void> {
+  await runInDurableObject(store(workspaceId), (_, ctx) => ctx.abort("killed")).catch(() => {});
+}
+
 /** A write of a recording, or of what hands on, fails, once; where it records the object ends there. */
 async function breakWriting(workspaceId: string, at: number): Promise<void> {
   await runInDurableObject(store(workspaceId), (_, { storage: { sql } }) => {
@@ -161,11 +165,11 @@ test("with crashes at every write and every call, in any order, repetition and s
         const wave = waves[number % waves.length];
         if (wave === undefined) throw new Error("there is none");
         destinations.faults = [...wave.faults];
+        if (wave.meanwhile === "restart") await evictDurableObject(store(workspaceId)).catch(() => kill(workspaceId));
         if (wave.brokenAt !== null) await breakWriting(workspaceId, wave.brokenAt);
         const meanwhile = async () => {
           if (wave.meanwhile === "alarm") await ring(workspaceId).catch(() => {});
-          if (wave.meanwhile === "restart") await evictDurableObject(store(workspaceId)).catch(() => {});
-          if (wave.meanwhile === "kill") await abortAllDurableObjects().catch(() => {});
+          if (wave.meanwhile === "kill") await kill(workspaceId);
         };
         const consume = async (some: Delivered[]) => {
           if (some.length === 0) return;
@@ -174,7 +178,7 @@ test("with crashes at every write and every call, in any order, repetition and s
         await Promise.all([...wave.sizes.map((size) => consume(queue.splice(0, size))), meanwhile()]);
       }
       destinations.faults = [];
-      await abortAllDurableObjects();
+      await kill(workspaceId);
       await ring(workspaceId);
       await handedOn(workspaceId);
       const told = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
