@@ -13,6 +13,8 @@ export interface AppEnv {
   Bindings: Env & {
     /** A secret, where the OpenID provider wants one of its clients. */
     OIDC_CLIENT_SECRET?: string;
+    /** A dataset of Analytics Engine, where whoever deploys it wants the figures of health there. */
+    HEALTH_FIGURES?: AnalyticsEngineDataset;
   };
   Variables: {
     /** `req_` + UUIDv7; in every log line and problem body. */

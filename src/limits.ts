@@ -493,6 +493,8 @@ export const COLD_OBJECT_MAX_SEGMENTS = 128;
 export const COLD_TOGETHER_MS = 3_600_000;
 /** A chore of the store's alarm that has failed is tried again after this long. */
 export const CHORE_REST_MS = 60_000;
+/** What is kept of why one fails. */
+export const FAILURE_MAX_CHARACTERS = 300;
 /** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
 export const STORE_MAX_BYTES = 9_000_000_000;
 /** Of that, in percent, from which on admins are told: ten weeks before it is full, where a store fills in a year. */
@@ -505,3 +507,12 @@ export const FULL_DRAINED_MS = 86_400_000;
 export const PENDING_GROUPS = 256;
 /** And mapping rules whose counts do: some 10 KB. */
 export const PENDING_RULES = 128;
+
+// --- Health ---
+
+/** Workspaces that are asked how they are at a time: the platform lets a call have six connections open. */
+export const HEALTH_AT_ONCE = 6;
+/** An object that takes longer to say how it is counts as one that does not answer. */
+export const HEALTH_ANSWER_MS = 5_000;
+/** Workspaces in one answer: two calls each, and a data point, of which the platform takes 250 from one invocation. */
+export const HEALTH_PAGE_WORKSPACES = 200;

@@ -7,7 +7,7 @@ import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { plans, workspaces } from "./schema.ts";
-import { and, asc, desc, eq, exists, gt, inArray, lt, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, exists, gt, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface Workspace {
@@ -74,6 +74,23 @@ export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<P
     .orderBy(desc(workspaces.id))
     .limit(page.limit + 1);
   return pageOf(rows, page, (workspace) => workspace.id);
+}
+
+/** Ids and slugs, oldest first: a page of them stays the same while others are added. */
+export async function workspacesByAge(
+  db: ControlDatabase,
+  page: { offset: number; limit: number },
+): Promise<{ total: number; workspaces: { id: string; slug: string }[] }> {
+  const [[counted], found] = await db.batch([
+    db.select({ total: count() }).from(workspaces),
+    db
+      .select({ id: workspaces.id, slug: workspaces.slug })
+      .from(workspaces)
+      .orderBy(asc(workspaces.id))
+      .limit(page.limit)
+      .offset(page.offset),
+  ]);
+  return { total: counted?.total ?? 0, workspaces: found };
 }
 
 export async function findWorkspace(db: ControlDatabase, id: string): Promise<Workspace | null> {

@@ -1,57 +1,84 @@
-/** How full a workspace is, and what waits: for whoever watches over the service. */
+/** How one workspace is, and how all are: for whoever watches over the service, and for what wakes them. */
 import * as z from "zod";
-import type { Health } from "../workspace/health.ts";
+import type { ControlDatabase } from "../control/database.ts";
+import { workspacesByAge } from "../control/workspaces.ts";
+import { alarmsOf } from "../domain/health/alarm.ts";
+import { HEALTH_PAGE_WORKSPACES } from "../limits.ts";
+import type { AppEnv } from "../env.ts";
+import { healthOfAll } from "../workspace/all-health.ts";
+import type { WorkspaceHealth } from "../workspace/all-health.ts";
+import { writePoints } from "../workspace/health-points.ts";
 import { readHealth } from "../workspace/health.ts";
 import { operator } from "./environment.ts";
+import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "./health-answers.ts";
+import { METRICS_TYPE, metricsText } from "./metrics.ts";
 import { operation } from "./operation.ts";
-import { count, instant, isoOrNull } from "./schemas.ts";
 
-const filled = { bytes: count, max_bytes: count.meta({ description: "From here on it takes nothing new." }) };
+const COST =
+  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. Each workspace takes a ` +
+  "call of each of its two objects, and wakes them: at list price $0.30 for a million workspaces asked.";
 
-const healthAnswer = z
-  .object({
-    status: z.enum(["ok", "filling", "full", "restored", "refusing"]).meta({
-      description:
-        "`filling`: the Signal Store is nearly full. `full`: signals are accepted, and none is processed until there is " +
-        "room. `restored`: the Quota Counter was restored from a backup, and waits to be recovered. `refusing`: as many " +
-        "wait as there is room for, and new calls get 503.",
+const query = z.strictObject({
+  page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "From 1 on." }),
+});
+
+export const healthRoutes = operator
+  .createApp()
+  .get(
+    "/health",
+    operation({
+      tag: "Health",
+      summary: "How all workspaces are",
+      description: `One word for a monitor, and the workspaces that are not \`ok\`, each with what to do. ${COST}`,
+      query,
+      answers: { 200: { description: "The gravest word, and where it comes from.", schema: allHealthAnswer } },
     }),
-    store: z.object(filled).meta({ description: "What the workspace's signals, people and accounts take." }),
-    outbox: z.object({
-      ...filled,
-      signals: count.meta({ description: "Accepted, and waiting to be processed." }),
-      oldest_at: instant.nullable().meta({ description: "When the oldest of them was received." }),
-    }),
-    duplicates_covered_seconds: count.meta({
-      description:
-        "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
-    }),
-  })
-  .meta({ id: "WorkspaceHealth" });
-
-export const healthRoutes = operator.createApp().get(
-  "/workspaces/:workspace_id/health",
-  operation({
-    tag: "Workspaces",
-    summary: "How full a workspace is, and what waits",
-    description:
-      "Nothing that was accepted is lost when a workspace is full: it waits. A shorter retention of its plan and the " +
-      "deletion of people make room.",
-    answers: { 200: { description: "Where it stands.", schema: healthAnswer } },
-  }),
-  async (c) => c.json(healthJson(await readHealth(c.env, c.get("workspace").id))),
-);
-
-function healthJson({ level, store, outbox, ...health }: Health): z.infer<typeof healthAnswer> {
-  return {
-    status: level,
-    store: { bytes: store.bytes, max_bytes: store.maxBytes },
-    outbox: {
-      bytes: outbox.bytes,
-      max_bytes: outbox.maxBytes,
-      signals: health.waiting,
-      oldest_at: isoOrNull(health.waitingSinceMs),
+    async (c) => {
+      const { page } = c.req.valid("query");
+      const { total, found } = await healthOfPage(c.env, c.get("db"), page);
+      return c.json(allHealthJson(found, page * HEALTH_PAGE_WORKSPACES < total ? page + 1 : null));
     },
-    duplicates_covered_seconds: Math.floor(health.duplicatesCoveredMs / 1_000),
-  };
+  )
+  .get(
+    "/metrics",
+    operation({
+      tag: "Health",
+      summary: "The figures of all workspaces",
+      description: `In the OpenMetrics text format, for Prometheus and its like. ${COST}`,
+      query,
+      answers: {
+        200: { description: "The figures.", content: { [METRICS_TYPE.split(";")[0] ?? ""]: z.string() } },
+      },
+    }),
+    async (c) => {
+      const { total, found } = await healthOfPage(c.env, c.get("db"), c.req.valid("query").page);
+      return c.body(await metricsText(found, total, Date.now()), 200, { "content-type": METRICS_TYPE });
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/health",
+    operation({
+      tag: "Health",
+      summary: "How a workspace is",
+      description:
+        "How full it is, what waits and what fails. Nothing that was accepted is lost when a workspace is full: it waits.",
+      answers: { 200: { description: "Where it stands.", schema: healthAnswer } },
+    }),
+    async (c) => {
+      const health = await readHealth(c.env, c.get("workspace").id);
+      return c.json(healthJson(health, alarmsOf(health, Date.now())));
+    },
+  );
+
+/** With the points of Analytics Engine, whoever asks for them. */
+async function healthOfPage(
+  env: AppEnv["Bindings"],
+  db: ControlDatabase,
+  page: number,
+): Promise<{ total: number; found: WorkspaceHealth[] }> {
+  const limit = HEALTH_PAGE_WORKSPACES;
+  const { total, workspaces } = await workspacesByAge(db, { offset: (page - 1) * limit, limit });
+  const found = await healthOfAll(env, workspaces);
+  writePoints(env.HEALTH_FIGURES, found, Date.now());
+  return { total, found };
 }

@@ -24,6 +24,7 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
 const TAGS = [
   "Ingestion",
   "Workspaces",
+  "Health",
   "Members",
   "API keys",
   "Mapping rules",
@@ -129,7 +130,7 @@ function mapTypes(types: { [mediaType: string]: z.ZodType }) {
 
 const HEALTH: ZodOpenApiOperationObject = {
   tags: ["Service"],
-  operationId: "getHealth",
+  operationId: "getLiveness",
   summary: "Liveness",
   security: [],
   responses: {

@@ -10,6 +10,7 @@ import { problem } from "../http/problem.ts";
 export type Tag =
   | "Plans"
   | "Workspaces"
+  | "Health"
   | "Members"
   | "API keys"
   | "Mapping rules"

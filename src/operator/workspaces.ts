@@ -121,6 +121,7 @@ export const workspaceRoutes = operator
             renumbered: count.meta({ description: "Rows of its outbox that were refused, and have new numbers." }),
             settled: count.meta({ description: "Rows that the store had recorded already." }),
             revoked: count.meta({ description: "Deactivated keys that it took for active." }),
+            counted: count.meta({ description: "Signals that the store has, and that it had not counted any more." }),
             rules_passed_over: z.boolean().meta({ description: "Whether mapping rules got later versions." }),
           }),
         },

@@ -2,7 +2,7 @@
 import { DAY_MS } from "../domain/duration.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../limits.ts";
-import type { Health } from "../workspace/health.ts";
+import type { Room } from "../workspace/health.ts";
 import type { Said } from "./usage-copy.ts";
 import { ago, counted } from "./views/format.ts";
 
@@ -12,7 +12,7 @@ const BYTE_UNITS = ["KB", "MB", "GB"] as const;
 const WAYS_OUT =
   "To make room, change to a plan that keeps signals for a shorter time, delete people who need not be kept, or ask the operator of this service.";
 
-const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Health, nowMs: number) => Said> = {
+const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) => Said> = {
   filling: ({ store }) => ({
     tone: "warn",
     title: `${percentFull(store)} of the storage is used.`,
@@ -39,23 +39,23 @@ const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Health, nowMs: number) 
 };
 
 /** From STORE_NOTICE_PERCENT on; null below. */
-export function storageNotice(health: Health, nowMs: number): Said | null {
+export function storageNotice(health: Room, nowMs: number): Said | null {
   return health.level === "ok" ? null : NOTICES[health.level](health, nowMs);
 }
 
 /** Such as `12 signals wait, the oldest since 3 minutes ago.` */
-export function waitingSaid({ waiting, waitingSinceMs }: Health, nowMs: number): string {
+export function waitingSaid({ waiting, waitingSinceMs }: Room, nowMs: number): string {
   if (waiting === 0 || waitingSinceMs === null) return "No signal waits.";
   return `${counted(waiting, "signal waits", "signals wait")}; the oldest came ${ago(waitingSinceMs, nowMs)}.`;
 }
 
 /** Such as `1.2 MB of 9 GB, 0.1 %`. */
-export function storedSaid({ store }: Health): string {
+export function storedSaid({ store }: Room): string {
   return `${byteSize(store.bytes)} of ${byteSize(store.maxBytes)}, ${percentFull(store)}`;
 }
 
 /** How far back duplicates are looked for (design §8.2). */
-export function duplicatesSaid({ duplicatesCoveredMs: coveredMs }: Health): string {
+export function duplicatesSaid({ duplicatesCoveredMs: coveredMs }: Room): string {
   if (coveredMs >= DUPLICATE_WINDOW_WITH_ID_MS) return `${counted(DUPLICATE_WINDOW_WITH_ID_MS / DAY_MS, "day")} back.`;
   const back =
     coveredMs < DAY_MS
@@ -71,7 +71,7 @@ function byteSize(bytes: number): string {
   return unit === undefined ? counted(bytes, "byte") : `${NUMBER.format(bytes / 1_000 ** power)} ${unit}`;
 }
 
-function percentFull({ bytes, maxBytes }: Health["store"]): string {
+function percentFull({ bytes, maxBytes }: Room["store"]): string {
   const percent = (100 * bytes) / maxBytes;
   return `${percent < 10 ? percent.toFixed(1) : Math.floor(percent)} %`;
 }

@@ -11,6 +11,7 @@ import { SEND_BATCH_MAX_BYTES } from "../limits.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";
+import type { UnsettledRow } from "./protocol.ts";
 import { Unsettled } from "./unsettled.ts";
 
 /** Rows that are in memory while they get new numbers. */
@@ -141,12 +142,14 @@ export class Outbox {
     return nextRow - firstRow;
   }
 
-  /** Numbers and times of all that are not settled. */
-  unsettledRows(): { row: number; atMs: number }[] {
+  /** Numbers, times and signals of all that are not settled. */
+  unsettledRows(): UnsettledRow[] {
     return this.#sql
-      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row")
+      .exec<{ row: number; at: number; count: number }>(
+        "SELECT row, at, count FROM outbox WHERE bytes > 0 ORDER BY row",
+      )
       .toArray()
-      .map(({ row, at }) => ({ row, atMs: at }));
+      .map(({ row, at, count }) => ({ row, atMs: at, signals: count }));
   }
 
   /** The oldest unsettled row, and when it was admitted; null when all is settled. */

@@ -126,10 +126,19 @@ export interface CounterBooks {
   unsettled: number;
 }
 
+/** A row of the outbox that is not settled. */
+export interface UnsettledRow {
+  row: number;
+  atMs: number;
+  signals: number;
+}
+
 /** What waits for the Signal Store. */
 export interface Backlog {
   /** The store has said that it has no room, and has taken nothing since. */
   storeFull: boolean;
+  /** Every signal ever answered with 202. */
+  admitted: number;
   unsettledSignals: number;
   /** Of the counter's whole database, nearly all of which is the outbox: what OUTBOX_MAX_BYTES bounds. */
   outboxBytes: number;

@@ -42,6 +42,7 @@ import type {
   RefusedResult,
   ReleaseResult,
   SignalAgain,
+  UnsettledRow,
   Usage,
   UsageByDay,
 } from "./protocol.ts";
@@ -103,12 +104,31 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * Rows to come have numbers behind `behindRow`. For a counter that was restored from a backup: the Signal Store has seen
    * these numbers before. Returns the rows that are not settled.
    */
-  goOnBehind(behindRow: number): { row: number; atMs: number }[] {
+  goOnBehind(behindRow: number): UnsettledRow[] {
     this.#update(Date.now(), (ledger) => {
       ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
       return { save: true };
     });
     return this.#outbox.unsettledRows();
+  }
+
+  /** What is not settled, and how many signals were ever admitted, at one moment. */
+  unsettledRows(): { rows: UnsettledRow[]; admitted: number } {
+    return { rows: this.#outbox.unsettledRows(), admitted: this.#state.ledger?.admitted ?? 0 };
+  }
+
+  /**
+   * The store has so many signals that this counter, restored from a backup, has no memory of. Counted only if nothing was
+   * admitted since the caller looked, which it is told: then it looks again.
+   */
+  countForgotten(signals: number, admitted: number): boolean {
+    let counted = false;
+    this.#update(Date.now(), (ledger) => {
+      counted = ledger.admitted === admitted;
+      if (counted) ledger.admitted += signals;
+      return { save: counted };
+    });
+    return counted;
   }
 
   /** Gives these of the unsettled rows new numbers, in the same order. Returns how many it has renumbered. */
@@ -249,6 +269,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const oldest = this.#outbox.oldest();
     return {
       storeFull: this.#drain.storeFull,
+      admitted: this.#state.ledger?.admitted ?? 0,
       unsettledSignals: this.#outbox.unsettled(),
       outboxBytes: this.#sql.databaseSize,
       outboxMaxBytes: configuredOutboxBytes(this.env),

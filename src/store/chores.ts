@@ -4,6 +4,7 @@
  */
 import { errorText, logEvent } from "../platform/log.ts";
 import { CHORE_REST_MS } from "../limits.ts";
+import type { FailingChores } from "./failing-chores.ts";
 
 export interface Chore {
   /** Of the log event, should it fail. */
@@ -17,11 +18,13 @@ export interface Chore {
 export class Chores {
   readonly #chores: readonly Chore[];
   readonly #workspaceId: string;
+  readonly #failing: FailingChores;
   /** Until then a chore that has failed is let alone. */
   readonly #restUntilMs = new Map<string, number>();
 
-  constructor(workspaceId: string, chores: readonly Chore[]) {
+  constructor(workspaceId: string, failing: FailingChores, chores: readonly Chore[]) {
     this.#workspaceId = workspaceId;
+    this.#failing = failing;
     this.#chores = chores;
   }
 
@@ -35,17 +38,29 @@ export class Chores {
     for (const chore of this.#chores) {
       try {
         // oxlint-disable-next-line no-await-in-loop -- one after the other: they work on the same lines
-        if (this.#dueMs(chore, Date.now()) <= Date.now()) await chore.step(Date.now());
+        if (this.#dueMs(chore, Date.now()) <= Date.now()) await this.#take(chore);
       } catch (error) {
         logEvent("chore_failed", { workspace: this.#workspaceId, chore: chore.name, error: errorText(error) });
-        this.rest(chore.name);
+        this.failed(chore.name, error);
       }
     }
   }
 
-  /** It has failed: not again at once. */
-  rest(name: string): void {
+  /** It rests before it is tried again, and health says that it fails, and why. */
+  failed(name: string, error: unknown): void {
     this.#restUntilMs.set(name, Date.now() + CHORE_REST_MS);
+    try {
+      this.#failing.failed(name, errorText(error), Date.now());
+    } catch (unwritten) {
+      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(unwritten) });
+    }
+  }
+
+  /** A chore may have said by itself that it failed, as linking does, which is not only the alarm's. */
+  async #take(chore: Chore): Promise<void> {
+    const restedUntilMs = this.#restUntilMs.get(chore.name);
+    await chore.step(Date.now());
+    if (this.#restUntilMs.get(chore.name) === restedUntilMs) this.#failing.succeeded(chore.name);
   }
 
   #dueMs(chore: Chore, nowMs: number): number {

@@ -1,4 +1,5 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
+import type { FailingJob } from "../domain/health/alarm.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
@@ -89,8 +90,12 @@ export type RecordResult =
   /** The store has no room: nothing was recorded. */
   | { outcome: "full" };
 
-/** How full the store is. */
-export interface StoreRoom {
+/** How full the store is, and what goes wrong in it. */
+export interface StoreHealth {
+  totals: StoreTotals;
+  /** When the latest dead letter was recorded, in milliseconds since 1970; null when there is none. */
+  deadLetterMs: number | null;
+  failingJobs: FailingJob[];
   bytes: number;
   /** From here on it records nothing. */
   maxBytes: number;

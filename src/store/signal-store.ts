@@ -36,7 +36,7 @@ export class SignalStore extends StoreReads {
   #handingOn: HandOn | null = null;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
-  readonly #chores = new Chores(this.workspaceId, [
+  readonly #chores = new Chores(this.workspaceId, this.failing, [
     {
       name: "purge",
       due: () => nextPurgeMs(this.state),
@@ -200,7 +200,7 @@ export class SignalStore extends StoreReads {
       if (waits) hurryLinkJobs(state.sql, Date.now());
     } catch (error) {
       logEvent("link_failed", { workspace: this.workspaceId, error: errorText(error) });
-      this.#chores.rest("link");
+      this.#chores.failed("link", error);
     }
     this.#alarmForNext();
   }

@@ -1,34 +1,50 @@
-/** How full a workspace is, and what waits (design §8: Full), asked of its two Durable Objects. */
-import type { Filled, RoomLevel } from "../domain/quota/room.ts";
+/**
+ * How a workspace is: how full, what waits, what fails. Asked of its two Durable Objects, one call each; only where the
+ * books do not balance by these two, which signals on their way explain as a rule, they are read once more and with care.
+ */
+import { balanceBooks } from "../domain/quota/books.ts";
+import type { Books } from "../domain/quota/books.ts";
+import type { HealthFigures } from "../domain/health/alarm.ts";
+import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
+import { readBooks } from "./books.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
-export interface Health {
+/** What the pages say of it. */
+export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
   level: RoomLevel;
-  store: Filled;
-  outbox: Filled;
-  /** Signals that are accepted and not recorded yet. */
-  waiting: number;
-  /** When the oldest of them was admitted, in milliseconds since 1970; null when none waits. */
-  waitingSinceMs: number | null;
   /** How far back signals with an id of their own are compared; less than the window while memory is short. */
   duplicatesCoveredMs: number;
 }
 
+export interface Health extends HealthFigures, Room {
+  books: Books;
+}
+
 export async function readHealth(env: Env, workspaceId: string): Promise<Health> {
-  const [{ duplicatesCoveredMs, refusedUpTo, ...store }, backlog] = await Promise.all([
-    signalStore(env, workspaceId).room(),
+  const [kept, backlog] = await Promise.all([
+    signalStore(env, workspaceId).health(),
     quotaCounter(env, workspaceId).backlog(),
   ]);
+  const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
   // Once it is recovered, all that waits has numbers behind those that were refused.
-  const isRefused = backlog.oldestRow !== null && backlog.oldestRow <= refusedUpTo;
+  const isRestored = backlog.oldestRow !== null && backlog.oldestRow <= kept.refusedUpTo;
+  const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals };
+  const atOnce = balanceBooks(counted, kept.totals, counted);
+  const books = atOnce.balanced ? atOnce : await readBooks(env, workspaceId, undefined);
   return {
-    level: roomLevel(store, outbox, isRefused),
+    level: roomLevel(store, outbox, isRestored),
     store,
     outbox,
+    isRestored,
     waiting: backlog.unsettledSignals,
     waitingSinceMs: backlog.oldestAtMs,
-    duplicatesCoveredMs,
+    books,
+    booksBalanced: books.balanced,
+    deadLetters: books.deadLettered,
+    deadLetterMs: kept.deadLetterMs,
+    failingJobs: kept.failingJobs,
+    duplicatesCoveredMs: kept.duplicatesCoveredMs,
   };
 }

@@ -20,7 +20,8 @@ beforeAll(async () => {
     format: "esm",
     outdir: "out",
     conditions: ["workerd", "worker", "browser"],
-    external: ["cloudflare:*", "node:*"],
+    // prom-client asks for Node's `util` by its short name.
+    external: ["cloudflare:*", "node:*", "util"],
     loader: { ".sql": "text" },
     logLevel: "error",
   });

@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import type { RoomLevel } from "../../src/domain/quota/room.ts";
 import { roomLevel } from "../../src/domain/quota/room.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "../../src/pages/storage-copy.ts";
-import type { Health } from "../../src/workspace/health.ts";
+import type { Room } from "../../src/workspace/health.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
-function health(more: Partial<Health> = {}): Health {
+function health(more: Partial<Room> = {}): Room {
   return {
     level: "ok",
     store: { bytes: 1_250_000, maxBytes: 9_000_000_000 },

@@ -50,6 +50,7 @@ afterEach(() => {
 
 interface Health {
   status: string;
+  alarms: { alarm: string }[];
   store: { bytes: number; max_bytes: number };
   outbox: { bytes: number; max_bytes: number; signals: number; oldest_at: string | null };
   duplicates_covered_seconds: number;
@@ -57,7 +58,7 @@ interface Health {
 
 const health = () => workspace.operator<Health>("GET", "/health");
 const see = async (page: string) => textOf(await members.owner.see(`${members.home}/${page}`));
-const storeBytes = async () => (await workspace.store.room()).bytes;
+const storeBytes = async () => (await workspace.store.health()).bytes;
 const noise = () => Buffer.from(crypto.getRandomValues(new Uint8Array(15_000))).toString("base64");
 
 /** Some 20 KB that no compression makes smaller. */
@@ -161,7 +162,7 @@ describe("a full store", () => {
     [
       "payloads move to R2, which was down",
       async () => {
-        const { maxBytes } = await workspace.store.room();
+        const { maxBytes } = await workspace.store.health();
         await limitStore(maxBytes, { COLD: env.COLD });
         await ring(workspace.id, { seal: false });
         expect((await coldState(workspace.id)).keys).not.toEqual([]);
@@ -196,7 +197,7 @@ describe("a full store", () => {
       expect((await statusesOf(ids)).filter((status) => status === "processed 1")).toHaveLength(ids.length - waiting);
 
       await makeRoom();
-      const { bytes, maxBytes } = await workspace.store.room();
+      const { bytes, maxBytes } = await workspace.store.health();
       expect(bytes).toBeLessThan(maxBytes - 200_000);
       await probe();
       expect(await workspace.settled()).toMatchObject({
@@ -315,7 +316,7 @@ describe("who can do something is told", () => {
     expect((await health()).status).toBe("ok");
     expect(await see("usage")).not.toContain("of the storage is used.");
     await limitStore(Math.floor(bytes / 0.8));
-    expect((await health()).status).toBe("filling");
+    expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "store_filling" }] });
     const text = await see("usage");
     expect(text).toContain("80 % of the storage is used.");
     expect(text).toContain("Once it is full, signals are still accepted, but none is processed");
@@ -329,7 +330,8 @@ describe("who can do something is told", () => {
     vi.setSystemTime(Date.now() + 3 * 60_000);
     const { unsettledSignals, oldestAtMs } = await workspace.counter.backlog();
     expect(await health()).toMatchObject({
-      status: "full",
+      status: "stuck",
+      alarms: [{ alarm: "store_full" }],
       outbox: { signals: unsettledSignals, oldest_at: new Date(oldestAtMs ?? 0).toISOString() },
     });
     const text = await see("usage");
@@ -367,8 +369,8 @@ describe("senders", () => {
     }
     expect(refused.headers.get("retry-after")).toBe(String(STORE_PROBE_MS / 1_000));
     expect((await refused.json<Problem>()).code).toBe("unavailable");
-    const { outbox, status } = await health();
-    expect(status).toBe("refusing");
+    const { outbox, status, alarms } = await health();
+    expect([status, ...alarms.map(({ alarm }) => alarm)]).toEqual(["stuck", "senders_refused", "store_full"]);
     expect(outbox.bytes).toBeLessThan(outbox.max_bytes + 50_000);
     expect(await workspace.books()).toMatchObject({ accepted: BULK_SIGNALS + ids.length, balanced: true });
     const text = await see("usage");
@@ -393,7 +395,7 @@ describe("senders", () => {
   test("are told so as well when the store has room, and the pages do not blame it", async () => {
     await limitOutbox(0);
     expect((await workspace.send(large())).status).toBe(UNAVAILABLE);
-    expect((await health()).status).toBe("refusing");
+    expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });
     const text = await see("usage");
     expect(text).toContain("calls are refused with a 503.");
     expect(text).toContain("The storage has room");

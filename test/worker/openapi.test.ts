@@ -57,6 +57,8 @@ describe("the document", () => {
         "PATCH …",
         "POST …/recover",
         "GET …/health",
+        "GET /operator/health",
+        "GET /operator/metrics",
         "POST …/members",
         "GET …/members",
         "PATCH …/members/{email}",

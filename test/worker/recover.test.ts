@@ -174,12 +174,13 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await counter.sendTo(lose);
     expect((await workspace.send(event, { key: ended.key })).status).toBe(202);
 
-    const known = { recorded: [], refused: [1, 2] };
+    const totals = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
+    const known = { recorded: [], refused: [1, 2], totals };
     const seen = { workspace: 0, rules: [] };
     const answers = { highestRow: () => 41, knownRows: () => known, ruleVersions: () => seen, configure: () => {} };
     const bindings = { ...env, SIGNAL_STORE: { getByName: () => answers } } as unknown as Env;
     const by = { actor: "operator", nowMs: Date.now() };
-    const done = { renumbered: 2, settled: 0, revoked: 1, rulesPassedOver: false };
+    const done = { renumbered: 2, settled: 0, revoked: 1, counted: 0, rulesPassedOver: false };
     expect(await recoverWorkspace(bindings, controlDatabase(env.DB), workspace.id, by)).toEqual(done);
     expect(await rowsOf(counter)).toEqual([42, 43]);
     for (const { key } of [ended, other]) expect((await workspace.send(event, { key })).status).toBe(401);
@@ -187,7 +188,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await abortAllDurableObjects();
     expect((await workspace.send(event, { key: ended.key })).status).toBe(401);
 
-    const nothing = { renumbered: 0, settled: 0, revoked: 0, rules_passed_over: false };
+    const nothing = { renumbered: 0, settled: 0, revoked: 0, counted: 0, rules_passed_over: false };
     expect(await workspace.operator("POST", "/recover")).toEqual(nothing);
     const { results } = await env.DB.prepare(
       "SELECT actor, target, detail FROM audit_log WHERE workspace_id = ? AND action = 'workspace.recovered' ORDER BY id",
@@ -247,7 +248,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     for (const n of [4, 5]) await send(n);
     const onTheWay = bodies.filter((body) => body.includes("p5@"));
     await consumeMessages(bodies.filter((body) => body.includes("p4@")));
-    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "restored" });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ alarms: [{ alarm: "counter_restored" }] });
 
     expect(await workspace.operator("POST", "/recover")).toMatchObject({ renumbered: 1, settled: 2 });
     await consumeMessages(onTheWay);

@@ -143,6 +143,7 @@ describe("a store that is full", () => {
     const { counter } = road;
     expect(await counter.stub.backlog()).toEqual({
       storeFull: true,
+      admitted: 3,
       unsettledSignals: 3,
       outboxBytes: expect.any(Number),
       outboxMaxBytes: OUTBOX_MAX_BYTES,

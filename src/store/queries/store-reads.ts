@@ -18,7 +18,7 @@ import type {
   Person,
   SignalStatus,
   SignalTrace,
-  StoreRoom,
+  StoreHealth,
   StoreTotals,
   StoredSignal,
 } from "../protocol.ts";
@@ -34,13 +34,14 @@ import type {
 import { knownRows, readTotals } from "../record/books.ts";
 import type { KnownRows } from "../record/books.ts";
 import { settleGroups } from "../record/event-groups.ts";
-import { listDeadLetters } from "../record/dead-letters.ts";
+import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import type { RuleFacts } from "../rules/rule-facts.ts";
 import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
+import { FailingChores } from "../failing-chores.ts";
 import { StoreState } from "../state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
@@ -56,6 +57,7 @@ import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {
   protected readonly workspaceId: string;
+  protected readonly failing = new FailingChores(this.ctx.storage.kv);
   #state: StoreState | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -113,9 +115,12 @@ export class StoreReads extends WatchedObject<LiveSignal> {
   }
 
   /** Pages that were freed do not count: what is deleted makes room at once. */
-  room(): StoreRoom {
+  health(): StoreHealth {
     const { sql, originals, books } = this.state;
     return {
+      totals: this.totals(),
+      deadLetterMs: latestDeadLetterMs(sql),
+      failingJobs: [...this.failing.list()],
       bytes: sql.databaseSize,
       maxBytes: storeMaxBytes(this.env),
       duplicatesCoveredMs: originals.coveredMs(Date.now()),

@@ -123,11 +123,13 @@ function firstFrom(rows: BooksMeta["rows"], row: number): number {
 export interface KnownRows {
   recorded: number[];
   refused: number[];
+  /** The store's side of the books at the same moment. */
+  totals: StoreTotals;
 }
 
 /** Of the others it knows nothing: they are, or will be, on their way. */
 export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: number }[]): KnownRows {
-  const known: KnownRows = { recorded: [], refused: [] };
+  const known: KnownRows = { recorded: [], refused: [], totals: readTotals(books.totals, undefined) };
   for (const { row, atMs } of rows) {
     if (hasRow(books.rows, row)) known[atMs <= seenUntilMs(books, row) ? "recorded" : "refused"].push(row);
   }

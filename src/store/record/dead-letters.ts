@@ -48,6 +48,15 @@ export function admissionOf({ admission }: DeadLetterRow): Admission {
   return JSON.parse(admission) as Admission;
 }
 
+/** When the latest that nobody has replayed was recorded. */
+export function latestDeadLetterMs(sql: SqlStorage): number | null {
+  const [latest] = sql.exec<{ recorded_at: number }>(
+    "SELECT recorded_at FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT 1",
+    Number.MAX_SAFE_INTEGER,
+  );
+  return latest?.recorded_at ?? null;
+}
+
 /** Newest first. */
 export function listDeadLetters(sql: SqlStorage, { cursor, limit }: Page): PageOf<DeadLetter> {
   const rows = sql

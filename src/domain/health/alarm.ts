@@ -1,0 +1,149 @@
+/**
+ * What whoever runs the service is told of a workspace: one word for a monitor, and for each thing that is wrong a
+ * sentence that says what to do. Each alarm has a section of its own in docs/operate.md.
+ */
+import { DAY_MS } from "../duration.ts";
+import { grouped } from "../grouped.ts";
+import { roomLevel, type Filled } from "../quota/room.ts";
+
+/** `late`: look at it today. `stuck`: it gets no better by itself, or senders notice it: look at it now. */
+export type HealthWord = "ok" | "late" | "stuck";
+
+/** Work of the Signal Store's alarm that has not succeeded since. */
+export interface FailingJob {
+  job: string;
+  sinceMs: number;
+  /** Of the first failure. */
+  error: string;
+}
+
+export interface HealthFigures {
+  store: Filled;
+  outbox: Filled;
+  /** The Quota Counter was restored from a backup, and the store refuses its rows. */
+  isRestored: boolean;
+  /** Signals that are accepted and not recorded yet. */
+  waiting: number;
+  /** When the oldest of them was admitted, in milliseconds since 1970; null when none waits. */
+  waitingSinceMs: number | null;
+  booksBalanced: boolean;
+  deadLetters: number;
+  /** When the latest of them was recorded; null when there is none. */
+  deadLetterMs: number | null;
+  failingJobs: FailingJob[];
+}
+
+export const ALARMS = [
+  "senders_refused",
+  "counter_restored",
+  "store_full",
+  "books_open",
+  "signals_stuck",
+  "unreachable",
+  "signals_late",
+  "store_filling",
+  "job_failing",
+  "dead_letters",
+] as const;
+
+export type AlarmName = (typeof ALARMS)[number];
+
+export interface HealthAlarm {
+  alarm: AlarmName;
+  word: Exclude<HealthWord, "ok">;
+  /** What is wrong, and what to do. */
+  says: string;
+}
+
+const MINUTE_MS = 60_000;
+/** The outbox sends again after 15 minutes: what waits longer than that was sent at least once before. */
+export const SIGNALS_LATE_MS = 10 * MINUTE_MS;
+export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
+/** A job that fails rests for a minute; R2 may not answer for some. */
+export const JOB_FAILING_MS = 10 * MINUTE_MS;
+/** Whoever has looked at dead letters and leaves them is not told of them for ever. */
+export const DEAD_LETTERS_NEW_MS = DAY_MS;
+
+/** The gravest first; none where all is well. */
+export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
+  const level = roomLevel(figures.store, figures.outbox, figures.isRestored);
+  const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
+  const waiting = `${grouped(figures.waiting)} accepted signals wait, the oldest for ${minutes(waitedMs)}`;
+  const failing = figures.failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
+  const deadMs = figures.deadLetterMs === null ? Number.POSITIVE_INFINITY : nowMs - figures.deadLetterMs;
+  const alarms: (HealthAlarm | false)[] = [
+    level === "refusing" &&
+      stuck(
+        "senders_refused",
+        "The outbox is full and senders get 503. Find what keeps it from draining, and mend that.",
+      ),
+    level === "restored" &&
+      stuck("counter_restored", "The Quota Counter was restored from a backup. POST …/recover for this workspace."),
+    isFull(figures.store) &&
+      stuck(
+        "store_full",
+        `The store is full and records nothing; ${waiting}. Shorten the plan's retention or delete people.`,
+      ),
+    !figures.booksBalanced &&
+      stuck("books_open", "The books do not balance. Compare GET …/books with the log, and report it: this is a bug."),
+    waitedMs >= SIGNALS_STUCK_MS &&
+      stuck(
+        "signals_stuck",
+        `${waiting}, and sending them again did not help. Look at the queue's consumer and at D1.`,
+      ),
+    waitedMs >= SIGNALS_LATE_MS &&
+      waitedMs < SIGNALS_STUCK_MS &&
+      late("signals_late", `${waiting}. Look whether the queue is backed up, and whether D1 answers.`),
+    level === "filling" &&
+      late(
+        "store_filling",
+        `The store is ${percent(figures.store)} % full. Shorten the plan's retention before it is.`,
+      ),
+    failing !== undefined &&
+      late(
+        "job_failing",
+        `The job \`${failing.job}\` has failed for ${minutes(nowMs - failing.sinceMs)}: ${failing.error}. Look whether R2 and D1 answer.`,
+      ),
+    deadMs < DEAD_LETTERS_NEW_MS &&
+      late(
+        "dead_letters",
+        `${grouped(figures.deadLetters)} signals could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
+      ),
+  ];
+  return alarms.filter((alarm) => alarm !== false);
+}
+
+/** One of the two objects did not answer. */
+export function unreachable(error: string): HealthAlarm {
+  return stuck(
+    "unreachable",
+    `The workspace's objects do not answer: ${error}. Ask again; look at the platform's status.`,
+  );
+}
+
+/** Of many workspaces too: the gravest. */
+export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
+  if (alarms.some(({ word }) => word === "stuck")) return "stuck";
+  return alarms.some(({ word }) => word === "late") ? "late" : "ok";
+}
+
+function stuck(alarm: AlarmName, says: string): HealthAlarm {
+  return { alarm, word: "stuck", says };
+}
+
+function late(alarm: AlarmName, says: string): HealthAlarm {
+  return { alarm, word: "late", says };
+}
+
+function isFull({ bytes, maxBytes }: Filled): boolean {
+  return bytes >= maxBytes;
+}
+
+function percent({ bytes, maxBytes }: Filled): number {
+  return Math.floor((100 * bytes) / maxBytes);
+}
+
+function minutes(ms: number): string {
+  const whole = Math.floor(ms / MINUTE_MS);
+  return whole === 1 ? "1 minute" : `${grouped(whole)} minutes`;
+}

@@ -1,0 +1,37 @@
+/**
+ * Which chores have failed since they last succeeded: what health says of them. Stored, since an object that rests between
+ * two attempts may lose its memory; a row is written when that changes, and none while all is well.
+ */
+import type { FailingJob } from "../domain/health/alarm.ts";
+import { FAILURE_MAX_CHARACTERS } from "../limits.ts";
+
+const KEY = "failing_chores";
+
+export class FailingChores {
+  readonly #kv: SyncKvStorage;
+  /** Read when it is first asked for. */
+  #failing: FailingJob[] | null = null;
+
+  constructor(kv: SyncKvStorage) {
+    this.#kv = kv;
+  }
+
+  list(): readonly FailingJob[] {
+    return (this.#failing ??= this.#kv.get<FailingJob[]>(KEY) ?? []);
+  }
+
+  /** The first failure says since when and why. */
+  failed(job: string, error: string, nowMs: number): void {
+    if (this.list().some((one) => one.job === job)) return;
+    this.#put([...this.list(), { job, sinceMs: nowMs, error: error.slice(0, FAILURE_MAX_CHARACTERS) }]);
+  }
+
+  succeeded(job: string): void {
+    if (this.list().some((one) => one.job === job)) this.#put(this.list().filter((one) => one.job !== job));
+  }
+
+  #put(failing: FailingJob[]): void {
+    this.#kv.put(KEY, failing);
+    this.#failing = failing;
+  }
+}
