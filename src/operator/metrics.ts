@@ -1,4 +1,6 @@
 /** The figures of many workspaces as an OpenMetrics text, which Prometheus and most others read. */
+// oxlint-disable-next-line typescript/triple-slash-reference -- declares modules, so it is none; whoever reads this file needs it
+/// <reference path="./prom-client.d.ts" />
 import type { Registry as AnyRegistry } from "prom-client";
 import Counter from "prom-client/lib/counter.js";
 import Gauge from "prom-client/lib/gauge.js";

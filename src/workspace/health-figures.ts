@@ -8,7 +8,7 @@ interface Figure {
   name: string;
   type: "gauge" | "counter";
   help: string;
-  read(health: Health, nowMs: number): number;
+  read: (health: Health, nowMs: number) => number;
 }
 
 const WORDS: Record<HealthWord, number> = { ok: 0, late: 1, stuck: 2 };
