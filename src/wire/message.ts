@@ -10,7 +10,7 @@ import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
-/** Of a row, written with it: rows outlive the code that wrote them. */
+/** In which rows are written; see `READERS`. */
 const VERSION = 1;
 
 /** Each signal is two records: envelope and payload. */
@@ -131,12 +131,27 @@ export function readMessage(text: string): ReceivedMessage {
   return message;
 }
 
-/** @throws Error when the text is no row of this version. */
+/**
+ * How a row of each version is read. Rows outlive the code that wrote them, in the outbox and in the queue: a new version
+ * is a new entry, which the release before the one that writes it must have, and an old entry goes with the last of its rows.
+ */
+const READERS: Readonly<Record<number, (header: OutboxRow, records: readonly string[]) => ReceivedSignal[]>> = {
+  1: readPairs,
+};
+
+/** @throws Error when the text is no row of a version that is known. */
 function readRow(text: string): ReceivedRow {
   const [header = "", ...records] = text.split(RECORD);
   const { v, ...row } = JSON.parse(header) as OutboxRow & { v: number };
-  if (v !== VERSION || records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not a row of this version");
-  const signals = Array.from({ length: row.count }, (_, index): ReceivedSignal => {
+  const read = READERS[v];
+  if (read === undefined) throw new Error("not a row of a version that is known");
+  return { row, signals: read(row, records) };
+}
+
+/** Version 1: an envelope and a payload for each signal. */
+function readPairs(row: OutboxRow, records: readonly string[]): ReceivedSignal[] {
+  if (records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not as many records as the row says");
+  return Array.from({ length: row.count }, (_, index): ReceivedSignal => {
     const envelope = JSON.parse(records[index * RECORDS_PER_SIGNAL] ?? "") as Envelope;
     const { again } = envelope;
     return {
@@ -148,5 +163,4 @@ function readRow(text: string): ReceivedRow {
       payload: records[index * RECORDS_PER_SIGNAL + 1] ?? "",
     };
   });
-  return { row, signals };
 }

@@ -137,6 +137,33 @@ describe("a queue message", () => {
     expect(writeRow(largest, "").length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
   });
 
+  test("a row of version 1 is read as it lies in outboxes and queues", () => {
+    const row =
+      '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":2,"accepted":1}' +
+      '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
+      '\u001e{"id":"sig_b","key":"key_1","again":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
+      '"period_start":1,"period_end":9,"limit":50}}\u001e{"b":2}';
+    const [read] = readMessage(`ws_1${row}`).rows;
+    expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 2, accepted: 1 });
+    expect(read?.signals).toMatchObject([
+      {
+        envelope: { id: "sig_a", source: "crm", idem: "x 0" },
+        verdict: "accepted",
+        ordinal: 100,
+        endpoint: "product_org",
+        payload: '{"a":1}',
+      },
+      {
+        envelope: { id: "sig_b" },
+        row: { at: 2, limit: 50 },
+        verdict: "accepted",
+        ordinal: 4,
+        endpoint: "signal_staging",
+        payload: '{"b":2}',
+      },
+    ]);
+  });
+
   const good = (row: number) => writeRow(rowOf(row, row, 1, 1), writeSignal({ id: `sig_${row}`, key: "k" }, "{}"));
 
   test.each([
