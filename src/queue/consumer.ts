@@ -130,7 +130,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
     ]);
     const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
-    const result = await store.record(batch, current.version, again);
+    const result = await store.record(batch, { rulesVersion: current.version, carefully: again });
     if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
     return result;
   };

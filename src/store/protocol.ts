@@ -52,6 +52,17 @@ export interface Deduplication {
   duplicateWindowMs: number;
 }
 
+/** How a batch is to be recorded. */
+export interface RecordOptions {
+  /** Of the rules that the signals were run through, if they were. */
+  rulesVersion?: number;
+  /**
+   * For signals that may have failed before: one that cannot be recorded becomes a dead letter, the others are recorded.
+   * This takes savepoints, within which SQLite copies every page before changing it.
+   */
+  carefully?: boolean;
+}
+
 /** One signal as the consumer hands it to the store. */
 export interface SignalToRecord {
   admission: Admission;

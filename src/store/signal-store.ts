@@ -22,7 +22,7 @@ import { wantEvents } from "./events/wanted.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
-import type { RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
+import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
 import { StoreReads } from "./queries/store-reads.ts";
 import { takeFreshRows } from "./record/books.ts";
 import { recordSignals } from "./record/record.ts";
@@ -76,12 +76,9 @@ export class SignalStore extends StoreReads {
    * Records the signals of outbox rows; rows that were recorded before change nothing. If a signal cannot be recorded, none
    * is, and the object starts anew.
    *
-   * @param rulesVersion of the rules that the signals were run through, if they were.
-   * @param carefully for signals that may have failed before: one that cannot be recorded becomes a dead letter, the
-   *   others are recorded. This takes savepoints, within which SQLite copies every page before changing it.
    * @throws when a newer rule has been applied to what is stored: these signals would never be run through it.
    */
-  record(rows: RowToRecord[], rulesVersion?: number, carefully = false): RecordResult {
+  record(rows: RowToRecord[], { rulesVersion, carefully = false }: RecordOptions = {}): RecordResult {
     if (isStale(this.state.sql, rulesVersion ?? Number.MAX_SAFE_INTEGER)) {
       throw new Error("newer mapping rules have been applied meanwhile");
     }

@@ -4,7 +4,7 @@
  */
 import { moveToCold } from "../../../src/store/log/cold.ts";
 import { nextLinkJobMs } from "../../../src/store/people/link-jobs.ts";
-import type { RecordResult, RowToRecord } from "../../../src/store/protocol.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 import type { StoreSize, Written } from "../fill-order.ts";
 
@@ -62,10 +62,10 @@ export class SignalStore extends Store {
     this.#counter = counter;
   }
 
-  override record(rows: RowToRecord[], rulesVersion?: number, carefully = false): RecordResult {
+  override record(rows: RowToRecord[], options?: RecordOptions): RecordResult {
     this.#counter.part = "recording";
     try {
-      return super.record(rows, rulesVersion, carefully);
+      return super.record(rows, options);
     } finally {
       this.#counter.part = "linking";
     }
