@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ADMIT_SLICE_MAX_BYTES, OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../src/limits.ts";
 import { readMessage } from "../../src/wire/message.ts";
-import type { RecordResult, RowToRecord } from "../../src/store/protocol.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../src/store/protocol.ts";
 import { TestCounter, admitCall, lose, newCounter } from "./counter.ts";
 import type { Queued, SendBatch } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
@@ -65,10 +65,10 @@ class Road {
 
   /** The real bindings, but for `record` of the store. */
   #bindings(): Env {
-    const record = async (rows: RowToRecord[], ...rest: [number?, boolean?]): Promise<RecordResult> => {
+    const record = async (rows: RowToRecord[], options?: RecordOptions): Promise<RecordResult> => {
       if (this.full) return { outcome: "full" };
       const taken = rows.filter(({ row }) => !this.refused.includes(row));
-      const result = await env.SIGNAL_STORE.getByName(this.counter.id).record(taken, ...rest);
+      const result = await env.SIGNAL_STORE.getByName(this.counter.id).record(taken, options);
       if (result.outcome === "full") return result;
       const refused = rows.map(({ row }) => row).filter((row) => this.refused.includes(row));
       return { ...result, refused };
