@@ -325,6 +325,10 @@ export const WORKSPACE_MAX_RULES = 1_000;
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;
+/** A file of mapping rules: as many as a workspace may have, with long lists. */
+export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
+/** Characters of the rules that one statement writes: a parameter of D1 has 2 MB at most, a character up to 4 bytes. */
+export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
 /** Earlier versions of a mapping rule that are kept, the latest. */
 export const RULE_VERSIONS_KEPT = 20;
 /** And those of all of a workspace's rules, in characters: about as much as the rules themselves may be. */
@@ -371,6 +375,8 @@ export const LIST_SCAN_SIGNALS = 2_000;
 export const SPARKLINE_DAYS = 14;
 /** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
+/** Rules of an import that its preview names, of each kind. */
+export const IMPORT_SHOWN_RULES = 100;
 /** Of what one version of a rule has changed: conditions that are shown, and values of each. */
 export const DIFFERENCE_CONDITIONS = 10;
 export const DIFFERENCE_VALUES = 10;

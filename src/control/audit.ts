@@ -24,6 +24,7 @@ export type AuditAction =
   | "rule.created"
   | "rule.updated"
   | "rule.deleted"
+  | "rules.imported"
   | "data.exported"
   | "person.deleted"
   | "rule.applied"

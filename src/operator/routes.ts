@@ -2,7 +2,7 @@
 import { bodyLimit } from "hono/body-limit";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
-import { OPERATOR_BODY_MAX_BYTES } from "../limits.ts";
+import { OPERATOR_BODY_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./accounts.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./document-routes.tsx";
@@ -17,22 +17,29 @@ import { memberRoutes } from "./members.ts";
 import { notFound, operationOf } from "./operation.ts";
 import { planRoutes } from "./plans.ts";
 import { ruleHistoryRoutes } from "./rule-history.ts";
+import { ruleImportRoutes } from "./rule-import.ts";
 import { ruleVersionRoutes } from "./rule-versions.ts";
 import { ruleRoutes } from "./rules.ts";
 import { signalRoutes } from "./signals.ts";
 import { usageRoutes } from "./usage.ts";
 import { workspaceRoutes } from "./workspaces.ts";
 
-const limitBody = bodyLimit({
-  maxSize: OPERATOR_BODY_MAX_BYTES,
-  onError: (c) =>
-    problem(c, {
-      status: 413,
-      code: "body_too_large",
-      title: "Too large",
-      detail: `A body has at most ${OPERATOR_BODY_MAX_BYTES} bytes.`,
-    }),
-});
+const limitBody = (maxSize: number) =>
+  bodyLimit({
+    maxSize,
+    onError: (c) =>
+      problem(c, {
+        status: 413,
+        code: "body_too_large",
+        title: "Too large",
+        detail: `A body has at most ${maxSize} bytes.`,
+      }),
+  });
+const [limitSmallBody, limitRuleFile] = [limitBody(OPERATOR_BODY_MAX_BYTES), limitBody(RULES_FILE_MAX_BYTES)];
+
+const limitBodies = operator.createMiddleware((c, next) =>
+  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallBody(c, next),
+);
 
 /** All of it is one workspace's, and some is shown once. */
 const noStore = operator.createMiddleware(async (c, next) => {
@@ -54,7 +61,7 @@ const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
 
 const described = operator
   .createApp()
-  .use(noStore, authorise, limitBody, openDatabase)
+  .use(noStore, authorise, limitBodies, openDatabase)
   .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
   .route("/", planRoutes)
   .route("/", workspaceRoutes)
@@ -62,6 +69,7 @@ const described = operator
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)
+  .route("/", ruleImportRoutes)
   .route("/", ruleVersionRoutes)
   .route("/", ruleHistoryRoutes)
   .route("/", usageRoutes)

@@ -107,6 +107,8 @@ export const DONE = {
   rule_disabled: "Disabled. It makes no further scoring signals; those that it has made stay until you apply it.",
   rule_back:
     "The rule says again what it said then. It applies from the next signal on; scoring signals made by other versions stay until you apply it.",
+  rules_imported:
+    "Imported. The rules apply from the next signal on; what is stored already is left alone until each is applied to it.",
   rule_deleted: "The rule is deleted. Its scoring signals stay, with their points.",
 } as const satisfies Record<string, string>;
 

@@ -3,7 +3,7 @@ import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
 import { errorText, logEvent } from "../platform/log.ts";
-import { PAGE_FORM_MAX_BYTES } from "../limits.ts";
+import { PAGE_FORM_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
 import { pages, workspacePath } from "./environment.ts";
 import { dismiss, DISMISSIBLE } from "./dismissed.ts";
@@ -45,10 +45,13 @@ const noStore = pages.createMiddleware(async (c, next) => {
   c.res.headers.set("cache-control", "no-store");
 });
 
-const formLimit = bodyLimit({
-  maxSize: PAGE_FORM_MAX_BYTES,
-  onError: (c) => c.text("What was sent is too large for a form.", 413),
-});
+const limitForm = (maxSize: number) =>
+  bodyLimit({ maxSize, onError: (c) => c.text("What was sent is too large for a form.", 413) });
+const [limitSmallForm, limitRuleFile] = [limitForm(PAGE_FORM_MAX_BYTES), limitForm(RULES_FILE_MAX_BYTES)];
+
+const formLimit = pages.createMiddleware((c, next) =>
+  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallForm(c, next),
+);
 
 const workspacePages = pages
   .createApp()

@@ -21,6 +21,7 @@ import {
   type RuleForm,
 } from "./rule-form.ts";
 import { NO_ROOM } from "../workspace/rule-schemas.ts";
+import { ruleFilePages } from "./rule-file.tsx";
 import { ruleVersionPages } from "./rule-versions.tsx";
 import { requireManager } from "./session/session.ts";
 import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
@@ -29,6 +30,7 @@ import { Rules } from "./views/rules.tsx";
 
 export const rulePages = pages
   .createApp()
+  .route("/", ruleFilePages)
   .route("/", ruleVersionPages)
   .get("/", async (c) => {
     const { id } = c.get("workspace");

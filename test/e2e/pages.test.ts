@@ -26,6 +26,7 @@ const PATHS = [
   "/rejections",
   "/rules",
   "/rules/new",
+  "/rules/import",
   `/rules/new?from=${scored}`,
   `/rules/${ruleId}`,
   `/rules/${ruleId}/versions`,

@@ -74,6 +74,7 @@ describe("the document", () => {
         "GET …/rules/{rule_id}",
         "PATCH …/rules/{rule_id}",
         "DELETE …/rules/{rule_id}",
+        "POST …/rules/import",
         "GET …/rules/{rule_id}/versions",
         "POST …/rules/{rule_id}/versions/{version}/restore",
         "POST …/rules/preview",

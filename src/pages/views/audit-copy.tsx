@@ -4,6 +4,7 @@ import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit-list.ts";
 import { EXPORTS, FORMATS } from "../export-copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
+import { grouped } from "./format.ts";
 
 export interface Place {
   /** Address of the workspace. */
@@ -117,6 +118,17 @@ export const AUDIT_COPY = {
   "rule.deleted": {
     label: "Mapping rule deleted",
     sentence: ({ target, detail }) => <>deleted the mapping rule {textOf(detail["name"]) ?? <code>{target}</code>}</>,
+  },
+  "rules.imported": {
+    label: "Mapping rules imported",
+    sentence: ({ detail: { added, changed } }, { base }) => (
+      <>
+        imported <a href={`${base}/rules`}>mapping rules</a>
+        {typeof added === "number" &&
+          typeof changed === "number" &&
+          `: ${grouped(added)} added, ${grouped(changed)} changed`}
+      </>
+    ),
   },
   "rule.applied": {
     label: "Mapping rule applied",

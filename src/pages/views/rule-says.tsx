@@ -4,7 +4,8 @@ import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import { grouped, signed } from "./format.ts";
 
-export function RuleSays({ rule }: { rule: RuleContent }) {
+/** @param props.mostValues of a condition's list that are named; undefined: all of them. */
+export function RuleSays({ rule, mostValues }: { rule: RuleContent; mostValues?: number }) {
   const { event, match, conditions, scoringSignal, points, frequency } = rule;
   return (
     <div class="stack">
@@ -16,7 +17,7 @@ export function RuleSays({ rule }: { rule: RuleContent }) {
         <ul class="says">
           {conditions.map((condition) => (
             <li>
-              <ConditionSays condition={condition} />
+              <ConditionSays condition={condition} mostValues={mostValues} />
             </li>
           ))}
         </ul>
@@ -30,7 +31,13 @@ export function RuleSays({ rule }: { rule: RuleContent }) {
 }
 
 /** @param props.mostValues of a list that are named; undefined: all of them. */
-export function ConditionSays({ condition, mostValues }: { condition: MappingCondition; mostValues?: number }) {
+export function ConditionSays({
+  condition,
+  mostValues,
+}: {
+  condition: MappingCondition;
+  mostValues?: number | undefined;
+}) {
   const { path, operator, value } = condition;
   const values = value === undefined ? [] : Array.isArray(value) ? value : [value];
   const named = values.slice(0, mostValues);

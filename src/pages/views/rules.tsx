@@ -31,7 +31,24 @@ export function Rules({
   );
   return (
     <>
-      <Head title="Mapping Rules" actions={items.length > 0 && create}>
+      <Head
+        title="Mapping Rules"
+        actions={
+          <>
+            {items.length > 0 && (
+              <a class="button" href={`${base}/rules/export.json`} download>
+                Export
+              </a>
+            )}
+            {manager && (
+              <a class="button" href={`${base}/rules/import`}>
+                Import
+              </a>
+            )}
+            {items.length > 0 && create}
+          </>
+        }
+      >
         They turn signals into scoring signals: points for the person whose signal it is.
       </Head>
       <Panel flush>

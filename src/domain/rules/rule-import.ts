@@ -1,0 +1,61 @@
+/**
+ * An import of mapping rules: what each of them would do to the rules that are there. A rule that is named by its id, else
+ * by its name, is changed; one that is there by neither is added; the others that are there stay as they are.
+ */
+import { contentOf, type RuleContent } from "./rule-content.ts";
+import { ruleDifferences } from "./rule-difference.ts";
+import { ruleSize } from "./rule-size.ts";
+
+export interface ImportedRule extends RuleContent {
+  /** Of a rule that may be there. */
+  id?: string | undefined;
+}
+
+/** `name_ambiguous`: several rules that are there have its name. `twice`: the import changes the same rule twice. */
+export type ImportRefusal = "name_ambiguous" | "twice";
+
+export type ImportStep<Known extends KnownRule> =
+  | { what: "added"; rule: RuleContent }
+  | { what: "changed"; rule: RuleContent; before: Known }
+  | { what: "unchanged"; before: Known }
+  | { what: "refused"; rule: RuleContent; why: ImportRefusal };
+
+type KnownRule = RuleContent & { id: string };
+
+/** In the order of the import. */
+export function planImport<Known extends KnownRule>(
+  known: readonly Known[],
+  imported: readonly ImportedRule[],
+): ImportStep<Known>[] {
+  const byId = new Map(known.map((rule) => [rule.id, rule]));
+  const byName = Map.groupBy(known, ({ name }) => name);
+  const taken = new Set<string>();
+  return imported.map(({ id, ...content }): ImportStep<Known> => {
+    const rule = contentOf(content);
+    const named = byName.get(rule.name) ?? [];
+    const identified = id === undefined ? undefined : byId.get(id);
+    if (identified === undefined && named.length > 1) return { what: "refused", rule, why: "name_ambiguous" };
+    const before = identified ?? named[0];
+    if (before === undefined) return { what: "added", rule };
+    if (taken.has(before.id)) return { what: "refused", rule, why: "twice" };
+    taken.add(before.id);
+    return ruleDifferences(before, rule).length === 0
+      ? { what: "unchanged", before }
+      : { what: "changed", rule, before };
+  });
+}
+
+/** How many rules there are afterwards, and what they amount to (rule-size.ts). */
+export function afterImport<Known extends KnownRule>(
+  known: readonly Known[],
+  steps: readonly ImportStep<Known>[],
+): { count: number; size: number } {
+  let count = known.length;
+  let size = known.reduce((sum, rule) => sum + ruleSize(rule), 0);
+  for (const step of steps) {
+    if (step.what === "added") count++;
+    if (step.what === "added" || step.what === "changed") size += ruleSize(step.rule);
+    if (step.what === "changed") size -= ruleSize(step.before);
+  }
+  return { count, size };
+}
