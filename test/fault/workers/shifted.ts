@@ -3,6 +3,7 @@
  * signals are old. Alarms ring when that clock says so.
  */
 import { env } from "cloudflare:workers";
+import { Destinations as Told } from "../../../src/destinations/destinations.ts";
 import { QuotaCounter as Counter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore as Store } from "../../../src/store/signal-store.ts";
 
@@ -20,6 +21,13 @@ export class QuotaCounter extends Counter {
 }
 
 export class SignalStore extends Store {
+  constructor(ctx: DurableObjectState, bindings: Env) {
+    shiftAlarms(ctx.storage);
+    super(ctx, bindings);
+  }
+}
+
+export class Destinations extends Told {
   constructor(ctx: DurableObjectState, bindings: Env) {
     shiftAlarms(ctx.storage);
     super(ctx, bindings);
