@@ -54,6 +54,10 @@ export default defineConfig({
         root,
         test: { name: "sign-in", include: ["test/sign-in/**/*.test.ts"], environment: "node", testTimeout: 20_000 },
       },
+      {
+        root,
+        test: { name: "events", include: ["test/events/**/*.test.ts"], environment: "node", testTimeout: 20_000 },
+      },
       { root, test: { name: "fault", include: ["test/fault/**/*.test.ts"], environment: "node", testTimeout: 60_000 } },
     ],
   },

@@ -1,0 +1,209 @@
+/** Events go over real HTTP to receivers that answer, fail, hang, redirect, have gone, or never stop talking. */
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { BenchRule } from "../bench/rules.ts";
+import { Receiver } from "./receiver.ts";
+import { EventService } from "./service.ts";
+import type { Delivery, EventWorkspace } from "./service.ts";
+
+const RULE: BenchRule = {
+  name: "visits",
+  event: "Visit",
+  match: "all",
+  conditions: [],
+  scoring_signal: "visit",
+  points: 1,
+};
+
+let service: EventService;
+const open: Receiver[] = [];
+
+beforeAll(async () => {
+  service = await EventService.start();
+}, 60_000);
+
+afterAll(() => service?.stop());
+
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((receiver) => receiver.close()));
+});
+
+async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
+  const receiver = await Receiver.listen();
+  if (answer !== undefined) receiver.answer = answer;
+  open.push(receiver);
+  return receiver;
+}
+
+/** What came of the one attempt of a test. */
+async function tested(workspace: EventWorkspace, destination: string): Promise<Delivery> {
+  const { id } = await workspace.test(destination);
+  const find = async () => (await workspace.deliveries(destination)).find((one) => one.id === id);
+  await expect.poll(async () => (await find())?.state, { timeout: 15_000 }).not.toBe("waiting");
+  const delivery = await find();
+  if (delivery === undefined) throw new Error("the test is gone");
+  return delivery;
+}
+
+test("a signal that makes a person cross a threshold is told within seconds, and the library takes the signature", async () => {
+  const [workspace, receiver] = [await service.newWorkspace([{ ...RULE, points: 50 }]), await newReceiver()];
+  await workspace.call("PUT", "/thresholds", { thresholds: [50] });
+  await workspace.tell(receiver);
+  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(2);
+  expect(receiver.ofType("person.score_crossed")[0]?.body).toMatchObject({
+    workspace: workspace.id,
+    data: { email: "jane@example.com", threshold: 50, score: 50, score_before: 0 },
+  });
+  expect(receiver.ofType("person.scored")[0]?.body?.data).toMatchObject({
+    scoring_signals: [{ email: "jane@example.com", points: 50, score: 50 }],
+  });
+  expect(receiver.forged).toEqual([]);
+});
+
+test("with a rotated secret both verify until the overlap ends", async () => {
+  const [workspace, receiver] = [await service.newWorkspace(), await newReceiver()];
+  const id = await workspace.tell(receiver);
+  const old = receiver.secret;
+  const { secret } = await workspace.call<{ secret: string }>("POST", `/destinations/${id}/rotate-secret`, {
+    overlap: "1h",
+  });
+  await tested(workspace, id);
+  receiver.secret = secret;
+  await tested(workspace, id);
+  expect(secret).not.toBe(old);
+  expect(receiver.received.map(({ signatures }) => signatures)).toEqual([2, 2]);
+  await workspace.call("POST", `/destinations/${id}/rotate-secret`, { overlap: "none" });
+  expect(receiver.forged).toEqual([]);
+  await tested(workspace, id);
+  expect(receiver.received.at(-1)?.signatures).toBe(1);
+  expect(receiver.forged).toHaveLength(1);
+});
+
+test("a Slack-compatible webhook is sent a sentence with a link", async () => {
+  const [workspace, receiver] = [await service.newWorkspace([RULE]), await newReceiver()];
+  await workspace.tell(receiver, ["person.scored"], "slack");
+  await workspace.send([{ email: "a<b&c@example.com", event: "Visit" }]);
+  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(1);
+  expect(JSON.parse(receiver.received[0]?.text ?? "")).toEqual({
+    text: `1 scoring signal, +1 points: a&lt;b&amp;c@example.com. <${service.origin}/w/${workspace.slug}/people/a%3Cb%26c%40example.com|Show>`,
+  });
+});
+
+test("what fails comes again under the same id with the same body, and says so", async () => {
+  const receiver = await newReceiver((response, nth) => {
+    response.statusCode = nth === 1 ? 500 : 200;
+    response.end(nth === 1 ? "not now <b>" : "ok");
+  });
+  const workspace = await service.newWorkspace([RULE]);
+  const id = await workspace.tell(receiver, ["person.scored"]);
+  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  await expect.poll(() => receiver.received.length, { timeout: 20_000 }).toBe(2);
+  expect(receiver.received[0]).toEqual(receiver.received[1]);
+  await expect.poll(async () => (await workspace.deliveries(id))[0]?.state).toBe("delivered");
+  const attempts = (await workspace.deliveries(id))[0]?.attempts;
+  expect(attempts).toMatchObject([
+    { status: 500, error: "It answered 500.", answer: "not now <b>" },
+    { status: 200, error: null, answer: "ok" },
+  ]);
+}, 30_000);
+
+test("a redirect is a failure that says so, and is not followed", async () => {
+  const elsewhere = await newReceiver();
+  const receiver = await newReceiver((response) => {
+    response.writeHead(307, { location: elsewhere.url }).end();
+  });
+  const workspace = await service.newWorkspace();
+  const delivery = await tested(workspace, await workspace.tell(receiver));
+  expect(delivery).toMatchObject({ state: "failed", attempts: [{ status: 307 }] });
+  expect(delivery.attempts[0]?.error).toMatch(/redirect, which is not followed/);
+  expect(elsewhere.received).toEqual([]);
+});
+
+test("a receiver that hangs has failed after ten seconds, and holds nobody up", async () => {
+  const [hanging, swift] = [await newReceiver(() => undefined), await newReceiver()];
+  const workspace = await service.newWorkspace([RULE]);
+  const [id] = [await workspace.tell(hanging, ["person.scored"]), await workspace.tell(swift, ["person.scored"])];
+  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  await expect.poll(() => swift.received.length, { timeout: 5_000 }).toBe(1);
+  await expect.poll(async () => (await workspace.deliveries(id))[0]?.attempts.length, { timeout: 20_000 }).toBe(1);
+  const attempt = (await workspace.deliveries(id))[0]?.attempts[0];
+  expect(attempt).toMatchObject({ status: null, error: "No answer within 10 seconds." });
+  expect(attempt?.ms).toBeGreaterThanOrEqual(9_900);
+}, 30_000);
+
+test("of an answer of 10 MB the first KB is kept, and the rest is not taken", async () => {
+  let written = 0;
+  const receiver = await newReceiver(async (response) => {
+    const chunk = Buffer.from("x".repeat(64 * 1024));
+    const closed = new AbortController();
+    response.once("close", () => closed.abort());
+    while (written < 10 * 1024 * 1024 && !response.destroyed) {
+      written += chunk.length;
+      // oxlint-disable-next-line no-await-in-loop -- as fast as it is taken
+      if (!response.write(chunk)) await once(response, "drain", { signal: closed.signal }).catch(() => undefined);
+    }
+    response.end();
+  });
+  const workspace = await service.newWorkspace();
+  const delivery = await tested(workspace, await workspace.tell(receiver));
+  expect(delivery).toMatchObject({ state: "delivered", attempts: [{ status: 200, answer: "x".repeat(1_024) }] });
+  await expect.poll(() => written).toBeLessThan(10 * 1024 * 1024);
+});
+
+test("410 ends the destination: nothing is sent there any more, and the others are told", async () => {
+  const gone = await newReceiver((response) => void response.writeHead(410).end("no such hook"));
+  const other = await newReceiver();
+  const workspace = await service.newWorkspace([RULE]);
+  const id = await workspace.tell(gone, ["person.scored"]);
+  await workspace.tell(other, ["usage.level"]);
+  await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
+  await expect.poll(() => other.received.length, { timeout: 10_000 }).toBe(1);
+  expect(other.received[0]?.body).toMatchObject({
+    type: "destination.disabled",
+    data: { destination_id: id, destination_name: "Receiver", reason: "gone" },
+  });
+  expect(await workspace.destination(id)).toMatchObject({ state: "disabled", disabled_reason: "gone", waiting: 0 });
+  expect(await workspace.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
+  await workspace.send([{ email: "joe@example.com", event: "Visit" }]);
+  await expect.poll(async () => (await workspace.call<{ balanced: boolean }>("GET", "/books")).balanced).toBe(true);
+  expect(gone.received).toHaveLength(1);
+});
+
+test("10,000 scoring signals are told to two destinations, each once, in a delivery a second at most", async () => {
+  const [first, second] = [await newReceiver(), await newReceiver()];
+  const workspace = await service.newWorkspace([RULE]);
+  const ids = [await workspace.tell(first, ["person.scored"]), await workspace.tell(second, ["person.scored"])];
+  const signals = Array.from({ length: 10_000 }, (_, n) => ({
+    email: `p${n % 100}@example.com`,
+    event: "Visit",
+    properties: { n },
+  }));
+  const arrivals = [first, second].map((receiver) => {
+    const times: number[] = [];
+    receiver.answer = (response) => {
+      times.push(Date.now());
+      response.end();
+    };
+    return times;
+  });
+  await workspace.send(signals);
+  const told = ({ received }: Receiver): string[] =>
+    received.flatMap(({ body }) =>
+      ((body?.data["scoring_signals"] as { signal_id: string }[] | undefined) ?? []).map((one) => one.signal_id),
+    );
+  for (const receiver of [first, second]) {
+    // oxlint-disable-next-line no-await-in-loop -- both run anyway
+    await expect.poll(() => told(receiver).length, { timeout: 60_000, interval: 250 }).toBe(10_000);
+    expect(new Set(told(receiver)).size).toBe(10_000);
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
+  }
+  const digest = (receiver: Receiver) => createHash("sha256").update(told(receiver).toSorted().join()).digest("hex");
+  expect(digest(first)).toBe(digest(second));
+  for (const times of arrivals) {
+    const seconds = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / 1_000;
+    expect(times.length).toBeLessThanOrEqual(Math.ceil(seconds) + 1);
+  }
+  for (const id of ids) expect((await workspace.destination(id)).waiting).toBe(0);
+}, 90_000);
