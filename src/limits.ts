@@ -367,7 +367,9 @@ export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 /** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
 export const QUEUE_SCAN_GROUPS = 2_000;
-/** And the latest ones whose sources and event names are proposed. */
+/** And the latest ones that are sorted by their counts or names: some 20 ms. */
+export const QUEUE_SORTED_GROUPS = 5_000;
+/** And those whose sources and event names are proposed. */
 export const QUEUE_SUGGEST_GROUPS = 500;
 /** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;

@@ -1,11 +1,10 @@
 /** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
+import { dayOf } from "../domain/quota/day-counts.ts";
 import type { FindFilter } from "../store/queries/signal-list.ts";
 import type { SignalStatus } from "../store/protocol.ts";
-import type { QueueFilter } from "../store/queries/queue-page.ts";
+import type { QueueFilter, QueueSort } from "../store/queries/queue-page.ts";
 import { readDayRange } from "./day-range.ts";
 import { STATUS_COPY } from "./copy.ts";
-
-type Query = Record<string, string | undefined>;
 
 /** In the order of a signal's life. */
 const LISTED_STATUSES = [
@@ -23,13 +22,29 @@ export const STATUS_OPTIONS = [
   ...LISTED_STATUSES.map((status) => [status, STATUS_COPY[status].label] as const),
 ] as const;
 
-export function queueFilter({ q, source, only }: Query): QueueFilter {
+export const QUEUE_SORTS = {
+  last_seen: "Last seen, the latest first",
+  last_seen_up: "Last seen, the longest ago first",
+  count: "Most signals",
+  name: "Event name",
+} as const satisfies Record<QueueSort, string>;
+
+export function queueFilter(query: Record<string, string>): QueueFilter {
+  const { q, source, only, sort = "" } = query;
+  const { sinceMs, untilMs } = readDayRange(query);
   const filter: QueueFilter = {};
   const [search, from] = [textOf(q), textOf(source)];
   if (search !== undefined) filter.search = search;
   if (from !== undefined) filter.source = from;
   if (only === "held" || only === "anonymous") filter.only = only;
+  if (isQueueSort(sort)) filter.sort = sort;
+  if (sinceMs !== null) filter.sinceDay = dayOf(sinceMs);
+  if (untilMs !== null) filter.untilDay = dayOf(untilMs) - 1;
   return filter;
+}
+
+function isQueueSort(sort: string): sort is QueueSort {
+  return Object.hasOwn(QUEUE_SORTS, sort);
 }
 
 /** @param withKeys spec §1: others do not find signals by the key that they came with. */

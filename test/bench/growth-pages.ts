@@ -27,6 +27,7 @@ interface Known {
 const PAGES: { name: string; path: (known: Known, index: number) => string }[] = [
   { name: "Signal queue", path: () => "signals" },
   { name: "Signal queue, names that contain something rare", path: () => "signals?q=Tried%20Report" },
+  { name: "Signal queue, most signals", path: () => "signals?sort=count" },
   { name: "Event group", path: ({ workspace }, index) => `signals/group?${groupOf(workspace, index)}` },
   { name: "All signals", path: () => "signals/all" },
   { name: "All signals of an event and a status", path: () => `signals/all?event=${eventOf(7)}&status=held` },

@@ -228,10 +228,11 @@ const CALLS: Record<string, Call> = {
   },
   "the signal queue, a group, the latest": async ({ workspace: { store } }) => {
     for (const cursor of [null, JSON.stringify(GROUP_PLACE)]) {
-      for (const filter of [{}, { search: "x" }, { only: "held" as const }]) {
+      for (const filter of [{}, { search: "x" }, { only: "held" as const }, { sort: "last_seen_up" as const }]) {
         await store.queuePage(filter, { cursor, limit: 3 });
       }
     }
+    await store.queuePage({ sort: "count" }, { cursor: '[-1,"e","s"]', limit: 3 });
     await store.queueGroup("Form", "unknown", "held", { cursor: "5.5.5", limit: 3 });
     await store.recentEvents();
     await store.ruleFacts(["rule_1"]);

@@ -1,12 +1,16 @@
 /** The signal queue (spec §6.3): signals grouped by event name and source. */
 import type { Child } from "hono/jsx";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import { QUEUE_SCAN_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
+import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol.ts";
 import type { QueueGroup, QueuePage } from "../../store/queries/queue-page.ts";
+import { readDayRange } from "../day-range.ts";
+import { QUEUE_SORTS } from "../signal-filters.ts";
 import { Sparkline } from "./charts.tsx";
-import { SelectField, TextField } from "./fields.tsx";
+import { DayFields, SelectField, TextField } from "./fields.tsx";
 import { counted } from "./format.ts";
+import { daysAsked, NothingFits } from "./nothing-fits.tsx";
+import type { AskedFilter } from "./nothing-fits.tsx";
 import { Empty, Head, Notice, Pager, Panel, Table, Time } from "./parts.tsx";
 import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
 
@@ -32,7 +36,8 @@ export function Queue({
   isFull: boolean;
   firstSteps: Child;
 }) {
-  const filtered = ["q", "source", "only"].some((name) => (query[name] ?? "").trim() !== "");
+  const asked = askedOf(query);
+  const filtered = asked.some(({ value }) => value !== "");
   const nothing = groups.items.length === 0 && groups.complete;
   return (
     <>
@@ -42,13 +47,10 @@ export function Queue({
       {isFull && <Full base={base} />}
       <Waiting base={base} totals={totals} />
       <Filters query={query} sources={sources} />
+      {groups.isCut && <p class="quiet small">Of the {counted(QUEUE_SORTED_GROUPS, "event")} that were seen last.</p>}
       <Panel flush>
         {nothing && filtered && (
-          <Empty title="No event fits">
-            <p>
-              <a href={`${base}/signals`}>Show all events</a>
-            </p>
-          </Empty>
+          <NothingFits title="No event fits" path={`${base}/signals`} query={query} filters={asked} />
         )}
         {nothing && !filtered && <FirstSignal base={base} totals={totals} />}
         {!nothing && <Groups base={base} items={groups.items} nowMs={nowMs} />}
@@ -93,12 +95,23 @@ function Waiting({ base, totals: { held, deadLettered } }: { base: string; total
   );
 }
 
+const ONLY = [
+  ["", "All events"],
+  ["held", "With held signals"],
+  ["anonymous", "With anonymous signals"],
+] as const;
+
+function askedOf(query: Record<string, string>): AskedFilter[] {
+  const only = query["only"] ?? "";
+  return [
+    { label: "Event name with", value: (query["q"] ?? "").trim(), names: ["q"] },
+    { label: "Source", value: (query["source"] ?? "").trim(), names: ["source"] },
+    { label: "Show", value: only === "" ? "" : (ONLY.find(([value]) => value === only)?.[1] ?? ""), names: ["only"] },
+    daysAsked("Last seen", readDayRange(query)),
+  ];
+}
+
 function Filters({ query, sources }: { query: Record<string, string>; sources: readonly string[] }) {
-  const only = [
-    ["", "All events"],
-    ["held", "With held signals"],
-    ["anonymous", "With anonymous signals"],
-  ] as const;
   return (
     <form class="filters" method="get" role="search">
       <TextField
@@ -114,7 +127,9 @@ function Filters({ query, sources }: { query: Record<string, string>; sources: r
           <option value={source} />
         ))}
       </datalist>
-      <SelectField name="only" label="Show" value={query["only"] ?? ""} options={only} />
+      <SelectField name="only" label="Show" value={query["only"] ?? ""} options={ONLY} />
+      <SelectField name="sort" label="Sort by" value={query["sort"] ?? ""} options={Object.entries(QUEUE_SORTS)} />
+      <DayFields days={readDayRange(query)} label="Last seen from" />
       <button>Search</button>
     </form>
   );

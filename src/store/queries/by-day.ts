@@ -53,6 +53,15 @@ export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generato
   }
 }
 
+/** Value by value; numbers and texts from the lowest. */
+export function ascending(one: Values, other: Values): number {
+  for (const [index, value] of one.entries()) {
+    const otherValue = other[index] ?? value;
+    if (value !== otherValue) return value < otherValue ? -1 : 1;
+  }
+  return 0;
+}
+
 /** As a cursor tells it, see cursor.ts. */
 export function writeDayPlace({ day, chunk, last }: DayPlace): unknown {
   return [day, chunk, last];

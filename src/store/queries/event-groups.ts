@@ -10,7 +10,7 @@ import type { StoreState } from "../state.ts";
 import { writeDayPlace } from "./by-day.ts";
 import { writeCursor } from "./cursor.ts";
 import { parsed } from "./payload-json.ts";
-import { latestGroups, readGroupCursor } from "./queue-page.ts";
+import { groupsByDay, readGroupCursor } from "./queue-page.ts";
 import type { ScannedGroup } from "./queue-page.ts";
 
 interface Row {
@@ -31,7 +31,7 @@ export async function listEventGroups(
   if (from === null && cursor !== null) return { items: [], next: null };
   const groups: { row: ScannedGroup & Row; next: string }[] = [];
   let isMore = false;
-  for (const { row, place } of latestGroups(state.sql, from)) {
+  for (const { row, place } of groupsByDay(state.sql, from)) {
     isMore = groups.length === limit;
     if (isMore) break;
     groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeCursor(writeDayPlace(place)) });

@@ -4,8 +4,8 @@
  */
 import { PEOPLE_DAY_SORTED } from "../../limits.ts";
 import type { PeopleFilter, PeopleSort } from "../record-pages.ts";
-import { byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
-import type { DayList, Values } from "./by-day.ts";
+import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
+import type { DayList } from "./by-day.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
@@ -128,9 +128,4 @@ function* byLastSeen(
   };
   const from = readDayPlace(place, ["number"], ["number", "number"]);
   for (const step of byDay(list, from)) yield { row: step.row, place: writeDayPlace(step.place) };
-}
-
-function ascending(one: Values, other: Values): number {
-  const at = one.findIndex((value, index) => value !== other[index]);
-  return at === -1 ? 0 : Number(one[at]) - Number(other[at]);
 }

@@ -1,13 +1,14 @@
 /**
  * The signal queue (spec §6.3) as its page shows it: without payloads, with the counts of days, and looked through by
  * event name and source. Senders choose the names, so there may be very many groups: a page looks at the next
- * QUEUE_SCAN_GROUPS of them, the latest first, and the next page begins where it stopped.
+ * QUEUE_SCAN_GROUPS of them, by when they were last seen, and the next page begins where it stopped. No index is written
+ * for the other orders: by count and by name the latest QUEUE_SORTED_GROUPS are sorted.
  */
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import { QUEUE_SCAN_GROUPS, QUEUE_SUGGEST_GROUPS } from "../../limits.ts";
+import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS, QUEUE_SUGGEST_GROUPS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { EventGroup } from "../protocol.ts";
-import { byDay, readDayPlace, writeDayPlace } from "./by-day.ts";
+import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
 
@@ -17,7 +18,15 @@ export interface QueueFilter {
   source?: string;
   /** Only groups with such signals. */
   only?: "held" | "anonymous";
+  /** When they were last seen, in days since 1970; both included. */
+  sinceDay?: number;
+  untilDay?: number;
+  /** Without it the last seen comes first. */
+  sort?: QueueSort;
 }
+
+/** `last_seen_up`: those that have not come for the longest first. */
+export type QueueSort = "last_seen" | "last_seen_up" | "count" | "name";
 
 export interface QueueGroup extends Omit<EventGroup, "sample"> {
   /** The latest signal of the group that was no duplicate. */
@@ -28,6 +37,8 @@ export interface QueueGroup extends Omit<EventGroup, "sample"> {
 export interface QueuePage extends PageOf<QueueGroup> {
   /** False: the page stopped before it was full, and goes on from `next`. */
   complete: boolean;
+  /** True: of the groups only the latest QUEUE_SORTED_GROUPS are sorted, and there are more. */
+  isCut: boolean;
 }
 
 /** What is read of all groups that are looked at; the rest is read of those that are shown. */
@@ -48,22 +59,50 @@ interface Row extends ScannedGroup {
 }
 
 export function queuePage(sql: SqlStorage, filter: QueueFilter, page: Page): QueuePage {
+  const { sort = "last_seen" } = filter;
+  if (sort === "count" || sort === "name") return sortedPage(sql, filter, sort, page);
+  const none = { items: [], next: null, complete: true, isCut: false };
   const from = page.cursor === null ? null : readGroupCursor(page.cursor);
-  if (from === null && page.cursor !== null) return { items: [], next: null, complete: true };
+  if (from === null && page.cursor !== null) return none;
   const items: QueueGroup[] = [];
   let scanned = 0;
   let last: DayPlace | null = null;
-  for (const { row, place } of latestGroups(sql, from)) {
+  for (const { row, place } of groupsByDay(sql, from, { ...filter, sort })) {
     const full = items.length === page.limit;
     if (last !== null && (full || scanned === QUEUE_SCAN_GROUPS)) {
-      return { items, next: writeCursor(writeDayPlace(last)), complete: full };
+      return { items, next: writeCursor(writeDayPlace(last)), complete: full, isCut: false };
     }
     scanned++;
     last = place;
     const group = isAskedFor(row, filter) ? findGroup(sql, row.event, row.source) : null;
     if (group !== null) items.push(group);
   }
-  return { items, next: null, complete: true };
+  return { ...none, items };
+}
+
+function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name", { cursor, limit }: Page): QueuePage {
+  const keyOf = ({ event, source, count }: ScannedGroup): Values =>
+    sort === "count" ? [-count, event, source] : [event.toLowerCase(), event, source];
+  const behind = readCursor(cursor);
+  const none = { items: [], next: null, complete: true, isCut: false };
+  const types = [sort === "count" ? "number" : "string", "string", "string"] as const;
+  if (cursor !== null && !isOf(behind, types)) return none;
+  const fitting: { row: ScannedGroup; key: Values }[] = [];
+  let looked = 0;
+  for (const { row } of groupsByDay(sql, null, { ...filter, sort: "last_seen" })) {
+    if (looked++ === QUEUE_SORTED_GROUPS) break;
+    const key = keyOf(row);
+    if (isAskedFor(row, filter) && (!isOf(behind, types) || ascending(key, behind) > 0)) fitting.push({ row, key });
+  }
+  fitting.sort((one, other) => ascending(one.key, other.key));
+  const shown = fitting.slice(0, limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.flatMap(({ row }) => findGroup(sql, row.event, row.source) ?? []),
+    next: last === undefined || fitting.length === shown.length ? null : writeCursor(last.key),
+    complete: true,
+    isCut: looked > QUEUE_SORTED_GROUPS,
+  };
 }
 
 /** Null: no such group. */
@@ -81,7 +120,7 @@ export function findGroup(sql: SqlStorage, event: string, source: string): Queue
 export function recentNames(sql: SqlStorage): { events: string[]; sources: string[] } {
   const [events, sources] = [new Set<string>(), new Set<string>()];
   let groups = 0;
-  for (const { row } of latestGroups(sql, null)) {
+  for (const { row } of groupsByDay(sql, null)) {
     if (groups++ === QUEUE_SUGGEST_GROUPS) break;
     events.add(row.event);
     sources.add(row.source);
@@ -90,17 +129,20 @@ export function recentNames(sql: SqlStorage): { events: string[]; sources: strin
   return { events: sorted(events), sources: sorted(sources) };
 }
 
-/** The latest seen first, then by event and source. */
-export function latestGroups(
+/** Those last seen within these days, the latest first where nothing else is asked for; then by event and source. */
+export function groupsByDay(
   sql: SqlStorage,
   from: DayPlace | null,
+  { sort, sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: Pick<QueueFilter, "sort" | "sinceDay" | "untilDay"> = {},
 ): Generator<{ row: ScannedGroup; place: DayPlace }> {
+  const isUp = sort === "last_seen_up";
+  const nextDay = (query: string, first: number, last: number) =>
+    sql.exec<{ day: number | null }>(query, first, last).one().day;
   const list: DayList<ScannedGroup> = {
     chunk: QUEUE_SCAN_GROUPS,
-    direction: "down",
-    nextDay: (upTo) =>
-      sql.exec<{ day: number | null }>("SELECT max(last_day) AS day FROM event_groups WHERE last_day <= ?", upTo).one()
-        .day,
+    direction: isUp ? "up" : "down",
+    nextDay: (day) =>
+      isUp ? nextDay(EARLIEST, Math.max(day, sinceDay), untilDay) : nextDay(LATEST, Math.min(day, untilDay), sinceDay),
     rows: (day, behind) => {
       const isBehind = behind === null ? "" : "AND (event, source) > (?3, ?4)";
       return sql
@@ -114,24 +156,18 @@ export function latestGroups(
         .toArray();
     },
     keyOf: ({ event, source }) => [event, source],
-    orderOf: ({ event, source, last_seen }) => [last_seen, event, source],
-    compare: byLastSeen,
+    orderOf: ({ event, source, last_seen }) => [isUp ? last_seen : -last_seen, event, source],
+    compare: ascending,
   };
   return byDay(list, from);
 }
 
+const LATEST = "SELECT max(last_day) AS day FROM event_groups WHERE last_day <= ? AND last_day >= ?";
+const EARLIEST = "SELECT min(last_day) AS day FROM event_groups WHERE last_day >= ? AND last_day <= ?";
+
 /** Null for one that this list did not give out. */
 export function readGroupCursor(cursor: string): DayPlace | null {
   return readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
-}
-
-function byLastSeen([one = 0, ...names]: Values, [other = 0, ...otherNames]: Values): number {
-  if (one !== other) return one > other ? -1 : 1;
-  for (const [index, name] of names.entries()) {
-    const otherName = otherNames[index] ?? "";
-    if (name !== otherName) return name < otherName ? -1 : 1;
-  }
-  return 0;
 }
 
 function isAskedFor(row: ScannedGroup, { search, source, only }: QueueFilter): boolean {
