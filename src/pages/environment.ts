@@ -6,6 +6,7 @@ import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
+import type { Usage } from "../quota/protocol.ts";
 
 export interface PagesEnv {
   Bindings: AppEnv["Bindings"];
@@ -17,6 +18,8 @@ export interface PagesEnv {
       /** Of the path, once it is known that the user is its member. */
       workspace: Workspace;
       role: Role;
+      /** Being asked for, where the page shows it; never fails. */
+      usage?: Promise<Usage | null>;
       /** All that the user is a member of. */
       workspaces: readonly { slug: string; name: string; role: Role }[];
     };

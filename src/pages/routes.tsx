@@ -9,6 +9,7 @@ import { pages, workspacePath } from "./environment.ts";
 import { dismiss, DISMISSIBLE } from "./dismissed.ts";
 import { notFoundPage, plainPage } from "./page.tsx";
 import { signalPages } from "./signals.tsx";
+import { askUsage } from "./usage-bar.tsx";
 import { livePages } from "./live.tsx";
 import { rejectionPages } from "./rejections.tsx";
 import { rulePages } from "./rules.tsx";
@@ -55,7 +56,7 @@ const formLimit = pages.createMiddleware((c, next) =>
 
 const workspacePages = pages
   .createApp()
-  .use(requireSignIn, limitForms, requireMember)
+  .use(requireSignIn, limitForms, requireMember, askUsage)
   .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
   .route("/signals", signalPages)
   .route("/live", livePages)

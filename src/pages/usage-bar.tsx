@@ -4,13 +4,23 @@ import { errorText, logEvent } from "../platform/log.ts";
 import type { Usage } from "../quota/protocol.ts";
 import { usageOf } from "../workspace/quota.ts";
 import { isDismissed } from "./dismissed.ts";
-import { workspacePath, type PagesEnv } from "./environment.ts";
+import { pages, workspacePath, type PagesEnv } from "./environment.ts";
 import { usageNotice, usageNoticeName } from "./usage-copy.ts";
 import { UsageBar } from "./views/usage-bar.tsx";
 
+/**
+ * Asks while the page's own reads are under way. Only for what is read as a page: a form answers with a page where it was
+ * refused, and the Usage page says it all itself.
+ */
+export const askUsage = pages.createMiddleware(async (c, next) => {
+  const isPage = c.req.method === "GET" && c.req.header("upgrade") === undefined;
+  if (isPage && c.req.path !== `${workspacePath(c)}/usage`) c.set("usage", readUsage(c));
+  await next();
+});
+
 /** Nothing below 80 %, nothing that this browser has dismissed, and nothing where the usage cannot be read. */
 export async function usageBar(c: Context<PagesEnv>) {
-  const usage = await readUsage(c);
+  const usage = await (c.get("usage") ?? readUsage(c));
   if (usage === null) return <></>;
   const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;

@@ -1,6 +1,8 @@
 /** The Usage page (spec §8, design §6): what it shows, who may change what, and what the changes do. */
+import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { env } from "cloudflare:workers";
+import worker from "../../src/index.ts";
 import { newMembers } from "./members.ts";
 import { textOf, type Browser } from "./pages.ts";
 import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
@@ -172,6 +174,33 @@ describe("changing plan and overages, releasing held signals", () => {
     expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
     const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
     expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
+  });
+
+  test("is asked for while the page's own reads are under way, not behind them", async () => {
+    const { home, owner } = await newMembers();
+    // The store answers only once the counter has been asked.
+    const asked = Promise.withResolvers<void>();
+    const calling = (object: object, before: (name: string) => Promise<void> | void) =>
+      new Proxy(object, {
+        get:
+          (target, name) =>
+          async (...given: unknown[]) => {
+            await before(String(name));
+            return Reflect.apply(Reflect.get(target, name) as (...args: unknown[]) => unknown, target, given);
+          },
+      });
+    const bindings = {
+      SIGNAL_STORE: {
+        getByName: (name: string) => calling(env.SIGNAL_STORE.getByName(name), () => asked.promise),
+      },
+      QUOTA_COUNTER: {
+        getByName: (name: string) =>
+          calling(env.QUOTA_COUNTER.getByName(name), (call) => (call === "usage" ? asked.resolve() : undefined)),
+      },
+    };
+    const request = new Request(`https://signals.example${home}/people`, { headers: { cookie: await owner.cookie() } });
+    const answer = await worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext());
+    expect(answer.status).toBe(200);
   });
 
   test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
