@@ -11,6 +11,8 @@ export interface AuditFilter {
   /** Exactly as the entry has them. */
   actor?: string;
   action?: string;
+  /** Id of what it was done to. */
+  target?: string;
   /** Milliseconds since 1970: not before, and before; null: no bound. */
   sinceMs?: number | null;
   untilMs?: number | null;
@@ -38,20 +40,21 @@ const COLUMNS = {
 };
 
 /**
- * Actor and action have an index each. What no index holds (both at once, and the keys left out) is looked for among
- * AUDIT_WINDOW_ENTRIES entries of one; then the page ends where it is, perhaps short, with a cursor to go on.
+ * Target, actor and action have an index each. What no index holds (several at once, and the keys left out) is looked for
+ * among AUDIT_WINDOW_ENTRIES entries of one; then the page ends where it is, perhaps short, with a cursor to go on.
  */
 export async function listAudit(
   db: ControlDatabase,
   workspaceId: string,
-  { actor, action, sinceMs = null, untilMs = null, withKeys }: AuditFilter,
+  { target, actor, action, sinceMs = null, untilMs = null, withKeys }: AuditFilter,
   page: Page,
 ): Promise<PageOf<AuditRecord>> {
   const { id } = auditLog;
   const indexed = and(
     eq(auditLog.workspaceId, workspaceId),
-    actor === undefined ? undefined : eq(auditLog.actor, actor),
-    actor === undefined && action !== undefined ? eq(auditLog.action, action) : undefined,
+    target !== undefined ? eq(auditLog.target, target) : undefined,
+    target === undefined && actor !== undefined ? eq(auditLog.actor, actor) : undefined,
+    target === undefined && actor === undefined && action !== undefined ? eq(auditLog.action, action) : undefined,
     page.cursor === null ? undefined : lt(id, page.cursor),
     // An entry's id begins with its time.
     sinceMs === null ? undefined : gte(id, `aud_${uuidv7From(sinceMs)}`),
@@ -73,8 +76,9 @@ export async function listAudit(
         and(
           indexed,
           gte(id, sql`coalesce(${endOfWindow}, '')`),
-          // The plus: the index is that of the actor.
-          actor !== undefined && action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
+          // The plus: another index is the one that is gone by.
+          target !== undefined && actor !== undefined ? sql`+${auditLog.actor} = ${actor}` : undefined,
+          action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
           withKeys ? undefined : notLike(auditLog.action, "key.%"),
         ),
       )

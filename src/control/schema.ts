@@ -201,5 +201,6 @@ export const auditLog = sqliteTable(
     index("audit_log_workspace").on(table.workspaceId, table.id),
     index("audit_log_action").on(table.workspaceId, table.action, table.id),
     index("audit_log_actor").on(table.workspaceId, table.actor, table.id),
+    index("audit_log_target").on(table.workspaceId, table.target, table.id),
   ],
 );

@@ -6,6 +6,8 @@ import { readDayRange, shownRange, type DayRange } from "./day-range.ts";
 export interface ActivityQuery {
   actor: string;
   action: string;
+  /** An API key's id; empty: any, and what concerns none. */
+  key: string;
   days: DayRange;
   filter: AuditFilter;
   /** The address's query without what is empty. */
@@ -15,6 +17,7 @@ export interface ActivityQuery {
 export function readActivityQuery(asked: Record<string, string>, withKeys: boolean): ActivityQuery {
   const actor = (asked["actor"] ?? "").trim().toLowerCase().slice(0, EMAIL_MAX_LENGTH);
   const action = (asked["action"] ?? "").trim();
+  const key = withKeys ? (asked["key"] ?? "").trim() : "";
   const { cursor } = asked;
   const days = readDayRange(asked);
   const { sinceMs, untilMs } = days;
@@ -22,10 +25,19 @@ export function readActivityQuery(asked: Record<string, string>, withKeys: boole
     actor,
     action,
     days,
-    filter: { ...(actor === "" ? {} : { actor }), ...(action === "" ? {} : { action }), sinceMs, untilMs, withKeys },
+    key,
+    filter: {
+      ...(actor === "" ? {} : { actor }),
+      ...(action === "" ? {} : { action }),
+      ...(key === "" ? {} : { target: key }),
+      sinceMs,
+      untilMs,
+      withKeys,
+    },
     shown: {
       ...(actor === "" ? {} : { actor }),
       ...(action === "" ? {} : { action }),
+      ...(key === "" ? {} : { key }),
       ...shownRange(days),
       ...(cursor === undefined ? {} : { cursor }),
     },

@@ -104,10 +104,10 @@ export async function applyRule(
   const found = await findRuleAndVersion(db, workspaceId, ruleId);
   if (found === null) return null;
   const { rule, rulesVersion } = found;
-  const { enabled, name: _, createdAt: _created, updatedAt: _updated, updatedBy: _by, ...applied } = rule;
+  const { enabled, name, createdAt: _created, updatedAt: _updated, updatedBy: _by, ...applied } = rule;
   const toApply = enabled ? { rule: applied } : { rule: null, disabledVersion: rule.version };
   const job = await signalStore(env, workspaceId).applyRule({ ruleId, rulesVersion, ...toApply });
-  const detail = { version: rule.version, enabled };
+  const detail = { name, version: rule.version, enabled };
   await auditEntry(db, by, { workspaceId, action: "rule.applied", target: ruleId, detail });
   return job;
 }

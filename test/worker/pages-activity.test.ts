@@ -5,6 +5,7 @@ import { listAudit, type AuditFilter } from "../../src/control/audit-list.ts";
 import { controlDatabase } from "../../src/control/database.ts";
 import { AUDIT_COPY } from "../../src/pages/views/audit-copy.tsx";
 import { newMembers, type Members } from "./members.ts";
+import { textOf } from "./pages.ts";
 import { recordD1 } from "./statements.ts";
 import { operator } from "./workspace.ts";
 
@@ -122,6 +123,45 @@ describe("the page", () => {
     expect(await of.owner.see(`${path(of)}?from=${today}`)).toContain(`value="${today}"`);
   });
 
+  test("is narrowed down to a key, together with all else, and keeps it over its pages; members ask in vain", async () => {
+    const of = await newMembers({ key: null });
+    const [key, other] = [await newKey(of, "CRM"), await newKey(of, "Shop")];
+    for (let n = 0; n < 30; n++) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      await of.owner.post(`${of.home}/settings/api-keys/${key.id}/name`, { name: `CRM ${n}` });
+    }
+    await operator("POST", `/workspaces/${of.workspace.id}/keys/${other.id}/deactivate`);
+    const html = await of.admin.see(`${path(of)}?key=${key.id}`);
+    expect(html).toContain(`<option value="${key.id}" selected="">CRM 29</option>`);
+    const [, next = ""] = /href="([^"]*)" rel="next"/.exec(html) ?? [];
+    const all = [...rows(html), ...rows(await of.admin.see(next.replaceAll("&amp;", "&")))];
+    expect([all.length, all.at(-1)]).toEqual([31, "The operator created the API key CRM 29"]);
+    expect(rows(await of.admin.see(`${path(of)}?key=${key.id}&actor=operator`))).toEqual([all.at(-1)]);
+    expect(rows(await of.admin.see(`${path(of)}?key=${other.id}&action=key.deactivated&actor=operator`))).toHaveLength(
+      1,
+    );
+    const nothing = await of.admin.see(`${path(of)}?key=${other.id}&action=key.renamed`);
+    expect(textOf(nothing)).toContain("Nothing to show What: API key renamed Clear API key: Shop Clear");
+    const asMember = await of.member.see(`${path(of)}?key=${key.id}`);
+    expect(asMember).not.toContain(key.id);
+    expect(rows(asMember).at(-1)).toBe("The operator created this workspace");
+  });
+
+  test("names a deleted rule in each of its entries", async () => {
+    const of = await newMembers({ key: null });
+    const rule = { name: "Demo asked for", event: "e", match: "all", conditions: [], scoring_signal: "s", points: 1 };
+    const { id } = await operator<{ id: string }>("POST", `/workspaces/${of.workspace.id}/rules`, rule);
+    await operator("PATCH", `/workspaces/${of.workspace.id}/rules/${id}`, { points: 2 });
+    await operator("POST", `/workspaces/${of.workspace.id}/rules/${id}/apply`);
+    await operator("DELETE", `/workspaces/${of.workspace.id}/rules/${id}`);
+    expect(rows(await of.owner.see(path(of))).slice(0, 4)).toEqual([
+      "The operator deleted the mapping rule Demo asked for",
+      "The operator applied the mapping rule Demo asked for to what is stored",
+      "The operator changed the mapping rule Demo asked for",
+      "The operator created the mapping rule Demo asked for",
+    ]);
+  });
+
   test("is the workspace's own, and kept by no cache", async () => {
     const of = await newMembers({ key: null });
     expect((await of.stranger.get(path(of))).status).toBe(404);
@@ -178,13 +218,21 @@ describe("the query", () => {
 
   test("goes by an index, whatever is asked for", async () => {
     const { d1, queries, plans } = recordD1(env.DB);
-    for (const filter of [{}, { actor: "a" }, { action: "b" }, { actor: "a", action: "b" }]) {
+    const filters = [
+      {},
+      { actor: "a" },
+      { action: "b" },
+      { actor: "a", action: "b" },
+      { target: "t" },
+      { target: "t", actor: "a", action: "b" },
+    ];
+    for (const filter of filters) {
       for (const withKeys of [true, false]) {
         // oxlint-disable-next-line no-await-in-loop -- one after the other
         await listAudit(controlDatabase(d1), "ws", { ...filter, withKeys }, { cursor: "c", limit: 1 });
       }
     }
-    expect(queries()).toHaveLength(16);
+    expect(queries()).toHaveLength(24);
     expect((await plans()).filter(({ detail }) => /^SCAN|TEMP B-TREE/.test(detail))).toEqual([]);
   });
 });

@@ -4,6 +4,7 @@ import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "../activity-query.ts";
 import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
 import { DayFields, SelectField, TextField } from "./fields.tsx";
+import { daysAsked, NothingFits } from "./nothing-fits.tsx";
 import { Empty, Head, Json, Pager, Panel, Table, Time } from "./parts.tsx";
 
 interface Props {
@@ -36,6 +37,9 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, ke
             <option value={actor} />
           ))}
         </datalist>
+        {withKeys && (
+          <SelectField name="key" label="API key" value={asked.key} options={[["", "Any, or none"], ...keys]} />
+        )}
         <DayFields days={asked.days} />
         <button>Show</button>
         {isFiltered && (
@@ -52,7 +56,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, ke
             ))}
           </Table>
         ) : (
-          <Nothing path={path} isFiltered={isFiltered} hasMore={next !== null} />
+          <Nothing path={path} asked={asked} keys={keys} withKeys={withKeys} hasMore={next !== null} />
         )}
         <Pager path={path} query={asked.shown} next={next} />
       </Panel>
@@ -93,7 +97,9 @@ function actionOptions(chosen: string, withKeys: boolean): [string, string][] {
   return [["", "Everything"], ...known, ...other];
 }
 
-function Nothing({ path, isFiltered, hasMore }: { path: string; isFiltered: boolean; hasMore: boolean }) {
+type NothingProps = Pick<Props, "asked" | "keys" | "withKeys"> & { path: string; hasMore: boolean };
+
+function Nothing({ path, asked, keys, withKeys, hasMore }: NothingProps) {
   if (hasMore) {
     return (
       <Empty title="Nothing among these">
@@ -101,15 +107,20 @@ function Nothing({ path, isFiltered, hasMore }: { path: string; isFiltered: bool
       </Empty>
     );
   }
-  return (
-    <Empty title="Nothing to show">
-      {isFiltered ? (
-        <p>
-          <a href={path}>Show everything</a>
-        </p>
-      ) : (
+  if (Object.keys(asked.shown).length === 0) {
+    return (
+      <Empty title="Nothing to show">
         <p>What members and the operator do here is written down from the first day on.</p>
-      )}
-    </Empty>
-  );
+      </Empty>
+    );
+  }
+  const { actor, action, key, days, shown } = asked;
+  const named = actionOptions(action, withKeys).find(([value]) => value === action)?.[1] ?? "";
+  const filters = [
+    { label: "What", value: action === "" ? "" : named, names: ["action"] },
+    { label: "By", value: actor, names: ["actor"] },
+    { label: "API key", value: keys.get(key) ?? key, names: ["key"] },
+    daysAsked("Days", days),
+  ];
+  return <NothingFits title="Nothing to show" path={path} query={shown} filters={filters} />;
 }
