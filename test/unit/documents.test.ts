@@ -123,12 +123,16 @@ function paragraphs(document: string): Set<string> {
 }
 
 function prose(document: string): string {
-  return document.replaceAll(/^```.*?^```$/gms, "").replaceAll(/`[^`\n]*`/g, "");
+  return withoutBlocks(document).replaceAll(/`[^`\n]*`/g, "");
+}
+
+function withoutBlocks(document: string): string {
+  return document.replaceAll(/^```.*?^```$/gms, "");
 }
 
 /** As GitHub makes them of headings. */
 function anchors(document: string): string[] {
-  return [...prose(document).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+  return [...withoutBlocks(document).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
     heading
       .toLowerCase()
       .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
