@@ -387,6 +387,8 @@ export const PREVIEW_TYPING_SIGNALS = 3_000;
 
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
+/** How long a page waits for the answer to a test, or to what is delivered again, before it is shown without. */
+export const SHOWN_AT_ONCE_MS = 3_000;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
 /** Steps of the curve of a person's score: one for every few pixels. */

@@ -100,6 +100,10 @@ export const DONE = {
   none_released: "Nothing was released: no held signal fits.",
   replayed: "Sent through the queue again. What can be processed now gets its place in a moment.",
   nothing_to_replay: "There was nothing to replay.",
+  thresholds_saved: "The thresholds are saved. Crossings are told from now on.",
+  destination_paused: "It is paused.",
+  destination_resumed: "It is resumed: what waits is delivered now.",
+  destination_deleted: "The destination is deleted.",
   rule_created: "Created. It applies from the next signal on; what is stored already is left alone until you apply it.",
   rule_saved:
     "Saved. It applies from the next signal on; scoring signals made by earlier versions stay until you apply it again.",

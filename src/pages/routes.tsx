@@ -19,6 +19,7 @@ import { usagePages } from "./usage.tsx";
 import { connectPages } from "./connect.tsx";
 import { keyPages } from "./keys.tsx";
 import { memberPages } from "./members.tsx";
+import { notificationPages } from "./notifications.tsx";
 import { activityPages } from "./activity.tsx";
 import { fromThisOrigin, readableForm } from "./session/guard.ts";
 import { limitForms } from "./session/rate.ts";
@@ -68,6 +69,7 @@ const workspacePages = pages
   .route("/connect", connectPages)
   .route("/settings/api-keys", keyPages)
   .route("/settings/members", memberPages)
+  .route("/settings/notifications", notificationPages)
   .route("/settings/activity", activityPages)
   .post("/dismiss", async (c) => {
     const { what, state, back } = await c.req.parseBody();

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import type { Role } from "../../domain/keys/role.ts";
 import { SCRIPT_PATH, STYLE_PATH } from "../assets.ts";
 import { ROLE_LABEL } from "../copy.ts";
-import { canManageKeys } from "../../domain/keys/role.ts";
+import { canManage, canManageKeys } from "../../domain/keys/role.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 export interface Document {
@@ -33,6 +33,7 @@ export type Section =
   | "connect"
   | "keys"
   | "members"
+  | "notifications"
   | "activity";
 
 interface Entry {
@@ -66,6 +67,7 @@ const NAVIGATION: readonly { heading: string; entries: readonly Entry[] }[] = [
       { section: "connect", path: "connect", text: "Connect", icon: "plug" },
       { section: "usage", path: "usage", text: "Usage", icon: "chart" },
       { section: "members", path: "settings/members", text: "Members", icon: "members" },
+      { section: "notifications", path: "settings/notifications", text: "Notifications", icon: "bell" },
       { section: "activity", path: "settings/activity", text: "Activity", icon: "clock" },
     ],
   },
@@ -136,7 +138,7 @@ function Switcher({ frame: { workspace, workspaces } }: { frame: Frame }) {
   );
 }
 
-/** Spec §1: the entry of the API keys is shown only to owners and admins. */
+/** Spec §1: the entry of the API keys is shown only to owners and admins. So is that of the notifications. */
 function Navigation({ frame: { role, workspace }, section }: { frame: Frame; section: Section | null }) {
   return (
     <nav aria-label="Workspace">
@@ -145,7 +147,8 @@ function Navigation({ frame: { role, workspace }, section }: { frame: Frame; sec
           <h2>{heading}</h2>
           <ul>
             {entries
-              .filter((entry) => entry.section !== "keys" || canManageKeys(role))
+              .filter(({ section: of }) => of !== "keys" || canManageKeys(role))
+              .filter(({ section: of }) => of !== "notifications" || canManage(role))
               .map((entry) => (
                 <li>
                   <a

@@ -1,0 +1,70 @@
+/** Settings › Notifications: what is asked before a destination's secret is replaced. */
+import type { Destination } from "../../domain/events/destination.ts";
+import type { Overlap } from "../../workspace/keys.ts";
+import { Head, Panel } from "./parts.tsx";
+
+const OVERLAPS = {
+  none: { label: "Now", hint: "A receiver with the old one verifies nothing until it has the new one." },
+  "1h": { label: "In 1 hour", hint: "Until then every delivery is signed with both." },
+  "24h": { label: "In 24 hours", hint: "Until then every delivery is signed with both." },
+  "7d": { label: "In 7 days", hint: "Until then every delivery is signed with both." },
+} as const satisfies Record<Overlap, { label: string; hint: string }>;
+
+export function isSecretOverlap(text: unknown): text is Overlap {
+  return typeof text === "string" && Object.hasOwn(OVERLAPS, text);
+}
+
+const USUAL: Overlap = "24h";
+
+/** @param props.error of a form that came without an answer. */
+export function RotateSecretView({
+  path,
+  destination,
+  error,
+}: {
+  path: string;
+  destination: Destination;
+  error?: string;
+}) {
+  const { id, name } = destination;
+  return (
+    <>
+      <Head title={`Rotate the secret of ${name}`} crumbs={<a href={path}>Notifications</a>}>
+        The new one is shown once.
+      </Head>
+      <Panel>
+        <form method="post" action={`${path}/${id}/rotate`} data-once class="form">
+          <fieldset class="field">
+            <legend>When does the old secret end?</legend>
+            {error !== undefined && <span class="error">{error}</span>}
+            {Object.entries(OVERLAPS).map(([value, { label, hint }]) => (
+              <div class="check">
+                <input
+                  type="radio"
+                  id={`overlap-${value}`}
+                  name="overlap"
+                  value={value}
+                  checked={value === USUAL}
+                  autofocus={value === USUAL}
+                  aria-describedby={`overlap-${value}-hint`}
+                />
+                <div>
+                  <label for={`overlap-${value}`}>{label}</label>
+                  <div class="hint" id={`overlap-${value}-hint`}>
+                    {hint}
+                  </div>
+                </div>
+              </div>
+            ))}
+          </fieldset>
+          <div class="row">
+            <button class="primary">Rotate the secret</button>
+            <a class="button" href={`${path}/${id}`}>
+              Cancel
+            </a>
+          </div>
+        </form>
+      </Panel>
+    </>
+  );
+}
