@@ -3,6 +3,7 @@ import type { JsonObject } from "../domain/signal/signal.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
 import { AUDIT_WINDOW_ENTRIES } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
+import { MANAGERS_ACTIONS } from "./audit.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
 import { and, desc, eq, gte, lt, notLike, sql } from "drizzle-orm";
@@ -16,8 +17,8 @@ export interface AuditFilter {
   /** Milliseconds since 1970: not before, and before; null: no bound. */
   sinceMs?: number | null;
   untilMs?: number | null;
-  /** Spec §1: whoever may not see the keys does not see what was done to them. */
-  withKeys: boolean;
+  /** Spec §1: whoever may not see the keys does not see what was done to them; nor to the notifications. */
+  forManagers: boolean;
 }
 
 export interface AuditRecord {
@@ -40,13 +41,13 @@ const COLUMNS = {
 };
 
 /**
- * Target, actor and action have an index each. What no index holds (several at once, and the keys left out) is looked for
+ * Target, actor and action have an index each. What no index holds (several at once, and what only managers see left out) is looked for
  * among AUDIT_WINDOW_ENTRIES entries of one; then the page ends where it is, perhaps short, with a cursor to go on.
  */
 export async function listAudit(
   db: ControlDatabase,
   workspaceId: string,
-  { target, actor, action, sinceMs = null, untilMs = null, withKeys }: AuditFilter,
+  { target, actor, action, sinceMs = null, untilMs = null, forManagers }: AuditFilter,
   page: Page,
 ): Promise<PageOf<AuditRecord>> {
   const { id } = auditLog;
@@ -79,7 +80,7 @@ export async function listAudit(
           // The plus: another index is the one that is gone by.
           target !== undefined && actor !== undefined ? sql`+${auditLog.actor} = ${actor}` : undefined,
           action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
-          withKeys ? undefined : notLike(auditLog.action, "key.%"),
+          ...(forManagers ? [] : MANAGERS_ACTIONS.map((begin) => notLike(auditLog.action, `${begin}%`))),
         ),
       )
       .orderBy(desc(id))

@@ -41,6 +41,9 @@ export type AuditAction =
   | "delivery.repeated"
   | "thresholds.changed";
 
+/** Beginnings of actions that owners and admins see: others see neither the keys (spec §1) nor the notifications. */
+export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
+
 export interface AuditEntry {
   /** Null for a plan. */
   workspaceId: string | null;

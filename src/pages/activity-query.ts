@@ -14,10 +14,10 @@ export interface ActivityQuery {
   shown: Record<string, string>;
 }
 
-export function readActivityQuery(asked: Record<string, string>, withKeys: boolean): ActivityQuery {
+export function readActivityQuery(asked: Record<string, string>, forManagers: boolean): ActivityQuery {
   const actor = (asked["actor"] ?? "").trim().toLowerCase().slice(0, EMAIL_MAX_LENGTH);
   const action = (asked["action"] ?? "").trim();
-  const key = withKeys ? (asked["key"] ?? "").trim() : "";
+  const key = forManagers ? (asked["key"] ?? "").trim() : "";
   const { cursor } = asked;
   const days = readDayRange(asked);
   const { sinceMs, untilMs } = days;
@@ -32,7 +32,7 @@ export function readActivityQuery(asked: Record<string, string>, withKeys: boole
       ...(key === "" ? {} : { target: key }),
       sinceMs,
       untilMs,
-      withKeys,
+      forManagers,
     },
     shown: {
       ...(actor === "" ? {} : { actor }),

@@ -1,12 +1,14 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
 import type { Context } from "hono";
 import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../control/keys.ts";
+import { watchForSilence } from "../control/key-watch.ts";
 import { createKeyOnce, type CreatedKey } from "../control/new-keys.ts";
 import { keyStatus } from "../domain/keys/api-key.ts";
 import { proposeTemplate } from "../domain/accounts/propose-template.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { readSample } from "../domain/accounts/sample-payload.ts";
-import { PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
+import { KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
+import { silentAfterDays } from "../workspace/destination-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
@@ -25,7 +27,7 @@ import type { KeyFormErrors, TypedKey } from "./key-form.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 import { done, fragment, managersOnlyPage, notFoundPage, page } from "./page.tsx";
 import { groupRejections } from "./rejection-list.ts";
-import { KeyView, type KeyPage } from "./views/key.tsx";
+import { KeyView, type TypedField } from "./views/key.tsx";
 import { KeyCreatedView, KeyMadeBeforeView } from "./views/key-created.tsx";
 import { DeactivateView, isOverlap, RotateView, type RotationForm } from "./views/key-ending.tsx";
 import { KeyFormView } from "./views/key-form.tsx";
@@ -80,7 +82,7 @@ export const keyPages = pages
   })
   .get("/:key_id", async (c) => {
     const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
-    return key === null ? notFoundPage(c, "key") : keyPage(c, key, { name: key.name, error: undefined });
+    return key === null ? notFoundPage(c, "key") : keyPage(c, key, {});
   })
   .post("/:key_id/name", async (c) => {
     const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
@@ -92,7 +94,20 @@ export const keyPages = pages
     }
     const key = await findKey(db, id, keyId);
     if (key === null) return notFoundPage(c, "key");
-    return keyPage(c, key, { name: typeof typed === "string" ? typed : "", error: name.refusal });
+    return keyPage(c, key, { rename: { typed: typeof typed === "string" ? typed : "", error: name.refusal } });
+  })
+  .post("/:key_id/silence", async (c) => {
+    const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
+    const typed = (await c.req.formData()).get("silent_after_days");
+    const text = typeof typed === "string" ? typed.trim() : "";
+    const days = silentAfterDays.safeParse(text === "" ? null : Number(text));
+    if (days.success) {
+      const watched = await watchForSilence(db, id, keyId, days.data, byMember(c));
+      return watched === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
+    }
+    const key = await findKey(db, id, keyId);
+    if (key === null) return notFoundPage(c, "key");
+    return keyPage(c, key, { silence: { typed: text, error: `From 1 to ${KEY_SILENT_MAX_DAYS}, or nothing.` } });
   })
   .get("/:key_id/deactivate", async (c) => {
     const key = await activeKey(c);
@@ -146,7 +161,8 @@ function keysPath(c: Ctx): string {
   return `${workspacePath(c)}/settings/api-keys`;
 }
 
-async function keyPage(c: Ctx, apiKey: ApiKey, rename: KeyPage["rename"]) {
+/** @param refused what was typed into a form that was refused. */
+async function keyPage(c: Ctx, apiKey: ApiKey, refused: { rename?: TypedField; silence?: TypedField }) {
   const { id } = c.get("workspace");
   const counter = quotaCounter(c.env, id);
   const [lastUsed, kept, related] = await Promise.all([
@@ -160,7 +176,9 @@ async function keyPage(c: Ctx, apiKey: ApiKey, rename: KeyPage["rename"]) {
       home={workspacePath(c)}
       path={keysPath(c)}
       origin={new URL(c.req.url).origin}
-      {...{ apiKey, rename }}
+      apiKey={apiKey}
+      rename={refused.rename ?? { typed: apiKey.name, error: undefined }}
+      silence={refused.silence ?? { typed: String(apiKey.silentAfterDays ?? ""), error: undefined }}
       usedMs={lastUsed[apiKey.id]}
       successor={related.successors.get(apiKey.id) ?? null}
       predecessor={related.predecessors.get(apiKey.successorOf ?? "") ?? null}
@@ -169,7 +187,7 @@ async function keyPage(c: Ctx, apiKey: ApiKey, rename: KeyPage["rename"]) {
       nowMs={Date.now()}
     />
   );
-  return page(c, { ...TEXT, title: apiKey.name, status: rename.error === undefined ? 200 : 422 }, view);
+  return page(c, { ...TEXT, title: apiKey.name, status: Object.keys(refused).length === 0 ? 200 : 422 }, view);
 }
 
 function keyForm(c: Ctx, typed: TypedKey, errors: KeyFormErrors, status: 200 | 422) {

@@ -110,7 +110,11 @@ export function destinationSaid(destination: Destination): DestinationSaid {
     return { tone: "warn", label: "Failing", text, sinceMs: failingSinceMs };
   }
   return lastDeliveredAtMs === null
-    ? { tone: "info", label: "Nothing sent yet", text: "Send a test to see whether it arrives." }
+    ? {
+        tone: "info",
+        label: "Ready",
+        text: "Nothing that it is told of has happened yet. Send a test to see whether it arrives.",
+      }
     : { tone: "good", label: "Healthy", text: null };
 }
 

@@ -207,13 +207,13 @@ describe("the query", () => {
       .filter(isRule)
       .map((index) => `t${index}`)
       .toReversed();
-    expect(await all(id, { withKeys: false })).toEqual({ targets: expected, pages: 3 });
-    expect(await all(id, { withKeys: true, action: "rule.updated" })).toEqual({ targets: expected, pages: 1 });
-    expect(await all(id, { withKeys: true, actor: "bob@example.com", action: "rule.updated" })).toEqual({
+    expect(await all(id, { forManagers: false })).toEqual({ targets: expected, pages: 3 });
+    expect(await all(id, { forManagers: true, action: "rule.updated" })).toEqual({ targets: expected, pages: 1 });
+    expect(await all(id, { forManagers: true, actor: "bob@example.com", action: "rule.updated" })).toEqual({
       targets: expected.filter((target) => Number(target.slice(1)) % 500 !== 0),
       pages: 3,
     });
-    expect((await all(id, { withKeys: true })).targets).toHaveLength(2_500);
+    expect((await all(id, { forManagers: true })).targets).toHaveLength(2_500);
   });
 
   test("goes by an index, whatever is asked for", async () => {
@@ -227,9 +227,9 @@ describe("the query", () => {
       { target: "t", actor: "a", action: "b" },
     ];
     for (const filter of filters) {
-      for (const withKeys of [true, false]) {
+      for (const forManagers of [true, false]) {
         // oxlint-disable-next-line no-await-in-loop -- one after the other
-        await listAudit(controlDatabase(d1), "ws", { ...filter, withKeys }, { cursor: "c", limit: 1 });
+        await listAudit(controlDatabase(d1), "ws", { ...filter, forManagers }, { cursor: "c", limit: 1 });
       }
     }
     expect(queries()).toHaveLength(24);

@@ -1,5 +1,6 @@
 /** The audit log: who did what, and when. */
 import type { AuditRecord } from "../../control/audit-list.ts";
+import { MANAGERS_ACTIONS } from "../../control/audit.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "../activity-query.ts";
 import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
@@ -16,28 +17,42 @@ interface Props {
   /** Names by id; empty where they are not shown. */
   keys: ReadonlyMap<string, string>;
   plans: ReadonlyMap<string, string>;
-  withKeys: boolean;
+  forManagers: boolean;
   nowMs: number;
 }
 
-export function ActivityView({ base, asked, entries: { items, next }, actors, keys, plans, withKeys, nowMs }: Props) {
+export function ActivityView({
+  base,
+  asked,
+  entries: { items, next },
+  actors,
+  keys,
+  plans,
+  forManagers,
+  nowMs,
+}: Props) {
   const path = `${base}/settings/activity`;
   const isFiltered = Object.keys(asked.shown).some((name) => name !== "cursor");
   return (
     <>
       <Head title="Activity">
         Everything that was created, changed or ended in this workspace, by whom.
-        {!withKeys && " What concerns API keys is shown to owners and admins only."}
+        {!forManagers && " What concerns API keys and notifications is shown to owners and admins only."}
       </Head>
       <form method="get" action={path} class="filters">
-        <SelectField name="action" label="What" value={asked.action} options={actionOptions(asked.action, withKeys)} />
+        <SelectField
+          name="action"
+          label="What"
+          value={asked.action}
+          options={actionOptions(asked.action, forManagers)}
+        />
         <TextField name="actor" label="By" value={asked.actor} placeholder="anybody" list="actors" autocomplete="off" />
         <datalist id="actors">
           {actors.map((actor) => (
             <option value={actor} />
           ))}
         </datalist>
-        {withKeys && (
+        {forManagers && (
           <SelectField name="key" label="API key" value={asked.key} options={[["", "Any, or none"], ...keys]} />
         )}
         <DayFields days={asked.days} />
@@ -56,7 +71,7 @@ export function ActivityView({ base, asked, entries: { items, next }, actors, ke
             ))}
           </Table>
         ) : (
-          <Nothing path={path} asked={asked} keys={keys} withKeys={withKeys} hasMore={next !== null} />
+          <Nothing path={path} asked={asked} keys={keys} forManagers={forManagers} hasMore={next !== null} />
         )}
         <Pager path={path} query={asked.shown} next={next} />
       </Panel>
@@ -87,19 +102,22 @@ function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowM
   );
 }
 
-function actionOptions(chosen: string, withKeys: boolean): [string, string][] {
+function actionOptions(chosen: string, forManagers: boolean): [string, string][] {
   const known = Object.entries(AUDIT_COPY)
     // Plans are no workspace's.
-    .filter(([action]) => !action.startsWith("plan.") && (withKeys || !action.startsWith("key.")))
+    .filter(
+      ([action]) =>
+        !action.startsWith("plan.") && (forManagers || !MANAGERS_ACTIONS.some((begin) => action.startsWith(begin))),
+    )
     .map(([action, { label }]): [string, string] => [action, label]);
   const other: [string, string][] =
     chosen === "" || known.some(([action]) => action === chosen) ? [] : [[chosen, chosen]];
   return [["", "Everything"], ...known, ...other];
 }
 
-type NothingProps = Pick<Props, "asked" | "keys" | "withKeys"> & { path: string; hasMore: boolean };
+type NothingProps = Pick<Props, "asked" | "keys" | "forManagers"> & { path: string; hasMore: boolean };
 
-function Nothing({ path, asked, keys, withKeys, hasMore }: NothingProps) {
+function Nothing({ path, asked, keys, forManagers, hasMore }: NothingProps) {
   if (hasMore) {
     return (
       <Empty title="Nothing among these">
@@ -115,7 +133,7 @@ function Nothing({ path, asked, keys, withKeys, hasMore }: NothingProps) {
     );
   }
   const { actor, action, key, days, shown } = asked;
-  const named = actionOptions(action, withKeys).find(([value]) => value === action)?.[1] ?? "";
+  const named = actionOptions(action, forManagers).find(([value]) => value === action)?.[1] ?? "";
   const filters = [
     { label: "What", value: action === "" ? "" : named, names: ["action"] },
     { label: "By", value: actor, names: ["actor"] },

@@ -202,8 +202,11 @@ export const AUDIT_COPY = {
   )),
   "thresholds.changed": {
     label: "Thresholds changed",
-    sentence: ({ detail: { thresholds } }) => (
-      <>changed the scores whose crossing is told: {Array.isArray(thresholds) ? thresholds.join(", ") || "none" : ""}</>
+    sentence: ({ detail: { thresholds } }, { base }) => (
+      <>
+        changed the <a href={`${base}/settings/notifications`}>scores whose crossing is told</a>:{" "}
+        {Array.isArray(thresholds) ? thresholds.join(", ") || "none" : ""}
+      </>
     ),
   },
 } as const satisfies Record<AuditAction, Reading>;
@@ -212,11 +215,9 @@ function destination(label: string, sentence: (name: Child, entry: AuditRecord) 
   return {
     label,
     sentence: (entry, { base }) => {
-      const { name } = entry.detail;
-      return sentence(
-        <a href={`${base}/settings/notifications`}>{typeof name === "string" ? name : entry.target}</a>,
-        entry,
-      );
+      const link = `${base}/settings/notifications/${encodeURIComponent(entry.target)}`;
+      const name = textOf(entry.detail["name"]) ?? entry.target;
+      return sentence(entry.action === "destination.deleted" ? name : <a href={link}>{name}</a>, entry);
     },
   };
 }

@@ -140,7 +140,7 @@ function Attempts({ attempts, nowMs }: { attempts: readonly AttemptResult[]; now
                 <Badge tone={error === null ? "good" : "bad"}>{status ?? (error === null ? "Sent" : "None")}</Badge>
                 {error !== null && <div class="small">{error}</div>}
               </td>
-              <td class="number">{grouped(tookMs)} ms</td>
+              <td class="number nowrap">{grouped(tookMs)} ms</td>
               <td class="answer">
                 {answer === null ? <span class="quiet">Nothing</span> : <pre tabindex={0}>{answer}</pre>}
               </td>

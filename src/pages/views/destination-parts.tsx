@@ -22,13 +22,15 @@ export function DestinationBadge({ destination, nowMs }: { destination: Destinat
 
 /** What became of a delivery so far, and what comes next. */
 export function DeliveryBadge({ delivery, nowMs }: { delivery: Delivery; nowMs: number }) {
-  const { state, endReason, attempts, dueAtMs } = delivery;
+  const { type, state, endReason, attempts, dueAtMs } = delivery;
+  // A test is tried once.
+  const ending = type === "destination.test" && endReason === "attempts_failed" ? null : endReason;
   if (state === "delivered") return <Badge tone="good">Delivered</Badge>;
   if (state === "failed") {
     return (
       <>
         <Badge tone="bad">Not delivered</Badge>
-        {endReason !== null && <div class="quiet small">{DELIVERY_END[endReason]}</div>}
+        {ending !== null && <div class="quiet small">{DELIVERY_END[ending]}</div>}
       </>
     );
   }

@@ -62,16 +62,16 @@ function Actions({ path, destination }: { path: string; destination: Destination
   return (
     <>
       <form method="post" action={`${path}/${id}/test`} data-once>
-        <button class="primary">Send a test</button>
+        <button class="small primary">Send a test</button>
       </form>
       <form method="post" action={`${path}/${id}/${state === "active" ? "pause" : "resume"}`} data-once>
-        <button>{state === "active" ? "Pause" : "Resume"}</button>
+        <button class="small">{state === "active" ? "Pause" : "Resume"}</button>
       </form>
-      <a class="button" href={`${path}/${id}/change`}>
+      <a class="button small" href={`${path}/${id}/change`}>
         Change
       </a>
       {type === "webhook" && (
-        <a class="button" href={`${path}/${id}/rotate`}>
+        <a class="button small" href={`${path}/${id}/rotate`}>
           Rotate secret
         </a>
       )}
@@ -190,7 +190,7 @@ function DeliveryRow({ at, delivery, nowMs }: { at: string; delivery: Delivery; 
       </td>
       <td class="number">{grouped(attempts.length)}</td>
       <td class="what">{last === undefined ? "" : (last.error ?? last.status ?? "Sent")}</td>
-      <td class="number">{last === undefined ? "" : `${grouped(last.tookMs)} ms`}</td>
+      <td class="number nowrap">{last === undefined ? "" : `${grouped(last.tookMs)} ms`}</td>
       <td>
         {state === "failed" && (
           <form method="post" action={`${at}/deliveries/${id}/again`} data-once>

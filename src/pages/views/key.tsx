@@ -16,6 +16,12 @@ import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
 import { Fact, Facts, Head, Panel, Table, Time } from "./parts.tsx";
 import { TestCall } from "./test-call.tsx";
 
+/** What a field holds: what is stored, or what was typed and refused. */
+export interface TypedField {
+  typed: string;
+  error: string | undefined;
+}
+
 export interface KeyPage {
   /** `/w/{slug}`. */
   home: string;
@@ -31,8 +37,8 @@ export interface KeyPage {
   refused: readonly RejectionGroup[];
   /** The latest of them, an entry for each run of the same. */
   runs: readonly Rejection[];
-  /** As typed; of a name that was refused. */
-  rename: { name: string; error: string | undefined };
+  rename: TypedField;
+  silence: TypedField;
   nowMs: number;
 }
 
@@ -53,21 +59,10 @@ export function KeyView(page: KeyPage) {
       <Refused page={page} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
       <div class="columns wide">
-        <Panel title="Name">
-          <form method="post" action={`${path}/${apiKey.id}/name`} data-once class="form">
-            <TextField
-              name="name"
-              label="Name"
-              value={page.rename.name}
-              error={page.rename.error}
-              autocomplete="off"
-              required
-            />
-            <div class="row">
-              <button>Rename</button>
-            </div>
-          </form>
-        </Panel>
+        <div class="stack wide-gap">
+          <Rename page={page} />
+          {isActive && <Silence page={page} />}
+        </div>
         {isActive && (
           <TestCall
             home={home}
@@ -78,6 +73,44 @@ export function KeyView(page: KeyPage) {
         )}
       </div>
     </>
+  );
+}
+
+function Rename({ page: { path, apiKey, rename } }: { page: KeyPage }) {
+  return (
+    <Panel title="Name">
+      <form method="post" action={`${path}/${apiKey.id}/name`} data-once class="form">
+        <TextField name="name" label="Name" value={rename.typed} error={rename.error} autocomplete="off" required />
+        <div class="row">
+          <button>Rename</button>
+        </div>
+      </form>
+    </Panel>
+  );
+}
+
+function Silence({ page: { home, path, apiKey, silence } }: { page: KeyPage }) {
+  return (
+    <Panel title="Silence">
+      <form method="post" action={`${path}/${apiKey.id}/silence`} data-once class="form">
+        <TextField
+          name="silent_after_days"
+          label="Tell when no call has come for so many days"
+          hint={
+            <>
+              Told to the <a href={`${home}/settings/notifications`}>destinations</a> that want it. Empty: never.
+            </>
+          }
+          value={silence.typed}
+          error={silence.error}
+          inputmode="numeric"
+          autocomplete="off"
+        />
+        <div class="row">
+          <button>Save</button>
+        </div>
+      </form>
+    </Panel>
   );
 }
 

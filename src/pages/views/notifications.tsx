@@ -35,7 +35,7 @@ export function NotificationsView({ path, destinations, thresholds, nowMs }: Not
         <Notice tone="warn" title="No score is a threshold yet.">
           <p>
             {crossings.map(({ name }) => name).join(", ")} {crossings.length === 1 ? "is" : "are"} to be told when a
-            score crosses one. <a href="#thresholds">Set one</a>, and it is told from then on.
+            score crosses one. <a href="#crossings">Set one</a>, and it is told from then on.
           </p>
         </Notice>
       )}
@@ -52,7 +52,7 @@ export function NotificationsView({ path, destinations, thresholds, nowMs }: Not
           <Destinations path={path} destinations={destinations} nowMs={nowMs} />
         )}
       </Panel>
-      <Panel title="Thresholds" id="thresholds">
+      <Panel title="Thresholds" id="crossings">
         <form method="post" action={`${path}/thresholds`} data-once class="form">
           <TextField
             name="thresholds"
