@@ -237,7 +237,7 @@ export const REFUSAL_BURST_MINUTES = 5;
 export const REFUSAL_BURST_CALLS = 20;
 export const REFUSAL_BURST_SHARE = 10;
 /** And of the same key not again within this time. */
-export const REFUSAL_BURST_QUIET_MS = 3_600_000;
+export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
 /** Keys of which calls are counted for that in memory, until those that are silent are forgotten. */
 export const REFUSAL_BURST_KEYS = 1_000;
 /** From this age on the oldest signal that is not recorded is told: a healthy backlog is a hundred times younger. */

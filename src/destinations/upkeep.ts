@@ -27,7 +27,10 @@ export class Upkeep {
       .exec<{ destination_id: string; at_ms: number; detail: string }>("SELECT * FROM switched_off")
       .toArray();
     const wanted = wantedBy(roster.all(), settings.thresholds);
-    await this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted);
+    await Promise.all([
+      this.#env.SIGNAL_STORE.getByName(workspaceId).wantEvents(wanted),
+      this.#env.QUOTA_COUNTER.getByName(workspaceId).wantEvents(wanted),
+    ]);
     if (switchedOff.length > 0) {
       const { noteSwitchedOff } = await import("./switched-off.ts");
       for (const one of switchedOff) {

@@ -57,6 +57,14 @@ export class HandOn {
     return this.#running;
   }
 
+  /** When the alarm has rung, for whatever reason. */
+  async runIfDue(): Promise<void> {
+    const { dueMs } = this;
+    if (dueMs === null) return;
+    if (dueMs <= Date.now()) await this.run();
+    else this.#options.alarmBy(dueMs);
+  }
+
   /** When the call that is under way has ended, one way or the other. */
   async called(): Promise<void> {
     await this.#calling.catch(() => {});

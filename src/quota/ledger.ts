@@ -32,6 +32,15 @@ export interface Ledger extends QuotaConfig, Counts {
   nextRow: number;
   /** UTC day of the last count; 0 where an earlier version counted. Here, so that a commit writes no row for it. */
   dayMs: number;
+  /** Levels of usage that have been told, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
+  told: number;
+  /** It has been told that signals wait too long, and they still do. */
+  late: boolean;
+}
+
+/** A period that has been closed, and what follows from it. */
+export interface EndedPeriod extends ClosedPeriod {
+  extraRoomRemoved: boolean;
 }
 
 const COLUMNS = [
@@ -47,6 +56,8 @@ const COLUMNS = [
   ["admitted", "admitted"],
   ["next_row", "nextRow"],
   ["day_ms", "dayMs"],
+  ["told", "told"],
+  ["late", "late"],
   ["paid", "paid"],
   ["overages", "overages"],
   ["extra_room_removed", "extraRoomRemoved"],
@@ -87,6 +98,8 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
     admitted: row.admitted,
     nextRow: row.next_row,
     dayMs: row.day_ms,
+    told: row.told,
+    late: row.late === 1,
     paid: row.paid === 1,
     overages: row.overages === 1,
     extraRoomRemoved: row.extra_room_removed === 1,
@@ -116,13 +129,15 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     admitted: 0,
     nextRow: 1,
     dayMs: utcDay(nowMs),
+    told: 0,
+    late: false,
   };
 }
 
-/** Closes every period that has ended, one by one; an idle one counts as within the allowance. Returns how many. */
-export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): number {
-  let closed = 0;
-  for (; ledger.periodEndMs <= nowMs; closed++) {
+/** Closes every period that has ended, one by one; an idle one counts as within the allowance. Returns them. */
+export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
+  const closed: EndedPeriod[] = [];
+  while (ledger.periodEndMs <= nowMs) {
     const day = lastDay(ledger, ledger.periodEndMs);
     if (day !== null) writeDay(sql, day);
     const after = closePeriod(ledger, {
@@ -143,6 +158,9 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
       ledger.overage,
       after.streak,
     );
+    const { periodStartMs, periodEndMs, signalLimit, overages, accepted, held, rejected, overage } = ledger;
+    const counts = { accepted, held, rejected, overage };
+    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...counts, ...after });
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);
     Object.assign(ledger, after, {
       periodStartMs: next.startMs,
@@ -151,6 +169,7 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
       held: 0,
       rejected: 0,
       overage: 0,
+      told: 0,
     });
   }
   return closed;
@@ -158,7 +177,15 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
 
 /** The current period, and the closed ones. */
 export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
-  const { anchorMs: _anchor, admitted: _admitted, nextRow: _next, dayMs: _day, ...usage } = ledger;
+  const {
+    anchorMs: _anchor,
+    admitted: _admitted,
+    nextRow: _next,
+    dayMs: _day,
+    told: _told,
+    late: _late,
+    ...usage
+  } = ledger;
   return { ...usage, history: closedPeriods(sql) };
 }
 

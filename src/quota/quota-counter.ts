@@ -8,15 +8,19 @@
  */
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
 import { roomToRelease } from "../domain/quota/quota.ts";
+import type { WantedEvents } from "../domain/events/workspace-event.ts";
+import { HandOn } from "../events/hand-on.ts";
+import { newEvent } from "../events/raised-events.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { WatchedObject } from "../platform/watchers.ts";
-import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
+import { PROCESSING_LATE_MS, REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
 import type { Admissions, CountedCall } from "./admission.ts";
 import { createReleasedTable, release, rowsAgain } from "./again.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { GroupCommit } from "./commits.ts";
+import { CounterNews } from "./counter-news.ts";
 import { Drain } from "./drain.ts";
 import { findInFlight } from "./in-flight.ts";
 import { KeyUse } from "./key-use.ts";
@@ -54,8 +58,10 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #keyUse: KeyUse;
   readonly #rejections: Rejections;
   readonly #outbox: Outbox;
+  readonly #news: CounterNews;
   readonly #state: State;
   readonly #drain: Drain;
+  readonly #handOn: HandOn;
   readonly #alarm: Alarm;
   readonly #commits: GroupCommit<CountedCall, AdmitResult>;
   /** Commits with signals since the alarm rang. */
@@ -70,8 +76,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#keyUse = new KeyUse(this.#sql);
     this.#rejections = new Rejections(this.#sql);
     this.#outbox = new Outbox(this.#sql);
-    this.#state = new State(ctx.storage, this.#outbox);
+    this.#news = new CounterNews(this.#sql);
+    this.#state = new State(ctx.storage, this.#outbox, this.#news);
     this.#alarm = new Alarm(ctx);
+    this.#handOn = new HandOn(this.#news.raised, {
+      workspaceId: this.#workspaceId,
+      raise: (events) => this.env.DESTINATIONS.getByName(this.#workspaceId).raise(events),
+      alarmBy: (atMs) => this.#alarm.by(atMs),
+    });
     this.#drain = new Drain(this.#outbox, {
       workspaceId: this.#workspaceId,
       send: (messages) => this.env.SIGNALS.sendBatch(messages),
@@ -88,6 +100,15 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   configure(config: QuotaConfig): void {
     this.#state.configure(config, Date.now());
     this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
+    this.#handOn.start();
+  }
+
+  /** What is to be raised, from the next commit on. Repeating it changes nothing. */
+  wantEvents(wanted: WantedEvents): void {
+    const nowMs = Date.now();
+    this.#state.want(wanted, nowMs);
+    // The alarm finds out whether what is unsettled is late.
+    if (this.#news.wants("processing.late") && this.#outbox.oldest() !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
   }
 
   /** Once this has returned, no call with the key is accepted anywhere: every call asks here. */
@@ -157,6 +178,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#keyUse.used(call.keyId, nowMs);
     if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
+    this.#news.called(call.keyId, 1, nowMs);
     const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
     if (taken.allowed) return this.#commits.submit({ call, rate });
     const { retryAfterMs } = taken;
@@ -172,6 +194,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     const nowMs = Date.now();
     if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     this.#keyUse.used(call.keyId, nowMs);
+    this.#news.called(call.keyId, 1, nowMs);
     const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
     const { retryAfterMs } = taken;
     const refused = taken.allowed
@@ -187,7 +210,9 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * deactivated. No use of a key.
    */
   countRefused(calls: RefusedCalls[]): void {
-    this.#list(calls, Date.now());
+    const nowMs = Date.now();
+    for (const { keyId, calls: count } of calls) this.#news.called(keyId, count, nowMs);
+    this.#list(calls, nowMs);
   }
 
   /** The Signal Store has these rows' signals: only now do they leave the outbox. Repeating it is harmless. */
@@ -231,7 +256,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   usage(): Usage | null {
-    const ledger = this.#state.ledgerAt(Date.now());
+    const ledger = this.#ledgerAt(Date.now());
     return ledger && readUsage(this.#sql, ledger);
   }
 
@@ -290,16 +315,17 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#commitsSinceRing = 0;
     try {
       const nowMs = Date.now();
-      const ledger = this.#state.ledgerAt(nowMs);
+      const ledger = this.#ledgerAt(nowMs);
       this.#writeNotes(nowMs);
       // Others are likely to follow: none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
+      this.#noteLateness(nowMs);
       if (ledger !== null) this.#alarm.by(ledger.periodEndMs);
     } catch (error) {
       logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
-    await this.#drain.run();
+    await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
   }
 
   #isOutboxFull(): boolean {
@@ -332,6 +358,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   /** Changes the ledger; what that writes to the outbox is sent soon, also if the object should be killed now. */
   #update(nowMs: number, change: (ledger: Ledger) => Change): void {
     const rows = this.#state.update(nowMs, change);
+    this.#handOn.start();
     if (rows.length === 0) return;
     this.#commitsSinceRing++;
     this.#alarm.by(nowMs + SAFETY_ALARM_MS);
@@ -341,11 +368,34 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   /** Where the workspace stands now; a period that has ended is closed first. */
   #period(nowMs: number): PeriodState | null {
     const { ledger } = this.#state;
-    const now = ledger !== null && ledger.periodEndMs <= nowMs ? this.#state.ledgerAt(nowMs) : ledger;
+    const now = ledger !== null && ledger.periodEndMs <= nowMs ? this.#ledgerAt(nowMs) : ledger;
     return now && periodState(now);
   }
 
+  #ledgerAt(nowMs: number): Readonly<Ledger> | null {
+    const ledger = this.#state.ledgerAt(nowMs);
+    this.#handOn.start();
+    return ledger;
+  }
+
+  /** Once until it has recovered. */
+  #noteLateness(nowMs: number): void {
+    if (!this.#news.wants("processing.late")) return;
+    const oldest = this.#outbox.oldest();
+    const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
+    const late = lateMs <= nowMs;
+    if (!late) this.#alarm.by(lateMs);
+    if (late === this.#state.ledger?.late) return;
+    this.#update(nowMs, (ledger) => {
+      ledger.late = late;
+      if (!late || oldest === null) return { save: true };
+      const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: this.#outbox.unsettled() };
+      return { save: true, events: [newEvent("processing.late", data, nowMs)] };
+    });
+  }
+
   #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
+    this.#news.called(call.keyId, 1, nowMs);
     this.#list([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
     return { outcome: "key_deactivated" };
   }
@@ -355,12 +405,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       this.#rejections.add(one, nowMs);
       this.watchers.tell(1, () => [one]);
     }
-    this.#writeNotes(nowMs);
+    this.#writeNotes(nowMs, refused);
+    this.#handOn.start();
   }
 
   /** Writes what is noted besides the count, as far as it is due. What cannot be written is left to the alarm. */
-  #writeNotes(nowMs: number): void {
+  #writeNotes(nowMs: number, refused: readonly RefusedCalls[] = []): void {
     try {
+      for (const one of refused) this.#news.refused(one, nowMs);
       this.#keyUse.writeDue(nowMs);
       if (this.#rejections.dueMs <= nowMs) {
         this.#rejections.write(nowMs);

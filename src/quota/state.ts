@@ -2,6 +2,9 @@
  * The ledger, and the one place where it changes. A change closes ended periods and the day first; it is made with the rows
  * that it writes to the outbox in one transaction or not at all, and memory follows only when that succeeded.
  */
+import type { EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { usageNews } from "../domain/quota/usage-news.ts";
+import type { CounterNews } from "./counter-news.ts";
 import { closeEndedPeriods, createLedgerTables, loadLedger, openLedger, saveLedger } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
@@ -15,18 +18,22 @@ export interface Change {
   rows?: PackedRow[];
   /** More than the counts has changed. */
   save?: boolean;
+  /** What it makes true. */
+  events?: WorkspaceEvent[];
 }
 
 export class State {
   readonly #storage: DurableObjectStorage;
   readonly #outbox: Outbox;
+  readonly #news: CounterNews;
   #ledger: Ledger | null;
   /** The count of refused signals is ahead of what is stored. */
   #unsaved = false;
 
-  constructor(storage: DurableObjectStorage, outbox: Outbox) {
+  constructor(storage: DurableObjectStorage, outbox: Outbox, news: CounterNews) {
     this.#storage = storage;
     this.#outbox = outbox;
+    this.#news = news;
     createLedgerTables(storage.sql);
     createDaysTable(storage.sql);
     this.#ledger = loadLedger(storage.sql, outbox.lastCounts());
@@ -50,6 +57,18 @@ export class State {
     });
   }
 
+  /** From now on. What has been reached before somebody wanted to know of it is no news. */
+  want(wanted: WantedEvents, nowMs: number): void {
+    const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
+    const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
+    this.update(nowMs, (ledger) => {
+      if (levels) ledger.told = usageNews(0, ledger, ledger.rejected > 0).told;
+      if (lateness) ledger.late = false;
+      return { save: levels || lateness };
+    });
+    this.#news.want(wanted);
+  }
+
   /** @returns the rows that it has written. */
   update(nowMs: number, change: (ledger: Ledger) => Change): PackedRow[] {
     return this.#ledger === null ? [] : this.#change(this.#ledger, nowMs, change);
@@ -67,17 +86,20 @@ export class State {
     let save = false;
     try {
       this.#storage.transactionSync(() => {
-        const closed = closeEndedPeriods(this.#storage.sql, ledger, nowMs) > 0;
+        const closed = closeEndedPeriods(this.#storage.sql, ledger, nowMs);
         const newDay = endDay(this.#storage.sql, ledger, nowMs);
         const changed = change(ledger);
         rows = changed.rows ?? [];
         ledger.nextRow = (rows.at(-1)?.row ?? ledger.nextRow - 1) + 1;
         this.#outbox.write(rows, ledger);
-        save = closed || newDay || changed.save === true;
+        const events = this.#news.ofChange(before, ledger, closed, nowMs);
+        this.#news.raised.raise(changed.events === undefined ? events : [...events, ...changed.events]);
+        save = closed.length > 0 || newDay || changed.save === true || ledger.told !== before.told;
         if (save) saveLedger(this.#storage.sql, ledger);
       });
     } catch (error) {
       this.#outbox.rolledBack();
+      this.#news.raised.reload();
       throw error;
     }
     this.#ledger = ledger;

@@ -1,5 +1,5 @@
 /** Events on their way from the object that has raised them to the workspace's Destinations: none is lost, and none invented. */
-import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
@@ -165,7 +165,7 @@ test("with crashes at every write and every call, in any order, repetition and s
         const wave = waves[number % waves.length];
         if (wave === undefined) throw new Error("there is none");
         destinations.faults = [...wave.faults];
-        if (wave.meanwhile === "restart") await evictDurableObject(store(workspaceId)).catch(() => kill(workspaceId));
+        if (wave.meanwhile === "restart") await kill(workspaceId);
         if (wave.brokenAt !== null) await breakWriting(workspaceId, wave.brokenAt);
         const meanwhile = async () => {
           if (wave.meanwhile === "alarm") await ring(workspaceId).catch(() => {});

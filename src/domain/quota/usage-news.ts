@@ -1,0 +1,49 @@
+/**
+ * Which levels of usage are news: each once a billing period, and once more where the signal limit, or what goes beyond it,
+ * was changed so that it was no longer reached and then is again.
+ */
+import { USAGE_NOTICE_PERCENT } from "../../limits.ts";
+import type { UsageLevelReached } from "../events/workspace-event.ts";
+import { quotaCeiling } from "./quota.ts";
+import type { QuotaPlan } from "./quota.ts";
+
+export interface UsageStanding extends QuotaPlan {
+  accepted: number;
+  held: number;
+}
+
+const LEVELS = [
+  ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
+  "first_refusal",
+] as const satisfies readonly UsageLevelReached[];
+
+/**
+ * @param told what has been told of the period: a bit for each level, in the order of LEVELS; 0: nothing.
+ * @param hasRefused a signal has just been refused for the limit.
+ * @returns what is told of it then, and what of that is news.
+ */
+export function usageNews(
+  told: number,
+  now: UsageStanding,
+  hasRefused: boolean,
+): { told: number; news: UsageLevelReached[] } {
+  const used = now.accepted + now.held;
+  const ceiling = quotaCeiling(now);
+  const isFull = ceiling !== null && used >= ceiling;
+  const news: UsageLevelReached[] = [];
+  let after = 0;
+  for (const [index, level] of LEVELS.entries()) {
+    const bit = 1 << index;
+    const wasTold = (told & bit) !== 0;
+    const percent = USAGE_NOTICE_PERCENT[index];
+    const isSo = percent === undefined ? hasRefused || (wasTold && isFull) : isReached(used, percent, now.signalLimit);
+    if (!isSo) continue;
+    after |= bit;
+    if (!wasTold) news.push(level);
+  }
+  return { told: after, news };
+}
+
+function isReached(used: number, percent: number, signalLimit: number): boolean {
+  return used > 0 && used * 100 >= signalLimit * percent;
+}

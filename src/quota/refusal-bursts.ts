@@ -1,0 +1,91 @@
+/**
+ * Calls of each key in the latest minutes, in memory: whether many of them are refused. Exists while somebody wants to know;
+ * what it has counted may be lost with the object.
+ */
+import type { EventData } from "../domain/events/workspace-event.ts";
+import type { RefusedCalls } from "../domain/keys/rejection.ts";
+import {
+  REFUSAL_BURST_CALLS,
+  REFUSAL_BURST_KEYS,
+  REFUSAL_BURST_MINUTES,
+  REFUSAL_BURST_QUIET_MS,
+  REFUSAL_BURST_SHARE,
+} from "../limits.ts";
+
+const MINUTE_MS = 60_000;
+
+interface Minute {
+  /** Since 1970. */
+  minute: number;
+  calls: number;
+  refused: number;
+  codes: Map<string, number>;
+}
+
+interface Key {
+  /** The latest, a ring. */
+  minutes: Minute[];
+  /** Of the latest call that was refused: one call may be listed for several reasons. */
+  requestId: string;
+  quietUntilMs: number;
+}
+
+export class RefusalBursts {
+  readonly #keys = new Map<string, Key>();
+
+  called(keyId: string, calls: number, nowMs: number): void {
+    minuteOf(this.#of(keyId, nowMs), nowMs).calls += calls;
+  }
+
+  /** Refused ones among those; what is to be told, if that is a burst. */
+  refused({ keyId, code, calls, requestId }: RefusedCalls, nowMs: number): EventData["refusals.burst"] | null {
+    const key = this.#of(keyId, nowMs);
+    const now = minuteOf(key, nowMs);
+    now.codes.set(code, (now.codes.get(code) ?? 0) + calls);
+    if (key.requestId !== requestId) now.refused += calls;
+    key.requestId = requestId;
+    if (nowMs < key.quietUntilMs) return null;
+    const firstMinute = now.minute - REFUSAL_BURST_MINUTES + 1;
+    const latest = key.minutes.filter(({ minute }) => minute >= firstMinute);
+    const sum = (what: "calls" | "refused"): number => latest.reduce((all, one) => all + one[what], 0);
+    const [all, refused] = [sum("calls"), sum("refused")];
+    if (refused < REFUSAL_BURST_CALLS || refused * REFUSAL_BURST_SHARE <= all) return null;
+    key.quietUntilMs = nowMs + REFUSAL_BURST_QUIET_MS;
+    const codes: Record<string, number> = {};
+    for (const one of latest) for (const [name, count] of one.codes) codes[name] = (codes[name] ?? 0) + count;
+    return {
+      key_id: keyId,
+      from: new Date(Math.min(...latest.map(({ minute }) => minute)) * MINUTE_MS).toISOString(),
+      to: new Date(nowMs).toISOString(),
+      calls: all,
+      refused,
+      codes,
+    };
+  }
+
+  #of(keyId: string, nowMs: number): Key {
+    const known = this.#keys.get(keyId);
+    if (known !== undefined) return known;
+    if (this.#keys.size >= REFUSAL_BURST_KEYS) this.#forgetSilent(nowMs);
+    const key = { minutes: [], requestId: "", quietUntilMs: 0 };
+    this.#keys.set(keyId, key);
+    return key;
+  }
+
+  #forgetSilent(nowMs: number): void {
+    const since = Math.floor(nowMs / MINUTE_MS) - REFUSAL_BURST_MINUTES;
+    for (const [keyId, { minutes, quietUntilMs }] of this.#keys) {
+      const isSilent = minutes.every(({ minute }) => minute < since);
+      if (isSilent && quietUntilMs <= nowMs) this.#keys.delete(keyId);
+    }
+  }
+}
+
+/** The one that runs. */
+function minuteOf({ minutes }: Key, nowMs: number): Minute {
+  const minute = Math.floor(nowMs / MINUTE_MS);
+  const place = minute % REFUSAL_BURST_MINUTES;
+  const known = minutes[place];
+  if (known?.minute === minute) return known;
+  return (minutes[place] = { minute, calls: 0, refused: 0, codes: new Map() });
+}
