@@ -127,7 +127,7 @@ async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number)
 
 /** Known events whose names differ from this one in letter case only. */
 async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
-  const events = await signalStore(c.env, c.get("workspace").id).recentEvents();
+  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
   return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
 }
 
@@ -142,7 +142,7 @@ async function newPage(
   form: RuleForm,
   { errors = {}, status = 200, preview = null, from = [] }: Shown & { from?: readonly string[] } = {},
 ): Promise<Response> {
-  const events = await signalStore(c.env, c.get("workspace").id).recentEvents();
+  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
   const known = { base: workspacePath(c), form, errors, preview, events, from };
   return page(c, { title: "New mapping rule", section: "rules", status }, <NewRule {...known} />);
 }
@@ -160,7 +160,10 @@ async function rulePage(
   }: Shown & { version?: number; changedMeanwhile?: boolean } = {},
 ): Promise<Response> {
   const store = signalStore(c.env, c.get("workspace").id);
-  const [[facts], events] = await Promise.all([store.ruleFacts([rule.id]), mayManage(c) ? store.recentEvents() : []]);
+  const [[facts], { events }] = await Promise.all([
+    store.ruleFacts([rule.id]),
+    mayManage(c) ? store.recentNames() : { events: [] },
+  ]);
   const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), rule, form, errors, events };
   return page(
     c,

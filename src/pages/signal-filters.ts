@@ -49,11 +49,12 @@ function isQueueSort(sort: string): sort is QueueSort {
 
 /** @param withKeys spec §1: others do not find signals by the key that they came with. */
 export function signalFilter(query: Record<string, string>, withKeys: boolean): FindFilter {
-  const { event, email, status, key } = query;
+  const { event, source, email, status, key } = query;
   const { sinceMs, untilMs } = readDayRange(query);
   const filter: FindFilter = {};
-  const [named, owner, only] = [textOf(event), textOf(email), statusOf(status)];
+  const [named, from, owner, only] = [textOf(event), textOf(source), textOf(email), statusOf(status)];
   if (named !== undefined) filter.event = named;
+  if (from !== undefined) filter.source = from;
   if (owner !== undefined) filter.email = owner;
   if (only !== undefined) filter.status = only;
   const keyId = withKeys ? textOf(key) : undefined;

@@ -55,14 +55,15 @@ export const signalPages = pages
     const query = c.req.query();
     if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
     const withKeys = canManageKeys(c.get("role"));
-    const [signals, keys] = await Promise.all([
+    const [signals, names, keys] = await Promise.all([
       storeOf(c).signals(signalFilter(query, withKeys), pageOf(c)),
+      storeOf(c).recentNames(),
       withKeys ? keyNames(c.get("db"), c.get("workspace").id) : null,
     ]);
     return page(
       c,
       { title: "All signals", section: "signals" },
-      <AllSignals base={workspacePath(c)} query={query} keys={keys} signals={signals} />,
+      <AllSignals base={workspacePath(c)} query={query} names={names} keys={keys} signals={signals} />,
     );
   })
   .get("/dead-letters", async (c) => {

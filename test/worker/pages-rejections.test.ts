@@ -61,6 +61,11 @@ describe("the Rejections page", () => {
     expect(await shown(`?code=&key=`)).toEqual([true, true, true]);
     expect(await shown(`?code=nonsense`)).toEqual([true, true, true]);
     expect(textOf(await owner.see(`${path}?key=key_of_nobody`))).toContain("No such call among those that are kept");
+    const nothing = await owner.see(`${path}?code=body_not_json&key=key_of_nobody&to=2020-01-01`);
+    expect(textOf(nothing)).toMatch(
+      /kept Reason: .* Clear Key: An API key \(…body\) Clear Days: until 2020-01-01 \(UTC\) Clear/,
+    );
+    expect(nothing).toContain(`href="${path}?code=body_not_json&amp;key=key_of_nobody" aria-label="Clear “Days”"`);
     const today = new Date().toISOString().slice(0, 10);
     expect(await shown(`?from=${today}&to=${today}`)).toEqual([true, true, true]);
     expect(await shown("?to=2020-01-01")).toEqual([false, false, false]);

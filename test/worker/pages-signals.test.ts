@@ -259,6 +259,20 @@ describe("all signals", () => {
     const [none, narrowed] = [textOf(await see("/all")), textOf(await see("/all?event=&status=held"))];
     expect([none.includes("No signals yet"), none.includes("Connect a sender")]).toEqual([true, true]);
     expect([none.includes("No signal fits"), narrowed.includes("No signal fits")]).toEqual([false, true]);
+    const all = "event=Form+1&source=web&email=a%40x.example&status=held&key=key_1&from=2031-01-01";
+    const html = await members.owner.see(`${base}/signals/all?${all}`);
+    expect(textOf(html)).toContain(
+      "No signal fits Event name: Form 1 Clear Source: web Clear Email of the person: a@x.example Clear Status: Held Clear Key: key_1 Clear Received: from 2031-01-01 (UTC) Clear Clear all of them",
+    );
+    const [, href] = /<a href="([^"]*)" aria-label="Clear “Source”"/.exec(html) ?? [];
+    expect(href?.replaceAll("&amp;", "&")).toBe(`${base}/signals/all?${all.replace("source=web&", "")}`);
+  });
+
+  test("the known events and sources are offered", async () => {
+    await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), source: "the shop" } }]);
+    const html = await see("/all");
+    expect(html).toContain('<datalist id="known-event"><option value="Filled Out Form"></option></datalist>');
+    expect(html).toContain('<datalist id="known-source"><option value="the shop"></option></datalist>');
   });
 
   test("are found by event, person and status, and page by cursor", async () => {
@@ -272,6 +286,9 @@ describe("all signals", () => {
     ]);
     const rows = async (query: string) => rowsOf(await see(`/all?${query}`));
     expect(await rows("event=Other")).toHaveLength(1);
+    expect(await rows("source=web")).toHaveLength(25);
+    expect(await rows("source=web&event=Other")).toHaveLength(1);
+    expect(await rows("source=we")).toHaveLength(0);
     expect(await rows("email=P1@example.com")).toHaveLength(11);
     expect(await rows("email=P1@example.com&status=held")).toHaveLength(1);
     expect(await rows("email=P1@example.com&event=Filled+Out+Form")).toHaveLength(10);

@@ -242,7 +242,7 @@ const CALLS: Record<string, Call> = {
     }
     await store.queuePage({ sort: "count" }, { cursor: '[-1,"e","s"]', limit: 3 });
     await store.queueGroup("Form", "unknown", "held", { cursor: "5.5.5", limit: 3 });
-    await store.recentEvents();
+    await store.recentNames();
     await store.ruleFacts(["rule_1"]);
     await store.latest(3);
   },

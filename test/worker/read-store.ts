@@ -11,7 +11,7 @@ export function readStore<T>(
 ): Promise<T> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (instance, { storage }) => {
     // The rows of the signal queue's groups are brought up to date.
-    instance.recentEvents();
+    instance.recentNames();
     return read(new StoreState(storage.sql), storage);
   });
 }

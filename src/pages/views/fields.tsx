@@ -53,6 +53,30 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
   );
 }
 
+/** A name of which some are known: they are offered, and others can be typed. */
+export function NameField({
+  name,
+  label,
+  value,
+  known,
+}: {
+  name: string;
+  label: string;
+  value: string;
+  known: readonly string[];
+}) {
+  return (
+    <>
+      <TextField name={name} label={label} value={value} list={`known-${name}`} autocomplete="off" />
+      <datalist id={`known-${name}`}>
+        {known.map((one) => (
+          <option value={one} />
+        ))}
+      </datalist>
+    </>
+  );
+}
+
 /** From a day to a day, in UTC, both included. */
 export function DayFields({ days: { from, to }, label = "From" }: { days: DayRange; label?: string }) {
   return (

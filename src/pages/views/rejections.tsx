@@ -2,12 +2,14 @@
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
-import { REFUSALS } from "../../http/refusal-table.ts";
+import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
 import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import type { DayRange } from "../day-range.ts";
 import { DayFields, SelectField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
+import { daysAsked, NothingFits } from "./nothing-fits.tsx";
+import type { AskedFilter } from "./nothing-fits.tsx";
 import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "./parts.tsx";
 
 export interface RejectionsData {
@@ -112,10 +114,7 @@ function Calls({ data }: { data: RejectionsData }) {
             name="key"
             label="Key"
             value={query["key"] ?? ""}
-            options={[
-              ["", "Any"],
-              ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? `An API key (…${keyId.slice(-4)})`] as const),
-            ]}
+            options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyLabel(keyId)] as const)]}
           />
           <DayFields days={data.days} />
           <button>Filter</button>
@@ -123,11 +122,12 @@ function Calls({ data }: { data: RejectionsData }) {
         </form>
       </div>
       {items.length === 0 ? (
-        <Empty title="No such call among those that are kept">
-          <p>
-            <a href={`${path}/rejections`}>See all of them</a>
-          </p>
-        </Empty>
+        <NothingFits
+          title="No such call among those that are kept"
+          path={`${path}/rejections`}
+          query={query}
+          filters={askedOf(data)}
+        />
       ) : (
         <Table
           caption="Refused calls, the latest first"
@@ -164,6 +164,20 @@ function Calls({ data }: { data: RejectionsData }) {
       <Pager path={`${path}/rejections`} query={query} next={next} />
     </Panel>
   );
+}
+
+function askedOf({ query, days, keyNames }: RejectionsData): AskedFilter[] {
+  const { code, key = "" } = query;
+  return [
+    { label: "Reason", value: isRefusalCode(code) ? REFUSALS[code].label : "", names: ["code"] },
+    { label: "Key", value: key === "" ? "" : (keyNames.get(key) ?? keyLabel(key)), names: ["key"] },
+    daysAsked("Days", days),
+  ];
+}
+
+/** Of a key whose name is not shown, or not known: enough to tell it from the others. */
+function keyLabel(keyId: string): string {
+  return `An API key (…${keyId.slice(-4)})`;
 }
 
 function Reason({ code }: { code: RefusalCode }) {

@@ -8,8 +8,9 @@ import { STATUS_OPTIONS } from "../signal-filters.ts";
 import { Sparkline } from "./charts.tsx";
 import { SelectField } from "./fields.tsx";
 import { counted } from "./format.ts";
+import { NothingFits } from "./nothing-fits.tsx";
 import { Fact, Facts, Head, Json, Panel, Stat, Stats, StatusBadge, Time } from "./parts.tsx";
-import { groupPath, NoSuchSignals, SignalLink, SignalTable } from "./signal-parts.tsx";
+import { groupPath, SignalLink, SignalTable } from "./signal-parts.tsx";
 
 export function Group({
   base,
@@ -32,6 +33,8 @@ export function Group({
   const days = latestDays(group.days, dayOf(nowMs), DAYS_COUNTED);
   const total = days.reduce((sum, count) => sum + count, 0);
   const from = samples.length > 0 ? samples.map(({ id }) => id) : [group.sampleId];
+  const { status: asked = "" } = query;
+  const status = STATUS_OPTIONS.find(([value]) => value !== "" && value === asked)?.[1] ?? "";
   const newRule = new URLSearchParams(from.map((id) => ["from", id]));
   return (
     <>
@@ -106,7 +109,14 @@ export function Group({
           query={query}
           signals={signals}
           withEvent={false}
-          empty={<NoSuchSignals clear={groupPath(base, event, source)} />}
+          empty={
+            <NothingFits
+              title="No signal fits"
+              path={groupPath(base, event, source)}
+              query={{}}
+              filters={[{ label: "Status", value: status, names: ["status"] }]}
+            />
+          }
         />
       </Panel>
     </>

@@ -1,29 +1,38 @@
 /** All signals, the latest first, by event, person and status. */
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
+import type { RecentNames } from "../../store/queries/queue-page.ts";
 import { STATUS_OPTIONS } from "../signal-filters.ts";
 import { readDayRange } from "../day-range.ts";
-import { DayFields, SelectField, TextField } from "./fields.tsx";
+import { DayFields, NameField, SelectField, TextField } from "./fields.tsx";
+import { daysAsked, NothingFits } from "./nothing-fits.tsx";
+import type { AskedFilter } from "./nothing-fits.tsx";
 import { Empty, Head, Panel } from "./parts.tsx";
-import { NoSuchSignals, SignalTable, SignalTabs } from "./signal-parts.tsx";
+import { SignalTable, SignalTabs } from "./signal-parts.tsx";
 
 export function AllSignals({
   base,
   query,
+  names,
   keys,
   signals,
 }: {
   base: string;
   query: Record<string, string>;
+  /** To choose from; others can be typed. */
+  names: RecentNames;
   /** Names by id; null where they are not shown. */
   keys: ReadonlyMap<string, string> | null;
   signals: FoundSignals;
 }) {
+  const asked = askedOf(query, keys);
+  const isNarrowed = asked.some(({ value }) => value !== "") || query["cursor"] !== undefined;
   return (
     <>
       <Head title="All signals">Every signal that was accepted and recorded, with what became of it.</Head>
       <SignalTabs base={base} shown="all" />
       <form class="filters" method="get" role="search">
-        <TextField name="event" label="Event name, exactly" value={query["event"] ?? ""} autocomplete="off" />
+        <NameField name="event" label="Event name, exactly" value={query["event"] ?? ""} known={names.events} />
+        <NameField name="source" label="Source" value={query["source"] ?? ""} known={names.sources} />
         <TextField name="email" label="Email of the person" value={query["email"] ?? ""} autocomplete="off" />
         <SelectField name="status" label="Status" value={query["status"] ?? ""} options={STATUS_OPTIONS} />
         {keys !== null && (
@@ -48,15 +57,34 @@ export function AllSignals({
           query={query}
           signals={signals}
           withEvent
-          empty={isNarrowed(query) ? <NoSuchSignals clear={`${base}/signals/all`} /> : <None base={base} />}
+          empty={
+            isNarrowed ? (
+              <NothingFits title="No signal fits" path={`${base}/signals/all`} query={query} filters={asked} />
+            ) : (
+              <None base={base} />
+            )
+          }
         />
       </Panel>
     </>
   );
 }
 
-function isNarrowed(query: Record<string, string>): boolean {
-  return ["event", "email", "status", "key", "from", "to", "cursor"].some((name) => (query[name] ?? "") !== "");
+function askedOf(query: Record<string, string>, keys: ReadonlyMap<string, string> | null): AskedFilter[] {
+  const { status = "", key = "" } = query;
+  const text = (name: string) => (query[name] ?? "").trim();
+  return [
+    { label: "Event name", value: text("event"), names: ["event"] },
+    { label: "Source", value: text("source"), names: ["source"] },
+    { label: "Email of the person", value: text("email"), names: ["email"] },
+    {
+      label: "Status",
+      value: STATUS_OPTIONS.find(([value]) => value !== "" && value === status)?.[1] ?? "",
+      names: ["status"],
+    },
+    { label: "Key", value: keys?.get(key) ?? (keys === null ? "" : key), names: ["key"] },
+    daysAsked("Received", readDayRange(query)),
+  ];
 }
 
 function None({ base }: { base: string }) {

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { counted, grouped } from "./format.ts";
-import { Empty, Pager, StatusBadge, Table, Time } from "./parts.tsx";
+import { Pager, StatusBadge, Table, Time } from "./parts.tsx";
 
 /** `signals/group` of a group; names may hold any characters. */
 export function groupPath(base: string, event: string, source: string): string {
@@ -120,16 +120,6 @@ export const KIND_LABEL = {
   account: "Account update",
   unknown: "Not known",
 } as const;
-
-export function NoSuchSignals({ clear }: { clear: string }) {
-  return (
-    <Empty title="No signal fits">
-      <p>
-        <a href={clear}>Show all of them</a>
-      </p>
-    </Empty>
-  );
-}
 
 /** A count in a table, faint where there is nothing. */
 export function Count({ value }: { value: number }) {

@@ -7,7 +7,7 @@ import type { QueueGroup, QueuePage } from "../../store/queries/queue-page.ts";
 import { readDayRange } from "../day-range.ts";
 import { QUEUE_SORTS } from "../signal-filters.ts";
 import { Sparkline } from "./charts.tsx";
-import { DayFields, SelectField, TextField } from "./fields.tsx";
+import { DayFields, NameField, SelectField, TextField } from "./fields.tsx";
 import { counted } from "./format.ts";
 import { daysAsked, NothingFits } from "./nothing-fits.tsx";
 import type { AskedFilter } from "./nothing-fits.tsx";
@@ -121,12 +121,7 @@ function Filters({ query, sources }: { query: Record<string, string>; sources: r
         autocomplete="off"
         spellcheck={false}
       />
-      <TextField name="source" label="Source" value={query["source"] ?? ""} list="sources" autocomplete="off" />
-      <datalist id="sources">
-        {sources.map((source) => (
-          <option value={source} />
-        ))}
-      </datalist>
+      <NameField name="source" label="Source" value={query["source"] ?? ""} known={sources} />
       <SelectField name="only" label="Show" value={query["only"] ?? ""} options={ONLY} />
       <SelectField name="sort" label="Sort by" value={query["sort"] ?? ""} options={Object.entries(QUEUE_SORTS)} />
       <DayFields days={readDayRange(query)} label="Last seen from" />

@@ -116,8 +116,13 @@ export function findGroup(sql: SqlStorage, event: string, source: string): Queue
   return row === undefined ? null : toGroup(row);
 }
 
+export interface RecentNames {
+  events: string[];
+  sources: string[];
+}
+
 /** Event names and sources of the latest groups, each once. */
-export function recentNames(sql: SqlStorage): { events: string[]; sources: string[] } {
+export function recentNames(sql: SqlStorage): RecentNames {
   const [events, sources] = [new Set<string>(), new Set<string>()];
   let groups = 0;
   for (const { row } of groupsByDay(sql, null)) {

@@ -50,7 +50,7 @@ import { readPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
-import type { QueueFilter, QueueGroup, QueuePage } from "./queue-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "./queue-page.ts";
 import { findSignals } from "./signal-list.ts";
 import type { FindFilter, FoundSignals } from "./signal-list.ts";
 import { traceSignal } from "./trace.ts";
@@ -191,9 +191,9 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return group && { group, signals: findSignals(this.state, filter, page) };
   }
 
-  /** Names of events that came lately. */
-  recentEvents(): string[] {
-    return recentNames(this.stateWithGroups.sql).events;
+  /** Names of events, and sources, that came lately. */
+  recentNames(): RecentNames {
+    return recentNames(this.stateWithGroups.sql);
   }
 
   people(filter: { email?: string; text?: string }, page: Page): PageOf<Person> {
