@@ -10,7 +10,7 @@ export const SIGNAL_MAX_BYTES = 65_536;
 /** An array or `{"batch":[…]}`, decompressed: CDPs post up to 4,000 events of about 1 KB. */
 export const BATCH_MAX_BYTES = 8 * 1024 * 1024;
 export const BATCH_MAX_SIGNALS = 5_000;
-/** A bulk import, decompressed: parsed it stays well inside a Worker's 128 MB. */
+/** A bulk import, decompressed: held as bytes, it takes an isolate less than 64 of its 128 MB. */
 export const BULK_MAX_BYTES = 16 * 1024 * 1024;
 export const BULK_MAX_SIGNALS = 10_000;
 /** Levels of nesting: deeper than any real event, and flat enough for recursive code further on. */
@@ -105,8 +105,11 @@ export const GATHER_MS = 5;
 export const GATHER_ENOUGH_CALLS = 16;
 /** Commits that gather in vain before it is believed that there is one sender only, whom it would hold up. */
 export const GATHER_PATIENCE = 4;
-/** What one `admit` call carries at most: a Durable Object stays responsive between slices. */
-export const ADMIT_SLICE_MAX_BYTES = 1_000_000;
+/**
+ * What one `admit` call carries at most: a Durable Object stays responsive between slices, and what is made of one of them is
+ * let go of before the next.
+ */
+export const ADMIT_SLICE_MAX_BYTES = 500_000;
 /** `sendBatch` takes 100 messages and 256 KB. */
 export const SEND_BATCH_MAX_MESSAGES = 100;
 export const SEND_BATCH_MAX_BYTES = 250_000;

@@ -14,6 +14,7 @@ import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { writeSignal } from "../wire/message.ts";
 import type { Envelope } from "../wire/message.ts";
+import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 type Unavailable = Extract<Refusal, { code: "unavailable" }>;
@@ -50,6 +51,8 @@ export interface Admittance {
   source: string | undefined;
   idempotencyKey: string | undefined;
   signals: BodySignal[];
+  /** What they are slices of. */
+  text: Utf8Text;
 }
 
 const UNAVAILABLE = { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 } as const;
@@ -102,11 +105,11 @@ function breakOff(outcomes: Outcome[], signals: BodySignal[], from: number, refu
 }
 
 /** Whether all that was admitted is found to be a duplicate when it comes again, or changes nothing then. */
-function isHarmlessAgain({ key, idempotencyKey, signals }: Admittance, outcomes: Outcome[]): boolean {
+function isHarmlessAgain({ key, idempotencyKey, signals, text }: Admittance, outcomes: Outcome[]): boolean {
   if (key.endpointType === "product_org" || idempotencyKey !== undefined) return true;
-  return signals.every(({ text }, index) => {
+  return signals.every(({ start, end }, index) => {
     if (outcomes[index]?.status === "rejected") return true;
-    return normalise(JSON.parse(text) as JsonObject, undefined).hasOwnId;
+    return normalise(JSON.parse(text.slice(start, end)) as JsonObject, undefined).hasOwnId;
   });
 }
 
@@ -192,8 +195,9 @@ function composeChunks(call: Admittance, from: number, until: number, ids: [numb
     ids.push([index, id]);
     const envelope: Envelope = { id, ...common };
     if (call.idempotencyKey !== undefined) envelope.idem = `${call.idempotencyKey}:${index}`;
-    const text = writeSignal(envelope, signal.text);
-    const bytes = text.length - signal.text.length + signal.bytes + sourceBytes;
+    const payload = call.text.slice(signal.start, signal.end);
+    const text = writeSignal(envelope, payload);
+    const bytes = text.length - payload.length + signal.bytes + sourceBytes;
     if (chunk === undefined || chunk.bytes + bytes > MESSAGE_MAX_BYTES)
       chunks.push((chunk = { text, count: 1, bytes }));
     else {

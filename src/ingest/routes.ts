@@ -129,14 +129,14 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const body = await readBody(c.req.raw, endpoint.maxBytes);
   if (!body.ok) return refuseKnown(body.refusal);
   const check = (payload: unknown) => endpoint.check(payload, key);
-  const read = readSignals(body.value.text, body.value.bytes, { ...endpoint, check });
+  const read = readSignals(body.value, { ...endpoint, check });
   if (!read.ok) return refuseKnown(mislabelled(c, read.refusal));
-  const { signals, several } = read.value;
+  const { signals, several, text } = read.value;
   const bad = signals.find((signal) => signal.refusal !== null);
   if (bad?.refusal && !several) return refuseKnown(bad.refusal);
 
   const requestId = c.get("requestId");
-  const admission = await admit(c.env, { key, requestId, ...options.value, signals });
+  const admission = await admit(c.env, { key, requestId, ...options.value, signals, text });
   const headers = limitHeaders(admission, rate, nowMs);
   if (!admission.ok) {
     const isDeactivated = admission.refusal.code === "unauthorized";

@@ -1,47 +1,63 @@
-/** How much memory one bulk of 10,000 signals takes in this service, from a warm start to the last settled row. */
+/**
+ * What the largest body that is taken costs in memory: of the edge alone, which has a bound, and of the whole service. Each
+ * is the first such body of an instance that has taken a small batch: by how much the resident memory of its process grows
+ * at most, as Linux keeps it.
+ */
+import { gzipSync } from "node:zlib";
+import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../src/limits.ts";
 import type { Contestant } from "./contestants.ts";
-import { body, bulkBody } from "./signals.ts";
+import { body, largestBulk } from "./signals.ts";
+
+/** Half of what an isolate has. */
+export const EDGE_MAX_GROWTH_BYTES = 64 * 1024 * 1024;
+
+interface BulkBody {
+  title: string;
+  make(): Buffer;
+  gzip?: true;
+}
+
+const lines = (comment: string): string => largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join("\n");
+const array = (comment: string): string => `[${largestBulk(BULK_MAX_SIGNALS, BULK_MAX_BYTES, comment).join(",")}]`;
+
+/** As a text, what has one letter beyond Latin-1 takes two bytes for each of its letters. */
+export const BULK_BODIES: BulkBody[] = [
+  { title: "Lines of JSON, ASCII", make: () => Buffer.from(lines("x")) },
+  { title: "Lines of JSON, each with a Cyrillic letter", make: () => Buffer.from(lines("ж")) },
+  { title: "An array, each signal with a Cyrillic letter", make: () => Buffer.from(array("ж")) },
+  { title: "The same array, gzip", make: () => gzipSync(array("ж")), gzip: true },
+];
 
 export interface BulkMemory {
+  title: string;
+  /** As sent. */
   bodyBytes: number;
-  beforeBytes: number;
-  /** The largest of the whole runtime process: Worker, both Durable Objects, consumer, queue and D1 together. */
-  peakBytes: number;
+  restBytes: number;
+  growthBytes: number;
 }
 
-const BULK_SIGNALS = 10_000;
 const WARM_UP_SIGNALS = 2_000;
-const SAMPLE_MS = 10;
 
-export async function measureBulkMemory(service: Contestant): Promise<BulkMemory> {
-  const { origin } = service.running;
+export async function measureBulkMemory(service: Contestant, bulk: BulkBody): Promise<BulkMemory> {
+  const url = `${service.running.origin}/api/signal-staging`;
   // Numbers that the bulk does not use.
-  await post(`${origin}/api/signal-staging/webhook/${service.key}/batch`, body(1_000_000, WARM_UP_SIGNALS));
+  await post(`${url}/webhook/${service.key}/batch`, Buffer.from(body(1_000_000, WARM_UP_SIGNALS)), WARM_UP_SIGNALS);
   await service.settle();
 
-  const bulk = bulkBody(BULK_SIGNALS);
-  const beforeBytes = service.running.residentBytes();
-  let peakBytes = beforeBytes;
-  const sampling = setInterval(() => {
-    peakBytes = Math.max(peakBytes, service.running.residentBytes());
-  }, SAMPLE_MS);
-  try {
-    await post(`${origin}/api/signal-staging/bulk/${service.key}`, bulk);
-    await service.settle();
-  } finally {
-    clearInterval(sampling);
-  }
-  service.accepted += WARM_UP_SIGNALS + BULK_SIGNALS;
-  return { bodyBytes: Buffer.byteLength(bulk), beforeBytes, peakBytes };
+  const sent = bulk.make();
+  const restBytes = service.running.residentBytes();
+  service.running.forgetPeak();
+  await post(`${url}/bulk/${service.key}`, sent, BULK_MAX_SIGNALS, bulk.gzip);
+  await service.settle();
+  const growthBytes = service.running.peakBytes() - restBytes;
+  service.accepted += WARM_UP_SIGNALS + BULK_MAX_SIGNALS;
+  return { title: bulk.title, bodyBytes: sent.byteLength, restBytes, growthBytes };
 }
 
-async function post(url: string, text: string): Promise<void> {
-  const response = await fetch(url, {
-    method: "POST",
-    headers: { "content-type": url.endsWith("/batch") ? "application/json" : "application/x-ndjson" },
-    body: text,
-  });
+async function post(url: string, sent: Buffer, signals: number, gzip?: true): Promise<void> {
+  const headers = { "content-type": "application/json", ...(gzip && { "content-encoding": "gzip" }) };
+  const response = await fetch(url, { method: "POST", headers, body: new Uint8Array(sent) });
   const answer = await response.text();
-  if (response.status !== 202 || !answer.includes('"status":"accepted"'))
+  if (response.status !== 202 || !answer.startsWith(`{"status":"accepted","accepted":${signals},`))
     throw new Error(`bulk-memory: ${response.status} ${answer.slice(0, 300)}`);
 }

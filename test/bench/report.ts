@@ -58,10 +58,22 @@ export function reportLatencies(measured: { scenario: Scenario; figures: Figures
   return rows.length === 0 ? "" : table(["Time of one call", "", "p50 ms", "p99 ms"], rows);
 }
 
-export function reportBulkMemory(memory: BulkMemory): string {
-  return (
-    `One bulk of 10,000 signals (${megabytes(memory.bodyBytes)} MB): the runtime process grew by ` +
-    `${megabytes(memory.peakBytes - memory.beforeBytes)} MB at most, from ${megabytes(memory.beforeBytes)} MB.\n`
+export function reportBulkMemory(
+  memory: { whose: string; maxGrowthBytes: number | null; measured: BulkMemory[] }[],
+): string {
+  const rows = memory.flatMap(({ whose, maxGrowthBytes, measured }) =>
+    measured.map(({ title, bodyBytes, restBytes, growthBytes }) => [
+      title,
+      megabytes(bodyBytes),
+      whose,
+      megabytes(restBytes),
+      megabytes(growthBytes),
+      maxGrowthBytes === null ? "–" : megabytes(maxGrowthBytes),
+    ]),
+  );
+  return table(
+    ["The largest body: 10,000 signals, 16 MB", "As sent, MB", "Of", "At rest, MB", "Grows by, MB", "At most"],
+    rows,
   );
 }
 

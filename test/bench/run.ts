@@ -11,7 +11,8 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { build } from "./build.ts";
 import type { BuiltWorker } from "./build.ts";
-import { measureBulkMemory } from "./bulk-memory.ts";
+import { BULK_BODIES, EDGE_MAX_GROWTH_BYTES, measureBulkMemory } from "./bulk-memory.ts";
+import type { BulkMemory } from "./bulk-memory.ts";
 import { startService, startStraightforward, startYardstick } from "./contestants.ts";
 import type { BuiltWorkers, Contestant } from "./contestants.ts";
 import { MAX_PAGE_MS, tooSlow } from "./growth-pages.ts";
@@ -139,14 +140,37 @@ async function compare(workers: BuiltWorkers): Promise<{ scenario: Scenario; fig
   }
 }
 
-/** In an instance of its own: what earlier load has left in the heap would hide the growth. */
 async function bulkMemory(workers: BuiltWorkers): Promise<void> {
-  console.error("… one bulk of 10,000 signals");
-  const service = await startService("service", workers, path.join(scratch, "bulk-memory"));
-  try {
-    console.log(reportBulkMemory(await measureBulkMemory(service)));
-    failures.push(...(await service.audit()).map((wrong) => `${BULK_MEMORY}: ${wrong}`));
-  } finally {
-    await service.running.stop();
+  // With the service's bindings, and a counter that keeps nothing.
+  const edge = { ...(await buildIn("edge", "workers/edge.toml")), configPath: workers.service.configPath };
+  const ofEdge = await measureBulks("edge", { ...workers, service: edge });
+  const ofAll = await measureBulks("whole", workers);
+  console.log(
+    reportBulkMemory([
+      { whose: "edge alone", maxGrowthBytes: EDGE_MAX_GROWTH_BYTES, measured: ofEdge },
+      { whose: "whole service", maxGrowthBytes: null, measured: ofAll },
+    ]),
+  );
+  for (const { title, growthBytes } of ofEdge) {
+    if (growthBytes > EDGE_MAX_GROWTH_BYTES)
+      failures.push(`${BULK_MEMORY}: the edge grew by ${growthBytes} bytes: ${title}`);
   }
+}
+
+/** Each in an instance of its own: what earlier load has left in the heap would hide the growth. */
+async function measureBulks(whose: "edge" | "whole", workers: BuiltWorkers): Promise<BulkMemory[]> {
+  const measured: BulkMemory[] = [];
+  for (const [index, bulk] of BULK_BODIES.entries()) {
+    console.error(`… the largest body, ${whose}: ${bulk.title}`);
+    const stateDir = path.join(scratch, BULK_MEMORY, whose, String(index));
+    // Where nothing is kept there is nothing to wait for, and nothing to audit.
+    const service = await startService(whose === "edge" ? "admission" : "service", workers, stateDir);
+    try {
+      measured.push(await measureBulkMemory(service, bulk));
+      if (whose === "whole") failures.push(...(await service.audit()).map((wrong) => `${BULK_MEMORY}: ${wrong}`));
+    } finally {
+      await service.running.stop();
+    }
+  }
+  return measured;
 }

@@ -31,8 +31,12 @@ export function body(n: number, count: number): string {
   return count === 1 ? signal(n) : `{"batch":[${Array.from({ length: count }, (_, i) => signal(n + i)).join(",")}]}`;
 }
 
-/** `count` signals of about 1 KB each, as newline-delimited JSON. */
-export function bulkBody(count: number): string {
-  const comments = "Please tell us more about your product. ".repeat(18);
-  return Array.from({ length: count }, (_, n) => signal(n, { comments })).join("\n");
+/** `count` signals that fill a body of `bytes`, each with a comment that begins with `first`. */
+export function largestBulk(count: number, bytes: number, first: string): string[] {
+  // One byte stands between two of them.
+  const each = Math.floor(bytes / count) - 1;
+  return Array.from({ length: count }, (_, n) => {
+    const padding = "x".repeat(each - Buffer.byteLength(signal(n, { comments: first })));
+    return signal(n, { comments: first + padding });
+  });
 }

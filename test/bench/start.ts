@@ -4,7 +4,7 @@
  * measured here.
  */
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import path from "node:path";
 import { Miniflare, NoOpLog, convertV4MiniflareOptions } from "miniflare";
@@ -19,7 +19,10 @@ export interface RunningWorker {
   /** The whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
   pid: number | undefined;
   residentBytes(): number;
-  /** What all its threads have used so far. Linux only: nothing else tells it finely enough. */
+  /** The most that it has been since `forgetPeak`. Linux only, as what follows. */
+  peakBytes(): number;
+  forgetPeak(): void;
+  /** What all its threads have used so far. Nothing else tells it finely enough. */
   cpuMicroseconds(): number;
   stop(): Promise<void>;
 }
@@ -69,6 +72,9 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
     miniflare,
     pid,
     residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
+    peakBytes: () => peakBytes(pid),
+    // See proc_pid_clear_refs(5).
+    forgetPeak: () => writeFileSync(`/proc/${pid}/clear_refs`, "5"),
     cpuMicroseconds: () => cpuMicroseconds(pid),
     stop: () => miniflare.dispose(),
   };
@@ -109,6 +115,12 @@ function runtimeProcesses(): { pid: number; residentBytes: number }[] {
     .map((line) => line.trim().split(/\s+/))
     .filter(([, parent, , command]) => Number(parent) === process.pid && (command ?? "").includes("workerd"))
     .map(([pid, , residentKilobytes]) => ({ pid: Number(pid), residentBytes: Number(residentKilobytes) * 1024 }));
+}
+
+function peakBytes(pid: number | undefined): number {
+  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  if (kilobytes === undefined) throw new Error("the kernel tells no peak of resident memory");
+  return Number(kilobytes) * 1024;
 }
 
 function cpuMicroseconds(pid: number | undefined): number {

@@ -1,8 +1,25 @@
 /** A body that is no JSON is answered with the place of its first error, the likely cause and the fix (design §9). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { findJsonError } from "../../src/domain/json/json-check.ts";
-import { explainJsonError } from "../../src/domain/json/json-error.ts";
+import * as check from "../../src/domain/json/json-check.ts";
+import type { JsonError } from "../../src/domain/json/json-check.ts";
+import * as errors from "../../src/domain/json/json-error.ts";
+
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+const explainJsonError = (text: string): string => errors.explainJsonError(utf8(text), 0, utf8(text).length);
+
+/** Its position as an index into the text. */
+function findJsonError(text: string): JsonError | null {
+  const bytes = utf8(text);
+  const error = check.findJsonError(bytes, 0, bytes.length);
+  return (
+    error && {
+      ...error,
+      position: new TextDecoder("utf-8", { fatal: false, ignoreBOM: true }).decode(bytes.subarray(0, error.position))
+        .length,
+    }
+  );
+}
 
 function isJson(text: string): boolean {
   try {
@@ -171,6 +188,29 @@ describe("the known mistakes, their cause and fix", () => {
       /^Not valid JSON at line 3, column 8 \(character 20\): /,
     );
   });
+});
+
+test("a place is counted in characters, not in bytes, and what stands there is named, also far into a text", () => {
+  const texts = fc.tuple(
+    fc.constantFrom(0, 1, 40_000),
+    fc.constantFrom("é", "ж", "漢", "😀"),
+    fc.constantFrom("", "\n"),
+  );
+  fc.assert(
+    fc.property(texts, ([count, letter, lineBreak]) => {
+      const before = `["${letter.repeat(count)}",${lineBreak}`;
+      const column = lineBreak === "" ? before.length + 1 : 1;
+      const place = `line ${lineBreak === "" ? 1 : 2}, column ${column} (character ${before.length + 1})`;
+      expect(explainJsonError(`${before}漢]`)).toContain(
+        `${place}: a text stands without quotes; it goes wrong at "漢"`,
+      );
+    }),
+  );
+});
+
+test("much white space before a fault hides nothing of what stands before that", () => {
+  expect(explainJsonError(`[1,${" ".repeat(100_000)}]`)).toContain("comma after the last entry");
+  expect(explainJsonError(`{"a": "x"${"\n".repeat(100_000)}"b": 1}`)).toContain("comma is missing");
 });
 
 describe("secrets and sizes", () => {

@@ -1,7 +1,13 @@
 /** Depths and slices agree with JSON.parse for whatever it accepts (design §9). */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { jsonDepth, scanItems } from "../../src/domain/json/json-scan.ts";
+import * as scan from "../../src/domain/json/json-scan.ts";
+import type { ItemSpans } from "../../src/domain/json/json-scan.ts";
+
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+const jsonDepth = (text: string): number => scan.jsonDepth(utf8(text), 0, utf8(text).length);
+const scanItems = (text: string, where: "array" | "batch", max: number): ItemSpans | null =>
+  scan.scanItems(utf8(text), where, max);
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -71,7 +77,7 @@ interface Item {
 function scanned(text: string, where: "array" | "batch"): Item[] | undefined {
   const spans = scanItems(text, where, Infinity);
   return spans?.starts.map((start, index) => {
-    const slice = text.slice(start, spans.ends[index]);
+    const slice = new TextDecoder().decode(utf8(text).subarray(start, spans.ends[index]));
     return { json: slice === slice.trim() ? JSON.stringify(JSON.parse(slice)) : slice, depth: spans.depths[index] };
   });
 }

@@ -3,15 +3,15 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readSignals } from "../../src/domain/signal/signal-body.ts";
 import type { SignalRefusal } from "../../src/domain/keys/refusal.ts";
-import type { BodySignal, SignalBodyRules } from "../../src/domain/signal/signal-body.ts";
+import type { SignalBody, SignalBodyRules } from "../../src/domain/signal/signal-body.ts";
 import type { Result } from "../../src/domain/result.ts";
 import { ok, refuse } from "../../src/domain/result.ts";
-import { utf8Length } from "../../src/platform/utf8-length.ts";
 import { SIGNAL_MAX_BYTES } from "../../src/limits.ts";
 
 const anything: SignalBodyRules = { maxSignals: 10, lines: false, check: ok };
-const read = (text: string, rules = anything) => readSignals(text, utf8Length(text), rules);
-const values = (signals: BodySignal[]): unknown[] => signals.map(({ text }) => JSON.parse(text) as unknown);
+const read = (text: string, rules = anything) => readSignals(new TextEncoder().encode(text), rules);
+const texts = ({ signals, text }: SignalBody): string[] => signals.map(({ start, end }) => text.slice(start, end));
+const values = (body: SignalBody): unknown[] => texts(body).map((text) => JSON.parse(text) as unknown);
 
 const MEGABYTE = 1024 * 1024;
 
@@ -32,7 +32,7 @@ function expected(text: string): unknown {
 function found(text: string): unknown {
   const result = read(text, { ...anything, maxSignals: 1_000 });
   if (!result.ok) return result.refusal.code === "batch_empty" ? { several: [] } : null;
-  const all = values(result.value.signals);
+  const all = values(result.value);
   return result.value.several ? { several: all } : { one: all[0] };
 }
 
@@ -116,6 +116,45 @@ describe("a body is taken apart as if it were parsed as a whole", () => {
   });
 });
 
+describe("a body is bytes", () => {
+  const readBytes = (bytes: Uint8Array) => {
+    const result = readSignals(bytes, anything);
+    if (!result.ok) return result.refusal.code;
+    return texts(result.value).map((text, index) => [text, result.value.signals[index]?.bytes]);
+  };
+
+  test("those that are no UTF-8 become U+FFFD in the one signal that holds them, and count as what is passed on", () => {
+    // The first is Latin-1.
+    expect(readBytes(Buffer.from('[{"a":"\xe9"},{"b":"\xc3\xa9"},{"c":1}]', "latin1"))).toEqual([
+      ['{"a":"\ufffd"}', 11],
+      ['{"b":"é"}', 10],
+      ['{"c":1}', 7],
+    ]);
+    const tooLarge = Buffer.concat([Buffer.from('"'), Buffer.alloc(SIGNAL_MAX_BYTES / 2, 0xe9), Buffer.from('"')]);
+    expect(readSignals(tooLarge, anything)).toMatchObject({
+      value: { signals: [{ refusal: { code: "signal_too_large" } }] },
+    });
+  });
+
+  test("a byte order mark within is no white space", () => {
+    expect(readBytes(Buffer.from("[1,\ufeff2]"))).toBe("body_not_json");
+    expect(readBytes(Buffer.from("[\ufeff1]"))).toBe("body_not_json");
+  });
+
+  test("a large one gives the same signals as a small one, whatever its letters take", () => {
+    const item = fc.record({ text: fc.string({ unit: "binary" }), wide: fc.constantFrom("", "é", "ж", "漢", "😀") });
+    fc.assert(
+      fc.property(fc.array(item, { minLength: 1, maxLength: 9 }), (items) => {
+        const padding = " ".repeat(MEGABYTE / 2);
+        expect(found(`[${padding}${items.map((one) => JSON.stringify(one)).join(`,${padding}`)}]`)).toEqual({
+          several: items,
+        });
+      }),
+      { numRuns: 20 },
+    );
+  });
+});
+
 describe("lines of JSON", () => {
   const lines = { ...anything, lines: true };
 
@@ -130,16 +169,14 @@ describe("lines of JSON", () => {
 
   test("as many as there may be are read, whatever is blank between and around them", () => {
     const result = read(`\n\n${"1\r\n\n \n".repeat(10)}\n`, lines);
-    expect(result.ok && values(result.value.signals)).toEqual(Array(10).fill(1));
+    expect(result.ok && values(result.value)).toEqual(Array(10).fill(1));
   });
 
   test("a broken one is refused alone; where none is JSON it was not meant as lines", () => {
     const result = read('{"a":1}\n{"a":\n[2]', lines);
-    expect(result.ok && result.value.signals.map(({ text, refusal }) => [text, refusal?.code])).toEqual([
-      ['{"a":1}', undefined],
-      ['{"a":', "signal_not_json"],
-      ["[2]", undefined],
-    ]);
+    expect(result.ok && texts(result.value)).toEqual(['{"a":1}', '{"a":', "[2]"]);
+    const codes = result.ok && result.value.signals.map(({ refusal }) => refusal?.code);
+    expect(codes).toEqual([undefined, "signal_not_json", undefined]);
     expect(read("{\n'a'\n}", lines)).toMatchObject({ refusal: { code: "body_not_json" } });
     expect(read("x\n".repeat(100), lines)).toMatchObject({ refusal: { code: "body_not_json" } });
   });

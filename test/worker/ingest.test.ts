@@ -404,6 +404,30 @@ describe("design §9: the body decides, not its label", () => {
     expect(detail).toContain("65537 bytes");
   });
 
+  test("a large body is read in parts, and arrives whole, with its length declared, streamed, and unpacked", async () => {
+    // Letters of three bytes, so that some of them are cut by any border between two parts.
+    const items = Array.from({ length: 40 }, (_, n) => `{"event":"x","n":${n},"padding":"${"漢".repeat(10_000)}"}`);
+    const body = utf8(`[${items.join(",")}]`);
+    expect(body.length).toBeGreaterThan(MB);
+    const ways = [
+      (path: string) => call(path, { method: "POST", body }),
+      (path: string) => call(path, { method: "POST", body, headers: { "content-length": String(body.length) } }),
+      (path: string) => call(path, { method: "POST", body: new Blob([body]).stream() }),
+      async (path: string) =>
+        call(path, {
+          method: "POST",
+          body: await gzip(`[${items.join(",")}]`),
+          headers: { "content-encoding": "gzip" },
+        }),
+    ];
+    for (const send of ways) {
+      const workspace = await newWorkspace();
+      const { results } = await (await send(BULK.replace("{key}", workspace.key.key))).json<BatchAnswer>();
+      const stored = await storedTexts(workspace);
+      expect(results.map(({ id = "" }) => stored.get(id))).toEqual(items);
+    }
+  });
+
   test("what is labelled gzip and is none, or is cut off, is a 400", async () => {
     const workspace = await newWorkspace();
     const headers = { "content-encoding": "gzip" };

@@ -6,13 +6,16 @@ import type { JsonObject } from "../signal/signal.ts";
 
 /** Of an array, its first element: each is an update of its own. Refused with one sentence for the admin. */
 export function readSample(text: string): Result<JsonObject, string> {
-  const bytes = new TextEncoder().encode(text).length;
-  const read = readSignals(text, bytes, { maxSignals: Number.MAX_SAFE_INTEGER, lines: false, check: ok });
+  const read = readSignals(new TextEncoder().encode(text), {
+    maxSignals: Number.MAX_SAFE_INTEGER,
+    lines: false,
+    check: ok,
+  });
   if (!read.ok) return refuse(read.refusal.detail);
   const [first] = read.value.signals;
   if (first === undefined) return refuse("The sample holds no payload.");
   if (first.refusal !== null) return refuse(first.refusal.detail);
-  const payload: unknown = JSON.parse(first.text);
+  const payload: unknown = JSON.parse(read.value.text.slice(first.start, first.end));
   return isJsonObject(payload)
     ? ok(payload)
     : refuse('A payload is a JSON object such as {"company":{"id":"acme-42"}}.');

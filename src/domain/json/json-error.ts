@@ -7,6 +7,11 @@ import { findJsonError } from "./json-check.ts";
 import type { JsonErrorKind } from "./json-check.ts";
 import { skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
+/** What is looked at before and behind an error: more than any explanation needs. */
+const AROUND_BYTES = 100;
+/** A text is measured in parts of so many bytes. */
+const PART_BYTES = 65_536;
+
 const ENCODE_TOKENS =
   "If a token of your marketing platform stands here, set Request Token Encoding to JSON and write the token without quotes in the template.";
 const QUOTED_TWICE = `a text is quoted twice. ${ENCODE_TOKENS}`;
@@ -14,7 +19,9 @@ const QUOTE_WITHIN = `a quoted text ends here, but more of it follows: a quote w
 const MISSING_COMMA = "a comma is missing before this. Put one between every two entries.";
 
 /** A name and an equals sign, as no JSON text begins. */
-const FORM_ENCODED = /[A-Za-z_%][\w.%+~[\]-]*=/y;
+const FORM_ENCODED = /^[A-Za-z_%][\w.%+~[\]-]*=/;
+/** How far the equals sign is looked for. */
+const FORM_NAME_MAX_BYTES = 1_000;
 
 const FORM_ENCODED_BODY =
   "the body is form-encoded (name=value pairs). Set Request Token Encoding to JSON and write the template as a JSON object.";
@@ -29,33 +36,72 @@ const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
 const FOREIGN_VALUE_MAX_LENGTH = 20;
 
 /**
- * Where the first error is (line, column and character, from 1, in UTF-16 units) and, in one to three sentences, what it
- * is and how to mend it.
+ * Where the first error of the UTF-8 text [start, end) is (line, column and character, from 1, in UTF-16 units) and, in one
+ * to three sentences, what it is and how to mend it.
  *
- * @param text one that JSON.parse has refused.
+ * @param bytes of a text that JSON.parse has refused.
  */
-export function explainJsonError(text: string): string {
-  const error = findJsonError(text);
+export function explainJsonError(bytes: Uint8Array, start: number, end: number): string {
+  const error = findJsonError(bytes, start, end);
   if (error === null) return "The text is valid JSON.";
-  const found = named(text, error.position);
-  const explain = isFormEncoded(text) ? () => FORM_ENCODED_BODY : EXPLAIN[error.kind];
-  return `Not valid JSON at ${place(text, error.position)}: ${explain(text, error.position, found)}`;
+  const { text, position } = textAround(bytes, start, end, error.position);
+  const found = named(text, position);
+  const explain = isFormEncoded(bytes, start, end) ? () => FORM_ENCODED_BODY : EXPLAIN[error.kind];
+  return `Not valid JSON at ${place(bytes, start, error.position)}: ${explain(text, position, found)}`;
 }
 
-function place(text: string, position: number): string {
+function place(bytes: Uint8Array, start: number, position: number): string {
   let line = 1;
-  let lineStart = 0;
-  for (let at = 0; at < position; at++) {
-    if (text.charCodeAt(at) !== 0x0a) continue;
+  let lineStart = start;
+  for (let at = start; at < position; at++) {
+    if (bytes[at] !== 0x0a) continue;
     line++;
     lineStart = at + 1;
   }
-  return `line ${line}, column ${position - lineStart + 1} (character ${position + 1})`;
+  const before = lengthInUnits(bytes, start, lineStart);
+  const column = lengthInUnits(bytes, lineStart, position) + 1;
+  return `line ${line}, column ${column} (character ${before + column})`;
 }
 
-function isFormEncoded(text: string): boolean {
-  FORM_ENCODED.lastIndex = skipSpace(text, 0);
-  return FORM_ENCODED.test(text);
+/** Of [start, end), in UTF-16 units; of a large text there is never more than a part. */
+function lengthInUnits(bytes: Uint8Array, start: number, end: number): number {
+  const utf8 = decoder();
+  let units = 0;
+  for (let at = start; at < end; at += PART_BYTES) {
+    units += utf8.decode(bytes.subarray(at, Math.min(end, at + PART_BYTES)), { stream: true }).length;
+  }
+  return units + utf8.decode().length;
+}
+
+/** What stands around the error, and where the error is in that. Much white space before it is cut short. */
+function textAround(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  position: number,
+): { text: string; position: number } {
+  const spaceFrom = withoutSpaceBefore(bytes, position, start);
+  let from = Math.max(start, spaceFrom - AROUND_BYTES);
+  while (from > start && isWithinCharacter(bytes[from])) from--;
+  const before = slice(bytes, from, spaceFrom) + slice(bytes, Math.max(spaceFrom, position - AROUND_BYTES), position);
+  return { text: before + slice(bytes, position, Math.min(end, position + AROUND_BYTES)), position: before.length };
+}
+
+function isWithinCharacter(byte: number | undefined): boolean {
+  return byte !== undefined && (byte & 0xc0) === 0x80;
+}
+
+function isFormEncoded(bytes: Uint8Array, start: number, end: number): boolean {
+  const first = skipSpace(bytes, start, end);
+  return FORM_ENCODED.test(slice(bytes, first, Math.min(end, first + FORM_NAME_MAX_BYTES)));
+}
+
+function slice(bytes: Uint8Array, start: number, end: number): string {
+  return decoder().decode(bytes.subarray(start, end));
+}
+
+function decoder(): TextDecoder {
+  return new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 }
 
 type Explain = (text: string, position: number, found: string) => string;
@@ -131,7 +177,10 @@ function endsEmptyString(text: string, position: number): boolean {
 
 /** The last character before `position` that is no white space; "" where there is none. */
 function lastBefore(text: string, position: number): string {
-  return text.charAt(withoutSpaceBefore(text, position) - 1);
+  return text
+    .slice(0, position)
+    .replace(/[ \n\r\t]+$/, "")
+    .slice(-1);
 }
 
 function isQuoteLike(char: string): boolean {

@@ -1,6 +1,7 @@
 /**
- * Depth and element slices of a JSON text in one pass, without parsing it (design §9: each signal keeps the text it came
- * as). Runs over every request body: no recursion, nothing allocated per character. Of a text that is no JSON the results
+ * Depth and elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each signal keeps the
+ * text it came as). All that matters here is ASCII, which in UTF-8 stands for nothing else, and a large body is never made
+ * into one text. Runs over every request body: no recursion, nothing allocated per character. Of what is no JSON the results
  * mean nothing by themselves: but where each slice is JSON, and what is around the array with `[]` in its place, all is.
  */
 
@@ -25,18 +26,20 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** Levels of nesting: a scalar has 0, `{}` 1, `{"a":{}}` 2. */
-export function jsonDepth(text: string): number {
+const utf8 = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+
+/** Levels of nesting of [start, end): a scalar has 0, `{}` 1, `{"a":{}}` 2. */
+export function jsonDepth(bytes: Uint8Array, start: number, end: number): number {
   let depth = 0;
   let deepest = 0;
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit === QUOTE) {
-      at = closingQuote(text, at);
-    } else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) {
+  for (let at = start; at < end; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at = closingQuote(bytes, at, end);
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth++;
       if (depth > deepest) deepest = depth;
-    } else if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) {
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth--;
     }
   }
@@ -50,37 +53,37 @@ export function jsonDepth(text: string): number {
  *
  * @param max elements whose slices are kept; those beyond are counted.
  */
-export function scanItems(text: string, where: "array" | "batch", max: number): ItemSpans | null {
-  if (where === "batch") return scanBatch(text, max);
-  const open = skipSpace(text, 0);
-  return text.charCodeAt(open) === OPEN_BRACKET ? scanArray(text, open, max) : null;
+export function scanItems(bytes: Uint8Array, where: "array" | "batch", max: number): ItemSpans | null {
+  if (where === "batch") return scanBatch(bytes, max);
+  const open = skipSpace(bytes, 0);
+  return bytes[open] === OPEN_BRACKET ? scanArray(bytes, open, max) : null;
 }
 
-function scanBatch(text: string, max: number): ItemSpans | null {
+function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   let items: ItemSpans | null = null;
   let depth = 0;
   let keyNext = false;
   let inBatch = false;
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit === QUOTE) {
-      const end = closingQuote(text, at);
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      const end = closingQuote(bytes, at, bytes.length);
       if (keyNext) {
         keyNext = false;
-        inBatch = isBatchKey(text, at, end);
+        inBatch = isBatchKey(bytes, at, end);
         if (inBatch) items = null;
       }
       at = end;
-    } else if (unit === OPEN_BRACKET && depth === 1 && inBatch) {
-      items = scanArray(text, at, max);
+    } else if (byte === OPEN_BRACKET && depth === 1 && inBatch) {
+      items = scanArray(bytes, at, max);
       if (items === null) return null;
       at = items.close - 1;
-    } else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) {
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth++;
-      keyNext = depth === 1 && unit === OPEN_BRACE;
-    } else if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) {
+      keyNext = depth === 1 && byte === OPEN_BRACE;
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth--;
-    } else if (unit === COMMA) {
+    } else if (byte === COMMA) {
       keyNext = depth === 1;
     }
   }
@@ -88,29 +91,29 @@ function scanBatch(text: string, max: number): ItemSpans | null {
 }
 
 /** The elements of the array that opens at `open`; null where it does not close. */
-function scanArray(text: string, open: number, max: number): ItemSpans | null {
-  const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: text.length };
-  let start = skipSpace(text, open + 1);
-  if (text.charCodeAt(start) === CLOSE_BRACKET) return { ...items, close: start + 1 };
+function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | null {
+  const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: bytes.length };
+  let start = skipSpace(bytes, open + 1);
+  if (bytes[start] === CLOSE_BRACKET) return { ...items, close: start + 1 };
   let depth = 0;
   let deepest = 0;
-  for (let at = start; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit === QUOTE) {
-      at = closingQuote(text, at);
-    } else if (unit === OPEN_BRACE || unit === OPEN_BRACKET) {
+  for (let at = start; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at = closingQuote(bytes, at, bytes.length);
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth++;
       if (depth > deepest) deepest = depth;
     } else if (depth > 0) {
-      if (unit === CLOSE_BRACE || unit === CLOSE_BRACKET) depth--;
-    } else if (unit === COMMA || unit === CLOSE_BRACKET) {
+      if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth--;
+    } else if (byte === COMMA || byte === CLOSE_BRACKET) {
       if (items.count++ < max) {
         items.starts.push(start);
-        items.ends.push(withoutSpaceBefore(text, at));
+        items.ends.push(withoutSpaceBefore(bytes, at, start));
         items.depths.push(deepest);
       }
-      if (unit === CLOSE_BRACKET) return { ...items, close: at + 1 };
-      start = skipSpace(text, at + 1);
+      if (byte === CLOSE_BRACKET) return { ...items, close: at + 1 };
+      start = skipSpace(bytes, at + 1);
       // What stands there may be a comma or the end: an element that is none.
       at = start - 1;
       deepest = 0;
@@ -119,19 +122,20 @@ function scanArray(text: string, open: number, max: number): ItemSpans | null {
   return null;
 }
 
-/** Where the string that opens at `open` closes: at the first quote after an even number of backslashes. */
-function closingQuote(text: string, open: number): number {
-  for (let at = text.indexOf('"', open + 1); at !== -1; at = text.indexOf('"', at + 1)) {
-    let before = at - 1;
-    while (text.charCodeAt(before) === BACKSLASH) before--;
-    if ((at - before) % 2 === 1) return at;
+/** Where the string that opens at `open` closes; `end` where it does not. */
+function closingQuote(bytes: Uint8Array, open: number, end: number): number {
+  for (let at = open + 1; at < end; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) return at;
+    if (byte === BACKSLASH) at++;
   }
-  return text.length;
+  return end;
 }
 
-function isBatchKey(text: string, open: number, close: number): boolean {
-  const key = text.slice(open + 1, close);
-  return key === "batch" || (key.includes("\\") && unescaped(key) === "batch");
+function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
+  // Few keys are as short, or have an escape: the others are not looked at as text.
+  if (close - open !== '"batch'.length && !bytes.subarray(open, close).includes(BACKSLASH)) return false;
+  return unescaped(utf8.decode(bytes.subarray(open + 1, close))) === "batch";
 }
 
 /** Null where it is no string's text. */
@@ -144,19 +148,19 @@ function unescaped(text: string): unknown {
 }
 
 /** The first index from `from` on that holds no white space. */
-export function skipSpace(text: string, from: number): number {
+export function skipSpace(bytes: Uint8Array, from: number, end = bytes.length): number {
   let at = from;
-  while (isSpace(text.charCodeAt(at))) at++;
+  while (at < end && isSpace(bytes[at])) at++;
   return at;
 }
 
-/** The same backwards: the end of what stands before `end` without its white space. */
-export function withoutSpaceBefore(text: string, end: number): number {
+/** The same backwards, no further than `start`: the end of what stands before `end` without its white space. */
+export function withoutSpaceBefore(bytes: Uint8Array, end: number, start = 0): number {
   let at = end;
-  while (isSpace(text.charCodeAt(at - 1))) at--;
+  while (at > start && isSpace(bytes[at - 1])) at--;
   return at;
 }
 
-function isSpace(unit: number): boolean {
-  return unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09;
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }

@@ -1,7 +1,7 @@
 /**
  * From a request's body to its signals (spec §4; design §9): one object, an array, `{"batch":[…]}`, or lines of JSON on
- * the bulk endpoint. Signals are parsed one by one, so that a body of any form takes little more memory than its text; a
- * bad signal is refused alone, and each keeps the text it came as.
+ * the bulk endpoint. Signals are read and parsed one by one, so that a body of any form takes little more memory than its
+ * bytes; a bad signal is refused alone, and each keeps the text it came as.
  */
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
@@ -12,12 +12,13 @@ import type { ItemSpans } from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import type { Result } from "../result.ts";
 import { ok, refuse } from "../result.ts";
-import { utf8Length } from "../../platform/utf8-length.ts";
+import { Utf8Text } from "../../platform/utf8-text.ts";
 
 export interface BodySignal {
-  /** The JSON text as sent. */
-  text: string;
-  /** Its UTF-8 length. */
+  /** Where in the body it stands, in bytes. */
+  start: number;
+  end: number;
+  /** The UTF-8 length of its text. */
   bytes: number;
   /** Null: to be admitted. */
   refusal: SignalRefusal | null;
@@ -27,6 +28,8 @@ export interface SignalBody {
   /** Whether the sender sent several, also when it is one in an array: then the answer has one result for each. */
   several: boolean;
   signals: BodySignal[];
+  /** What they are slices of: the JSON text as sent. */
+  text: Utf8Text;
 }
 
 export interface SignalBodyRules {
@@ -37,94 +40,104 @@ export interface SignalBodyRules {
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
 }
 
+const LINE_FEED = 0x0a;
+const OPEN_BRACKET = 0x5b;
+
 /** Null: not JSON, in this form at least. */
 type Reading = Result<SignalBody, BodyRefusal> | null;
 
-/** @param bytes UTF-8 length of `text`. */
-export function readSignals(text: string, bytes: number, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
-  const isArray = text.charCodeAt(skipSpace(text, 0)) === 0x5b;
-  const spans = scanItems(text, isArray ? "array" : "batch", rules.maxSignals);
+export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
+  const isArray = body[skipSpace(body, 0)] === OPEN_BRACKET;
+  const spans = scanItems(body, isArray ? "array" : "batch", rules.maxSignals);
+  const text = new Utf8Text(body);
   const reading =
-    (spans && isAround(text, spans) ? readItems(text, bytes, spans, rules) : readSingle(text, bytes, rules)) ??
+    (spans && isAround(text, spans) ? readItems(text, spans, rules) : readSingle(text, rules)) ??
     (rules.lines ? readLines(text, rules) : null);
   if (reading !== null) return reading;
-  return text.trim() === ""
+  return skipSpace(body, 0) === body.length
     ? refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." })
-    : refuse({ code: "body_not_json", detail: explainJsonError(text) });
+    : refuse({ code: "body_not_json", detail: explainJsonError(body, 0, body.length) });
 }
 
 /**
  * Whether what is around the array makes it a body of several: nothing, or the SDKs' envelope. An object that names an
  * event is a signal, whatever else it carries; and no envelope is larger than a signal.
  */
-function isAround(text: string, { open, close }: ItemSpans): boolean {
-  const [start, end] = [skipSpace(text, 0), withoutSpaceBefore(text, text.length)];
+function isAround(text: Utf8Text, { open, close }: ItemSpans): boolean {
+  const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];
   if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
   const around = parsed(`${text.slice(start, open)}[]${text.slice(close, end)}`);
   if (around === undefined) return false;
   return !isJsonObject(around.value) || (around.value["event"] === undefined && around.value["type"] === undefined);
 }
 
-function readItems(text: string, bytes: number, spans: ItemSpans, rules: SignalBodyRules): Reading {
-  if (spans.count === 0) {
+function readItems(text: Utf8Text, { starts, ends, depths, count }: ItemSpans, rules: SignalBodyRules): Reading {
+  if (count === 0) {
     return refuse({ code: "batch_empty", detail: "The body holds no signals. Send at least one." });
   }
-  if (spans.count > rules.maxSignals) return findJsonError(text) === null ? refuse(tooLong(spans.count, rules)) : null;
-  const ascii = bytes === text.length;
+  if (count > rules.maxSignals) return isJson(text, 0, text.bytes.length) ? refuse(tooLong(count, rules)) : null;
   const signals: BodySignal[] = [];
-  for (let index = 0; index < spans.count; index++) {
-    const item = text.slice(spans.starts[index], spans.ends[index]);
-    const signal = readOne(item, ascii ? item.length : utf8Length(item), spans.depths[index] ?? 0, rules);
+  for (let index = 0; index < count; index++) {
+    const signal = readOne(text, starts[index] ?? 0, ends[index] ?? 0, depths[index] ?? 0, rules);
     if (signal === null) return null;
     signals.push(signal);
   }
-  return ok({ several: true, signals });
+  return ok({ several: true, signals, text });
 }
 
-function readSingle(text: string, bytes: number, rules: SignalBodyRules): Reading {
-  const signal = readOne(text, bytes, jsonDepth(text), rules);
-  return signal && ok({ several: false, signals: [signal] });
+function readSingle(text: Utf8Text, rules: SignalBodyRules): Reading {
+  const end = text.bytes.length;
+  const signal = readOne(text, 0, end, jsonDepth(text.bytes, 0, end), rules);
+  return signal && ok({ several: false, signals: [signal], text });
 }
 
 /** Line by line, and no further than there may be. Null when no line is JSON: then it was not meant as lines. */
-function readLines(text: string, rules: SignalBodyRules): Reading {
+function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
+  const { bytes } = text;
   const signals: BodySignal[] = [];
   let read = 0;
-  for (let start = skipSpace(text, 0); start < text.length;) {
+  for (let start = skipSpace(bytes, 0); start < bytes.length;) {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
-    const found = text.indexOf("\n", start);
-    const end = found < 0 ? text.length : found;
-    const line = text.slice(start, withoutSpaceBefore(text, end));
-    const bytes = utf8Length(line);
-    const signal = readOne(line, bytes, jsonDepth(line), rules);
-    if (signal !== null) read++;
-    const broken = (): BodySignal => ({
-      text: line,
-      bytes,
-      refusal: { code: "signal_not_json", detail: explainJsonError(line) },
-    });
-    signals.push(signal ?? broken());
-    start = skipSpace(text, end);
+    const found = bytes.indexOf(LINE_FEED, start);
+    const lineEnd = found < 0 ? bytes.length : found;
+    const end = withoutSpaceBefore(bytes, lineEnd, start);
+    const signal = readOne(text, start, end, jsonDepth(bytes, start, end), rules);
+    if (signal === null) {
+      const detail = explainJsonError(bytes, start, end);
+      signals.push({ start, end, bytes: end - start, refusal: { code: "signal_not_json", detail } });
+    } else {
+      read++;
+      signals.push(signal);
+    }
+    start = skipSpace(bytes, lineEnd);
   }
-  return signals.length < 2 || read === 0 ? null : ok({ several: true, signals });
+  return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
 }
 
 /** In this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */
-function readOne(text: string, bytes: number, depth: number, rules: SignalBodyRules): BodySignal | null {
-  if (bytes > SIGNAL_MAX_BYTES) {
-    // Not parsed: of a text of 16 MB that could take all the memory there is.
-    if (findJsonError(text) !== null) return null;
-    const detail = `The signal has ${bytes} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`;
-    return { text, bytes, refusal: { code: "signal_too_large", detail } };
-  }
-  const payload = parsed(text);
+function readOne(text: Utf8Text, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
+  if (end - start > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, end - start) : null;
+  const slice = text.slice(start, end);
+  const bytes = text.lengthOf(slice, end - start);
+  if (bytes > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, bytes) : null;
+  const payload = parsed(slice);
   if (payload === undefined) return null;
   if (depth > SIGNAL_MAX_DEPTH) {
     const detail = `The signal is nested ${depth} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
-    return { text, bytes, refusal: { code: "signal_too_deep", detail } };
+    return { start, end, bytes, refusal: { code: "signal_too_deep", detail } };
   }
   const checked = rules.check(payload.value);
-  return { text, bytes, refusal: checked.ok ? null : checked.refusal };
+  return { start, end, bytes, refusal: checked.ok ? null : checked.refusal };
+}
+
+function tooLarge(start: number, end: number, bytes: number): BodySignal {
+  const detail = `The signal has ${bytes} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`;
+  return { start, end, bytes, refusal: { code: "signal_too_large", detail } };
+}
+
+/** Without parsing it: of 16 MB that could take all the memory there is. */
+function isJson({ bytes }: Utf8Text, start: number, end: number): boolean {
+  return findJsonError(bytes, start, end) === null;
 }
 
 /** Undefined: not JSON. */

@@ -1,0 +1,22 @@
+/** This service with a counter that takes every signal and keeps none of them: what is left is the edge. */
+import service, { QuotaCounter as Counter } from "../../../src/index.ts";
+import { countSignals } from "../../../src/quota/admission.ts";
+import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
+
+export { SignalStore } from "../../../src/index.ts";
+
+export class QuotaCounter extends Counter {
+  override admit(call: AdmitCall): AdmitResult {
+    return {
+      outcome: "counted",
+      accepted: countSignals(call),
+      held: 0,
+      rejected: 0,
+      refusal: null,
+      rate: { remaining: 1, resetMs: 0 },
+      period: { remaining: null, ceiling: null, periodEndMs: Date.now() },
+    };
+  }
+}
+
+export default service;
