@@ -27,12 +27,12 @@ export class Service {
   }
 
   /** Built, with an empty control plane, and stopped. */
-  static async make(): Promise<Service> {
+  static async make(vars: Record<string, string> = {}): Promise<Service> {
     const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
     const shifted = path.join(import.meta.dirname, "workers/shifted.toml");
     const built = await build(shifted, path.join(scratch, "worker"));
     const service = new Service(scratch, { ...built, configPath: path.join(ROOT, "wrangler.toml") });
-    await applySql(await service.start(), "DB", path.join(ROOT, "migrations/d1"));
+    await applySql(await service.start(0, vars), "DB", path.join(ROOT, "migrations/d1"));
     return service;
   }
 
@@ -46,7 +46,7 @@ export class Service {
   }
 
   /** @param aheadMs of the real time; the clock goes on from there. */
-  async start(aheadMs = 0): Promise<RunningWorker> {
+  async start(aheadMs = 0, vars: Record<string, string> = {}): Promise<RunningWorker> {
     await this.#running?.stop();
     this.#running = await start(this.#built, {
       stateDir: this.stateDir,
@@ -56,6 +56,7 @@ export class Service {
         // Here nothing but the kill may end a call.
         REQUEST_RATE_PER_SECOND: "100000",
         REQUEST_BURST: "100000",
+        ...vars,
       },
     });
     return this.#running;
