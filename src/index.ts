@@ -19,10 +19,10 @@ export default {
     const { others } = await import("./other-routes.ts");
     return others.fetch(request, env, ctx);
   },
-  async queue(batch, env) {
+  async queue(batch, env, ctx) {
     if (batch.queue === "deliveries") {
       const { deliver } = await import("./delivery/consumer.ts");
-      return deliver(batch, env);
+      return deliver(batch, env, ctx);
     }
     const { consume } = await import("./queue/consumer.ts");
     await consume(batch, env);

@@ -302,6 +302,8 @@ export const DELIVERY_KEPT_DAYS = 30;
 export const ATTEMPTS_KEPT = 20;
 /** How long an event's id is remembered, so that it is taken once: a source hands it on within minutes. */
 export const EVENT_SEEN_DAYS = 14;
+/** A source that does not take within this what it is to raise is told again. */
+export const WANTED_TIMEOUT_MS = 10_000;
 /** How often keys are looked at that end soon or are silent, and what is over is cleared away. */
 export const DESTINATIONS_CHORE_MS = 3_600_000;
 /** So many days ahead an admin is told that a key ends; in order. */

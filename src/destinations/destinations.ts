@@ -291,6 +291,8 @@ export class Destinations extends DurableObject<Env> {
   #send(nowMs: number): void {
     const due = this.#courier.take(nowMs);
     this.#alarm.by(Math.min(this.#courier.nextMs(nowMs), this.#flow.nextMs(), this.#upkeep.nextMs()));
+    // Should the object be killed before whoever must know has been told.
+    if (this.#settings.untold !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     if (due.length === 0) return;
     const workspaceId = this.#workspaceId;
     const messages = due.map(({ id, attempt }) => ({

@@ -4,7 +4,8 @@
  */
 import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { DESTINATIONS_CHORE_MS, EVENT_SEEN_DAYS } from "../limits.ts";
+import { DESTINATIONS_CHORE_MS, EVENT_SEEN_DAYS, WANTED_TIMEOUT_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
 import type { Stored } from "./event-flow.ts";
 import type { KeyNotice } from "./key-notices.ts";
@@ -12,14 +13,25 @@ import type { KeyNotice } from "./key-notices.ts";
 export class Upkeep {
   readonly #env: Env;
   readonly #stored: Stored;
+  /** Settles when nobody is being told any more. */
+  #telling: Promise<void> = Promise.resolve();
 
   constructor(env: Env, stored: Stored) {
     this.#env = env;
     this.#stored = stored;
   }
 
-  /** Whoever must know of a change that may not have reached them. Repeating it is harmless. */
-  async tell(workspaceId: string): Promise<void> {
+  /**
+   * Whoever must know of a change that may not have reached them. Repeating it is harmless. One after the other: a change
+   * must not be overtaken by the one before it.
+   */
+  tell(workspaceId: string): Promise<void> {
+    const told = this.#telling.then(() => within(WANTED_TIMEOUT_MS, this.#tellNow(workspaceId)));
+    this.#telling = told.catch(() => undefined);
+    return told;
+  }
+
+  async #tellNow(workspaceId: string): Promise<void> {
     const { roster, settings, sql } = this.#stored;
     const change = settings.untold;
     if (change === null) return;

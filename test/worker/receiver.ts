@@ -29,21 +29,26 @@ export class Receiver {
   }
 }
 
-/** Whatever is fetched goes to one of these, by its URL. */
+let listening: readonly Receiver[] = [];
+
+/** From now on these and no others. */
 export function listen(...receivers: Receiver[]): void {
-  vi.spyOn(globalThis, "fetch").mockImplementation(async (input, init) => {
-    const request = new Request(input, init);
-    const receiver = receivers.find(({ url }) => request.url === url);
-    if (receiver === undefined) throw new Error(`nobody listens at ${request.url}`);
-    const text = await request.text();
-    receiver.received.push({
-      url: request.url,
-      id: request.headers.get("webhook-id") ?? "",
-      headers: request.headers,
-      text,
-      body: JSON.parse(text) as ReceivedEvent["body"],
-      redirect: request.redirect,
-    });
-    return receiver.answer(receiver.received.length);
-  });
+  listening = receivers;
 }
+
+// For as long as the file's tests run: what is left of one test, and comes again during another, leaves this machine no more.
+vi.stubGlobal("fetch", async (input: RequestInfo, init?: RequestInit) => {
+  const request = new Request(input, init);
+  const receiver = listening.find(({ url }) => request.url === url);
+  if (receiver === undefined) throw new Error(`nobody listens at ${request.url}`);
+  const text = await request.text();
+  receiver.received.push({
+    url: request.url,
+    id: request.headers.get("webhook-id") ?? "",
+    headers: request.headers,
+    text,
+    body: JSON.parse(text) as ReceivedEvent["body"],
+    redirect: request.redirect,
+  });
+  return receiver.answer(receiver.received.length);
+});

@@ -1,0 +1,124 @@
+/** A workspace with destinations, events to raise, and time that passes when a test says so. */
+import { runDurableObjectAlarm } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { vi } from "vitest";
+import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
+import { newId } from "../../src/platform/ids.ts";
+import type { Receiver } from "./receiver.ts";
+import { newWorkspace, type TestWorkspace } from "./workspace.ts";
+
+export const MINUTE = 60_000;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
+export interface DeliveryAnswer {
+  id: string;
+  event_id: string;
+  type: string;
+  state: string;
+  end_reason: string | null;
+  due_at: string | null;
+  attempts: { status: number | null; error: string | null; answer: string | null }[];
+}
+
+export interface DestinationAnswer {
+  id: string;
+  name: string;
+  type: string;
+  target: string;
+  events: string[];
+  state: string;
+  disabled_reason: string | null;
+  failing_since: string | null;
+  waiting: number;
+  dropped: number;
+  secret?: string;
+}
+
+export class ToldWorkspace {
+  readonly workspace: TestWorkspace;
+
+  private constructor(workspace: TestWorkspace) {
+    this.workspace = workspace;
+  }
+
+  static async make(): Promise<ToldWorkspace> {
+    return new ToldWorkspace(await newWorkspace());
+  }
+
+  get object() {
+    return env.DESTINATIONS.getByName(this.workspace.id);
+  }
+
+  create(target: Receiver | string, wanted: object = {}): Promise<DestinationAnswer> {
+    const url = typeof target === "string" ? target : target.url;
+    const body = { name: "CRM", type: "webhook", target: url, events: ["person.score_crossed"], ...wanted };
+    return this.workspace.operator<DestinationAnswer>("POST", "/destinations", body);
+  }
+
+  destination(id: string): Promise<DestinationAnswer> {
+    return this.workspace.operator<DestinationAnswer>("GET", `/destinations/${id}`);
+  }
+
+  async deliveries(id: string): Promise<DeliveryAnswer[]> {
+    const path = `/destinations/${id}/deliveries?limit=200`;
+    return (await this.workspace.operator<{ items: DeliveryAnswer[] }>("GET", path)).items;
+  }
+
+  async raise(...events: WorkspaceEvent[]): Promise<void> {
+    await this.object.raise(events);
+  }
+
+  /** By so much; then the object's alarm rings, as it would have. */
+  async pass(ms: number): Promise<void> {
+    vi.setSystemTime(Date.now() + ms);
+    await runDurableObjectAlarm(this.object);
+  }
+
+  /** Until the first of its deliveries has had so many attempts, and each is reported. */
+  async attempted(id: string, attempts: number): Promise<DeliveryAnswer> {
+    return until(async () => {
+      const delivery = (await this.deliveries(id)).at(-1);
+      if (delivery === undefined || delivery.attempts.length < attempts) throw new Error(`not ${attempts} attempts`);
+      return delivery;
+    });
+  }
+}
+
+export function crossed(email = "jane@example.com", time = Date.now()): EventOf<"person.score_crossed"> {
+  const data = { email, threshold: 50, score: 52, score_before: 40, signal_id: newId("sig") };
+  return { id: newId("evt", time), type: "person.score_crossed", time, data };
+}
+
+export function scored(...emails: string[]): EventOf<"person.scored"> {
+  const scoring_signals = emails.map((email) => ({
+    email,
+    scoring_signal: "visit",
+    points: 1,
+    score: 1,
+    rule_id: newId("rule"),
+    signal_id: newId("sig"),
+    event: "Visit",
+    received_at: new Date().toISOString(),
+  }));
+  return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
+}
+
+/** Until it does not throw. Vitest's own `waitFor` would move a stopped clock. */
+export async function until<T>(check: () => T | Promise<T>, timeoutMs = 5_000): Promise<T> {
+  for (const giveUpMs = performance.now() + timeoutMs; ;) {
+    try {
+      // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
+      return await check();
+    } catch (error) {
+      if (performance.now() > giveUpMs) throw error;
+    }
+    // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
+    await new Promise((resolve) => setTimeout(resolve, 15));
+  }
+}
+
+/** Only the date: timers go on. */
+export function stopClock(): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+}
