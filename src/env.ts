@@ -13,6 +13,8 @@ export interface AppEnv {
   Bindings: Env & {
     /** A secret, where the OpenID provider wants one of its clients. */
     OIDC_CLIENT_SECRET?: string;
+    /** A secret: an operator token that is valid besides OPERATOR_TOKEN, while the one is exchanged for the other. */
+    OPERATOR_TOKEN_NEXT?: string;
     /** A dataset of Analytics Engine, where whoever deploys it wants the figures of health there. */
     HEALTH_FIGURES?: AnalyticsEngineDataset;
   };

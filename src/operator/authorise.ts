@@ -1,15 +1,21 @@
-/** The operator API's bearer token (design §9): compared as digests, so that time tells nothing about it. */
+/**
+ * The operator API's bearer token (design §9): compared as digests, so that time tells nothing about it. Two may be valid at
+ * once while one is exchanged for another (docs/operate.md: A leaked operator token).
+ */
+import type { AppEnv } from "../env.ts";
+import { problem } from "../http/problem.ts";
 import { digest } from "../platform/hashes.ts";
 import { operator } from "./environment.ts";
-import { problem } from "../http/problem.ts";
 
 export const authorise = operator.createMiddleware(async (c, next) => {
-  const token: string | undefined = c.env.OPERATOR_TOKEN;
-  // Without the secret the routes do not exist.
-  if (token === undefined || token === "") return c.notFound();
+  const tokens = tokensOf(c.env);
+  // Without a token configured the routes do not exist.
+  if (tokens.length === 0) return c.notFound();
   const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
-  const [expected, actual] = await Promise.all([digest(token), digest(presented)]);
-  if (crypto.subtle.timingSafeEqual(expected, actual)) return next();
+  const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
+  // Each is compared, whichever it is.
+  const matches = expected.map((one) => actual !== undefined && crypto.subtle.timingSafeEqual(one, actual));
+  if (matches.includes(true)) return next();
   return problem(c, {
     status: 401,
     code: "operator_unauthorized",
@@ -18,3 +24,8 @@ export const authorise = operator.createMiddleware(async (c, next) => {
     headers: { "www-authenticate": 'Bearer realm="operator"' },
   });
 });
+
+function tokensOf({ OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: AppEnv["Bindings"]): string[] {
+  const tokens: (string | undefined)[] = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT];
+  return tokens.flatMap((token) => token || []);
+}

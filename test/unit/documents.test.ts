@@ -23,7 +23,8 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
   cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/cost.test.ts its bill" },
-  deploy: { reason: "needs an account" },
+  deploy: { file: "test/unit/deploy.test.ts" },
+  "deploy:check": { file: "test/unit/deploy.test.ts" },
 };
 
 describe("a document", () => {
@@ -43,7 +44,7 @@ describe("a document", () => {
       const by = RUN_BY[name];
       if (by === undefined)
         expect(CI, `${document}: npm run ${name}`).toMatch(name === "test" ? /npm test\b/ : `npm run ${name}`);
-      else if ("file" in by) expect(read(by.file)).toContain(`"${name}"`);
+      else if ("file" in by) expect(read(by.file)).toMatch(new RegExp(`"${name}"|npm run ${name}`));
     }
   });
 

@@ -8,6 +8,7 @@ import { findKeyFacts } from "../../src/control/key-facts.ts";
 import { digestHex } from "../../src/platform/hashes.ts";
 import { deactivateKey, findKey, listKeys } from "../../src/control/keys.ts";
 import type { AppEnv } from "../../src/env.ts";
+import { requestLog } from "../../src/http/request-log.ts";
 import { createKey } from "../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../src/control/rules.ts";
 import worker from "../../src/index.ts";
@@ -102,6 +103,25 @@ describe("who may call", () => {
       const response = await app.request("/operator/workspaces", { headers: { authorization } }, bare);
       expect(response.status).toBe(404);
     }
+  });
+
+  test("two tokens are valid while one is exchanged for the other, and each alone once it is the only one", async () => {
+    const { operatorRoutes } = await import("../../src/operator/routes.ts");
+    const app = new Hono<AppEnv>().use(requestLog).route("/operator", operatorRoutes);
+    const status = async (tokens: object, token: string) => {
+      const headers = { authorization: `Bearer ${token}` };
+      return (await app.request("/operator/workspaces", { headers }, { ...env, ...tokens })).status;
+    };
+    const both = { OPERATOR_TOKEN: "old", OPERATOR_TOKEN_NEXT: "new" };
+    for (const token of ["old", "new"]) expect(await status(both, token)).toBe(200);
+    for (const token of ["oldnew", "old,new", "undefined"]) expect(await status(both, token)).toBe(401);
+    const changed = { OPERATOR_TOKEN: "new", OPERATOR_TOKEN_NEXT: undefined };
+    expect([await status(changed, "new"), await status(changed, "old")]).toEqual([200, 401]);
+    for (const nothing of ["", undefined]) {
+      const onlyNext = { OPERATOR_TOKEN: nothing, OPERATOR_TOKEN_NEXT: "new" };
+      expect([await status(onlyNext, "new"), await status(onlyNext, "x")]).toEqual([200, 401]);
+    }
+    expect(await status({ ...both, OPERATOR_TOKEN_NEXT: "" }, "new")).toBe(401);
   });
 
   test("an unknown path is a 404, a known one with another method a 405 that says which there are", async () => {

@@ -1,0 +1,184 @@
+/**
+ * What is missing before the service can be deployed: in the configuration, by itself, and in the account, by what wrangler
+ * says of it. Each with the command or the line that makes it.
+ */
+
+/** What of wrangler.toml matters here, for one environment, as wrangler reads it. */
+export interface DeployConfig {
+  name: string | undefined;
+  vars: Record<string, unknown>;
+  d1_databases: { binding: string; database_name?: string | undefined; database_id?: string | undefined }[];
+  r2_buckets: { binding: string; bucket_name?: string | undefined }[];
+  queues: {
+    producers?: { binding: string; queue: string }[] | undefined;
+    consumers?: { queue: string; dead_letter_queue?: string | undefined }[] | undefined;
+  };
+  durable_objects: { bindings: { name: string }[] };
+  ratelimits?: { name: string }[] | undefined;
+  send_email?: { name: string }[] | undefined;
+  observability?:
+    | { logs?: { invocation_logs?: boolean | undefined }; traces?: { enabled?: boolean | undefined } | undefined }
+    | undefined;
+  logpush?: boolean | undefined;
+}
+
+export interface Missing {
+  what: string;
+  /** A command, or what to write where. */
+  how: string;
+}
+
+/** What is in the account; `unknown` says why it could not be asked. */
+export interface Account {
+  databases: { uuid: string; name: string }[] | Unknown;
+  /** By name, of those that the configuration names. */
+  queues: Record<string, boolean | Unknown>;
+  buckets: Record<string, boolean | Unknown>;
+  /** Names of the Worker's secrets; none before it is there. */
+  secrets: string[] | Unknown;
+  /** Of each host that it is to answer at: what is in front of the paths. */
+  hosts: { host: string; webhooks: Front; pages: Front }[];
+}
+
+export interface Unknown {
+  unknown: string;
+}
+
+/** `nobody`: nothing answers there yet. */
+export type Front = "access" | "worker" | "nobody";
+
+const NO_DATABASE = /^[0-]*$/;
+
+export function missingInConfig(config: DeployConfig, base: DeployConfig, environment: string | undefined): Missing[] {
+  const section = environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
+  const flag = environment === undefined ? "" : ` --env ${environment}`;
+  const said = (name: string): string => {
+    const value = config.vars[name];
+    return typeof value === "string" ? value : "";
+  };
+  const missing: Missing[] = missingBindings(config, base, section);
+  const add = (is: boolean, what: string, how: string): void => void (is && missing.push({ what, how }));
+
+  for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
+    add(
+      NO_DATABASE.test(id),
+      `${binding} has no database yet.`,
+      `npx wrangler d1 create ${name}, and its id as database_id into ${section}`,
+    );
+  }
+  const signIn = said("SIGN_IN");
+  add(
+    !["access", "oidc"].includes(signIn),
+    signIn === "local" ? "SIGN_IN is local, which asks nobody for a proof." : `SIGN_IN is ${JSON.stringify(signIn)}.`,
+    `SIGN_IN = "access" or "oidc" in ${section}`,
+  );
+  add(
+    signIn === "access" && said("ACCESS_AUD") === "",
+    "ACCESS_AUD is empty: nobody gets to the pages.",
+    `the audience (AUD) tag of the Access application in front of /w and /sign-in, as ACCESS_AUD in ${section}`,
+  );
+  for (const name of ["OIDC_ISSUER", "OIDC_CLIENT_ID"]) {
+    add(signIn === "oidc" && said(name) === "", `${name} is empty: nobody gets to the pages.`, `${name} in ${section}`);
+  }
+  add(
+    (said("EMAIL_FROM") === "") !== ((config.send_email ?? []).length === 0),
+    "EMAIL_FROM and the binding EMAIL belong together, and one of them is missing.",
+    `both, or neither, in ${section}`,
+  );
+  const { logs, traces } = config.observability ?? {};
+  add(
+    logs?.invocation_logs !== false || traces?.enabled === true || config.logpush === true,
+    "The platform would log URLs, and the API key is part of them.",
+    `invocation_logs = false, traces off and no logpush in ${section}`,
+  );
+  add(config.name === undefined, "The Worker has no name.", `name in ${section}${flag}`);
+  return missing;
+}
+
+/** Bindings are not inherited: an environment has its own of each. */
+function missingBindings(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
+  const has = new Set(bindingsOf(config));
+  const lacks = bindingsOf(base).filter((name) => !has.has(name));
+  return lacks.map((name) => ({ what: `${name} is missing.`, how: `its lines, as at the top level, in ${section}` }));
+}
+
+function bindingsOf(config: DeployConfig): string[] {
+  return [
+    ...config.d1_databases.map(({ binding }) => binding),
+    ...config.r2_buckets.map(({ binding }) => binding),
+    ...(config.queues.producers ?? []).map(({ binding }) => binding),
+    // An environment's queues have names of their own: what counts is that as many are consumed.
+    ...(config.queues.consumers ?? []).map((_, index) => `queue consumer ${index + 1}`),
+    ...config.durable_objects.bindings.map(({ name }) => name),
+    ...(config.ratelimits ?? []).map(({ name }) => name),
+    ...Object.keys(config.vars),
+  ];
+}
+
+export function queuesOf({ queues: { producers = [], consumers = [] } }: DeployConfig): string[] {
+  const named = [...producers, ...consumers].map(({ queue }) => queue);
+  const dead = consumers.flatMap(({ dead_letter_queue: queue }) => queue ?? []);
+  return [...new Set([...named, ...dead])];
+}
+
+export function missingInAccount(config: DeployConfig, account: Account, environment: string | undefined): Missing[] {
+  const flag = environment === undefined ? "" : ` --env ${environment}`;
+  const missing: Missing[] = [];
+  const notAsked: { what: string; unknown: string }[] = [];
+  /** @param there false: it is not; how to make it. */
+  const need = (what: string, there: boolean | Unknown | undefined, how: string): void => {
+    if (typeof there === "object") notAsked.push({ what, ...there });
+    else if (there !== true) missing.push({ what: `There is no ${what}.`, how });
+  };
+  for (const { database_id: id = "", database_name: name = "" } of config.d1_databases) {
+    if (NO_DATABASE.test(id)) continue;
+    const { databases } = account;
+    const isThere = "unknown" in databases ? databases : databases.some(({ uuid }) => uuid === id);
+    const other = "unknown" in databases ? undefined : databases.find((one) => one.name === name)?.uuid;
+    const how = other === undefined ? `npx wrangler d1 create ${name}` : `database_id = "${other}" in wrangler.toml`;
+    need(`database ${id}`, isThere, how);
+  }
+  for (const queue of queuesOf(config)) {
+    need(`queue ${queue}`, account.queues[queue], `npx wrangler queues create ${queue}`);
+  }
+  for (const { bucket_name: bucket = "" } of config.r2_buckets) {
+    need(`bucket ${bucket}`, account.buckets[bucket], `npx wrangler r2 bucket create ${bucket}`);
+  }
+  const { secrets } = account;
+  need(
+    "secret OPERATOR_TOKEN, without which nobody can make a workspace",
+    "unknown" in secrets ? secrets : secrets.includes("OPERATOR_TOKEN"),
+    `openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN${flag}`,
+  );
+  for (const [unknown, what] of Map.groupBy(notAsked, (one) => one.unknown)) {
+    missing.push({
+      what: `Wrangler could not be asked for ${what.map((one) => one.what).join(", ")}: ${unknown}`,
+      how: "npx wrangler login, or the variable CLOUDFLARE_API_TOKEN",
+    });
+  }
+  return [...missing, ...account.hosts.flatMap((host) => wrongFront(config, host))];
+}
+
+function wrongFront(config: DeployConfig, { host, webhooks, pages }: Account["hosts"][number]): Missing[] {
+  const wrong: Missing[] = [];
+  if (webhooks === "access") {
+    wrong.push({
+      what: `Access stands in front of the webhooks at ${host}: senders get a sign-in page.`,
+      how: `the Access application with the paths ${host}/w and ${host}/sign-in only`,
+    });
+  }
+  if (pages === "worker" && config.vars["SIGN_IN"] === "access") {
+    wrong.push({
+      what: `Access does not stand in front of the pages at ${host}: nobody gets to them.`,
+      how: `an Access application with the paths ${host}/w and ${host}/sign-in`,
+    });
+  }
+  return wrong;
+}
+
+/** For a terminal. */
+export function report(missing: readonly Missing[]): string {
+  if (missing.length === 0) return "Nothing is missing.";
+  const lines = missing.map(({ what, how }) => `  ${what}\n      ${how}`);
+  return [`${missing.length === 1 ? "One thing is" : `${missing.length} things are`} missing:`, ...lines].join("\n\n");
+}
