@@ -7,7 +7,7 @@ import { OPERATORS_WITHOUT_VALUE } from "../domain/rules/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../domain/rules/mapping-rule.ts";
 import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
-import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
+import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../limits.ts";
 import { newRule } from "../workspace/rule-schemas.ts";
 
 export interface ConditionRow {
@@ -119,6 +119,12 @@ export function ruleOf(form: RuleForm): Result<RuleContent, FieldErrors> {
     errors[field] ??= messageOf(field, code, message);
   }
   return refuse(errors);
+}
+
+/** A form for another rule like this one. */
+export function copyOf(rule: RuleContent): RuleForm {
+  const name = Array.from(`Copy of ${rule.name}`).slice(0, NAME_MAX_CODE_POINTS).join("");
+  return { ...formOf(rule), name };
 }
 
 /** What of the form a preview needs, or what is wrong with that. */

@@ -11,6 +11,7 @@ import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from 
 import {
   BLANK_FORM,
   changeRows,
+  copyOf,
   draftOf,
   formOf,
   previewDays,
@@ -25,6 +26,7 @@ import { ruleFilePages } from "./rule-file.tsx";
 import { ruleVersionPages } from "./rule-versions.tsx";
 import { requireManager } from "./session/session.ts";
 import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
+import type { EditorProps } from "./views/rule-editor.tsx";
 import { Preview, type Previewed } from "./views/rule-preview.tsx";
 import { Rules } from "./views/rules.tsx";
 
@@ -42,13 +44,21 @@ export const rulePages = pages
   })
   .get("/new", async (c) => {
     if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
+    const copied = c.req.query("copy");
+    if (copied !== undefined) {
+      const rule = await findRule(c.get("db"), c.get("workspace").id, copied);
+      return rule === null ? notFoundPage(c, "rule") : newPage(c, copyOf(rule), { copied: rule, focus: "name" });
+    }
     const from = (c.req.queries("from") ?? []).slice(0, GROUP_SAMPLES);
     const proposed = await proposeFrom(c.env, c.get("workspace").id, from);
-    return newPage(c, proposed === null ? BLANK_FORM : formOf(proposed), { from: proposed === null ? [] : from });
+    return newPage(c, proposed === null ? BLANK_FORM : formOf(proposed), {
+      from: proposed === null ? [] : from,
+      focus: "name",
+    });
   })
   .post("/", requireManager, async (c) => {
     const asked = await readAsked(c);
-    if (asked.what !== "save") return newPage(c, asked.form, { preview: asked.preview });
+    if (asked.what !== "save") return newPage(c, asked.form, { preview: asked.preview, focus: focusAfter(asked.what) });
     const rule = ruleOf(asked.form);
     if (!rule.ok) return newPage(c, asked.form, { errors: rule.refusal, status: 422 });
     const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c));
@@ -67,7 +77,9 @@ export const rulePages = pages
     const [rule, asked] = [await ruleOfPath(c), await readAsked(c)];
     if (rule === null) return notFoundPage(c, "rule");
     const version = asked.version ?? rule.version;
-    if (asked.what !== "save") return rulePage(c, rule, asked.form, { version, preview: asked.preview });
+    if (asked.what !== "save") {
+      return rulePage(c, rule, asked.form, { version, preview: asked.preview, focus: focusAfter(asked.what) });
+    }
     const change = ruleOf(asked.form);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
@@ -115,6 +127,10 @@ async function readAsked(
   };
 }
 
+function focusAfter(what: string): EditorProps["focus"] {
+  return what === "add" ? "last_condition" : null;
+}
+
 async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number): Promise<Previewed> {
   const draft = draftOf(form);
   if (!draft.ok) return { errors: draft.refusal };
@@ -135,15 +151,23 @@ interface Shown {
   errors?: FieldErrors;
   status?: ContentfulStatusCode;
   preview?: Previewed;
+  focus?: EditorProps["focus"];
 }
 
 async function newPage(
   c: Context<PagesEnv>,
   form: RuleForm,
-  { errors = {}, status = 200, preview = null, from = [] }: Shown & { from?: readonly string[] } = {},
+  {
+    errors = {},
+    status = 200,
+    preview = null,
+    focus = null,
+    from = [],
+    copied = null,
+  }: Shown & { from?: readonly string[]; copied?: StoredRule | null } = {},
 ): Promise<Response> {
   const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
-  const known = { base: workspacePath(c), form, errors, preview, events, from };
+  const known = { base: workspacePath(c), form, errors, preview, events, focus, from, copied };
   return page(c, { title: "New mapping rule", section: "rules", status }, <NewRule {...known} />);
 }
 
@@ -155,6 +179,7 @@ async function rulePage(
     errors = {},
     status = 200,
     preview = null,
+    focus = null,
     version = rule.version,
     changedMeanwhile = false,
   }: Shown & { version?: number; changedMeanwhile?: boolean } = {},
@@ -164,7 +189,7 @@ async function rulePage(
     store.ruleFacts([rule.id]),
     mayManage(c) ? store.recentNames() : { events: [] },
   ]);
-  const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), rule, form, errors, events };
+  const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), rule, form, errors, events, focus };
   return page(
     c,
     { title: rule.name, section: "rules", status },

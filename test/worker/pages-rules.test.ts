@@ -88,6 +88,7 @@ describe("the list", () => {
     const rule = await newRule({
       name: "<script>alert(1)</script>",
       conditions: [{ path: "email", operator: "exists" }],
+      frequency: "once_per_day",
     });
     await newRule({ name: "Other", event: "Other", points: -5, enabled: false });
     const now = Date.now();
@@ -99,8 +100,10 @@ describe("the list", () => {
     const html = await members.member.see(base);
     const text = textOf(html);
     // Of the last 7 and 30 days.
-    expect(text).toContain("&lt;script&gt;alert(1)&lt;/script&gt; Filled Out * 1 condition demo +20 1 2 Enabled");
-    expect(text).toContain("Other Other demo -5 0 0 Disabled");
+    expect(text).toContain(
+      "&lt;script&gt;alert(1)&lt;/script&gt; Filled Out * 1 condition demo once a day (UTC) +20 1 2 Enabled",
+    );
+    expect(text).toContain("Other Other demo each time -5 0 0 Disabled");
     expect(html).not.toContain("<script>alert");
     expect(html).toContain(`${base}/${rule.id}`);
     expect(html).not.toContain("/disable");
@@ -170,6 +173,47 @@ describe("creating", () => {
     expect(typed(html, "value")).toEqual(["1", ""]);
     expect(html).toContain('aria-describedby="condition-1-error"');
     expect(await stored()).toEqual([]);
+  });
+
+  test("begins with the name; what is sent and wrong, with the first field that is; a row that is added, with that", async () => {
+    const focused = (html: string) => [...html.matchAll(/<\w+[^>]* id="([^"]*)"[^>]* autofocus/g)][0]?.[1];
+    const post = async (path: string, sent: [string, string][]) =>
+      focused(await (await members.owner.post(path, sent)).text());
+    const rows: Row[] = [
+      ["properties.n", "equals", "1"],
+      ["properties.n", "in", ","],
+    ];
+    expect(focused(await members.owner.see(`${base}/new`))).toBe("name");
+    expect(await post(base, fields(rows, { scoring_signal: "", points: "x" }))).toBe("value-1");
+    expect(await post(base, fields([], { points: "x" }))).toBe("points");
+    expect(await post(base, fields(rows, { event: "", name: "" }))).toBe("name");
+    expect(await post(base, fields(rows, { do: "add" }))).toBe("path-2");
+    expect(await post(base, fields(rows, { do: "preview" }))).toBeUndefined();
+    const rule = await newRule();
+    expect(focused(await members.owner.see(`${base}/${rule.id}`))).toBeUndefined();
+    expect(await post(`${base}/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
+  });
+
+  test("a copy of a rule has all that it says, and is saved as another one", async () => {
+    const rule = await newRule({
+      name: "\u{1F600}".repeat(250),
+      match: "any",
+      frequency: "once_ever",
+      enabled: false,
+      conditions: [{ path: "properties.n", operator: "in", value: [1, "a, b"] }],
+    });
+    expect(await members.admin.see(`${base}/${rule.id}`)).toContain(`href="${base}/new?copy=${rule.id}"`);
+    const html = await members.admin.see(`${base}/new?copy=${rule.id}`);
+    expect(textOf(html)).toContain("a signal that both match scores by both");
+    const name = typed(html, "name")[0] ?? "";
+    expect([Array.from(name).length, name.startsWith("Copy of \u{1F600}")]).toEqual([255, true]);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.n"], ["1\na, b\n"]]);
+    expect(html).toMatch(/<option value="any" selected="">.*<option value="once_ever" selected="">/s);
+    expect(html).not.toMatch(/<input[^>]*name="enabled"[^>]*checked/);
+    expect(await stored()).toHaveLength(1);
+    expect((await members.member.get(`${base}/new?copy=${rule.id}`)).status).toBe(403);
+    const other = await newMembers();
+    expect((await other.owner.get(`${other.home}/rules/new?copy=${rule.id}`)).status).toBe(404);
   });
 
   test("rows come and go without a script", async () => {

@@ -18,6 +18,8 @@ export interface EditorProps {
   preview: Previewed;
   /** Names of events that came lately. */
   events: readonly string[];
+  /** Where one begins where nothing is wrong: else that is the first wrong field. */
+  focus: "name" | "last_condition" | null;
 }
 
 const PREVIEW_DAYS = [
@@ -37,6 +39,7 @@ export function Editor({
   errors,
   preview,
   events,
+  focus,
 }: EditorProps & { action: string; submit: string; version?: number }) {
   const wrong = Object.entries(errors);
   return (
@@ -56,6 +59,15 @@ export function Editor({
         </button>
         {version !== undefined && <input type="hidden" name="version" value={String(version)} />}
         <FormErrors errors={wrong.map(([field, error]) => describe(field, error))} />
+        <Panel title="The rule">
+          <TextField name="name" label="Name" error={errors["name"]} value={form.name} autofocus={focus === "name"} />
+          <CheckField
+            name="enabled"
+            label="Enabled"
+            hint="It applies from the next signal on. What is stored already is left alone until you apply the rule to it."
+            checked={form.enabled}
+          />
+        </Panel>
         <Panel title="When this comes">
           <TextField
             name="event"
@@ -82,7 +94,7 @@ export function Editor({
               ["any", "any condition"],
             ]}
           />
-          <Conditions rows={form.conditions} errors={errors} />
+          <Conditions rows={form.conditions} errors={errors} focus={focus} />
         </Panel>
         <Panel title="The person gets">
           <div class="pair">
@@ -110,15 +122,6 @@ export function Editor({
             options={RULE_FREQUENCIES.map((frequency) => [frequency, FREQUENCY_LABEL[frequency].option] as const)}
           />
         </Panel>
-        <Panel title="The rule">
-          <TextField name="name" label="Name" error={errors["name"]} value={form.name} />
-          <CheckField
-            name="enabled"
-            label="Enabled"
-            hint="It applies from the next signal on. What is stored already is left alone until you apply the rule to it."
-            checked={form.enabled}
-          />
-        </Panel>
         <div class="filters">
           <SelectField name="days" label="Preview on" value={form.days} options={PREVIEW_DAYS} />
           <button name="do" value="preview" data-swap="#preview">
@@ -134,7 +137,13 @@ export function Editor({
   );
 }
 
-function Conditions({ rows, errors }: { rows: readonly ConditionRow[]; errors: FieldErrors }) {
+interface ConditionsProps {
+  rows: readonly ConditionRow[];
+  errors: FieldErrors;
+  focus: EditorProps["focus"];
+}
+
+function Conditions({ rows, errors, focus }: ConditionsProps) {
   return (
     <fieldset class="conditions" id="conditions">
       <legend>Conditions</legend>
@@ -146,7 +155,12 @@ function Conditions({ rows, errors }: { rows: readonly ConditionRow[]; errors: F
       </p>
       {rows.length === 0 && <p class="quiet">None: every signal of this event matches.</p>}
       {rows.map((row, index) => (
-        <Condition row={row} index={index} errors={errors} />
+        <Condition
+          row={row}
+          index={index}
+          errors={errors}
+          focused={focus === "last_condition" && index === rows.length - 1}
+        />
       ))}
       <datalist id="paths">
         {["event", "source", "email", "properties."].map((path) => (
@@ -164,13 +178,20 @@ function Conditions({ rows, errors }: { rows: readonly ConditionRow[]; errors: F
   );
 }
 
-function Condition({ row, index, errors }: { row: ConditionRow; index: number; errors: FieldErrors }) {
+interface ConditionProps {
+  row: ConditionRow;
+  index: number;
+  errors: FieldErrors;
+  focused: boolean;
+}
+
+function Condition({ row, index, errors, focused }: ConditionProps) {
   const nth = `Condition ${index + 1}`;
   const wrong = ["path", "operator", "value"].flatMap((field) => errors[`conditions.${index}.${field}`] ?? []);
   const invalid = (field: string) =>
     errors[`conditions.${index}.${field}`] === undefined
       ? {}
-      : { "aria-invalid": "true" as const, "aria-describedby": `condition-${index}-error` };
+      : { "aria-invalid": "true" as const, "aria-describedby": `condition-${index}-error`, autofocus: true };
   return (
     <div class="condition">
       <input
@@ -183,6 +204,7 @@ function Condition({ row, index, errors }: { row: ConditionRow; index: number; e
         list="paths"
         autocomplete="off"
         spellcheck={false}
+        autofocus={focused}
         {...invalid("path")}
       />
       <select name="operator" id={`operator-${index}`} aria-label={`${nth}: comparison`} {...invalid("operator")}>

@@ -13,12 +13,24 @@ import { RuleSays } from "./rule-says.tsx";
 import { Enabled, matches } from "./rules.tsx";
 import { SignalLink } from "./signal-parts.tsx";
 
-/** @param from ids of the signals that it was pre-filled from. */
-export function NewRule({ from, ...editor }: EditorProps & { from: readonly string[] }) {
+interface NewRuleProps extends EditorProps {
+  /** Ids of the signals that it was pre-filled from. */
+  from: readonly string[];
+  /** The rule that it is a copy of. */
+  copied: StoredRule | null;
+}
+
+export function NewRule({ from, copied, ...editor }: NewRuleProps) {
   const { base } = editor;
   return (
     <>
       <Head title="New mapping rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
+        {copied !== null && (
+          <>
+            A copy of <a href={`${base}/rules/${copied.id}`}>{copied.name}</a>: once it is saved, a signal that both
+            match scores by both.
+          </>
+        )}
         {from.length > 0 && (
           <>
             Pre-filled from{" "}
@@ -64,7 +76,7 @@ export function Rule({
       <Head
         title={rule.name}
         crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}
-        actions={manager && <Actions path={path} rule={rule} />}
+        actions={manager && <Actions rulesPath={`${base}/rules`} rule={rule} />}
       >
         <Enabled enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
         {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} /> by{" "}
@@ -125,12 +137,16 @@ export function DeletedRule({
   );
 }
 
-function Actions({ path, rule }: { path: string; rule: StoredRule }) {
+function Actions({ rulesPath, rule }: { rulesPath: string; rule: StoredRule }) {
+  const path = `${rulesPath}/${rule.id}`;
   return (
     <>
       <form method="post" action={`${path}/${rule.enabled ? "disable" : "enable"}`} data-once>
         <button class="small">{rule.enabled ? "Disable" : "Enable"}</button>
       </form>
+      <a class="button small" href={`${rulesPath}/new?copy=${rule.id}`}>
+        Duplicate
+      </a>
       <Confirm label="Apply to past signals" action={`${path}/apply`} submit="Apply" tone="primary">
         <p>
           {rule.enabled

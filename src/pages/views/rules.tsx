@@ -3,6 +3,7 @@ import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/rules.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { RuleFacts } from "../../store/rules/rule-facts.ts";
+import { FREQUENCY_LABEL } from "../copy.ts";
 import { counted, signed } from "./format.ts";
 import { isUnderWay } from "./rule-job.tsx";
 import { Badge, Empty, Head, Pager, Panel, Table } from "./parts.tsx";
@@ -108,7 +109,10 @@ function Row({
         <code>{rule.event}</code>
         {rule.conditions.length > 0 && <div class="quiet small">{counted(rule.conditions.length, "condition")}</div>}
       </td>
-      <td class="event">{rule.scoringSignal}</td>
+      <td class="event">
+        {rule.scoringSignal}
+        <div class="quiet small">{FREQUENCY_LABEL[rule.frequency].option}</div>
+      </td>
       <td class="number">{signed(rule.points)}</td>
       <Count value={matches(facts, today, 7)} />
       <Count value={matches(facts, today, 30)} />
