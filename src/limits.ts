@@ -382,6 +382,10 @@ export const LIST_SCAN_SIGNALS = 2_000;
 export const SPARKLINE_DAYS = 14;
 /** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
+/** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
+export const RULE_SUGGEST_EVENTS = 100;
+export const RULE_SUGGEST_PATHS = 100;
+export const RULE_SUGGEST_SAMPLES = 5;
 /** Rules of an import that its preview names, of each kind. */
 export const IMPORT_SHOWN_RULES = 100;
 /** Of what one version of a rule has changed: conditions that are shown, and values of each. */

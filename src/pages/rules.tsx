@@ -67,7 +67,12 @@ export const rulePages = pages
   })
   .post("/preview", requireManager, async (c) => {
     const form = withoutBlankRows(readRuleForm(await c.req.formData()));
-    return fragment(c, <Preview base={workspacePath(c)} preview={await tryOut(c, form, PREVIEW_TYPING_SIGNALS)} />);
+    const store = signalStore(c.env, c.get("workspace").id);
+    const [preview, { paths }] = await Promise.all([
+      tryOut(c, form, PREVIEW_TYPING_SIGNALS),
+      store.suggestForRule(form.event),
+    ]);
+    return fragment(c, <Preview base={workspacePath(c)} preview={preview} paths={paths} />);
   })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
@@ -166,8 +171,8 @@ async function newPage(
     copied = null,
   }: Shown & { from?: readonly string[]; copied?: StoredRule | null } = {},
 ): Promise<Response> {
-  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
-  const known = { base: workspacePath(c), form, errors, preview, events, focus, from, copied };
+  const suggestions = await signalStore(c.env, c.get("workspace").id).suggestForRule(form.event);
+  const known = { base: workspacePath(c), form, errors, preview, suggestions, focus, from, copied };
   return page(c, { title: "New mapping rule", section: "rules", status }, <NewRule {...known} />);
 }
 
@@ -185,11 +190,20 @@ async function rulePage(
   }: Shown & { version?: number; changedMeanwhile?: boolean } = {},
 ): Promise<Response> {
   const store = signalStore(c.env, c.get("workspace").id);
-  const [[facts], { events }] = await Promise.all([
+  const [[facts], suggestions] = await Promise.all([
     store.ruleFacts([rule.id]),
-    mayManage(c) ? store.recentNames() : { events: [] },
+    mayManage(c) ? store.suggestForRule(form.event) : { events: [], paths: [] },
   ]);
-  const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), rule, form, errors, events, focus };
+  const known = {
+    base: workspacePath(c),
+    manager: mayManage(c),
+    nowMs: Date.now(),
+    rule,
+    form,
+    errors,
+    suggestions,
+    focus,
+  };
   return page(
     c,
     { title: rule.name, section: "rules", status },

@@ -63,3 +63,11 @@ export interface PreviewSample {
   receivedAtMs: number;
   payload: unknown;
 }
+
+/** What a rule's editor proposes. */
+export interface RuleSuggestions {
+  /** Names of events that came lately, the most frequent first. */
+  events: string[];
+  /** `properties.…`, of samples of the rule's events. */
+  paths: string[];
+}

@@ -241,6 +241,43 @@ describe("creating", () => {
     expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
   });
 
+  test("proposes the events that came, the most frequent first, and the paths of what they carry", async () => {
+    const many = (count: number, first: number, payload: object) =>
+      Array.from({ length: count }, (_, n) => ({
+        id: `sig_${first + n}`,
+        ordinal: first + n,
+        payload: { ...form(first + n), ...payload },
+      }));
+    const carried = { cart: { items: [{ sku: "a" }], "total.net": 5 }, note: null, empty: {}, "": 1 };
+    await deliver(workspace.id, [
+      ...many(1, 1, { event: "A rare one", properties: { rare: true } }),
+      ...many(3, 2, { event: "Ordered", properties: carried }),
+      ...many(2, 5, { event: "Filled Out Form" }),
+    ]);
+    const proposed = (html: string, list: string) => {
+      const [options = ""] = new RegExp(`<datalist id="${list}">.*?</datalist>`, "s").exec(html) ?? [];
+      return [...options.matchAll(/value="([^"]*)"/g)].map(([, value]) => value);
+    };
+    const html = await members.owner.see(`${base}/new`);
+    expect(proposed(html, "events")).toEqual(["Ordered", "Filled Out Form", "A rare one"]);
+    const fixed = ["event", "source", "email"];
+    const ofOrders = ["properties.cart.items[].sku", "properties.cart.total.net", "properties.note"];
+    expect(proposed(html, "paths")).toEqual([...fixed, ...ofOrders, "properties.n", "properties.rare"]);
+    const rule = await newRule({ event: "Ordered" });
+    expect(proposed(await members.owner.see(`${base}/${rule.id}`), "paths")).toEqual([...fixed, ...ofOrders]);
+    // They follow the event while it is typed, also before the rule is complete.
+    const typing = async (event: string) =>
+      proposed(
+        await (await members.owner.post(`${base}/preview`, fields([["properties.", "in", ""]], { event }))).text(),
+        "paths",
+      );
+    expect(await typing("A rare one")).toEqual([...fixed, "properties.rare"]);
+    expect(await typing("*r*d*")).toEqual([...fixed, ...ofOrders]);
+    expect(await typing("Never Came")).toEqual(fixed);
+    const other = await newMembers();
+    expect(proposed(await other.owner.see(`${other.home}/rules/new`), "events")).toEqual([]);
+  });
+
   test("from a group has the conditions that its samples share, and matches what is there", async () => {
     const sent = (n: number, form_name: string) => ({ ...form(n), properties: { form_name, plan: "pro" } });
     await deliver(workspace.id, [

@@ -243,6 +243,7 @@ const CALLS: Record<string, Call> = {
     await store.queuePage({ sort: "count" }, { cursor: '[-1,"e","s"]', limit: 3 });
     await store.queueGroup("Form", "unknown", "held", { cursor: "5.5.5", limit: 3 });
     await store.recentNames();
+    for (const pattern of ["", "Form", "F*"]) await store.suggestForRule(pattern);
     await store.ruleFacts(["rule_1"]);
     await store.latest(3);
   },

@@ -5,6 +5,7 @@
 import { compileRules, evaluate, isRulePath } from "./mapping-rule.ts";
 import type { MappingCondition } from "./mapping-rule.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
+import { leavesOf } from "./property-paths.ts";
 import { fitsName } from "../signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 
@@ -100,19 +101,10 @@ function candidatesOf(signal: NormalisedSignal): Candidate[] {
   const personal = new Set(
     [name, company, title, signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
-  const candidates: Candidate[] = [];
-  const visit = (path: string, value: unknown): void => {
-    if (Array.isArray(value)) {
-      visit(`${path}[]`, value[0]);
-    } else if (typeof value === "object" && value !== null) {
-      for (const [property, inner] of Object.entries(value)) visit(`${path}.${property}`, inner);
-    } else if (!personal.has(lowerCase(value))) {
-      const candidate = candidateOf(path, value);
-      if (candidate !== undefined) candidates.push(candidate);
-    }
-  };
-  visit("properties", signal.properties);
-  return candidates;
+  return [...leavesOf(signal.properties)].flatMap(([path, value]) => {
+    if (personal.has(lowerCase(value))) return [];
+    return candidateOf(path, value) ?? [];
+  });
 }
 
 function candidateOf(path: string, value: unknown): Candidate | undefined {

@@ -6,6 +6,7 @@ import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE, RULE_FREQUENCIES } from "..
 import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import type { ConditionRow, FieldErrors, RuleForm } from "../rule-form.ts";
+import type { RuleSuggestions } from "../../store/rule-protocol.ts";
 import { grouped } from "./format.ts";
 import { CheckField, FormErrors, SelectField, TextField } from "./fields.tsx";
 import { Panel } from "./parts.tsx";
@@ -16,8 +17,7 @@ export interface EditorProps {
   form: RuleForm;
   errors: FieldErrors;
   preview: Previewed;
-  /** Names of events that came lately. */
-  events: readonly string[];
+  suggestions: RuleSuggestions;
   /** Where one begins where nothing is wrong: else that is the first wrong field. */
   focus: "name" | "last_condition" | null;
 }
@@ -38,7 +38,7 @@ export function Editor({
   form,
   errors,
   preview,
-  events,
+  suggestions,
   focus,
 }: EditorProps & { action: string; submit: string; version?: number }) {
   const wrong = Object.entries(errors);
@@ -80,7 +80,7 @@ export function Editor({
             spellcheck={false}
           />
           <datalist id="events">
-            {events.map((event) => (
+            {suggestions.events.map((event) => (
               <option value={event} />
             ))}
           </datalist>
@@ -132,7 +132,7 @@ export function Editor({
           </button>
         </div>
       </form>
-      <Preview base={base} preview={preview} />
+      <Preview base={base} preview={preview} paths={suggestions.paths} />
     </div>
   );
 }
@@ -162,11 +162,6 @@ function Conditions({ rows, errors, focus }: ConditionsProps) {
           focused={focus === "last_condition" && index === rows.length - 1}
         />
       ))}
-      <datalist id="paths">
-        {["event", "source", "email", "properties."].map((path) => (
-          <option value={path} />
-        ))}
-      </datalist>
       {rows.length < RULE_MAX_CONDITIONS && (
         <div class="row">
           <button class="small" id="add-condition" name="do" value="add" data-swap="#conditions">

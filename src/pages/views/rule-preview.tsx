@@ -11,9 +11,15 @@ export type Previewed =
   | { days: number; points: number; found: RulePreview; similar: string[] }
   | null;
 
-export function Preview({ base, preview }: { base: string; preview: Previewed }) {
+/** @param props.paths of what signals of the rule's events carry, so that they follow the event while it is typed. */
+export function Preview({ base, preview, paths }: { base: string; preview: Previewed; paths: readonly string[] }) {
   return (
     <div id="preview" aria-live="polite">
+      <datalist id="paths">
+        {["event", "source", "email", ...paths].map((path) => (
+          <option value={path} />
+        ))}
+      </datalist>
       <Panel title="On stored signals">
         {preview === null && (
           <p class="quiet">

@@ -36,22 +36,47 @@ export async function listEventGroups(
     if (isMore) break;
     groups.push({ row: { ...row, ...readGroup(state.sql, row) }, next: writeCursor(writeDayPlace(place)) });
   }
-  const seqs = groups.map(({ row }) => row.sample_seq);
+  const payloads = await readSamples(
+    state,
+    objects,
+    groups.map(({ row }) => row.sample_seq),
+  );
+  return {
+    items: groups.map(({ row }, index) => toGroup(row, parsed(payloads[index] ?? null))),
+    next: isMore ? (groups.at(-1)?.next ?? null) : null,
+  };
+}
+
+/** In the order of the groups; null where there is no payload, or none that can be had now. */
+export function samplesOfGroups(
+  state: StoreState,
+  objects: ColdObjects,
+  groups: readonly GroupName[],
+): Promise<(string | null)[]> {
+  return readSamples(
+    state,
+    objects,
+    groups.map((group) => readGroup(state.sql, group).sample_seq),
+  );
+}
+
+async function readSamples(
+  state: StoreState,
+  objects: ColdObjects,
+  seqs: readonly number[],
+): Promise<(string | null)[]> {
   const signals = await samplesOf(state.signals, objects, seqs);
   const held = await samplesOf(
     state.held,
     objects,
     seqs.map((seq) => -seq),
   );
-  return {
-    items: groups.map(({ row }) =>
-      toGroup(row, parsed(signals.get(row.sample_seq) ?? held.get(-row.sample_seq) ?? null)),
-    ),
-    next: isMore ? (groups.at(-1)?.next ?? null) : null,
-  };
+  return seqs.map((seq) => signals.get(seq) ?? held.get(-seq) ?? null);
 }
 
-function readGroup(sql: SqlStorage, { event, source }: ScannedGroup): Row {
+type GroupName = Pick<ScannedGroup, "event" | "source">;
+
+function readGroup(sql: SqlStorage, { event, source }: GroupName): Row {
   return sql
     .exec<Row>(
       "SELECT first_seen, sample_id, sample_seq FROM event_groups WHERE event = ? AND source = ?",

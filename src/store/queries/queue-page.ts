@@ -123,15 +123,18 @@ export interface RecentNames {
 
 /** Event names and sources of the latest groups, each once. */
 export function recentNames(sql: SqlStorage): RecentNames {
-  const [events, sources] = [new Set<string>(), new Set<string>()];
-  let groups = 0;
+  const groups = recentGroups(sql);
+  const sorted = (names: string[]) => [...new Set(names)].sort((one, other) => one.localeCompare(other));
+  return { events: sorted(groups.map(({ event }) => event)), sources: sorted(groups.map(({ source }) => source)) };
+}
+
+/** The latest QUEUE_SUGGEST_GROUPS. */
+export function recentGroups(sql: SqlStorage): ScannedGroup[] {
+  const groups: ScannedGroup[] = [];
   for (const { row } of groupsByDay(sql, null)) {
-    if (groups++ === QUEUE_SUGGEST_GROUPS) break;
-    events.add(row.event);
-    sources.add(row.source);
+    if (groups.push(row) === QUEUE_SUGGEST_GROUPS) break;
   }
-  const sorted = (names: Set<string>) => [...names].sort((one, other) => one.localeCompare(other));
-  return { events: sorted(events), sources: sorted(sources) };
+  return groups;
 }
 
 /** Those last seen within these days, the latest first where nothing else is asked for; then by event and source. */

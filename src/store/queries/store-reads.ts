@@ -36,7 +36,7 @@ import type { KnownRows } from "../record/books.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
-import type { PreviewPage, PreviewRange, RuleJob } from "../rule-protocol.ts";
+import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import type { RuleFacts } from "../rules/rule-facts.ts";
@@ -53,6 +53,7 @@ import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "./queue-page.ts";
 import { findSignals } from "./signal-list.ts";
 import type { FindFilter, FoundSignals } from "./signal-list.ts";
+import { suggestForRule } from "./rule-suggestions.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {
@@ -189,6 +190,11 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     const group = findGroup(this.stateWithGroups.sql, event, source);
     const filter = { event, source, ...(status === undefined ? {} : { status }) };
     return group && { group, signals: findSignals(this.state, filter, page) };
+  }
+
+  /** See rule-suggestions.ts. */
+  suggestForRule(pattern: string): Promise<RuleSuggestions> {
+    return suggestForRule(this.stateWithGroups, this.coldObjects(), pattern);
   }
 
   /** Names of events, and sources, that came lately. */

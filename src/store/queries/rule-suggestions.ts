@@ -1,0 +1,55 @@
+/** What the editor of a mapping rule proposes: events that came lately, and paths of what such signals carry. */
+import { normalise } from "../../domain/signal/normalise.ts";
+import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { propertyPaths } from "../../domain/rules/property-paths.ts";
+import { QUEUE_SUGGEST_GROUPS, RULE_SUGGEST_EVENTS, RULE_SUGGEST_PATHS, RULE_SUGGEST_SAMPLES } from "../../limits.ts";
+import type { ColdObjects } from "../log/cold-objects.ts";
+import type { RuleSuggestions } from "../rule-protocol.ts";
+import type { StoreState } from "../state.ts";
+import { samplesOfGroups } from "./event-groups.ts";
+import { recentGroups, type ScannedGroup } from "./queue-page.ts";
+import { parsed } from "./payload-json.ts";
+
+type Group = Pick<ScannedGroup, "event" | "source" | "count">;
+
+/** @param pattern of events; blank: any. */
+export async function suggestForRule(
+  state: StoreState,
+  objects: ColdObjects,
+  pattern: string,
+): Promise<RuleSuggestions> {
+  const groups = recentGroups(state.sql);
+  const counts = new Map<string, number>();
+  for (const { event, count } of groups) counts.set(event, (counts.get(event) ?? 0) + count);
+  const events = [...counts].toSorted(([one, often], [other, seldom]) => seldom - often || (one < other ? -1 : 1));
+  const fitting = groupsOf(state.sql, groups, pattern.trim())
+    .toSorted((one, other) => other.count - one.count)
+    .slice(0, RULE_SUGGEST_SAMPLES);
+  const payloads = await samplesOfGroups(state, objects, fitting);
+  const samples = fitting.flatMap(({ source }, index) => {
+    const payload = parsed(payloads[index] ?? null);
+    return isJsonObject(payload) ? [normalise(payload, source).properties] : [];
+  });
+  return {
+    events: events.slice(0, RULE_SUGGEST_EVENTS).map(([event]) => event),
+    paths: propertyPaths(samples, RULE_SUGGEST_PATHS),
+  };
+}
+
+/** An event's name may be one that has not come lately. */
+function groupsOf(sql: SqlStorage, recent: readonly Group[], pattern: string): readonly Group[] {
+  if (pattern === "") return recent;
+  if (!pattern.includes("*")) {
+    return sql
+      .exec<Group>(
+        "SELECT event, source, count FROM event_groups WHERE event = ? LIMIT ?",
+        pattern,
+        QUEUE_SUGGEST_GROUPS,
+      )
+      .toArray();
+  }
+  const rule = { id: "", version: 0, event: pattern, match: "all" as const, scoringSignal: "", points: 0 };
+  const compiled = compileRules([{ ...rule, conditions: [] }]);
+  return recent.filter(({ event }) => isAboutEvent(compiled, event));
+}
