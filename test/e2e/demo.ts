@@ -18,6 +18,9 @@ export interface Demo {
   ruleId: string;
   /** Id of a signal that has scored. */
   scored: string;
+  /** Of a destination that nothing reaches, and of a delivery that has failed; below `/settings/notifications/`. */
+  destination: string;
+  delivery: string;
 }
 
 export async function fillDemo(running: RunningWorker, token: string): Promise<Demo> {
@@ -49,7 +52,16 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
     keyId: idOf(allKeys, "Campaigns and website"),
     ruleId: idOf(rules, "Asked for a demo"),
     scored: signals.items.at(-1)?.id ?? "",
+    ...(await makeDestination(operator, home)),
   };
+}
+
+/** At a port where nobody listens. */
+async function makeDestination(operator: OperatorClient, home: string) {
+  const fields = { name: "CRM", type: "webhook", target: "http://127.0.0.1:9/hooks", events: ["key.silent"] };
+  const { id } = await operator.post<{ id: string }>(`${home}/destinations`, fields);
+  const delivery = await operator.post<{ id: string }>(`${home}/destinations/${id}/test`);
+  return { destination: id, delivery: `${id}/deliveries/${delivery.id}` };
 }
 
 /** An account update that its key's payload template does not fit any more when it is processed. */

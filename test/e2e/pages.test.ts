@@ -9,7 +9,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { launch, newContext, signIn, SIZES } from "./browser.ts";
 
 const FIRST_VIEW_MAX_BYTES = 60 * 1024;
-const { slug, keyId, ruleId, scored } = inject("demo");
+const { slug, keyId, ruleId, scored, destination, delivery } = inject("demo");
 const HOME = `/w/${slug}`;
 
 /** With the demo's data, and with a search that finds nothing where that is another page. */
@@ -45,6 +45,12 @@ const PATHS = [
   `/settings/api-keys/${keyId}/rotate`,
   `/settings/api-keys/${keyId}/deactivate`,
   "/settings/members",
+  "/settings/notifications",
+  "/settings/notifications/new",
+  `/settings/notifications/${destination}`,
+  `/settings/notifications/${destination}/change`,
+  `/settings/notifications/${destination}/rotate`,
+  `/settings/notifications/${delivery}`,
   "/settings/activity",
   "/nowhere",
 ];
@@ -144,6 +150,7 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
     ["settings/api-keys/new", "Create API Key"],
     ["rules/new", "Create rule"],
     ["settings/members", "Add member"],
+    ["settings/notifications/new", "Create destination"],
   ])("%s, sent empty", async (path, button) => {
     await page.goto(`${HOME}/${path}`);
     // The browser's own check is not what is looked at here.
