@@ -119,4 +119,5 @@ test("a receiver that does not answer is shown to be under way, and what came of
   release.resolve(undefined);
   await page.getByText("The test has arrived").waitFor();
   await page.getByText("at last").waitFor();
+  expect(receiver.received).toHaveLength(1);
 });
