@@ -30,7 +30,7 @@ export interface Ledger extends QuotaConfig, Counts {
   extraRoomRemoved: boolean;
   /** Number of the next outbox row; never used twice, so a late `settle` cannot take another row. */
   nextRow: number;
-  /** UTC day of the last count; 0 where an earlier version counted. Here, so that a commit writes no row for it. */
+  /** UTC day of the last count. Here, so that a commit writes no row for it. */
   dayMs: number;
   /** Levels of usage that have been told, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
   told: number;
@@ -138,7 +138,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
 export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number): readonly EndedPeriod[] {
   const closed: EndedPeriod[] = [];
   while (ledger.periodEndMs <= nowMs) {
-    const day = lastDay(ledger, ledger.periodEndMs);
+    const day = lastDay(ledger);
     if (day !== null) writeDay(sql, day);
     const after = closePeriod(ledger, {
       count: ledger.accepted + ledger.held,

@@ -1,6 +1,6 @@
 /** Usage by day, as the Quota Counter keeps it: rows are written when a new day comes, never with a commit in between. */
 import { DAY_MS } from "../domain/duration.ts";
-import { countingDay, endedDays, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
+import { countingDay, endedDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
 import { USAGE_DAYS_KEPT } from "../limits.ts";
 import type { Usage, UsageByDay } from "./protocol.ts";
 
@@ -19,11 +19,12 @@ export function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held
 export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolean {
   const dayMs = countingDay(ledger.dayMs, nowMs);
   if (dayMs === ledger.dayMs) return false;
-  const ended = endedDays(ledger, nowMs);
-  for (const day of ended) writeDay(sql, day);
+  const ended = endedDay(ledger, nowMs);
   ledger.dayMs = dayMs;
+  if (ended === null) return true;
+  writeDay(sql, ended);
   // Whole periods, by the primary key.
-  if (ended.length > 0) sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
+  sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
   return true;
 }
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import {
   countingDay,
-  endedDays,
+  endedDay,
   lastDay,
   signalsPerDay,
   usageCurve,
@@ -33,42 +33,35 @@ const entry = (number: number, accepted: number, held = 0, periodStartMs = START
 
 describe("the end of a day", () => {
   test("nothing is written on the same day, up to its last millisecond", () => {
-    expect(endedDays(counting(), day(6) - 1)).toEqual([]);
+    expect(endedDay(counting(), day(6) - 1)).toBeNull();
     expect(countingDay(day(5), day(6) - 1)).toBe(day(5));
   });
 
   test("one entry is written with the first millisecond of the next day", () => {
-    expect(endedDays(counting(), day(6))).toEqual([counting()]);
+    expect(endedDay(counting(), day(6))).toEqual(counting());
     expect(countingDay(day(5), day(6))).toBe(day(6));
   });
 
   test("after several idle days it is still one entry, for the last day on which something came", () => {
-    expect(endedDays(counting(), day(20) + 5)).toEqual([counting()]);
+    expect(endedDay(counting(), day(20) + 5)).toEqual(counting());
   });
 
   test("a period in which nothing has come has no entries", () => {
-    expect(endedDays(counting({ accepted: 0, held: 0, rejected: 0 }), day(9))).toEqual([]);
+    expect(endedDay(counting({ accepted: 0, held: 0, rejected: 0 }), day(9))).toBeNull();
   });
 
   test("refused signals alone make an entry", () => {
-    expect(endedDays(counting({ accepted: 0, held: 0 }), day(9))).toHaveLength(1);
+    expect(endedDay(counting({ accepted: 0, held: 0 }), day(9))).toMatchObject({ rejected: 1 });
   });
 
   test("a clock that goes back opens no ended day again", () => {
-    expect(endedDays(counting(), day(4))).toEqual([]);
+    expect(endedDay(counting(), day(4))).toBeNull();
     expect(countingDay(day(5), day(4))).toBe(day(5));
   });
 
-  test("counts from before days were noted are spread evenly over the period so far", () => {
-    const spread = endedDays(counting({ dayMs: 0, accepted: 40, held: 4, rejected: 0 }), day(4) + 1);
-    expect(spread).toEqual([entry(1, 10, 1), entry(2, 20, 2), entry(3, 30, 3)]);
-    expect(endedDays(counting({ dayMs: 0 }), day(1) + 1)).toEqual([]);
-  });
-
-  test("a period that closes keeps its last day, also where no day was noted, unless it was idle", () => {
-    expect(lastDay(counting(), day(32))).toEqual(counting());
-    expect(lastDay(counting({ dayMs: 0 }), day(32))).toEqual(counting({ dayMs: day(31) }));
-    expect(lastDay(counting({ accepted: 0, held: 0, rejected: 0 }), day(32))).toBeNull();
+  test("a period that closes keeps its last day, unless it was idle", () => {
+    expect(lastDay(counting())).toEqual(counting());
+    expect(lastDay(counting({ accepted: 0, held: 0, rejected: 0 }))).toBeNull();
   });
 });
 
@@ -110,14 +103,18 @@ describe("signals per day", () => {
         const written: UsageDay[] = [];
         let state: Counting = { periodStartMs: START, dayMs: utcDay(START), accepted: 0, held: 0, rejected: 0 };
         let nowMs = START;
+        const end = (ms: number): void => {
+          const ended = endedDay(state, ms);
+          if (ended !== null) written.push(ended);
+        };
         for (const { afterMs, accepted, held } of arrived) {
           nowMs += afterMs;
-          written.push(...endedDays(state, nowMs));
+          end(nowMs);
           state = { ...state, dayMs: countingDay(state.dayMs, nowMs) };
           state = { ...state, accepted: state.accepted + accepted, held: state.held + held };
         }
         nowMs += DAY_MS;
-        written.push(...endedDays(state, nowMs));
+        end(nowMs);
         const perDay = signalsPerDay(written, utcDay(START), utcDay(nowMs));
         expect(perDay.reduce((sum, count) => sum + count, 0)).toBe(state.accepted + state.held);
         expect(perDay.every((count) => count >= 0)).toBe(true);

@@ -19,7 +19,7 @@ export interface UsageDay extends UsageCounts {
   dayMs: number;
 }
 
-/** Counts that go on; `dayMs` is the day of the last of them, 0 where that was not noted yet. */
+/** Counts that go on; `dayMs` is the day of the last of them. */
 export type Counting = UsageDay;
 
 export function utcDay(ms: number): number {
@@ -31,35 +31,14 @@ export function countingDay(dayMs: number, nowMs: number): number {
   return Math.max(dayMs, utcDay(nowMs));
 }
 
-/**
- * The entries to be written now: none on the same day, one when a new day has come. Where the day was not noted, what
- * was counted so far is spread evenly over the days of the period: that is all that is known of it.
- */
-export function endedDays(counting: Counting, nowMs: number): UsageDay[] {
-  const todayMs = utcDay(nowMs);
-  const { accepted, held, rejected, periodStartMs, dayMs } = counting;
-  if (dayMs >= todayMs || accepted + held + rejected === 0) return [];
-  if (dayMs > 0) return [{ accepted, held, rejected, periodStartMs, dayMs }];
-  const firstMs = utcDay(periodStartMs);
-  const days = (todayMs - firstMs) / DAY_MS;
-  return Array.from({ length: days }, (_, index) => {
-    const part = (count: number) => Math.floor((count * (index + 1)) / (days + 1));
-    return {
-      accepted: part(accepted),
-      held: part(held),
-      rejected: part(rejected),
-      periodStartMs,
-      dayMs: firstMs + index * DAY_MS,
-    };
-  });
+/** The entry to be written now: null on the same day, and where nothing has been counted. */
+export function endedDay(counting: Counting, nowMs: number): UsageDay | null {
+  return counting.dayMs < utcDay(nowMs) ? lastDay(counting) : null;
 }
 
 /** The last entry of a period that closes; null when it was idle. */
-export function lastDay(counting: Counting, periodEndMs: number): UsageDay | null {
-  const { accepted, held, rejected, periodStartMs } = counting;
-  if (accepted + held + rejected === 0) return null;
-  const dayMs = counting.dayMs === 0 ? utcDay(periodEndMs - 1) : counting.dayMs;
-  return { accepted, held, rejected, periodStartMs, dayMs };
+export function lastDay({ accepted, held, rejected, periodStartMs, dayMs }: Counting): UsageDay | null {
+  return accepted + held + rejected === 0 ? null : { accepted, held, rejected, periodStartMs, dayMs };
 }
 
 /** A point of a period's curve. */
