@@ -14,6 +14,8 @@ import type { TestWorkspace } from "./workspace.ts";
 
 /** The beginning of a UTC day, some days ago. */
 const MIDNIGHT = Math.floor(Date.now() / DAY) * DAY - 5 * DAY;
+/** Older than what is kept, where signals are kept as short as can be. */
+const OLD = Date.now() - (RETENTION_MIN_DAYS + 2) * DAY;
 const JANE = "jane@example.com";
 
 let workspace: TestWorkspace;
@@ -52,6 +54,15 @@ const send = (...signals: Delivered[]) => deliver(workspace.id, signals);
 
 async function scoreOf(email: string): Promise<number | undefined> {
   return (await store().people({ email }, { cursor: null, limit: 1 })).items[0]?.score;
+}
+
+/** Keeps signals as short as can be from now on. */
+async function dropOldSignals(): Promise<void> {
+  [hasDropped, haveDaysLines] = [true, false];
+  const { plan } = await workspace.operator<{ plan: string }>("GET", "");
+  const kept = { name: plan, signal_limit: 1_000, paid: true, retention_days: RETENTION_MIN_DAYS };
+  await operator("PUT", `/plans/${plan}`, kept);
+  await ringUntilQuiet(workspace.id);
 }
 
 async function apply(ruleId: string) {
@@ -257,18 +268,9 @@ describe("applied to the past", () => {
 
 describe("what is remembered of it", () => {
   test("outlives the signal, so that once ever stays once, also when the rule is edited and applied", async () => {
-    [hasDropped, haveDaysLines] = [true, false];
-    const { plan } = await workspace.operator<{ plan: string }>("GET", "");
     const id = await newRule("once_ever");
-    const old = Date.now() - (RETENTION_MIN_DAYS + 2) * DAY;
-    await send(visit(old), visit(old + 1));
-    await operator("PUT", `/plans/${plan}`, {
-      name: plan,
-      signal_limit: 1_000,
-      paid: true,
-      retention_days: RETENTION_MIN_DAYS,
-    });
-    await ringUntilQuiet(workspace.id);
+    await send(visit(OLD), visit(OLD + 1));
+    await dropOldSignals();
     expect(await readStore(workspace.id, ({ signals }) => signals.firstSeq)).toBeGreaterThan(1);
     await send(visit(MIDNIGHT));
     expect(await scoreOf(JANE)).toBe(5);
@@ -281,18 +283,10 @@ describe("what is remembered of it", () => {
   });
 
   test("is not taken over by a signal that was dropped, which scores what it had scored: nothing", async () => {
-    [hasDropped, haveDaysLines] = [true, false];
-    const { plan } = await workspace.operator<{ plan: string }>("GET", "");
     const id = await newRule("once_ever");
     await send(visit(MIDNIGHT, { email: JANE }, { page: "home" }));
-    await send(visit(Date.now() - (RETENTION_MIN_DAYS + 2) * DAY));
-    await operator("PUT", `/plans/${plan}`, {
-      name: plan,
-      signal_limit: 1_000,
-      paid: true,
-      retention_days: RETENTION_MIN_DAYS,
-    });
-    await ringUntilQuiet(workspace.id);
+    await send(visit(OLD));
+    await dropOldSignals();
     expect(await scoreOf(JANE)).toBe(5);
     await workspace.operator("PATCH", `/rules/${id}`, {
       conditions: [{ path: "properties.page", operator: "equals", value: "pricing" }],
