@@ -494,6 +494,14 @@ export const RECENT_ENTRIES_CHARACTERS = 512;
 export const TIMELINE_ROW_CHARACTERS = 2_000;
 /** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
 export const IDENTITY_MAX_CLAIMS = 20;
+/**
+ * A counter that is restored from a backup is silent for so long at least. Where row numbers stood at such pauses is
+ * remembered of the latest ones: those of as long as a row may take to come, which is sent again after RESEND_AFTER_MS.
+ */
+export const ROW_PAUSE_MS = 30_000;
+export const ROW_PAUSES_KEPT = 32;
+/** By how much rows' times may differ from their order, where the counter's object has moved. */
+export const ROW_CLOCK_SKEW_MS = 1_000;
 /** Ids that another id is paired with, before it is known. */
 export const PAIRS_MAX = 20;
 /**

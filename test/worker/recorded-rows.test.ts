@@ -2,8 +2,9 @@
 import { env } from "cloudflare:workers";
 import { abortAllDurableObjects } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
+import { RESEND_AFTER_MS, ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../src/limits.ts";
 import type { RowToRecord } from "../../src/store/protocol.ts";
-import { EMPTY_BOOKS, takeFreshRows } from "../../src/store/record/books.ts";
+import { EMPTY_BOOKS, knownRows, takeFreshRows } from "../../src/store/record/books.ts";
 
 const T = 1_000_000;
 const row = (number: number, atMs: number): RowToRecord => ({ row: number, atMs, signals: [] });
@@ -63,6 +64,57 @@ describe("of a counter that was restored and gives numbers anew", () => {
       { fresh: [7], refused: [] },
       { fresh: [], refused: [6] },
     ]);
+  });
+
+  test("likewise where one behind them all comes first, since the queue knows no order", () => {
+    // A restore takes a while.
+    const restored = (number: number) => row(number, T + ROW_PAUSE_MS + 1_000 + number);
+    expect(
+      taken(
+        before,
+        [restored(6)],
+        [restored(4), row(4, T + 4)],
+        [restored(5), restored(4), restored(6), restored(7)],
+        [row(2, T + 2), restored(2)],
+      ),
+    ).toEqual([
+      { fresh: [1, 2, 3, 4, 5], refused: [] },
+      { fresh: [6], refused: [] },
+      { fresh: [], refused: [4] },
+      { fresh: [7], refused: [5, 4] },
+      { fresh: [], refused: [2] },
+    ]);
+  });
+
+  test("and are asked about before one of them has come: they are not what was recorded", () => {
+    const books = structuredClone(EMPTY_BOOKS);
+    takeFreshRows(books, before);
+    takeFreshRows(books, [row(6, T + ROW_PAUSE_MS + 106)]);
+    const asked = [row(4, T + 4), row(5, T + ROW_PAUSE_MS + 105), row(6, T + ROW_PAUSE_MS + 106), row(7, T + 1)];
+    expect(knownRows(books, asked)).toMatchObject({ recorded: [4, 6], refused: [5] });
+  });
+
+  test("a row that comes late, and again, is no other one, also where clocks differ a little", () => {
+    const late = row(4, T + 5 + ROW_CLOCK_SKEW_MS);
+    expect(
+      taken([row(3, T + 3), row(5, T + 5)], [row(6, T + 2 * ROW_PAUSE_MS)], [late], [late], [row(3, T + 3)]),
+    ).toEqual([
+      { fresh: [3, 5], refused: [] },
+      { fresh: [6], refused: [] },
+      { fresh: [4], refused: [] },
+      { fresh: [], refused: [] },
+      { fresh: [], refused: [] },
+    ]);
+  });
+
+  test("what is remembered of pauses between rows is bounded, and the latest of them", () => {
+    const books = structuredClone(EMPTY_BOOKS);
+    const at = (number: number) => T + number * (ROW_PAUSE_MS + 1);
+    for (let number = 1; number <= 3 * ROW_PAUSES_KEPT; number++) takeFreshRows(books, [row(number, at(number))]);
+    expect(books.pauses.map(([number]) => number)).toEqual(
+      Array.from({ length: ROW_PAUSES_KEPT }, (_, index) => 2 * ROW_PAUSES_KEPT + index),
+    );
+    expect(ROW_PAUSES_KEPT * ROW_PAUSE_MS).toBeGreaterThanOrEqual(RESEND_AFTER_MS);
   });
 
   test("also after a restart of the store", async () => {

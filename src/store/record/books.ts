@@ -7,6 +7,7 @@ import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import type { DeadLetterNews } from "../events/dead-letter-news.ts";
+import { ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../limits.ts";
 import type { RuleChange } from "../rules/rule-days.ts";
 import type { GroupChange } from "./event-groups.ts";
 
@@ -23,6 +24,9 @@ export const COLUMN_OF: Record<Exclude<LineStatus, "released">, BookColumn> = {
   purged: "purged",
 };
 
+/** No row up to that number, as it was given first, was admitted later. */
+type NumbersSeen = [row: number, untilMs: number];
+
 /** Counts in the order of COLUMNS, by the start of the period. */
 type Totals = Record<string, number[]>;
 
@@ -35,7 +39,9 @@ export interface BooksMeta extends LogMeta {
   /** The latest time at which one of those was admitted. */
   latestRowAtMs: number;
   /** Each time that numbers came again: up to which they had been seen, and the latest time at which one of those was admitted. */
-  restored: [row: number, atMs: number][];
+  restored: NumbersSeen[];
+  /** The same of each time that none had come for a while, the latest of them: the counter may have been restored then. */
+  pauses: NumbersSeen[];
   /** The highest number of a row that was refused; 0: none was. */
   refusedUpTo: number;
   /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
@@ -60,6 +66,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   rows: [],
   latestRowAtMs: 0,
   restored: [],
+  pauses: [],
   refusedUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
@@ -137,15 +144,29 @@ export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: 
 }
 
 /** The latest time at which a row of that number may have been admitted that has been recorded. */
-function seenUntilMs({ restored, latestRowAtMs }: BooksMeta, row: number): number {
-  return restored.find(([last]) => row <= last)?.[1] ?? latestRowAtMs;
+function seenUntilMs(books: BooksMeta, row: number): number {
+  return seenBefore(books, row)?.[1] ?? books.latestRowAtMs;
+}
+
+/** When numbers up to one not below that stood still. */
+function seenBefore({ restored, pauses }: BooksMeta, row: number): NumbersSeen | undefined {
+  return restored.find(([last]) => row <= last) ?? pauses.find(([last]) => row <= last);
+}
+
+/** A counter that was restored goes on with numbers that were given before, and with later times, after a while. */
+function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): void {
+  const highest = rows.at(-1)?.[1];
+  if (highest === undefined || atMs < latestRowAtMs + ROW_PAUSE_MS) return;
+  pauses.push([highest, latestRowAtMs + ROW_CLOCK_SKEW_MS]);
+  if (pauses.length > ROW_PAUSES_KEPT) pauses.shift();
 }
 
 /**
  * Of outbox rows those that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
  * often it is delivered. Row numbers are never used twice; where one comes again with a time later than any that was seen,
  * the counter has been restored from a backup, and gives numbers anew: such a row is refused, because it is another one.
- * So are the others up to the highest that was seen then, also once the counter has come past it.
+ * So are the others up to the highest that was seen then, also once the counter has come past it, in whatever order they
+ * come.
  */
 export function takeFreshRows<Row extends { row: number; atMs: number }>(
   books: BooksMeta,
@@ -153,16 +174,16 @@ export function takeFreshRows<Row extends { row: number; atMs: number }>(
 ): { fresh: Row[]; refused: number[] } {
   const fresh = new Map<number, Row>();
   const refused = new Set<number>();
-  const seen: [row: number, atMs: number] = [books.rows.at(-1)?.[1] ?? 0, books.latestRowAtMs];
+  const now: NumbersSeen = [books.rows.at(-1)?.[1] ?? 0, books.latestRowAtMs];
   for (const row of rows) {
     if (hasRow(books.rows, row.row)) {
-      const known = books.restored.find(([last]) => row.row <= last);
-      const [, latestAtMs] = known ?? seen;
-      if (fresh.has(row.row) || row.atMs <= latestAtMs) continue;
+      const seen = seenBefore(books, row.row) ?? now;
+      if (fresh.has(row.row) || row.atMs <= seen[1]) continue;
       refused.add(row.row);
-      if (known === undefined) books.restored.push(seen);
+      if (!books.restored.includes(seen)) books.restored.push(seen);
       continue;
     }
+    notePause(books, row.atMs);
     addRow(books.rows, row.row);
     books.latestRowAtMs = Math.max(books.latestRowAtMs, row.atMs);
     fresh.set(row.row, row);
