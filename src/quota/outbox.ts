@@ -21,6 +21,9 @@ const COLUMNS = ["row", "at", "period_start", "count", "bytes", "accepted", "hel
 const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}, body) VALUES (?${", ?".repeat(COLUMNS.length)})`;
 const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")}, body = ? WHERE row = ?`;
 
+/** What is no longer unsettled of a row. */
+type Taken = { period_start: number; count: number };
+
 /** Which rows to send: those after a number, admitted up to a time, as many as fit so many messages. */
 export interface SendRange {
   afterRow: number;
@@ -76,32 +79,36 @@ export class Outbox {
    * @param lastRow the number before the one that the ledger expects next.
    */
   settle(rows: readonly number[], lastRow: number): boolean {
-    const settled = this.#sql
-      .exec<{ period_start: number; count: number }>(
+    const deleted = this.#took(
+      this.#sql.exec<Taken>(
         `DELETE FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND row <> ? AND bytes > 0
          RETURNING period_start, count`,
         JSON.stringify(rows),
         lastRow,
-      )
-      .toArray();
-    if (rows.includes(lastRow) && this.#blankRow !== lastRow) {
-      const last = this.#sql.exec<{ period_start: number; count: number }>(
+      ),
+    );
+    if (!rows.includes(lastRow) || this.#blankRow === lastRow) return deleted;
+    const blanked = this.#took(
+      this.#sql.exec<Taken>(
         "UPDATE outbox SET bytes = 0, body = '' WHERE row = ? RETURNING period_start, count",
         lastRow,
-      );
-      for (const row of last) {
-        settled.push(row);
-        this.#blankRow = lastRow;
-      }
-    }
-    for (const { period_start, count } of settled) this.#unsettled.add(period_start, -count);
-    return settled.length > 0;
+      ),
+    );
+    if (blanked) this.#blankRow = lastRow;
+    return deleted || blanked;
   }
 
-  /**
-   * One `sendBatch` of rows in the range, read from the table.
-   *
-   */
+  /** Counted with each statement, since the next one may fail. */
+  #took(settled: Iterable<Taken>): boolean {
+    let any = false;
+    for (const { period_start, count } of settled) {
+      this.#unsettled.add(period_start, -count);
+      any = true;
+    }
+    return any;
+  }
+
+  /** One `sendBatch` of rows in the range, read from the table. */
   messages(range: SendRange): PackedMessage[] {
     const packer = new MessagePacker();
     const found = this.#sql.exec<{ row: number; at: number; bytes: number; body: string }>(
@@ -109,7 +116,8 @@ export class Outbox {
       range.afterRow,
     );
     for (const { row, at, bytes, body } of found) {
-      // Rows are in order of their time: those that follow are later still, and there may be very many.
+      // Rows are in order of their time: those that follow are later still, and there may be very many. Those that were
+      // renumbered are not: they wait until the ones before them are as old.
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
       packer.add({ row, bytes, text: body });
     }
@@ -118,7 +126,8 @@ export class Outbox {
 
   /**
    * Numbers these of the unsettled rows anew from `firstRow` on, which is behind them all, in the same order. Returns how
-   * many. The ledger is to be saved with it.
+   * many. The ledger is to be saved with it. Their times are then earlier than those of rows before them, which only puts
+   * off when they are sent again.
    */
   renumber(numbers: readonly number[], firstRow: number): number {
     // A blank row would no longer be the last one; what it holds of the ledger is saved with that.
@@ -152,13 +161,12 @@ export class Outbox {
       .map(({ row, at, count }) => ({ row, atMs: at, signals: count }));
   }
 
-  /** The oldest unsettled row, and when it was admitted; null when all is settled. */
+  /** The unsettled row of the lowest number, which is the oldest, unless rows were renumbered; null when all is settled. */
   oldest(): { row: number; atMs: number } | null {
-    // A blank row is the last one: where it is the first as well, there is no other.
     const [first] = this.#sql
-      .exec<{ row: number; at: number; bytes: number }>("SELECT row, at, bytes FROM outbox ORDER BY row LIMIT 1")
+      .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
       .toArray();
-    return first === undefined || first.bytes === 0 ? null : { row: first.row, atMs: first.at };
+    return first === undefined ? null : { row: first.row, atMs: first.at };
   }
 
   /** Signals that are not settled, in all or of one period. */

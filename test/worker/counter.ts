@@ -70,17 +70,24 @@ export class TestCounter {
     return received.flatMap(({ signals }) => signals);
   }
 
-  /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again. */
+  /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again, and fails where none was executed. */
   async breakStatement(start: string): Promise<() => Promise<void>> {
+    let broken = 0;
     await runInDurableObject(this.stub, (_, { storage }) => {
       const { sql } = storage;
       const exec = sql.exec.bind(sql);
       sql.exec = ((query: string, ...bindings: unknown[]) => {
-        if (query.startsWith(start)) throw new Error("disk full");
+        if (query.startsWith(start)) {
+          broken++;
+          throw new Error("disk full");
+        }
         return exec(query, ...bindings);
       }) as typeof sql.exec;
     });
-    return () => runInDurableObject(this.stub, (_, { storage }) => void Reflect.deleteProperty(storage.sql, "exec"));
+    return async () => {
+      await runInDurableObject(this.stub, (_, { storage }) => void Reflect.deleteProperty(storage.sql, "exec"));
+      if (broken === 0) throw new Error(`no statement that begins with ${start} was executed`);
+    };
   }
 }
 

@@ -10,6 +10,7 @@ import {
   SEND_BATCH_MAX_MESSAGES,
   SIGNAL_MAX_BYTES,
 } from "../../src/limits.ts";
+import { Outbox } from "../../src/quota/outbox.ts";
 import { readMessage } from "../../src/wire/message.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { admitCall, lose, newCounter } from "./counter.ts";
@@ -117,7 +118,7 @@ describe("a queue that fails", () => {
     expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
   });
 
-  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT at, bytes FROM outbox"])(
+  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at FROM outbox"])(
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
       const counter = await newCounter();
@@ -126,6 +127,8 @@ describe("a queue that fails", () => {
       await counter.sendTo(down);
       await counter.counted(1);
       await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
+      // From now on the queue would take it.
+      await counter.sendTo(lose);
       const repair = await counter.breakStatement(statement);
       await runInDurableObject(counter.stub, (instance) => instance.alarm());
       expect(await secondsToAlarm(counter)).toBe(2 * RETRY_MIN_SECONDS);
@@ -336,5 +339,32 @@ describe("a signal in flight", () => {
     expect(await unsettled()).toEqual([2, 2, 0]);
     await abortAllDurableObjects();
     expect(await unsettled()).toEqual([2, 2, 0]);
+  });
+
+  test("is counted once where a settle breaks off in the middle, and is repeated", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    for (const signals of [3, 2, 1]) await counter.counted(signals);
+    const unsettled = async () => (await counter.stub.books()).unsettled;
+    expect(await unsettled()).toBe(6);
+    const repair = await counter.breakStatement("UPDATE outbox SET bytes = 0");
+    await expect(runInDurableObject(counter.stub, (instance) => instance.settle([1, 3]))).rejects.toThrow("disk full");
+    await repair();
+    expect(await counter.rows()).toHaveLength(2);
+    expect(await unsettled()).toBe(3);
+    await counter.stub.settle([1, 3]);
+    expect(await unsettled()).toBe(2);
+  });
+
+  test("is the oldest that waits, whatever stands before it", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    for (const signals of [1, 1, 1]) await counter.counted(signals);
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE outbox SET bytes = 0, body = '' WHERE row = 1");
+      expect(new Outbox(sql).oldest()?.row).toBe(2);
+      sql.exec("UPDATE outbox SET bytes = 0, body = ''");
+      expect(new Outbox(sql).oldest()).toBeNull();
+    });
   });
 });

@@ -41,6 +41,8 @@ const EXCEPTIONS = {
   'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
     "a row for each migration",
   "SELECT period_start, count FROM outbox WHERE bytes > 0": "once after a start, which sends all of these rows again",
+  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1":
+    "the first row, or the next where that one is blank",
   "SELECT row, at, count FROM outbox WHERE bytes > 0 ORDER BY row": "when an operator recovers a workspace",
   verdicts: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
