@@ -32,6 +32,8 @@ export const REQUEST_RATE_PER_SECOND = 500;
 export const REQUEST_BURST = 1_000;
 /** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
 export const SHED_FACTOR = 4;
+/** But for one of them in so long, which asks there whether the key is still active. */
+export const SHED_ASK_MS = 1_000;
 
 // --- Keys ---
 

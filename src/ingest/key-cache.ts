@@ -20,6 +20,8 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   isDeactivated: boolean;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
+  /** From then on one of those is let through, to ask whether the key is still active. */
+  shedAskAtMs: number;
   /** Calls that did not authenticate and of which the counter has not been told yet. */
   refused: RefusedCalls[];
   /** By when somebody has told it; 0: nobody is about to. */
@@ -89,6 +91,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     template,
     isDeactivated: false,
     shedEmptyAtMs: 0,
+    shedAskAtMs: 0,
     refused: [],
     refusedToldMs: 0,
     refusedPauseMs: 0,

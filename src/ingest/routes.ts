@@ -29,6 +29,7 @@ import {
   BULK_MAX_BYTES,
   BULK_MAX_SIGNALS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
+  SHED_ASK_MS,
   SHED_FACTOR,
 } from "../limits.ts";
 import { admit } from "./admit.ts";
@@ -115,14 +116,19 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
     perSecond: rate.perSecond * SHED_FACTOR,
     burst: rate.burst * SHED_FACTOR,
   });
+  const refuseKnown = (refusal: Refusal) => refuseAuthenticated(c, credentials, key, refusal);
   if (!shed.allowed) {
     const tooFast: Refusal = { code: "rate_limited", retryAfterMs: shed.retryAfterMs };
+    // A deactivated key gets its 401 whatever its rate (design §5). To ask for each of these calls is what is saved here.
+    if (nowMs >= key.shedAskAtMs) {
+      key.shedAskAtMs = nowMs + SHED_ASK_MS;
+      return refuseKnown(tooFast);
+    }
     sumUpRefused(c, key, tooFast, nowMs);
     return refuseCall(c, tooFast);
   }
   key.shedEmptyAtMs = shed.emptyAtMs;
 
-  const refuseKnown = (refusal: Refusal) => refuseAuthenticated(c, credentials, key, refusal);
   if (key.endpointType !== endpoint.type) return refuseKnown({ code: "endpoint_mismatch" });
   const options = readOptions(c, source);
   if (!options.ok) return refuseKnown(options.refusal);

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { composeKey } from "../../src/domain/keys/api-key.ts";
 import worker from "../../src/index.ts";
 import { deactivatedKey, lookUpKey } from "../../src/ingest/key-cache.ts";
-import { KEY_CACHE_MS, KEY_STALE_MS } from "../../src/limits.ts";
+import { KEY_CACHE_MS, KEY_STALE_MS, SHED_ASK_MS } from "../../src/limits.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { call, concurrently, newWorkspace } from "./workspace.ts";
 import type { Problem, TestKey, TestWorkspace } from "./workspace.ts";
@@ -313,6 +313,53 @@ describe("§7.1: the request rate of a key", () => {
     const other = await workspace.newKey();
     expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
   }, 30_000);
+});
+
+describe("design §5: an isolate sheds what is far beyond the rate", () => {
+  /** Four at once are let through; after that none for a long time. */
+  const slow = { ...env, REQUEST_RATE_PER_SECOND: "0.0001", REQUEST_BURST: "1" };
+
+  /** Calls that reach the counter are told what it answers there. */
+  function sender(workspace: TestWorkspace) {
+    let reached = 0;
+    const namespace = {
+      getByName: () => {
+        reached++;
+        return workspace.counter;
+      },
+    } as unknown as typeof env.QUOTA_COUNTER;
+    return {
+      send: async (): Promise<number> => {
+        const url = `https://signals.example/api/signal-staging/webhook/${workspace.key.key}`;
+        const request = new Request(url, { method: "POST", headers: newAddress(), body: JSON.stringify(SIGNAL) });
+        const bindings = { ...slow, QUOTA_COUNTER: namespace };
+        return (await worker.fetch(request, bindings, createExecutionContext())).status;
+      },
+      reached: () => reached,
+    };
+  }
+
+  test("without asking, but for one call a second", async () => {
+    stopClock();
+    const { send, reached } = sender(await newWorkspace());
+    const statuses: number[] = [];
+    for (let n = 0; n < 10; n++) statuses.push(await send());
+    expect(statuses).toEqual([202, 202, 202, 202, 429, 429, 429, 429, 429, 429]);
+    expect(reached()).toBe(5);
+    vi.setSystemTime(NOW + SHED_ASK_MS);
+    expect([await send(), await send()]).toEqual([429, 429]);
+    expect(reached()).toBe(6);
+  });
+
+  test("a key that is deactivated gets its 401 all the same", async () => {
+    stopClock();
+    const workspace = await newWorkspace();
+    const { send, reached } = sender(workspace);
+    for (let n = 0; n < 4; n++) expect(await send()).toBe(202);
+    await deactivate(workspace, workspace.key);
+    expect([await send(), await send(), await send()]).toEqual([401, 401, 401]);
+    expect(reached()).toBe(5);
+  });
 });
 
 describe("design §5: failed authentications are limited by client address", () => {
