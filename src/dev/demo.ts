@@ -1,6 +1,6 @@
 /**
  * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
- * senders do, waits until all are processed, and shows what came of them. Exit code 0 only if everything is as expected.
+ * senders do, waits until all are processed, and shows what came of them and what a receiver was told of it. Exit code 0 only if everything is as expected.
  * `--keep` leaves the service running afterwards, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
@@ -14,6 +14,7 @@ import { imports } from "./demo/imports.ts";
 import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "./demo/marketing.ts";
 import { mistakes } from "./demo/mistakes.ts";
 import { provision } from "./demo/provision.ts";
+import { listen, reportCrossings } from "./demo/receiver.ts";
 import { report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { OperatorClient, type Books } from "./operator-client.ts";
@@ -36,7 +37,8 @@ try {
   const vars = path.join(stateDir, "demo.vars");
   await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
   await applyMigrations(stateDir, interruption.signal);
-  const args = ["--inspector-port", "0", "--env-file", vars, ...(keep ? ["--var", "SIGN_IN:local"] : [])];
+  // As on a developer's machine: it tells a receiver on this machine, too.
+  const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
   service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
   console.log(`It runs at ${service.origin}.`);
   const interrupted = new Promise<never>((_, reject) => {
@@ -81,9 +83,11 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
 
+  await using receiver = await listen(operator, home);
   const sent = await send(origin, [...senders, last]);
   const settled = await settle(operator, home);
-  return report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
+  const good = await report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
+  return (await reportCrossings(operator, home, receiver)) && good;
 }
 
 /** Waits until nothing is in flight any more. Null when that takes too long. */

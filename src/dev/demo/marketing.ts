@@ -18,7 +18,8 @@ export function marketing({ campaigns }: DemoKeys): Sender {
   const opened = LEADS.flatMap((lead) =>
     EMAILS.map((email) => webhook(webhookBody(lead, "Opened Email", { email_name: email }))),
   );
-  const attended = LEADS.slice(0, 10).map((lead) => ({
+  const attendees = LEADS.slice(0, 10);
+  const attended = attendees.map((lead) => ({
     ...webhook(JSON.stringify({ email: lead.email, event: "Attended - Spring Webinar", properties: { minutes: 45 } })),
     path: `/api/signal-staging/webhook/webinar-tool/${campaigns}`,
   }));
@@ -41,7 +42,13 @@ export function marketing({ campaigns }: DemoKeys): Sender {
         kept: 1,
         points: [[left, -10]],
       },
-      { what: "webinar attendance, source in the path", calls: attended, status: 202, kept: attended.length },
+      {
+        what: "webinar attendance, source in the path",
+        calls: attended,
+        status: 202,
+        kept: attended.length,
+        points: attendees.map((lead) => [lead, 5]),
+      },
       {
         what: "the form campaign once more, by mistake",
         calls: forms,

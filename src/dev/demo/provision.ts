@@ -6,6 +6,7 @@ import type { DemoKeys } from "./delivery.ts";
 const RULES: NewRule[] = [
   ...DEMO_RULES,
   { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
+  { name: "Attended a webinar", event: "Attended - *", scoring_signal: "webinar_attended", points: 5 },
 ];
 
 /** The fields of the account data that imports() sends. */
