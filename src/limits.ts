@@ -64,7 +64,9 @@ export const OVERAGE_STREAK_LIMIT = 3;
 /** Entries of refused calls kept for the admin, per workspace, and of one key and reason: twenty hours of it, an hour each. */
 export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
-/** And for how long, in days. */
+/** Keys whose refused calls are kept by day, in some 100 bytes each: those that were refused last. */
+export const REJECTED_KEYS_KEPT = 500;
+/** Entries of refused calls are kept for so long, in days. */
 export const REJECTION_KEPT_DAYS = 30;
 /** After so long without another, a refusal for the same reason is a new entry. */
 export const REJECTION_SILENCE_MS = 3_600_000;

@@ -7,7 +7,7 @@ import { keyStatus } from "../domain/keys/api-key.ts";
 import { proposeTemplate } from "../domain/accounts/propose-template.ts";
 import { canManageKeys } from "../domain/keys/role.ts";
 import { readSample } from "../domain/accounts/sample-payload.ts";
-import { KEY_SILENT_MAX_DAYS, PAGE_ROWS, REJECTIONS_KEPT } from "../limits.ts";
+import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../limits.ts";
 import { silentAfterDays } from "../workspace/destination-schemas.ts";
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
@@ -164,13 +164,10 @@ function keysPath(c: Ctx): string {
 /** @param refused what was typed into a form that was refused. */
 async function keyPage(c: Ctx, apiKey: ApiKey, refused: { rename?: TypedField; silence?: TypedField }) {
   const { id } = c.get("workspace");
-  const counter = quotaCounter(c.env, id);
-  const [lastUsed, kept, related] = await Promise.all([
-    counter.lastUsed(),
-    counter.rejections(REJECTIONS_KEPT),
+  const [calls, related] = await Promise.all([
+    quotaCounter(c.env, id).keyCalls(apiKey.id),
     rotatedWith(c.get("db"), id, [apiKey]),
   ]);
-  const ofKey = kept.filter(({ keyId }) => keyId === apiKey.id);
   const view = (
     <KeyView
       home={workspacePath(c)}
@@ -179,11 +176,11 @@ async function keyPage(c: Ctx, apiKey: ApiKey, refused: { rename?: TypedField; s
       apiKey={apiKey}
       rename={refused.rename ?? { typed: apiKey.name, error: undefined }}
       silence={refused.silence ?? { typed: String(apiKey.silentAfterDays ?? ""), error: undefined }}
-      usedMs={lastUsed[apiKey.id]}
+      calls={calls}
       successor={related.successors.get(apiKey.id) ?? null}
       predecessor={related.predecessors.get(apiKey.successorOf ?? "") ?? null}
-      refused={groupRejections(ofKey)}
-      runs={ofKey.slice(0, PAGE_ROWS)}
+      refused={groupRejections(calls.rejections)}
+      runs={calls.rejections.slice(0, PAGE_ROWS)}
       nowMs={Date.now()}
     />
   );

@@ -8,6 +8,7 @@ import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { storedDetail } from "../http/problem.ts";
 import { STORE_PROBE_MS } from "../limits.ts";
+import type { AcceptedCall } from "./key-use.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";
@@ -32,8 +33,8 @@ export interface Admissions {
   results: AdmitResult[];
   rows: PackedRow[];
   refused: RefusedCalls[];
-  /** Keys of which something was kept. */
-  accepted: string[];
+  /** Calls of which something was kept. */
+  accepted: AcceptedCall[];
 }
 
 export interface AdmissionTime {
@@ -52,7 +53,7 @@ export function decideAdmissions(
 ): Admissions {
   const results: AdmitResult[] = [];
   const refused: RefusedCalls[] = [];
-  const accepted: string[] = [];
+  const accepted: AcceptedCall[] = [];
   const packer = new RowPacker(
     { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
     ledger.nextRow,
@@ -77,11 +78,12 @@ export function decideAdmissions(
     const used = ledger.accepted + ledger.held;
     const run = decideQuotaRun(used, signals, ledger);
     packer.add(call.chunks, run.accepted, run.held);
-    if (run.accepted + run.held > 0) accepted.push(call.keyId);
+    const kept = run.accepted + run.held;
+    if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0, signals: kept });
     ledger.accepted += run.accepted;
     ledger.held += run.held;
     ledger.rejected += run.rejected;
-    ledger.admitted += run.accepted + run.held;
+    ledger.admitted += kept;
     ledger.overage += overageOfRun(used, run.accepted, ledger);
     const refusal = run.refusal && { code: run.refusal, retryAfterMs: ledger.periodEndMs - nowMs };
     if (refusal) refused.push(refusedCall(call, refusal, run.rejected, nowMs));

@@ -1,15 +1,48 @@
 /**
- * When each key was last used, and when a call of it was last accepted. Written along with what is written anyway, at most once a minute for each key: an object
- * that ends in between loses no more than that of it.
+ * When each key was last used, when a call of it was last accepted, and how many were on each day. Written along with what
+ * is written anyway, at most once a minute for each key, and when an alarm finds that nothing follows. An object that ends
+ * in between loses no more than that minute; the next one notices, for the counter knows of every signal: "at least" is
+ * said of the days on which that has happened.
  */
+import type { CallDays } from "../domain/keys/call-days.ts";
+import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
+import type { DayCounts } from "../domain/quota/day-counts.ts";
 import { KEY_USE_WRITE_MS } from "../limits.ts";
 
 interface Use {
   usedMs: number;
   /** 0: never. */
   acceptedMs: number;
-  /** When this was last written, by this object. */
+  /** When this was last written. */
   writtenMs: number;
+  /** By this object. */
+  isWritten: boolean;
+  /** Signals ever admitted with it. */
+  admitted: number;
+  /** Calls of which something was accepted, by day; those of `day` are partly counted here. */
+  calls: DayCounts;
+  day: number;
+  callsOfDay: number;
+  /** How often calls may have been lost, by day. */
+  lost: DayCounts;
+}
+
+/** Of one call, or of a slice of one. */
+export interface AcceptedCall {
+  keyId: string;
+  calls: 0 | 1;
+  signals: number;
+}
+
+interface Row {
+  [column: string]: SqlStorageValue;
+  key_id: string;
+  used_ms: number;
+  accepted_ms: number;
+  written_ms: number;
+  admitted: number;
+  calls: string;
+  lost: string;
 }
 
 export class KeyUse {
@@ -20,10 +53,36 @@ export class KeyUse {
   constructor(sql: SqlStorage) {
     this.#sql = sql;
     sql.exec(`CREATE TABLE IF NOT EXISTS key_use (
-      key_id TEXT PRIMARY KEY, used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL) WITHOUT ROWID`);
-    const rows = sql.exec<{ key_id: string; used_ms: number; accepted_ms: number }>("SELECT * FROM key_use");
-    for (const { key_id, used_ms, accepted_ms } of rows) {
-      this.#uses.set(key_id, { usedMs: used_ms, acceptedMs: accepted_ms, writtenMs: 0 });
+      key_id TEXT PRIMARY KEY, used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL, written_ms INTEGER NOT NULL,
+      admitted INTEGER NOT NULL, calls TEXT NOT NULL, lost TEXT NOT NULL) WITHOUT ROWID`);
+    for (const row of sql.exec<Row>("SELECT * FROM key_use")) {
+      const { key_id, used_ms: usedMs, accepted_ms: acceptedMs, written_ms: writtenMs, admitted, calls, lost } = row;
+      this.#uses.set(key_id, { ...NEVER, usedMs, acceptedMs, writtenMs, isWritten: false, admitted, calls, lost });
+    }
+  }
+
+  /**
+   * Compares what is known of the keys with what the ledger has counted: what is missing was not written when the last
+   * object ended, of keys that had been written less than a minute before.
+   *
+   * @param admitted signals, ever.
+   */
+  noteLost(admitted: number): void {
+    const uses = [...this.#uses.values()];
+    const missing = admitted - uses.reduce((sum, use) => sum + use.admitted, 0);
+    if (missing <= 0) return;
+    const lastMs = Math.max(...uses.map(({ writtenMs }) => writtenMs));
+    let unknown = missing;
+    for (const [keyId, use] of this.#uses) {
+      if (use.writtenMs <= lastMs - KEY_USE_WRITE_MS) continue;
+      use.lost = addToDays(
+        use.lost,
+        new Map([use.writtenMs, use.writtenMs + KEY_USE_WRITE_MS].map((ms) => [dayOf(ms), 1])),
+      );
+      // So that they are missed once: whose they were is not known.
+      use.admitted += unknown;
+      unknown = 0;
+      this.#unwritten.add(keyId);
     }
   }
 
@@ -31,18 +90,31 @@ export class KeyUse {
     this.#of(keyId).usedMs = nowMs;
   }
 
-  accepted(keyId: string, nowMs: number): void {
-    this.#of(keyId).acceptedMs = nowMs;
+  accepted({ keyId, calls, signals }: AcceptedCall, nowMs: number): void {
+    const use = this.#of(keyId);
+    use.acceptedMs = nowMs;
+    use.admitted += signals;
+    const day = dayOf(nowMs);
+    if (day !== use.day) {
+      addUp(use);
+      use.day = day;
+    }
+    use.callsOfDay += calls;
   }
 
-  /** A row for each key of which none was written within the last minute. */
-  writeDue(nowMs: number): void {
+  /** A row for each key of which none was written within the last minute; or, where nothing follows, for each. */
+  write(nowMs: number, which: "due" | "all"): void {
     for (const keyId of this.#unwritten) {
       const use = this.#of(keyId);
       // A clock that was set back keeps nothing from being written.
-      if (Math.abs(nowMs - use.writtenMs) < KEY_USE_WRITE_MS) continue;
-      this.#sql.exec("INSERT OR REPLACE INTO key_use VALUES (?, ?, ?)", keyId, use.usedMs, use.acceptedMs);
+      const isDue = !use.isWritten || Math.abs(nowMs - use.writtenMs) >= KEY_USE_WRITE_MS;
+      if (!isDue && which === "due") continue;
+      addUp(use);
+      const { usedMs, acceptedMs, admitted, calls, lost } = use;
+      const values = [keyId, usedMs, acceptedMs, nowMs, admitted, calls, lost];
+      this.#sql.exec("INSERT OR REPLACE INTO key_use VALUES (?, ?, ?, ?, ?, ?, ?)", ...values);
       use.writtenMs = nowMs;
+      use.isWritten = true;
       this.#unwritten.delete(keyId);
     }
   }
@@ -57,12 +129,38 @@ export class KeyUse {
     return this.#uses.get(keyId)?.acceptedMs || null;
   }
 
+  callDays(keyId: string): CallDays {
+    const use = this.#uses.get(keyId);
+    if (use === undefined) return { calls: "", lost: "" };
+    addUp(use);
+    return { calls: use.calls, lost: use.lost };
+  }
+
   #of(keyId: string): Use {
     this.#unwritten.add(keyId);
     const known = this.#uses.get(keyId);
     if (known !== undefined) return known;
-    const use = { usedMs: 0, acceptedMs: 0, writtenMs: 0 };
+    const use = { ...NEVER };
     this.#uses.set(keyId, use);
     return use;
   }
+}
+
+const NEVER: Use = {
+  usedMs: 0,
+  acceptedMs: 0,
+  writtenMs: 0,
+  isWritten: false,
+  admitted: 0,
+  calls: "",
+  day: 0,
+  callsOfDay: 0,
+  lost: "",
+};
+
+/** The day's own count is a number until somebody wants to know: a call adds one to it, and nothing else. */
+function addUp(use: Use): void {
+  if (use.callsOfDay === 0) return;
+  use.calls = addToDays(use.calls, new Map([[use.day, use.callsOfDay]]));
+  use.callsOfDay = 0;
 }

@@ -3,6 +3,7 @@ import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
+import type { CallDays } from "../domain/keys/call-days.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
 
 /** Signals of one call, already in the outbox's form (wire/message.ts), at most about MESSAGE_MAX_BYTES each. */
@@ -112,10 +113,15 @@ export interface UsageByDay {
 
 /** What has come of one key's calls. */
 export interface KeyCalls {
+  /** When one last carried the right secret, whatever came of it; null: none so far. */
+  usedMs: number | null;
   /** When one was last accepted; null: none was so far. */
   acceptedMs: number | null;
   /** Those with the latest calls first. */
   rejections: Rejection[];
+  /** Those of which something was accepted, and those of which something was refused: a call may be both. */
+  accepted: CallDays;
+  refused: CallDays;
 }
 
 /** The counter's side of the books. */

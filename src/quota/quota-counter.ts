@@ -78,6 +78,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#outbox = new Outbox(this.#sql);
     this.#news = new CounterNews(this.#sql);
     this.#state = new State(ctx.storage, this.#outbox, this.#news);
+    this.#keyUse.noteLost(this.#state.ledger?.admitted ?? 0);
     this.#alarm = new Alarm(ctx);
     this.#handOn = new HandOn(this.#news.raised, {
       workspaceId: this.#workspaceId,
@@ -273,7 +274,13 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   /** What has come of one key's calls. */
   keyCalls(keyId: string): KeyCalls {
     const rejections = this.#rejections.latest(REJECTIONS_KEPT, Date.now()).filter((one) => one.keyId === keyId);
-    return { acceptedMs: this.#keyUse.lastAccepted(keyId), rejections };
+    return {
+      usedMs: this.#keyUse.lastUsed()[keyId] ?? null,
+      acceptedMs: this.#keyUse.lastAccepted(keyId),
+      rejections,
+      accepted: this.#keyUse.callDays(keyId),
+      refused: this.#rejections.callDays(keyId),
+    };
   }
 
   /** Those with the latest calls first. */
@@ -317,6 +324,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       const nowMs = Date.now();
       const ledger = this.#ledgerAt(nowMs);
       this.#writeNotes(nowMs);
+      // Nothing that is noted may be lost while nobody calls.
+      if (commits <= 1) this.#keyUse.write(nowMs, "all");
       // Others are likely to follow: none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
       this.#noteLateness(nowMs);
@@ -350,7 +359,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
       throw error;
     }
-    for (const keyId of decided.accepted) this.#keyUse.accepted(keyId, nowMs);
+    for (const call of decided.accepted) this.#keyUse.accepted(call, nowMs);
     this.#list(decided.refused, nowMs);
     return decided.results;
   }
@@ -413,7 +422,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   #writeNotes(nowMs: number, refused: readonly RefusedCalls[] = []): void {
     try {
       for (const one of refused) this.#news.refused(one, nowMs);
-      this.#keyUse.writeDue(nowMs);
+      this.#keyUse.write(nowMs, "due");
       if (this.#rejections.dueMs <= nowMs) {
         this.#rejections.write(nowMs);
         this.#state.save();

@@ -1,5 +1,6 @@
 /**
- * The list of refused calls, in memory and in one row of the object's database. Refusals now and then are written at once,
+ * The list of refused calls, and how many of each key there were on each day, in memory and in one row of the object's
+ * database. Refusals now and then are written at once,
  * each of them. Where they come faster they are gathered, and written ever less often: a flood costs a few rows a minute,
  * whatever comes, and keeps the object in memory meanwhile.
  *
@@ -9,7 +10,9 @@
 import { addRejection, forgetOld } from "../domain/keys/rejection.ts";
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
 import { takeRequest } from "../domain/quota/request-rate.ts";
-import { REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
+import type { CallDays } from "../domain/keys/call-days.ts";
+import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
+import { REJECTED_KEYS_KEPT, REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
 
 /** Calls that were refused so lately are likely to go on. */
 const LONGEST_PAUSE_MS = Math.max(...REJECTION_PAUSES_MS);
@@ -26,6 +29,8 @@ interface Gathering {
 export class Rejections {
   readonly #sql: SqlStorage;
   readonly #list: Rejection[];
+  /** By key, those that were refused last at the end. */
+  readonly #days: Map<string, CallDays>;
   /** Entries with calls that are not stored yet. */
   #unwritten = new Set<Rejection>();
   #gathering: Gathering | null = null;
@@ -35,14 +40,21 @@ export class Rejections {
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
-    sql.exec("CREATE TABLE IF NOT EXISTS rejections (id INTEGER PRIMARY KEY CHECK (id = 1), list TEXT NOT NULL)");
-    const row = sql.exec<{ list: string }>("SELECT list FROM rejections").toArray()[0];
+    sql.exec(
+      "CREATE TABLE IF NOT EXISTS rejections (id INTEGER PRIMARY KEY CHECK (id = 1), list TEXT NOT NULL, days TEXT NOT NULL)",
+    );
+    const row = sql.exec<{ list: string; days: string }>("SELECT list, days FROM rejections").toArray()[0];
     const stored = row === undefined ? [] : (JSON.parse(row.list) as StoredRejection[]);
     this.#list = stored.map(({ open, ...entry }) => ({ ...entry, atLeast: entry.atLeast || open === true }));
+    this.#days = new Map(row === undefined ? [] : (JSON.parse(row.days) as [string, CallDays][]));
+    for (const { open, keyId, lastAtMs } of stored) if (open === true) this.#addToDay(keyId, "lost", 1, lastAtMs);
   }
 
   add(refused: RefusedCalls, nowMs: number): void {
     this.#unwritten.add(addRejection(this.#list, refused));
+    const { keyId, calls, lastAtMs, atLeast } = refused;
+    this.#addToDay(keyId, "calls", calls, lastAtMs);
+    if (atLeast) this.#addToDay(keyId, "lost", 1, lastAtMs);
     this.#lastAddedMs = nowMs;
   }
 
@@ -80,12 +92,27 @@ export class Rejections {
       .slice(0, limit);
   }
 
+  /** Those of one key, by day. */
+  callDays(keyId: string): CallDays {
+    return this.#days.get(keyId) ?? { calls: "", lost: "" };
+  }
+
+  #addToDay(keyId: string, what: keyof CallDays, count: number, atMs: number): void {
+    const days = this.callDays(keyId);
+    // The last one to be refused is the last in the row, and the first one is the first to be forgotten.
+    this.#days.delete(keyId);
+    this.#days.set(keyId, { ...days, [what]: addToDays(days[what], new Map([[dayOf(atMs), count]])) });
+    const [first] = this.#days.keys();
+    if (first !== undefined && this.#days.size > REJECTED_KEYS_KEPT) this.#days.delete(first);
+  }
+
   #writeList(nowMs: number, open: boolean): void {
     forgetOld(this.#list, nowMs);
     const stored = this.#list.map((entry): StoredRejection =>
       open && nowMs - entry.lastAtMs < LONGEST_PAUSE_MS ? { ...entry, open } : entry,
     );
-    this.#sql.exec("INSERT OR REPLACE INTO rejections VALUES (1, ?)", JSON.stringify(stored));
+    const days = JSON.stringify([...this.#days]);
+    this.#sql.exec("INSERT OR REPLACE INTO rejections VALUES (1, ?, ?)", JSON.stringify(stored), days);
     this.#unwritten = new Set();
   }
 }

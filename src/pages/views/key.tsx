@@ -6,12 +6,14 @@ import type { Rejection } from "../../domain/keys/rejection.ts";
 import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
+import type { KeyCalls as Calls } from "../../quota/protocol.ts";
 import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejection-list.ts";
 import { KEY_PLACEHOLDER } from "./connect-set-up.tsx";
 import { TextField } from "./fields.tsx";
 import { counted, grouped } from "./format.ts";
+import { KeyCalls } from "./key-calls.tsx";
 import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
 import { Fact, Facts, Head, Panel, Table, Time } from "./parts.tsx";
 import { TestCall } from "./test-call.tsx";
@@ -29,7 +31,8 @@ export interface KeyPage {
   path: string;
   origin: string;
   apiKey: ApiKey;
-  usedMs: number | undefined;
+  /** What has come of its calls. */
+  calls: Calls;
   /** What it was rotated into, and from. */
   successor: ApiKey | null;
   predecessor: ApiKey | null;
@@ -56,6 +59,7 @@ export function KeyView(page: KeyPage) {
       <Panel>
         <What page={page} />
       </Panel>
+      <KeyCalls accepted={page.calls.accepted} refused={page.calls.refused} nowMs={nowMs} />
       <Refused page={page} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
       <div class="columns wide">
@@ -130,7 +134,18 @@ function Actions({ home, path, id }: { home: string; path: string; id: string })
   );
 }
 
-function What({ page: { path, apiKey, usedMs, successor, predecessor, nowMs } }: { page: KeyPage }) {
+function What({
+  page: {
+    path,
+    apiKey,
+    calls: { usedMs },
+    successor,
+    predecessor,
+    nowMs,
+  },
+}: {
+  page: KeyPage;
+}) {
   return (
     <Facts>
       <Fact name="Key">
@@ -147,7 +162,7 @@ function What({ page: { path, apiKey, usedMs, successor, predecessor, nowMs } }:
       <Fact name="Expires">
         <Expiration apiKey={apiKey} nowMs={nowMs} />
       </Fact>
-      <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
+      <Fact name="Last Used">{usedMs === null ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
       {successor !== null && (
         <Fact name="Replaced by">
           <KeyLink path={path} apiKey={successor} />
