@@ -26,8 +26,6 @@ export class HandOn {
   #failures = 0;
   /** The run that is under way; null when none is. */
   #running: Promise<void> | null = null;
-  /** The call that is under way, or the last one. */
-  #calling: Promise<void> = Promise.resolve();
 
   constructor(raised: RaisedEvents, options: HandOnOptions) {
     this.#raised = raised;
@@ -65,19 +63,13 @@ export class HandOn {
     else this.#options.alarmBy(dueMs);
   }
 
-  /** When the call that is under way has ended, one way or the other. */
-  async called(): Promise<void> {
-    await this.#calling.catch(() => {});
-  }
-
   async #runOnce(): Promise<void> {
     const { workspaceId, raise, alarmBy } = this.#options;
     try {
       for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
         // A call that never ends would end the handing on.
-        this.#calling = within(RAISE_TIMEOUT_MS, raise(next.events));
         // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
-        await this.#calling;
+        await within(RAISE_TIMEOUT_MS, raise(next.events));
         this.#raised.handedOn(next.lastRow);
       }
       this.#failures = 0;

@@ -72,7 +72,9 @@ export class RaisedEvents {
       characters += body.length;
       lastRow = row;
     }
-    return lastRow === 0 ? null : { events, lastRow };
+    if (lastRow > 0) return { events, lastRow };
+    this.#begin = this.#end;
+    return null;
   }
 
   /** They have been taken over, up to this row. */

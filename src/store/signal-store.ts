@@ -129,11 +129,9 @@ export class SignalStore extends StoreReads {
    * @param id of the receipt, if it is a new one.
    * @param email trimmed and lower-cased.
    */
-  async erase(id: string, email: string): Promise<ErasureReceipt> {
+  erase(id: string, email: string): ErasureReceipt {
     this.transact(() => erasePerson(this.state, id, email, Date.now()));
     this.#alarmForNext();
-    // What is on its way to Destinations is there before they are asked to forget the person.
-    await this.#handOn.called();
     const receipt = findErasure(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;

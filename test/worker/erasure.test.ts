@@ -276,8 +276,8 @@ describe("a deletion", () => {
     }));
     await send(...signals);
     // The alarm does not ring by itself while this function holds the object.
-    const people = await runInDurableObject(workspace.store, async (instance) => {
-      const first = await instance.erase("del_1", JANE);
+    const people = await runInDurableObject(workspace.store, (instance) => {
+      const first = instance.erase("del_1", JANE);
       expect(first).toMatchObject({ people: 1, finishedAtMs: null });
       expect(first.signals).toBeGreaterThanOrEqual(ERASURE_ROWS);
       expect(first.signals).toBeLessThan(count);
@@ -305,7 +305,7 @@ describe("a deletion", () => {
     await consumeMessages([messageOf(workspace.id, [buried])], { queue: "signals-dlq" });
     expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
     const exported = await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      expect(await instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
+      expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
       // It would go on while payloads are fetched.
       await storage.deleteAlarm();
       let text = "";
@@ -332,8 +332,8 @@ describe("a deletion", () => {
     await history();
     const later = { at: Date.now() + 1_000, ordinal: 500 };
     const answers = await runInDurableObject(workspace.store, async (instance) => {
-      const first = await instance.erase("del_1", JANE);
-      return [first, await instance.erase("del_2", JANE)];
+      const first = instance.erase("del_1", JANE);
+      return [first, instance.erase("del_2", JANE)];
     });
     expect(answers).toMatchObject([
       { id: "del_1", finishedAtMs: null, signals: 3 },
