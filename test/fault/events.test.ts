@@ -54,9 +54,9 @@ afterAll(async () => {
 
 /** Posts signals until the runtime is gone. */
 async function postUntilKilled(ms: number): Promise<void> {
-  let killed = false;
+  const killed = new AbortController();
   const sender = async () => {
-    while (!killed) {
+    while (!killed.signal.aborted) {
       const n = sent++;
       const signal = { email: `p${n % PEOPLE}@example.com`, event: "Visit", properties: { n } };
       const answer = service.post(`signal-staging/webhook/${workspace.key}`, JSON.stringify(signal));
@@ -65,7 +65,7 @@ async function postUntilKilled(ms: number): Promise<void> {
   };
   const senders = Promise.all(Array.from({ length: CONNECTIONS }, sender));
   await sleep(ms);
-  killed = true;
+  killed.abort();
   await service.kill();
   await senders;
 }
