@@ -273,7 +273,7 @@ export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 export const GATHER_EVERY_MS = 1_000;
 /** To a destination that fails: this share of the time for which it has failed... */
 export const GATHER_SHARE_OF_FAILING = 0.05;
-/** ... and at most so long. Three days of failures are some 220 deliveries. */
+/** ... and at most so long. Three days of failures are some 240 deliveries. */
 export const GATHER_MAX_MS = 3_600_000;
 /** Scoring signals that wait to be gathered, of a workspace: beyond that the oldest are given up. Some 50 MB. */
 export const GATHERED_MAX_SIGNALS = 200_000;

@@ -16,8 +16,8 @@ export class Receiver {
   readonly received: ReceivedEvent[] = [];
   answer: (nth: number) => Response | Promise<Response> = () => new Response("thanks");
 
-  constructor(host = `hook-${crypto.randomUUID()}.example.com`) {
-    this.url = `https://${host}/in`;
+  constructor(host = `hook-${crypto.randomUUID()}.example.com`, path = "/in") {
+    this.url = `https://${host}${path}`;
   }
 
   ids(): string[] {
