@@ -1,5 +1,5 @@
 /** What becomes of an attempt to deliver. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { failedAgain, isHopeless, judgeAttempt, RETRY_DELAYS_MS } from "../../src/domain/events/attempts.ts";
 import type { AttemptResult, Failing } from "../../src/domain/events/attempts.ts";

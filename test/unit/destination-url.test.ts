@@ -1,5 +1,5 @@
 /** Where a webhook may go: nothing that only the service can reach. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { checkDestinationUrl } from "../../src/domain/events/destination-url.ts";
 

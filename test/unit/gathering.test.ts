@@ -1,5 +1,5 @@
 /** How events of scoring signals are gathered. */
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fittingEvents, gatherIntervalMs, gathered } from "../../src/domain/events/gathering.ts";
 import type { EventOf, ScoringSignalMade } from "../../src/domain/events/workspace-event.ts";

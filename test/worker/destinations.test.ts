@@ -71,30 +71,29 @@ describe("a new destination", () => {
 });
 
 describe("what the sources raise", () => {
-  const wanted = () => {
-    const [store, counter] = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
-    const latest = () => [store?.mock.lastCall?.[0], counter?.mock.lastCall?.[0]];
-    return (types: string[], thresholds: number[]) =>
-      expect(latest()).toEqual([
-        { types, thresholds },
-        { types, thresholds },
-      ]);
+  const latestWanted = () => {
+    const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
+    return () => calls.map(({ mock }) => mock.lastCall?.[0]);
   };
+  const both = (types: string[], thresholds: number[]) => [
+    { types, thresholds },
+    { types, thresholds },
+  ];
 
   test("follows each change of who wants what, before the change is answered", async () => {
-    const expectWanted = wanted();
+    const wanted = latestWanted();
     const { id } = await told.create(receiver, { events: ["person.score_crossed", "usage.level"] });
-    expectWanted(["usage.level"], []);
+    expect(wanted()).toEqual(both(["usage.level"], []));
     await told.workspace.operator("PUT", "/thresholds", { thresholds: [100, 50] });
-    expectWanted(["person.score_crossed", "usage.level"], [50, 100]);
+    expect(wanted()).toEqual(both(["person.score_crossed", "usage.level"], [50, 100]));
     await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
-    expectWanted(["person.scored"], [50, 100]);
+    expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
     await told.workspace.operator("POST", `/destinations/${id}/pause`);
-    expectWanted([], [50, 100]);
+    expect(wanted()).toEqual(both([], [50, 100]));
     await told.workspace.operator("POST", `/destinations/${id}/resume`);
-    expectWanted(["person.scored"], [50, 100]);
+    expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
     await told.workspace.operator("DELETE", `/destinations/${id}`);
-    expectWanted([], [50, 100]);
+    expect(wanted()).toEqual(both([], [50, 100]));
   });
 
   test("follows by the alarm where a source could not be told", async () => {
