@@ -377,11 +377,14 @@ describe("OpenID Connect", () => {
   });
 });
 
+/** Of a parameter that takes numbers only, 1. */
+const valueFor = (parameter: string) => (parameter.includes("{[1-9]") ? "1" : "x");
+
 /** Every path and method of the pages, with something in place of the parameters. */
 function routes(slug: string): { method: string; path: string }[] {
   const all = pageRoutes.routes
     .filter(({ method, path }) => method !== "ALL" && !path.startsWith("/assets/"))
-    .map(({ method, path }) => ({ method, path: path.replace(":slug", slug).replaceAll(/:[^/]+/g, "x") }));
+    .map(({ method, path }) => ({ method, path: path.replace(":slug", slug).replaceAll(/:[^/]+/g, valueFor) }));
   return [...new Map(all.map((route) => [`${route.method} ${route.path}`, route])).values()];
 }
 
