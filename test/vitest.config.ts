@@ -1,6 +1,6 @@
 /**
- * Five kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, the built Worker under the CDPs'
- * own SDKs, and with the providers that people sign in by, and faults across processes.
+ * Six kinds of tests: pure rules in Node, the Worker on workerd with its real bindings, the built Worker under the CDPs'
+ * own SDKs, with the providers that people sign in by, and with receivers of its events, and faults across processes.
  */
 import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";

@@ -1,4 +1,5 @@
 /** The audit log: who did what, and when. */
+import type { Child } from "hono/jsx";
 import type { AuditRecord } from "../../control/audit-list.ts";
 import { MANAGERS_ACTIONS } from "../../control/audit.ts";
 import type { PageOf } from "../../platform/list-page.ts";
@@ -86,7 +87,7 @@ function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowM
       <td>
         <Time ms={Date.parse(entry.at)} nowMs={nowMs} />
       </td>
-      <td class="what">{entry.actor === "operator" ? <span class="quiet">The operator</span> : entry.actor}</td>
+      <td class="what">{actorName(entry.actor)}</td>
       <td class="what">{sentence(entry, place)}</td>
       <td class="what">
         {Object.keys(entry.detail).length > 0 && (
@@ -141,4 +142,9 @@ function Nothing({ path, asked, keys, forManagers, hasMore }: NothingProps) {
     daysAsked("Days", days),
   ];
   return <NothingFits title="Nothing to show" path={path} query={shown} filters={filters} />;
+}
+
+function actorName(actor: string): Child {
+  if (actor === "operator") return <span class="quiet">The operator</span>;
+  return actor === "service" ? <span class="quiet">The service</span> : actor;
 }
