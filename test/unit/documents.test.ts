@@ -65,6 +65,16 @@ describe("a document", () => {
   );
 });
 
+test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
+  const text = withoutBlocks(read(document));
+  for (const [, file = ""] of text.matchAll(/`((?:src|test|docs|migrations)\/[\w./-]*\w)`/g)) {
+    expect(existsSync(path.join(ROOT, file)), `${document}: ${file}`).toBe(true);
+  }
+  for (const [, file = ""] of text.matchAll(/`((?:unit|worker|fault|sdk|e2e)\/[\w.-]+)`/g)) {
+    expect(existsSync(path.join(ROOT, `test/${file}.test.ts`)), `${document}: ${file}`).toBe(true);
+  }
+});
+
 describe("README.md", () => {
   test("says of each library that the project depends on what it is for", () => {
     const [, table = ""] = read("README.md").split("## Libraries");
