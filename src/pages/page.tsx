@@ -15,12 +15,14 @@ export interface PageOptions {
   /** Entry of the sidebar; null: none. */
   section: Section | null;
   status?: ContentfulStatusCode;
+  /** Beside what a form has done: what can be done next. */
+  next?: Child;
 }
 
 /** A page of the workspace. What a form has done (`?done=`) is said at the top. */
 export async function page(
   c: Context<PagesEnv>,
-  { title, section, status = 200 }: PageOptions,
+  { title, section, status = 200, next }: PageOptions,
   content: Child,
 ): Promise<Response> {
   const what = c.req.query("done");
@@ -33,7 +35,12 @@ export async function page(
   const document = (
     <WorkspacePage title={title} section={section} frame={frame} nonce={nonceOf(c)}>
       {section !== "usage" && (await usageBar(c))}
-      {isDone(what) && <Notice tone="good">{DONE[what]}</Notice>}
+      {isDone(what) && (
+        <Notice tone="good">
+          {DONE[what]}
+          {next}
+        </Notice>
+      )}
       {content}
     </WorkspacePage>
   );

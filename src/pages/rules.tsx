@@ -3,9 +3,9 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { createRule, updateRule } from "../control/rule-changes.ts";
 import { findRule, listRules, type StoredRule } from "../control/rules.ts";
-import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_TYPING_SIGNALS } from "../limits.ts";
+import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS, PREVIEW_TYPING_SIGNALS } from "../limits.ts";
 import { signalStore } from "../workspace/objects.ts";
-import { applyRule, endRule, previewRule, proposeFrom } from "../workspace/rules.ts";
+import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../workspace/rules.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "./page.tsx";
 import {
@@ -27,6 +27,7 @@ import { ruleVersionPages } from "./rule-versions.tsx";
 import { requireManager } from "./session/session.ts";
 import { DeletedRule, NewRule, Rule } from "./views/rule.tsx";
 import type { EditorProps } from "./views/rule-editor.tsx";
+import { ApplyOffer } from "./views/rule-offer.tsx";
 import { Preview, type Previewed } from "./views/rule-preview.tsx";
 import { Rules } from "./views/rules.tsx";
 
@@ -76,7 +77,7 @@ export const rulePages = pages
   })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
-    return rule === null ? deletedPage(c) : rulePage(c, rule, formOf(rule));
+    return rule === null ? deletedPage(c) : rulePage(c, rule, formOf(rule), { found: await pastMatches(c, rule) });
   })
   .post("/:rule_id", requireManager, async (c) => {
     const [rule, asked] = [await ruleOfPath(c), await readAsked(c)];
@@ -187,7 +188,8 @@ async function rulePage(
     focus = null,
     version = rule.version,
     changedMeanwhile = false,
-  }: Shown & { version?: number; changedMeanwhile?: boolean } = {},
+    found = null,
+  }: Shown & { version?: number; changedMeanwhile?: boolean; found?: RulePreview | null } = {},
 ): Promise<Response> {
   const store = signalStore(c.env, c.get("workspace").id);
   const [[facts], suggestions] = await Promise.all([
@@ -206,9 +208,22 @@ async function rulePage(
   };
   return page(
     c,
-    { title: rule.name, section: "rules", status },
+    {
+      title: rule.name,
+      section: "rules",
+      status,
+      next: mayManage(c) && (
+        <ApplyOffer path={`${workspacePath(c)}/rules/${rule.id}`} rule={rule} facts={facts} found={found} />
+      ),
+    },
     <Rule {...known} facts={facts} preview={preview} version={version} changedMeanwhile={changedMeanwhile} />,
   );
+}
+
+/** Right after it was saved, by those who may apply it: what of all that is stored an enabled rule matches, so far as a moment goes. */
+async function pastMatches(c: Context<PagesEnv>, rule: StoredRule): Promise<RulePreview | null> {
+  if (c.req.query("done") === undefined || !mayManage(c) || !rule.enabled) return null;
+  return previewRule(c.env, c.get("workspace").id, rule, PREVIEW_MAX_DAYS, PREVIEW_TYPING_SIGNALS);
 }
 
 /** A rule that is gone may still have scoring signals, or an application under way. */

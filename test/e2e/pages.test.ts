@@ -147,6 +147,18 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
   });
 
   test.each([
+    ["done", [{ name: "Registered", event: "Registered - *", scoring_signal: "webinar", points: 5 }], "Import 1 rule"],
+    ["wrong", [{ name: "Registered", event: "" }], "Show what would change"],
+  ])("an import of rules that can be %s", async (_, items, button) => {
+    await page.goto(`${HOME}/rules/import`);
+    await page.getByLabel("Or its text").fill(JSON.stringify({ items }));
+    await page.getByRole("button", { name: "Show what would change" }).click();
+    await page.getByRole("button", { name: button }).waitFor();
+    expect(await wrong()).toEqual([]);
+    expect(said.filter((line) => !line.includes("422"))).toEqual([]);
+  });
+
+  test.each([
     ["settings/api-keys/new", "Create API Key"],
     ["rules/new", "Create rule"],
     ["settings/members", "Add member"],

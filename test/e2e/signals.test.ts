@@ -126,8 +126,7 @@ test("a rule is pre-filled from a signal, previewed, and applied to what is stor
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Create rule" }).click();
 
-    await page.getByText("Apply to past signals").click();
-    await page.getByRole("button", { name: "Apply", exact: true }).click();
+    await page.getByRole("button", { name: "Apply to 2 past signals" }).click();
     await expect.poll(() => workspace.score("joe@example.com")).toBe(15);
     expect(await workspace.score("ann@example.com")).toBe(0);
     // By itself.

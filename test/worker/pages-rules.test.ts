@@ -442,6 +442,45 @@ describe("applying to past signals", () => {
     expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
   });
 
+  test("is offered right after saving, with how many it matches, until it is done", async () => {
+    await deliver(
+      workspace.id,
+      [1, 2, 3].map((n) => ({ id: `sig_${n}`, ordinal: n, payload: form(n), at: Date.now() - n * 100 * DAY })),
+    );
+    const offer = async (at: string, as = members.admin) => {
+      const notice = /<div class="notice good".*?<\/div>/s.exec(await as.see(at))?.[0] ?? "";
+      return { action: /<form method="post" action="([^"]*)"/.exec(notice)?.[1], text: textOf(notice).trim() };
+    };
+    const created = await members.admin.post(base, fields([["properties.n", "greater_than", "1"]]));
+    const at = created.headers.get("location") ?? "";
+    const [path = ""] = at.split("?");
+    const { action = "", text } = await offer(at);
+    expect([action, text]).toEqual([`${path}/apply`, expect.stringMatching(/^Created\..* Apply to 2 past signals$/)]);
+    expect((await offer(path)).text).toBe("");
+    expect((await offer(at, members.member)).action).toBeUndefined();
+    expect((await members.admin.post(action)).headers.get("location")).toBe(`${path}#job`);
+    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 20, 20]));
+    expect((await offer(at)).action).toBeUndefined();
+
+    const save = (rows: Row[], more: Record<string, string>) => members.admin.post(path, fields(rows, more));
+    const saved = `${path}?done=rule_saved`;
+    await save([], { version: "1", points: "5" });
+    expect((await offer(saved)).text).toContain("Apply to 3 past signals");
+    await save([["properties.n", "equals", "3"]], { version: "2" });
+    expect((await offer(saved)).text).toContain("Apply to 1 past signal");
+    // What it has scored would go.
+    await save([["properties.n", "equals", "9"]], { version: "3" });
+    expect((await offer(saved)).text).toMatch(/Apply to past signals$/);
+    await members.admin.post(`${path}/disable`);
+    const disabled = await offer(`${path}?done=rule_disabled`);
+    expect(disabled.text).toMatch(/Remove its scoring signals$/);
+    await members.admin.post(disabled.action ?? "");
+    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 0, 0]));
+    expect((await offer(`${path}?done=rule_disabled`)).action).toBeUndefined();
+    const none = await members.admin.post(base, fields([], { event: "Never Came" }));
+    expect((await offer(none.headers.get("location") ?? "")).text).toMatch(/None of the past signals matches it\.$/);
+  });
+
   test("looks again by itself while it is under way", async () => {
     const rule = await newRule();
     await runInDurableObject(workspace.store, async (store, { storage }) => {

@@ -127,14 +127,12 @@ export function ImportPreview({
           <p>What is wrong is said at each rule. Mend the file, and nothing has to be done twice.</p>
         </Notice>
       )}
-      <Panel>
-        <Stats>
-          <Stat label="Added" value={of("added").length} />
-          <Stat label="Changed" value={of("changed").length} />
-          <Stat label="As they are here" value={of("unchanged").length} />
-        </Stats>
-        {work === 0 && of("refused").length === 0 && <p>Every rule of the file is here already, and says the same.</p>}
-      </Panel>
+      <Stats>
+        <Stat label="Added" value={of("added").length} />
+        <Stat label="Changed" value={of("changed").length} />
+        <Stat label="As they are here" value={of("unchanged").length} />
+      </Stats>
+      {work === 0 && of("refused").length === 0 && <p>Every rule of the file is here already, and says the same.</p>}
       {shown.length > 0 && (
         <Panel flush>
           <Table caption="What the import would do" head={["Rule", "What", "How", "Status"]}>

@@ -1,0 +1,132 @@
+/** Mapping rules as people keep them: copied, taken to another workspace as a file, changed and gone back with. */
+import { readFile } from "node:fs/promises";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { launch, newContext, signIn } from "./browser.ts";
+import { FORM, newWorkspace, send, type TestWorkspace } from "./workspace.ts";
+
+let browser: Browser;
+let context: BrowserContext;
+
+beforeAll(async () => {
+  browser = await launch();
+});
+
+afterEach(() => context?.close());
+afterAll(() => browser?.close());
+
+const RULE = {
+  name: "Asked for a demo",
+  event: "Filled Out Form",
+  scoring_signal: "demo",
+  points: 15,
+  frequency: "once_ever",
+  conditions: [{ path: "properties.form_name", operator: "contains", value: "demo" }],
+};
+
+async function open(workspace: TestWorkspace, at: string, options = {}): Promise<Page> {
+  context = await newContext(browser, options);
+  return signIn(context, workspace.owner, `${workspace.home}/rules${at}`);
+}
+
+const newRule = (workspace: TestWorkspace, more: object = {}) =>
+  workspace.operator.post<{ id: string }>(`workspaces/${workspace.id}/rules`, { ...RULE, ...more });
+const focused = (page: Page) => page.evaluate<string>("document.activeElement.id");
+const proposed = (page: Page, list: string) =>
+  page.evaluate<string[]>(`[...document.querySelectorAll("#${list} option")].map((option) => option.value)`);
+
+test("a new rule begins in its name; what is proposed follows the event while it is typed", async () => {
+  const workspace = await newWorkspace("proposed");
+  const key = await workspace.newKey();
+  for (const n of [1, 2]) await send(key, { ...FORM, properties: { form_name: "Demo", plan: `p${n}` } });
+  await send(key, { ...FORM, event: "Ordered", properties: { total: 5 } });
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
+  const page = await open(workspace, "/new");
+  expect(await focused(page)).toBe("name");
+  await expect
+    .poll(async () => page.reload().then(() => proposed(page, "events")))
+    .toEqual(["Filled Out Form", "Ordered"]);
+  await page.keyboard.type("Ordered something");
+  await page.getByLabel("Event", { exact: true }).fill("Ordered");
+  await expect.poll(() => proposed(page, "paths")).toEqual(["event", "source", "email", "properties.total"]);
+  await page.getByLabel("Points").fill("many");
+  await page.getByRole("button", { name: "Create rule" }).click();
+  await page.getByRole("alert").waitFor();
+  expect(await focused(page)).toBe("scoring_signal");
+  expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ordered something");
+});
+
+test("a copy is saved as another rule, and applied to the past from the banner", async () => {
+  const workspace = await newWorkspace("copied");
+  const key = await workspace.newKey();
+  await send(key, FORM);
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
+  const { id } = await newRule(workspace, { frequency: "every_time" });
+  const page = await open(workspace, `/${id}`);
+  await page.getByRole("link", { name: "Duplicate" }).click();
+  await page.getByLabel("Points").fill("4");
+  await page.getByRole("button", { name: "Create rule" }).click();
+  await page.getByRole("heading", { name: "Copy of Asked for a demo" }).waitFor();
+  await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
+  await page.locator("#job").getByText("1 matched").waitFor();
+  expect(await workspace.score("jane@example.com")).toBe(4);
+  await page.getByRole("link", { name: "Mapping Rules" }).first().click();
+  await expect.poll(() => page.locator("tbody tr").count()).toBe(2);
+});
+
+test.each([
+  ["with a script", "files", {}],
+  ["without one", "plain-files", { javaScriptEnabled: false }],
+])("all rules are taken to another workspace as a file, shown first, %s", async (_, slug, options) => {
+  const [one, other] = [await newWorkspace(slug), await newWorkspace(`${slug}-other`)];
+  await newRule(one);
+  await newRule(one, { name: "Second", enabled: false, frequency: "once_per_day" });
+  await newRule(other, { points: 1 });
+  const page = await open(one, "", options);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "Export" }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe(`${slug}-mapping-rules.json`);
+  const buffer = await readFile(await download.path());
+  expect(JSON.parse(buffer.toString())).toMatchObject({ items: [{ name: "Second" }, RULE] });
+  await context.close();
+
+  const there = await open(other, "", options);
+  await there.getByRole("link", { name: "Import" }).click();
+  await there.getByLabel("File").setInputFiles({ name: "rules.json", mimeType: "application/json", buffer });
+  await there.getByRole("button", { name: "Show what would change" }).click();
+  await there.getByText("Points: +1 → +15").waitFor();
+  await there.getByRole("row", { name: "Second" }).getByText("Disabled").waitFor();
+  await there.getByRole("button", { name: "Import 2 rules" }).click();
+  await there.getByText("Imported. The rules apply from the next signal on").waitFor();
+  const rules = await other.operator.get<{ items: object[] }>(`workspaces/${other.id}/rules`);
+  expect(rules.items).toMatchObject([
+    { name: "Second", enabled: false, frequency: "once_per_day" },
+    { ...RULE, version: 2 },
+  ]);
+});
+
+test.each([
+  ["with a script", "versions", {}],
+  ["without one", "plain-versions", { javaScriptEnabled: false }],
+])("what a rule said is looked at and gone back to, %s", async (_, slug, options) => {
+  const workspace = await newWorkspace(slug);
+  const key = await workspace.newKey();
+  const { id } = await newRule(workspace);
+  await send(key, FORM);
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(15);
+  const page = await open(workspace, `/${id}`, options);
+  await page.getByLabel("Points").fill("1");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(1);
+  await page.getByRole("link", { name: "Version 2" }).click();
+  await page.getByText("Points: +15 → +1").waitFor();
+  await page.getByRole("link", { name: "Version 1" }).click();
+  await page.getByRole("button", { name: "Go back to version 1" }).click();
+  await page.getByText("The rule says again what it said then.").waitFor();
+  await page.getByRole("button", { name: "Apply to 1 past signal" }).click();
+  await expect.poll(() => workspace.score("jane@example.com")).toBe(15);
+  await page.getByRole("link", { name: "Version 3" }).waitFor();
+});
