@@ -7,6 +7,8 @@ import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 
 const root = path.join(import.meta.dirname, "..");
+/** Variables of this process that tests in the runtime read. */
+const given = Object.entries(process.env).filter(([name]) => name.startsWith("MODEL_"));
 
 export default defineConfig({
   root,
@@ -38,6 +40,7 @@ export default defineConfig({
                 LOG_REQUESTS: "all",
                 // Most tests wait until what they have sent is processed.
                 DRAIN_PACE_MS: "50",
+                ...Object.fromEntries(given),
                 D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
               },
             },

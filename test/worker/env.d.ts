@@ -5,6 +5,10 @@ declare global {
   namespace Cloudflare {
     interface Env {
       D1_MIGRATIONS: D1Migration[];
+      /** Of the model run: how many, from which seed, and whether a failing one is made shorter. */
+      MODEL_RUNS?: string;
+      MODEL_SEED?: string;
+      MODEL_SHRINK?: string;
     }
   }
 }
