@@ -19,6 +19,7 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   assets: { reason: "check:types runs it with --check" },
   migrations: { reason: "writes a new migration" },
   "test:mutation": { reason: "takes a quarter of an hour; test/mutation/README.md has what it found" },
+  "test:model": { reason: "the worker tests run the same, less often" },
   "test:crash": { reason: "the fault tests run the same with five kills" },
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
