@@ -98,3 +98,62 @@ describe("commits", () => {
     expect(Math.max(...senders.waitsMs.slice(before))).toBe(0);
   });
 });
+
+describe("calls that arrive together", () => {
+  const tick = () => vi.advanceTimersByTimeAsync(0);
+
+  test("share a commit, but for the first after one that came alone; who comes alone after a crowd waits once", async () => {
+    const senders = new Senders();
+    const send = async (calls: number): Promise<number[]> => {
+      const before = senders.sizes.length;
+      for (let n = 0; n < calls; n++) void senders.send();
+      const atOnce = senders.sizes.slice(before);
+      await tick();
+      // Too far apart to be frequent.
+      await vi.advanceTimersByTimeAsync(60_000);
+      return [atOnce.length, ...senders.sizes.slice(before)];
+    };
+    // How many commits are made at once, then the calls of each.
+    expect(await send(1)).toEqual([1, 1]);
+    expect(await send(3)).toEqual([1, 1, 2]);
+    expect(await send(3)).toEqual([0, 3]);
+    expect(await send(2)).toEqual([0, 2]);
+    expect(await send(1)).toEqual([0, 1]);
+    expect(await send(1)).toEqual([1, 1]);
+    expect(await send(2)).toEqual([1, 1, 1]);
+    expect(await send(2)).toEqual([0, 2]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("get each its own result", async () => {
+    const commits = new GroupCommit<number, string>(
+      (calls) => calls.map((call) => `result ${call}`),
+      async () => {},
+    );
+    const results = Promise.all([1, 2, 3].map((call) => commits.submit(call)));
+    await tick();
+    expect(await results).toEqual(["result 1", "result 2", "result 3"]);
+  });
+
+  test("fail together where the commit fails, and the next one is made", async () => {
+    let isBroken = true;
+    const commits = new GroupCommit<number, number>(
+      (calls) => {
+        if (isBroken) throw new Error("disk full");
+        return calls;
+      },
+      async () => {},
+    );
+    const results = Promise.allSettled([1, 2, 3].map((call) => commits.submit(call)));
+    await tick();
+    expect((await results).map((result) => result.status === "rejected" && String(result.reason))).toEqual([
+      "Error: disk full",
+      "Error: disk full",
+      "Error: disk full",
+    ]);
+    isBroken = false;
+    const next = commits.submit(4);
+    await tick();
+    expect(await next).toBe(4);
+  });
+});

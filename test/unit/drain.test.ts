@@ -3,8 +3,10 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   DRAIN_PACE_MS,
   MESSAGE_MAX_BYTES,
+  RESEND_AFTER_MS,
   RETRY_MIN_SECONDS,
   SEND_TIMEOUT_MS,
+  STORE_PROBE_MS,
   UNSENT_MAX_BYTES,
 } from "../../src/limits.ts";
 import { Drain } from "../../src/quota/drain.ts";
@@ -51,15 +53,31 @@ class Road {
     });
   }
 
-  #read({ afterRow, maxMessages }: SendRange) {
+  #read({ afterRow, admittedUntil, maxMessages }: SendRange) {
     this.reads++;
     const packer = new MessagePacker();
-    for (const row of this.rows) if (row.row > afterRow) packer.add(row);
+    for (const row of this.rows) if (row.row > afterRow && row.at <= admittedUntil) packer.add(row);
     return packer.take(true, maxMessages, 250_000);
   }
 
+  settle(...rows: number[]): void {
+    for (const row of rows)
+      this.rows.splice(
+        this.rows.findIndex((one) => one.row === row),
+        1,
+      );
+  }
+
+  /** The texts of what was sent since, message by message. */
+  sentSince(calls: number): string[] {
+    return this.sent.slice(calls).flatMap(([, messages]) => messages.map((message) => message.slice("ws".length)));
+  }
+
+  #lastRow = 0;
+
   commit(bytes = 100): void {
-    const row = rowOf(this.rows.length + 1, bytes);
+    const row = rowOf(Math.max(this.#lastRow, this.rows.at(-1)?.row ?? 0) + 1, bytes);
+    this.#lastRow = row.row;
     this.rows.push(row);
     this.drain.committed([row]);
   }
@@ -220,4 +238,150 @@ test("an alarm ends when nothing is under way any more, what was when it rang in
   answer?.();
   await ran;
   expect(road.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
+});
+
+describe("what is not settled", () => {
+  test("is sent again when the oldest has waited for 15 minutes, as far as it is so old, and then not before 15 more", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(60_000);
+    road.commit();
+    await road.ring();
+    expect(road.alarmAtMs).toBe(START + RESEND_AFTER_MS);
+    vi.setSystemTime(START + RESEND_AFTER_MS - 1);
+    let calls = road.sent.length;
+    await road.drain.run();
+    expect(road.sentSince(calls)).toEqual([]);
+    vi.setSystemTime(START + RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]"]);
+    expect(road.alarmAtMs).toBe(START + 2 * RESEND_AFTER_MS);
+    calls = road.sent.length;
+    vi.setSystemTime(START + 2 * RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1][2]"]);
+  });
+
+  test("is sent again batch by batch, all of it", async () => {
+    const road = new Road();
+    for (let n = 0; n < 10; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(60_000);
+    const calls = road.sent.length;
+    vi.setSystemTime(START + RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sent.slice(calls).map(([, messages]) => messages.length)).toEqual([4, 4, 2]);
+    expect(road.sentSince(calls).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+  });
+
+  test("rings no alarm once all is settled", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(0);
+    road.settle(1);
+    await road.ring();
+    expect(road.alarmAtMs).toBe(Number.POSITIVE_INFINITY);
+    expect(road.sent).toHaveLength(1);
+  });
+
+  test("is read from the table once it has other numbers, and leaves without an alarm", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(60_000);
+    road.settle(1);
+    road.rows.push(rowOf(11, 100));
+    road.drain.renumbered();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(1)).toEqual(["[11]"]);
+  });
+});
+
+describe("a full store", () => {
+  async function full(): Promise<Road> {
+    const road = new Road();
+    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(60_000);
+    road.drain.stopForFullStore();
+    return road;
+  }
+
+  test("is asked with one message a minute, by the alarm only; all the rest waits", async () => {
+    const road = await full();
+    expect([road.drain.storeFull, road.alarmAtMs]).toEqual([true, START + 60_000 + STORE_PROBE_MS]);
+    const calls = road.sent.length;
+    road.commit();
+    await road.pass(STORE_PROBE_MS - 1);
+    await road.drain.run();
+    expect(road.sentSince(calls)).toEqual([]);
+    await road.pass(1);
+    const atMs = Date.now();
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]"]);
+    expect(road.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
+    // It has answered that it is still full: the oldest again.
+    road.drain.stopForFullStore();
+    vi.setSystemTime(atMs + STORE_PROBE_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]", "[1]"]);
+  });
+
+  test("that does not answer is asked with the rows that follow, and from the oldest on after the last", async () => {
+    const road = await full();
+    const calls = road.sent.length;
+    for (let probes = 0; probes < 5; probes++) {
+      await road.pass(STORE_PROBE_MS);
+      await road.ring();
+    }
+    // The fourth finds no row behind the third.
+    expect(road.sentSince(calls)).toEqual(["[1]", "[2]", "[3]", "[1]"]);
+    expect(road.drain.storeFull).toBe(true);
+  });
+
+  test("holds nothing up once nothing waits", async () => {
+    const road = await full();
+    road.settle(1, 2, 3);
+    await road.pass(STORE_PROBE_MS);
+    await road.ring();
+    expect(road.drain.storeFull).toBe(false);
+    const calls = road.sent.length;
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[4]"]);
+  });
+
+  test("that has room again gets everything, from the oldest on", async () => {
+    const road = await full();
+    const calls = road.sent.length;
+    road.settle(1);
+    road.drain.startOver();
+    expect(road.drain.storeFull).toBe(false);
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[2]", "[3]"]);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[2]", "[3]", "[4]"]);
+  });
+
+  test("stops what is under way: what was sent does not count as sent once there is room again", async () => {
+    const road = new Road();
+    const underWay = Promise.withResolvers<void>();
+    road.outcomes.push(() => underWay.promise);
+    for (let n = 0; n < 6; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(0);
+    road.drain.stopForFullStore();
+    underWay.resolve();
+    await road.pass(1);
+    expect(road.sent).toHaveLength(1);
+    road.drain.startOver();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(1).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+  });
+});
+
+test("a failure is logged with its workspace, how often it has failed and why", async () => {
+  const road = new Road();
+  const log = vi.spyOn(console, "log");
+  road.outcomes.push(() => Promise.reject(new Error("down")));
+  road.commit();
+  await road.pass(0);
+  expect(log.mock.calls.flat().map(String).join("\n")).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
 });

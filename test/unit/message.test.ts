@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import {
   firstSignals,
   readMessage,
+  renumberedRow,
   ROW_HEADER_BYTES,
   writeMessage,
   writeRow,
@@ -198,4 +199,44 @@ describe("the first signals of a text", () => {
     expect(firstSignals("", 3)).toBe("");
     expect(firstSignals("", 0)).toBe("");
   });
+});
+
+describe("a row that gets another number", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
+  const signals = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
+
+  test("is otherwise the same, each of its signals too", () => {
+    const read = (text: string) => readMessage(writeMessage("ws", text));
+    const before = read(writeRow(row, signals));
+    const after = read(renumberedRow(writeRow(row, signals), 4_711));
+    expect(after.rows.map((one) => one.row)).toEqual([{ ...row, row: 4_711 }]);
+    expect(
+      after.rows[0]?.signals.map(({ envelope, payload, verdict, ordinal }) => [envelope.id, payload, verdict, ordinal]),
+    ).toEqual(
+      before.rows[0]?.signals.map(({ envelope, payload, verdict, ordinal }) => [
+        envelope.id,
+        payload,
+        verdict,
+        ordinal,
+      ]),
+    );
+    expect(after.rows[0]?.signals.map((one) => one.row.row)).toEqual([4_711, 4_711]);
+  });
+
+  test("may have no signals; and stays as it is where it cannot be read", () => {
+    expect(renumberedRow(writeRow({ ...row, count: 0 }, ""), 8)).toBe(writeRow({ ...row, count: 0, row: 8 }, ""));
+    expect(renumberedRow("\u001dnonsense", 8)).toBe("\u001dnonsense");
+  });
+});
+
+test("a row that lacks a signal, or a half of one, is unreadable", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
+  const one = writeSignal({ id: "a", key: "k" }, "{}");
+  for (const signals of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
+    expect(readMessage(writeMessage("ws", writeRow(row, signals)))).toEqual({
+      workspaceId: "ws",
+      rows: [],
+      unreadable: 1,
+    });
+  }
 });

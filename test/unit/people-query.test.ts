@@ -24,6 +24,9 @@ test("what is shown is kept for the next page", () => {
   const asked = { q: "jane", sort: "email", score: "5", from: "2026-01-01", to: "2026-02-01", cursor: "7.jane" };
   expect(readPeopleQuery(asked).shown).toEqual(asked);
   expect(readPeopleQuery({ ...asked, other: "x" }).shown).toEqual(asked);
+  const accounts = { q: "acme", sort: "last_seen", cursor: "7.acme" };
+  expect(readAccountsQuery({ ...accounts, score: "5" }).shown).toEqual(accounts);
+  expect(readAccountsQuery({ sort: "newest", cursor: "7" }).shown).toEqual({ cursor: "7" });
 });
 
 test("what makes no sense is as if it were not there", () => {

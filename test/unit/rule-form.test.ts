@@ -2,7 +2,16 @@
 import { describe, expect, test } from "vitest";
 import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../../src/domain/rules/mapping-rule.ts";
-import { BLANK_FORM, changeRows, formOf, previewDays, readRuleForm, ruleOf } from "../../src/pages/rule-form.ts";
+import {
+  BLANK_FORM,
+  changeRows,
+  copyOf,
+  draftOf,
+  formOf,
+  previewDays,
+  readRuleForm,
+  ruleOf,
+} from "../../src/pages/rule-form.ts";
 import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../src/pages/rule-form.ts";
 
 const FORM: RuleForm = {
@@ -96,6 +105,45 @@ describe("what is wrong is said at its field", () => {
   ])("%#: %s", (form, field) => {
     expect(Object.keys(errorsOf(form))).toEqual([field]);
   });
+
+  test.each([
+    [{ name: "" }, "This is needed."],
+    [{ points: "1e3" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ points: "x1" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ points: "1x" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ match: "some" }, "Choose one of the list."],
+    [{ frequency: "" }, "Choose one of the list."],
+    [rows({ operator: "matches" }), "Choose one of the list."],
+    [rows({ operator: "in", value: "," }), "At least one value."],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "That are too many conditions for one rule."],
+  ])("%j: %s", (form, words) => {
+    expect(Object.values(errorsOf(form))).toEqual([words]);
+  });
+
+  test("in the words of the schema, as a sentence, where it is nothing that everybody gets wrong", () => {
+    for (const form of [rows({ path: "form_name" }), { name: "x".repeat(300) }]) {
+      expect(Object.values(errorsOf(form)).join(" ")).toMatch(/^[A-Z][^A-Z].*[a-z0-9"]\.$/);
+    }
+  });
+
+  test("and of several errors of one field the first", () => {
+    const errors = errorsOf({ name: "", points: "", ...rows({ path: "form_name", operator: "matches" }) });
+    expect(Object.keys(errors).sort()).toEqual(["conditions.0.operator", "conditions.0.path", "name", "points"]);
+  });
+});
+
+test.each([
+  [" 7 ", 7],
+  ["+5", 5],
+  ["-12", -12],
+  ["0", 0],
+])("points typed as %j are %i", (points, number) => {
+  expect(ruleOf({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
+});
+
+test("a condition's path is trimmed, its value is not", () => {
+  const made = ruleOf({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
+  expect(made).toMatchObject({ value: { conditions: [{ path: "properties.x", operator: "equals", value: " a " }] } });
 });
 
 test("rows are added and removed, and blank ones are no conditions", () => {
@@ -106,6 +154,15 @@ test("rows are added and removed, and blank ones are no conditions", () => {
   expect(changeRows(two, "remove-0").conditions).toEqual([{ path: "", operator: "equals", value: "" }]);
   expect(changeRows(two, "remove-9")).toEqual(two);
   expect(changeRows(two, "toString")).toEqual(two);
+  for (const what of ["xremove-0", "remove-0x", "remove-", ""]) expect(changeRows(two, what)).toEqual(two);
+  const many = { ...FORM, conditions: Array.from({ length: 12 }, (_, n) => ({ ...row, path: `properties.p${n}` })) };
+  expect(changeRows(many, "remove-11").conditions).toEqual(many.conditions.slice(0, 11));
+  const half = [
+    { ...row, value: "" },
+    { ...row, path: " ", value: " x" },
+    { ...row, path: " ", value: " " },
+  ];
+  expect(withoutBlankRows({ ...FORM, conditions: half }).conditions).toEqual(half.slice(0, 2));
 });
 
 test("a posted form is read row by row, with its line ends", () => {
@@ -130,11 +187,64 @@ test("a posted form is read row by row, with its line ends", () => {
   expect([form.name, form.enabled, form.points]).toEqual(["n", true, ""]);
 });
 
+test("a posted form has a field for each part of a rule; a missing one is blank, and the frequency what it mostly is", () => {
+  const data = new FormData();
+  const posted = {
+    name: "Asked",
+    event: "Form *",
+    match: "any",
+    scoring_signal: "demo",
+    points: "20",
+    frequency: "once_ever",
+    days: "7",
+  };
+  for (const [name, value] of Object.entries(posted)) data.append(name, value);
+  const { scoring_signal: scoringSignal, ...others } = posted;
+  expect(readRuleForm(data)).toEqual({ ...others, scoringSignal, conditions: [], enabled: false });
+  expect(readRuleForm(new FormData())).toMatchObject({ name: "", event: "", frequency: "every_time", days: "" });
+  // A file is no text.
+  const odd = new FormData();
+  odd.append("name", new File(["x"], "x.txt"));
+  expect(readRuleForm(odd).name).toBe("");
+});
+
+test("a proposed rule comes with the form's own frequency, and on", () => {
+  const proposed = { name: "n", event: "e", match: "all" as const, conditions: [], scoringSignal: "s", points: 5 };
+  expect(formOf(proposed)).toEqual({ ...BLANK_FORM, ...proposed, points: "5", conditions: [] });
+});
+
+test("a copy is another rule like it, whose name says so, as far as a name may go", () => {
+  const rule = {
+    name: "😀".repeat(255),
+    event: "e",
+    match: "any" as const,
+    conditions: [],
+    scoringSignal: "s",
+    points: 1,
+    frequency: "once_ever" as const,
+    enabled: false,
+  };
+  expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}` });
+});
+
+test("a preview needs neither name nor scoring signal nor points; what is wrong with the rest is said", () => {
+  const draft = { ...FORM, name: "", scoringSignal: "", points: " " };
+  expect(draftOf(draft)).toMatchObject({ ok: true, value: { event: FORM.event, points: 0 } });
+  expect(draftOf({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
+  expect(draftOf({ ...draft, points: "x", match: "" })).toMatchObject({
+    ok: false,
+    refusal: { match: "Choose one of the list.", points: expect.stringContaining("A whole number") },
+  });
+});
+
 test.each([
   ["7", 7],
+  ["1", 1],
+  ["7.9", 7],
   ["0", 30],
   ["many", 30],
-  ["999999", 30],
+  ["3650", 3_650],
+  ["3651", 30],
 ])("a preview of %j days looks back %i", (days, number) => {
   expect(previewDays({ ...FORM, days })).toBe(number);
 });

@@ -1,6 +1,6 @@
 /** §8.2–§8.6 in words: notices at 80, 100 and 200 %, and how far the extra room is from ending. */
 import { describe, expect, test } from "vitest";
-import { changeSaid, heldSaid, streakSaid, usageNotice } from "../../src/pages/usage-copy.ts";
+import { changeSaid, heldSaid, streakSaid, usageNotice, usageNoticeName } from "../../src/pages/usage-copy.ts";
 import type { OveragePrice } from "../../src/domain/quota/overage-price.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 
@@ -60,7 +60,120 @@ describe("notices", () => {
   });
 });
 
+describe("each notice says what becomes of signals, and what can be done", () => {
+  const WAYS_OUT = "Switch overages on or change to a larger plan";
+  test.each([
+    [
+      { accepted: 60, held: 20 },
+      "warn",
+      "80 % of the signal limit is used.",
+      `Up to and including the limit, signals are processed normally; those beyond it are held. ${WAYS_OUT} to have them processed.`,
+    ],
+    [
+      { accepted: 85, overages: true },
+      "info",
+      "85 % of the signal limit is used.",
+      "Overages are on: signals beyond the limit are accepted, and billed as overages.",
+    ],
+    [
+      { accepted: 90, extraRoomRemoved: true },
+      "warn",
+      "90 % of the signal limit is used.",
+      `This workspace has no extra room any more: signals beyond the limit are refused. ${WAYS_OUT} to avoid that.`,
+    ],
+    [
+      { accepted: 100 },
+      "warn",
+      "The signal limit is reached.",
+      `Every signal so far was processed normally; the next ones are held. ${WAYS_OUT} to have them processed.`,
+    ],
+    [
+      { accepted: 100, held: 2 },
+      "warn",
+      "The signal limit is passed: 2 signals were held.",
+      `Held signals update no scores, and are deleted on Apr 1, 2031. ${WAYS_OUT}, then release them.`,
+    ],
+    [
+      { accepted: 101, overages: true, overage: 1 },
+      "info",
+      "The signal limit is used up; signals are accepted all the same.",
+      "Overages are on: 1 signal beyond the limit so far in this period.",
+    ],
+    [
+      { accepted: 100, extraRoomRemoved: true },
+      "bad",
+      "The signal limit is reached: signals are refused.",
+      `The extra room has ended, so that every further signal gets a 429 until Apr 1, 2031. ${WAYS_OUT} to accept signals again.`,
+    ],
+    [
+      { accepted: 100, held: 100, rejected: 1 },
+      "bad",
+      "Twice the signal limit is reached: signals are refused.",
+      `Every further signal gets a 429 until Apr 1, 2031 (1 signal so far). ${WAYS_OUT} to accept signals again.`,
+    ],
+    [
+      { accepted: 300, overages: true, overage: 200 },
+      "warn",
+      "Twice the signal limit is used; signals are accepted all the same.",
+      "Overages are on: 200 signals beyond the limit so far in this period. A larger plan may cost less.",
+    ],
+  ] as const)("%j", (more, tone, title, text) => {
+    expect(usageNotice(usage(more))).toEqual({ tone, title, text });
+  });
+
+  test("what was dismissed comes back with the next level, refusal or period", () => {
+    const name = (more: Partial<Usage>) => usageNoticeName(usage(more));
+    expect(name({ accepted: 79 })).toBeNull();
+    const names = [
+      { accepted: 60, held: 20 },
+      { accepted: 100 },
+      { accepted: 100, held: 100 },
+      { accepted: 100, held: 100, rejected: 1 },
+      { accepted: 80, periodStartMs: Date.UTC(2031, 3, 1) },
+    ].map(name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).not.toContain(null);
+    expect(name({ accepted: 99 })).toBe(name({ accepted: 80 }));
+    expect(name({ accepted: 100, held: 100, rejected: 9 })).toBe(names[3]);
+  });
+});
+
 describe("§8.5: the extra room", () => {
+  test.each([
+    [
+      { streak: 3, extraRoomRemoved: true },
+      "Three periods in a row ended over the limit. Signals past the limit are refused at once. Switch overages on or change to a larger plan to have more accepted.",
+    ],
+    [
+      { streak: 3, extraRoomRemoved: true, overages: true },
+      "Three periods in a row ended over the limit. While overages are on nothing is refused; without them, signals past the limit are refused at once.",
+    ],
+    [{ paid: false }, "Only on paid plans do periods that end over the limit count towards losing it."],
+    [{ overages: true }, "Periods with overages on never count towards losing the extra room."],
+    [
+      { overages: true, streak: 1 },
+      "The last period ended over the limit. If overages are still on when this period ends, the count starts again from none.",
+    ],
+    [
+      {},
+      "3 in a row end the extra room for good: 3 more would. A period that ends within the limit starts the count again from none.",
+    ],
+    [
+      { streak: 1 },
+      "3 in a row end the extra room for good: 2 more would. A period that ends within the limit starts the count again from none.",
+    ],
+    [
+      { streak: 1, accepted: 100, held: 20 },
+      "This one is over it already. If it ends so, that makes 2 of the 3 in a row that end the extra room for good. To prevent that, switch overages on or change to a plan of at least 120 signals before the period ends.",
+    ],
+    [
+      { streak: 2 },
+      "Each of the last 2 periods ended over the limit. If this one does too, the extra room ends for good. A period that ends within the limit starts the count again from none.",
+    ],
+  ] as const)("%j", (more, text) => {
+    expect(streakSaid(usage(more)).text).toBe(text);
+  });
+
   const titles = (more: Partial<Usage>) => [streakSaid(usage(more)).tone, streakSaid(usage(more)).title];
 
   test("each situation has words of its own", () => {
@@ -148,6 +261,17 @@ describe("what a change will do", () => {
     expect(said({ perThousand: 0.4, currency: "EUR" })).toContain(`${accepted} at €0.40 per 1,000.`);
     expect(said({ perThousand: 0.0025, currency: "USD" })).toContain("at $0.0025 per 1,000");
     expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
+  });
+
+  test("in whole sentences: what holds from when, what comes next, and what of that which is held", () => {
+    expect(changeSaid(usage({ accepted: 39, held: 60 }), { ...to, signalLimit: 100 })).toBe(
+      "It takes effect with the next signal. 1 more signal is accepted in this period; then as many again are held, and " +
+        "beyond 200 they are refused. Signals already held stay held until you release them: 61 fit then.",
+    );
+    expect(changeSaid(usage({ accepted: 40 }), { ...to, overages: true })).toBe(
+      "It takes effect with the next signal. Every signal is accepted; those beyond 100 in a period are billed as overages.",
+    );
+    expect(changeSaid(usage({ accepted: 40 }), { ...to, signalLimit: 50 })).toContain("beyond 100 they are refused.");
   });
 
   test("says how many held signals would fit", () => {
