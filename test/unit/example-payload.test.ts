@@ -85,3 +85,65 @@ test("mapping the example of any template back gives every field that the templa
     { numRuns: 1_000 },
   );
 });
+
+const values = (...rows: PayloadMapping[]) => Object.values(exampleFor(rows))[0];
+
+test.each([
+  ["external_id", "string", "acme-42"],
+  ["external_id", "json", "acme-42"],
+  ["external_id", "number", 4_711],
+  ["external_id", "boolean", 1],
+  ["name", "string", "Acme Inc."],
+  ["plan", "string", "growth"],
+  ["user_count", "string", "25"],
+  ["user_count", "number", 25],
+  ["recurring_revenue", "string", "1200.50"],
+  ["recurring_revenue", "number", 1200.5],
+  ["trial_status", "string", "active"],
+  ["trial_status", "boolean", true],
+  ["attributes.x", "string", "example"],
+  ["attributes.x", "number", 42],
+  ["attributes.x", "json", { example: true }],
+  ["feature_flags", "json", { beta_reports: true }],
+] as const)("the example of %s as %s is what such a field mostly holds", (target, type, value) => {
+  expect(values(row(target, "x", type))).toEqual(value);
+});
+
+test("one place that several mappings read has a value that is all that they ask for, the id before all", () => {
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.n", "x", "number"))).toBe(1);
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.t", "x"))).toBe("true");
+  expect(values(row("trial_status", "x", "boolean"), row("attributes.j", "x", "json"))).toBe(true);
+  expect(values(row("attributes.n", "x"), row("external_id", "x"))).toBe("acme-42");
+  expect(values(row("attributes.n", "x", "number"), row("external_id", "x"))).toBe(4_711);
+});
+
+test("paths are drawn as nested objects and short arrays; long ones, and far elements, as one name", () => {
+  const nested = (at: string) => exampleFor([row("name", at)]);
+  expect(nested("a.b.c.d.e.f.g.h")).toEqual({ a: { b: { c: { d: { e: { f: { g: { h: "Acme Inc." } } } } } } } });
+  expect(nested("a.b.c.d.e.f.g.h.i")).toEqual({ "a.b.c.d.e.f.g.h.i": "Acme Inc." });
+  expect(nested("a[3]")).toEqual({ a: [null, null, null, "Acme Inc."] });
+  expect(nested("a[4]")).toEqual({ "a[4]": "Acme Inc." });
+  expect(exampleFor([row("name", "a[1].x"), row("plan", "a[0].y"), row("external_id", "a[].x")])).toEqual({
+    a: [{ x: "acme-42", y: "growth" }, { x: "Acme Inc." }],
+  });
+});
+
+test("what takes whatever is there is content with what the others have put below it", () => {
+  expect(exampleFor([row("attributes.all", "company", "json"), row("name", "company.name")])).toEqual({
+    company: { name: "Acme Inc." },
+  });
+  expect(exampleFor([row("attributes.all", "company", "json"), row("attributes.x", "company", "json")])).toEqual({
+    company: { example: true },
+  });
+});
+
+test("an example is plain data: what it has under __proto__ can be changed and listed as anything else", () => {
+  const example = exampleFor([row("name", "__proto__.a")]);
+  expect(Object.getPrototypeOf(example)).toBe(Object.prototype);
+  expect(Object.getOwnPropertyDescriptor(example, "__proto__")).toEqual({
+    value: { a: "Acme Inc." },
+    enumerable: true,
+    configurable: true,
+    writable: true,
+  });
+});

@@ -203,12 +203,12 @@ describe("the first signals of a text", () => {
 
 describe("a row that gets another number", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
-  const signals = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
+  const text = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
 
   test("is otherwise the same, each of its signals too", () => {
     const read = (text: string) => readMessage(writeMessage("ws", text));
-    const before = read(writeRow(row, signals));
-    const after = read(renumberedRow(writeRow(row, signals), 4_711));
+    const before = read(writeRow(row, text));
+    const after = read(renumberedRow(writeRow(row, text), 4_711));
     expect(after.rows.map((one) => one.row)).toEqual([{ ...row, row: 4_711 }]);
     expect(
       after.rows[0]?.signals.map(({ envelope, payload, verdict, ordinal }) => [envelope.id, payload, verdict, ordinal]),
@@ -232,8 +232,8 @@ describe("a row that gets another number", () => {
 test("a row that lacks a signal, or a half of one, is unreadable", () => {
   const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
   const one = writeSignal({ id: "a", key: "k" }, "{}");
-  for (const signals of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
-    expect(readMessage(writeMessage("ws", writeRow(row, signals)))).toEqual({
+  for (const text of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
+    expect(readMessage(writeMessage("ws", writeRow(row, text)))).toEqual({
       workspaceId: "ws",
       rows: [],
       unreadable: 1,

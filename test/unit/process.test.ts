@@ -160,12 +160,12 @@ describe("what cannot be processed is a dead letter that says why", () => {
   };
 
   test("an account update of a key without a template, that is no object, or that the template does not fit", () => {
-    const update = { endpoint: "product_org" } as const;
-    expect(reasonOf({ ...update, key: "key_9" }, { id: "a1" })).toBe(
+    const account = { endpoint: "product_org" } as const;
+    expect(reasonOf({ ...account, key: "key_9" }, { id: "a1" })).toBe(
       "Could not be processed: Error: there is no payload template of key key_9",
     );
-    expect(reasonOf(update, ["a1"])).toBe("Could not be processed: Error: an account update is a JSON object");
-    expect(reasonOf(update, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);
+    expect(reasonOf(account, ["a1"])).toBe("Could not be processed: Error: an account update is a JSON object");
+    expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);
   });
 
   test("text that is no JSON", () => {

@@ -313,3 +313,57 @@ describe("§6.3 always a rule", () => {
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 });
+
+describe("what is one signal's own is not proposed, what a sender uses again is", () => {
+  const isProposed = (form: string) => said({ form }).length === 1;
+
+  test.each([
+    ["abcdef1", true],
+    ["abcdef12", false],
+    ["abcdefgh", true],
+    ["xabcdef12", true],
+    ["abcdef12x", true],
+    ["aB1cD2eF3gH4iJ5", true],
+    ["aB1cD2eF3gH4iJ5k", false],
+    ["a".repeat(40), true],
+    ["a".repeat(41), false],
+    ["Contact us", true],
+    ["contact/us", true],
+    ["word ".repeat(16).padEnd(80, "s"), true],
+    ["word ".repeat(16).padEnd(81, "s"), false],
+  ])("%s: %s", (text, isSo) => {
+    expect(isProposed(text)).toBe(isSo);
+  });
+
+  test.each([
+    ["/docs/install/12/step", "/docs/install/"],
+    ["/docs/@jane/posts", "/docs/"],
+    ["/docs/v12/step", "/docs/v12/step"],
+    ["/docs/12x/step", "/docs/12x/step"],
+    ["/docs/jane@home/step", "/docs/"],
+  ])("of the path %s it is %s", (path, value) => {
+    expect(said({ page_path: path })).toEqual([`page_path starts_with ${value}`]);
+  });
+
+  test("a number of up to four digits is a kind where the name says so, whether it is a text or not", () => {
+    expect(said({ step: 1_234 })).toEqual(["step equals 1234"]);
+    expect(said({ step: "12" })).toEqual(["step equals 12"]);
+    expect(said({ step: 12_345 })).toEqual([]);
+    expect(said({ amount: 12 })).toEqual([]);
+  });
+
+  test("flags are known by their words, and come after kinds; kinds and flags leave no room for others", () => {
+    expect(said({ newsletter: "TRUE", beta: "false", plan_type: "pro", note: "hello" })).toEqual([
+      "plan_type equals pro",
+      "newsletter is_true",
+      "beta is_false",
+    ]);
+  });
+
+  test("a name made of a long text is cut to what fits, and has no spaces at its ends", () => {
+    const event = "e".repeat(250);
+    expect(proposeRule(signal({ form: " x y " }, { event })).name).toBe(`${event}: x y`);
+    expect(proposeRule(signal({ form: "xy z" }, { event: "e".repeat(251) })).name).toBe(`${"e".repeat(251)}: xy`);
+    expect(proposeRule(signal({ form: " Demo " })).name).toBe("A: Demo");
+  });
+});

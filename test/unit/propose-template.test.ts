@@ -72,3 +72,67 @@ test("whatever the sample, a proposal that found an id maps it", () => {
     { numRuns: 1_000 },
   );
 });
+
+test("the id is required and a text, whatever it is in the sample; nothing else is required", () => {
+  const rows = proposeTemplate({ id: 7, plan: "pro", extra: 1 });
+  expect(rows).toEqual([
+    { target: "external_id", path: "id", type: "string", required: true },
+    { target: "plan", path: "plan", type: "string", required: false },
+    { target: "attributes.extra", path: "extra", type: "number", required: false },
+  ]);
+  expect(proposeTemplate({})).toEqual([{ target: "external_id", path: "", type: "string", required: true }]);
+});
+
+test.each([
+  ["12", "number"],
+  [" -12.50 ", "number"],
+  ["x12", "string"],
+  ["12x", "string"],
+  ["12.", "string"],
+  ["1e3", "string"],
+  [12, "number"],
+  [true, "boolean"],
+])("an amount of %j is proposed as a %s", (value, type) => {
+  const typeOf = (name: string) => proposeTemplate({ id: "acme", [name]: value })[1]?.type;
+  expect([typeOf("seats"), typeOf("mrr")]).toEqual([type, type]);
+  // Of anything else a text stays one.
+  if (typeof value === "string") expect([typeOf("plan"), typeOf("region")]).toEqual(["string", "string"]);
+});
+
+test("a field is one value, flags are a whole object, and each place is proposed once", () => {
+  expect(lines({ id: "acme", plan: { code: "pro" }, features: "all", trial: true })).toEqual([
+    "external_id ← id string",
+    "trial_status ← trial boolean",
+    "attributes.code ← plan.code string",
+    "attributes.features ← features string",
+  ]);
+  expect(lines({ id: "acme", name: "n", company: { name: "m" } })).toEqual([
+    "external_id ← id string",
+    "name ← company.name string",
+    "attributes.name ← name string",
+  ]);
+  expect(lines({ id: "acme", one: { x: 1 }, two: { x: 2 } })).toEqual([
+    "external_id ← id string",
+    "attributes.x ← one.x number",
+  ]);
+});
+
+test("names that no path can say, and empty values, are passed over", () => {
+  const sample = { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 };
+  expect(lines(sample)).toEqual([
+    "external_id ← id string",
+    "attributes.g[0]h ← g[0]h number",
+    "attributes.i ← i number",
+  ]);
+});
+
+test("four levels are looked into, what lies deeper is proposed as a whole; fifteen rows at most", () => {
+  expect(lines({ id: "acme", b: { c: { d: { e: { f: 1 } } } } })).toEqual([
+    "external_id ← id string",
+    "attributes.e ← b.c.d.e json",
+  ]);
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`x${n}`, n]));
+  const rows = lines({ id: "acme", ...many });
+  expect(rows).toHaveLength(15);
+  expect(rows.at(-1)).toBe("attributes.x13 ← x13 number");
+});

@@ -266,7 +266,7 @@ describe("what a change will do", () => {
   test("in whole sentences: what holds from when, what comes next, and what of that which is held", () => {
     expect(changeSaid(usage({ accepted: 39, held: 60 }), { ...to, signalLimit: 100 })).toBe(
       "It takes effect with the next signal. 1 more signal is accepted in this period; then as many again are held, and " +
-        "beyond 200 they are refused. Signals already held stay held until you release them: 61 fit then.",
+        "beyond 200 they are refused. Signals already held stay held until you release them: 60 fit then.",
     );
     expect(changeSaid(usage({ accepted: 40 }), { ...to, overages: true })).toBe(
       "It takes effect with the next signal. Every signal is accepted; those beyond 100 in a period are billed as overages.",
