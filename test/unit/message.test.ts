@@ -206,7 +206,7 @@ describe("a row that gets another number", () => {
   const text = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
 
   test("is otherwise the same, each of its signals too", () => {
-    const read = (text: string) => readMessage(writeMessage("ws", text));
+    const read = (rowText: string) => readMessage(writeMessage("ws", rowText));
     const before = read(writeRow(row, text));
     const after = read(renumberedRow(writeRow(row, text), 4_711));
     expect(after.rows.map((one) => one.row)).toEqual([{ ...row, row: 4_711 }]);

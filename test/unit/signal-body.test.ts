@@ -6,7 +6,7 @@ import type { SignalRefusal } from "../../src/domain/keys/refusal.ts";
 import type { SignalBody, SignalBodyRules } from "../../src/domain/signal/signal-body.ts";
 import type { Result } from "../../src/domain/result.ts";
 import { ok, refuse } from "../../src/domain/result.ts";
-import { SIGNAL_MAX_BYTES } from "../../src/limits.ts";
+import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../src/limits.ts";
 
 const anything: SignalBodyRules = { maxSignals: 10, lines: false, check: ok };
 const read = (text: string, rules = anything) => readSignals(new TextEncoder().encode(text), rules);
@@ -185,5 +185,108 @@ describe("lines of JSON", () => {
     expect(read('{"a":1}\n', lines)).toMatchObject({ value: { several: false } });
     expect(read('{\n"a":\n1\n}', lines)).toMatchObject({ value: { several: false } });
     expect(read("[\n1,\n2\n]", lines)).toMatchObject({ value: { several: true } });
+  });
+});
+
+describe("sizes to the byte, and what is told of them", () => {
+  const ofBytes = (bytes: number) => `"${"x".repeat(bytes - 2)}"`;
+  const refusalsOf = (text: string, rules = anything) => {
+    const result = read(text, rules);
+    return result.ok
+      ? result.value.signals.map(({ bytes, refusal }) => [bytes, refusal?.code ?? null])
+      : result.refusal;
+  };
+
+  test("a signal may have SIGNAL_MAX_BYTES, by itself or among others; the white space around it does not count", () => {
+    const [most, more] = [ofBytes(SIGNAL_MAX_BYTES), ofBytes(SIGNAL_MAX_BYTES + 1)];
+    expect(refusalsOf(most)).toEqual([[SIGNAL_MAX_BYTES, null]]);
+    expect(refusalsOf(more)).toEqual([[SIGNAL_MAX_BYTES + 1, "signal_too_large"]]);
+    expect(refusalsOf(`[1, ${most} ,${more},2]`)).toEqual([
+      [1, null],
+      [SIGNAL_MAX_BYTES, null],
+      [SIGNAL_MAX_BYTES + 1, "signal_too_large"],
+      [1, null],
+    ]);
+    expect(read(more)).toMatchObject({
+      value: {
+        signals: [
+          {
+            refusal: {
+              detail: `The signal has ${SIGNAL_MAX_BYTES + 1} bytes; at most ${SIGNAL_MAX_BYTES} are taken. Send fewer or shorter properties.`,
+            },
+          },
+        ],
+      },
+    });
+  });
+
+  test("an envelope may have as much around its signals", () => {
+    const envelope = (bytes: number) => {
+      const around = '{"x":"","batch":[]}'.length;
+      return `{"x":"${"x".repeat(bytes - around + 2)}","batch":[1,2]}`;
+    };
+    expect(refusalsOf(envelope(SIGNAL_MAX_BYTES))).toHaveLength(2);
+    expect(refusalsOf(envelope(SIGNAL_MAX_BYTES + 1))).toEqual([[expect.any(Number), "signal_too_large"]]);
+  });
+
+  test("a signal may be so many levels deep, and no deeper", () => {
+    const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+    const inOne = (levels: number) => `{"a":${nested(levels - 1)}}`;
+    expect(refusalsOf(inOne(SIGNAL_MAX_DEPTH))).toMatchObject([[expect.any(Number), null]]);
+    expect(refusalsOf(inOne(SIGNAL_MAX_DEPTH + 1))).toMatchObject([[expect.any(Number), "signal_too_deep"]]);
+    expect(refusalsOf(`[${inOne(SIGNAL_MAX_DEPTH)},${inOne(SIGNAL_MAX_DEPTH + 1)}]`)).toMatchObject([
+      [expect.any(Number), null],
+      [expect.any(Number), "signal_too_deep"],
+    ]);
+    const deep = read(inOne(SIGNAL_MAX_DEPTH + 1));
+    const detail = `The signal is nested ${SIGNAL_MAX_DEPTH + 1} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
+    expect(deep).toMatchObject({ value: { signals: [{ refusal: { detail } }] } });
+  });
+
+  test("as many as there may be are taken, and of one more it is told how many there are", () => {
+    const numbers = (count: number) => Array.from({ length: count }, (_, n) => n);
+    expect(refusalsOf(JSON.stringify(numbers(10)))).toHaveLength(10);
+    expect(refusalsOf(JSON.stringify(numbers(11)))).toEqual({
+      code: "batch_too_long",
+      detail: "The body holds 11 signals; at most 10 are taken per request.",
+    });
+    const lines = { ...anything, lines: true };
+    expect(refusalsOf(numbers(10).join("\n"), lines)).toHaveLength(10);
+    expect(refusalsOf(numbers(11).join("\n"), lines)).toEqual({
+      code: "batch_too_long",
+      detail: "The body holds more than 10 signals; at most 10 are taken per request.",
+    });
+    expect(
+      refusalsOf(
+        numbers(11)
+          .map(() => "{")
+          .join("\n"),
+        lines,
+      ),
+    ).toMatchObject({ code: "body_not_json" });
+  });
+
+  test("an object that names a type is a signal, whatever else it carries", () => {
+    for (const name of ["type", "event"]) {
+      const sent = { [name]: "x", batch: [1, 2] };
+      expect(found(JSON.stringify(sent))).toEqual({ one: sent });
+    }
+  });
+
+  test("nothing at all is told apart from what is no JSON", () => {
+    for (const text of ["", " ", "\n\t\r "]) expect(read(text)).toMatchObject({ refusal: { code: "body_empty" } });
+    for (const text of ["x", " {", "[1"]) expect(read(text)).toMatchObject({ refusal: { code: "body_not_json" } });
+  });
+
+  test("lines are several, also two of them, and one that is broken has its own bytes and reason", () => {
+    const result = read('{"a":1}\n{"b":\n', { ...anything, lines: true });
+    expect(result).toMatchObject({
+      value: {
+        several: true,
+        signals: [{ refusal: null }, { start: 8, end: 13, bytes: 5, refusal: { code: "signal_not_json" } }],
+      },
+    });
+    expect(read('{"a":1}', { ...anything, lines: true })).toMatchObject({ value: { several: false } });
+    expect(read('\n{\n{"a":1}', { ...anything, lines: true })).toMatchObject({ value: { several: true } });
   });
 });

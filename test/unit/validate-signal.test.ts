@@ -143,3 +143,56 @@ test("a name's length is counted in code points", () => {
   expect(fitsName(`${"😀".repeat(255)}x`)).toBe(false);
   expect(fitsName("x".repeat(100_000))).toBe(false);
 });
+
+describe("§9 what is wrong is said in a whole sentence", () => {
+  const detailOf = (payload: unknown) => {
+    const result = validateSignal(payload);
+    return result.ok ? null : result.refusal.detail;
+  };
+
+  test.each([
+    [null, "null"],
+    [[], "an array"],
+    ["hello", "a text"],
+    [5, "a number"],
+    [true, "a boolean"],
+  ])("what is no object, as %j is", (payload, kind) => {
+    expect(detailOf(payload)).toBe(
+      `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kind}.`,
+    );
+  });
+
+  test.each([
+    [
+      {},
+      '`event` is missing or empty; a signal needs it as a text that names what happened, such as "Filled Out Form".',
+    ],
+    [
+      { type: "track", userId: "u-1" },
+      '`event` is missing or empty; a track call needs it as a text that names what happened, such as "Filled Out Form".',
+    ],
+    [{ event: {} }, "`event` is an object; send the event's name as a text."],
+    [{ event: ` ${"x".repeat(256)} ` }, "`event` has 256 characters; shorten it to at most 255."],
+    [{ event: "A", email: false }, "`email` is a boolean; send one address as a text, or leave `email` out."],
+    [
+      { event: "A", email: `${"x".repeat(243)}@example.com` },
+      "`email` is longer than 254 characters; send one address, or leave `email` out.",
+    ],
+    [
+      { event: "A", email: `${"x".repeat(243)}example.com` },
+      '`email` is not an email address; send one such as "jane@example.com", or leave `email` out.',
+    ],
+    [{ event: "A", source: {} }, "`source` is an object; send the source's name as a text, or leave `source` out."],
+    [{ event: "A", source: ` ${long} ` }, "`source` has 256 characters; shorten it to at most 255."],
+    [
+      { event: "A", properties: "x" },
+      '`properties` is a text; send an object such as {"form_name":"Contact"}, or leave `properties` out.',
+    ],
+  ])("%#", (payload, detail) => {
+    expect(detailOf(payload)).toBe(detail);
+  });
+
+  test("white space around a name does not count", () => {
+    expect(validateSignal({ event: ` ${"x".repeat(255)} `, source: `\n${"x".repeat(255)}\t` }).ok).toBe(true);
+  });
+});
