@@ -12,7 +12,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
-import { writeSignal } from "../wire/message.ts";
+import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/message.ts";
 import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
@@ -186,6 +186,7 @@ function composeChunks(call: Admittance, from: number, until: number, ids: [numb
   const common: Omit<Envelope, "id"> = { key: call.key.keyId };
   if (call.key.endpointType === "product_org") common.endpoint = "product_org";
   if (call.source !== undefined) common.source = call.source;
+  const writeSignal = signalWriter(common);
   // The path's source may hold characters of up to three bytes per UTF-16 unit; all else in an envelope is ASCII.
   const sourceBytes = 3 * (call.source?.length ?? 0);
   for (let index = from; index < until; index++) {
@@ -193,10 +194,9 @@ function composeChunks(call: Admittance, from: number, until: number, ids: [numb
     if (signal === undefined || signal.refusal !== null) continue;
     const id = newId("sig", nowMs);
     ids.push([index, id]);
-    const envelope: Envelope = { id, ...common };
-    if (call.idempotencyKey !== undefined) envelope.idem = `${call.idempotencyKey}:${index}`;
+    const idem = call.idempotencyKey === undefined ? undefined : `${call.idempotencyKey}:${index}`;
     const payload = call.text.slice(signal.start, signal.end);
-    const text = writeSignal(envelope, payload);
+    const text = writeSignal(id, idem, payload);
     const bytes = text.length - payload.length + signal.bytes + sourceBytes;
     if (chunk === undefined || chunk.bytes + bytes > MESSAGE_MAX_BYTES)
       chunks.push((chunk = { text, count: 1, bytes }));

@@ -68,6 +68,8 @@ export class Drain {
   #failedSends = 0;
   /** When unsettled rows were last sent again; a restart sends all of them. */
   #resentAtMs = Date.now();
+  /** No unsettled row is older; null: there may be none. So the table is not read with every message. */
+  #noneOlderMs: number | null = null;
   /** Null while the Signal Store has room, as far as is known. */
   #probing: Probing | null = null;
   /** Raised when sending is to stop, or to start over: what is under way then says no longer how far it has come. */
@@ -134,6 +136,7 @@ export class Drain {
    */
   async run(): Promise<void> {
     await this.#running;
+    this.#noneOlderMs = null;
     await this.#start(true);
   }
 
@@ -191,9 +194,15 @@ export class Drain {
     this.#readBack = true;
   }
 
-  /** When unsettled rows are to be sent again; infinity when there are none. */
+  /** When unsettled rows are to be sent again, or sooner; infinity when there are none. */
   #nextResendMs(): number {
-    const oldestMs = this.#outbox.oldest()?.atMs ?? null;
+    const knownMs = this.#resendMs(this.#noneOlderMs);
+    if (knownMs > Date.now() && knownMs < Number.POSITIVE_INFINITY) return knownMs;
+    this.#noneOlderMs = this.#outbox.oldest()?.atMs ?? null;
+    return this.#resendMs(this.#noneOlderMs);
+  }
+
+  #resendMs(oldestMs: number | null): number {
     return oldestMs === null ? Number.POSITIVE_INFINITY : Math.max(oldestMs, this.#resentAtMs) + RESEND_AFTER_MS;
   }
 

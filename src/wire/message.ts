@@ -88,6 +88,17 @@ export function writeSignal(envelope: Envelope, payload: string): string {
   return RECORD + JSON.stringify(envelope) + RECORD + payload;
 }
 
+/** Writes the signals of one call: what their envelopes have in common is written once. */
+export function signalWriter(
+  common: Omit<Envelope, "id" | "idem">,
+): (id: string, idem: string | undefined, payload: string) => string {
+  const rest = `${JSON.stringify(common).slice(1)}${RECORD}`;
+  return (id, idem, payload) => {
+    const own = idem === undefined ? "" : `"idem":${JSON.stringify(idem)},`;
+    return `${RECORD}{"id":"${id}",${own}${rest}${payload}`;
+  };
+}
+
 export function writeRow(row: OutboxRow, signals: string): string {
   return ROW + JSON.stringify({ v: VERSION, ...row }) + signals;
 }
