@@ -64,16 +64,18 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   let depth = 0;
   let keyNext = false;
   let inBatch = false;
-  for (let at = 0; at < bytes.length; at++) {
+  // To ask for the length of bytes takes as long as to look at one.
+  const end = bytes.length;
+  for (let at = 0; at < end; at++) {
     const byte = bytes[at];
     if (byte === QUOTE) {
-      const end = closingQuote(bytes, at, bytes.length);
+      const close = closingQuote(bytes, at, end);
       if (keyNext) {
         keyNext = false;
-        inBatch = isBatchKey(bytes, at, end);
+        inBatch = isBatchKey(bytes, at, close);
         if (inBatch) items = null;
       }
-      at = end;
+      at = close;
     } else if (byte === OPEN_BRACKET && depth === 1 && inBatch) {
       items = scanArray(bytes, at, max);
       if (items === null) return null;
@@ -92,15 +94,16 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
 
 /** The elements of the array that opens at `open`; null where it does not close. */
 function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | null {
-  const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: bytes.length };
+  const end = bytes.length;
+  const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: end };
   let start = skipSpace(bytes, open + 1);
   if (bytes[start] === CLOSE_BRACKET) return { ...items, close: start + 1 };
   let depth = 0;
   let deepest = 0;
-  for (let at = start; at < bytes.length; at++) {
+  for (let at = start; at < end; at++) {
     const byte = bytes[at];
     if (byte === QUOTE) {
-      at = closingQuote(bytes, at, bytes.length);
+      at = closingQuote(bytes, at, end);
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth++;
       if (depth > deepest) deepest = depth;
