@@ -8,6 +8,7 @@
  */
 import { renumberedRow } from "../wire/message.ts";
 import { SEND_BATCH_MAX_BYTES } from "../limits.ts";
+import { Fill } from "./fill.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";
@@ -36,9 +37,11 @@ export class Outbox {
   readonly #unsettled: Unsettled;
   /** The last row, once it is settled. */
   #blankRow: number | null = null;
+  readonly #fill: Fill;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
+    this.#fill = new Fill(() => sql.databaseSize);
     // `body` comes last: what only counts or looks for old rows does not read it. A blank row has no bytes.
     sql.exec(`CREATE TABLE IF NOT EXISTS outbox (
       row INTEGER PRIMARY KEY, at INTEGER NOT NULL, period_start INTEGER NOT NULL, count INTEGER NOT NULL,
@@ -63,6 +66,7 @@ export class Outbox {
       if (this.#blankRow === null) this.#sql.exec(INSERT, ...values);
       else this.#sql.exec(OVERWRITE, ...values, this.#blankRow);
       this.#blankRow = null;
+      this.#fill.written(bytes);
       this.#unsettled.add(periodStart, count);
     }
   }
@@ -167,6 +171,11 @@ export class Outbox {
       .exec<{ row: number; at: number }>("SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1")
       .toArray();
     return first === undefined ? null : { row: first.row, atMs: first.at };
+  }
+
+  /** Whether the database has so many bytes. */
+  isFull(maxBytes: number): boolean {
+    return this.#fill.reaches(maxBytes);
   }
 
   /** Signals that are not settled, in all or of one period. */

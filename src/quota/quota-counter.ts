@@ -338,7 +338,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   #isOutboxFull(): boolean {
-    return this.#sql.databaseSize >= configuredOutboxBytes(this.env);
+    return this.#outbox.isFull(configuredOutboxBytes(this.env));
   }
 
   get #workspaceId(): string {
