@@ -13,7 +13,7 @@ export function DestinationBadge({ destination, nowMs }: { destination: Destinat
       <Badge tone={tone}>{label}</Badge>
       {sinceMs !== undefined && (
         <div class="quiet small">
-          since <Time ms={sinceMs} nowMs={nowMs} />
+          began <Time ms={sinceMs} nowMs={nowMs} />
         </div>
       )}
     </>

@@ -1,5 +1,6 @@
 /** Settings › Notifications: who is told what of the workspace, and how each of them is. */
 import type { Destination } from "../../domain/events/destination.ts";
+import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { TYPE_COPY } from "../notification-copy.ts";
 import { DestinationBadge } from "./destination-parts.tsx";
@@ -97,7 +98,9 @@ function Destinations({ path, destinations, nowMs }: Pick<NotificationsData, "pa
             )}
           </td>
           <td class="number">{grouped(destination.waiting)}</td>
-          <td>{counted(destination.events.length, "kind of event", "kinds of events")}</td>
+          <td class="nowrap">
+            {destination.events.length} of {counted(eventTypes.length, "event")}
+          </td>
         </tr>
       ))}
     </Table>
