@@ -47,6 +47,12 @@ async function newWebhook(): Promise<Made> {
   return { of, at: `${pathOf(of)}/${id}`, secret, receiver, answer: { headers: answer.headers, html }, form };
 }
 
+async function raiseCrossing({ workspace }: Members): Promise<void> {
+  const data = { email: "jane@example.com", threshold: 50, score: 52, score_before: 40, signal_id: null };
+  const event = { id: `evt_${crypto.randomUUID()}`, type: "person.score_crossed", time: Date.now(), data } as const;
+  await env.DESTINATIONS.getByName(workspace.id).raise([event]);
+}
+
 /** Where the page of a delivery is, after a test. */
 async function testOf({ of, at }: Made): Promise<string> {
   const answer = await of.admin.post(`${at}/test`);
@@ -202,13 +208,22 @@ describe("what is done to a destination", () => {
     expect(textOf(await of.admin.see(at))).toContain("The old one signs too");
   });
 
+  test("while it is paused nothing is delivered again, and the page says why", async () => {
+    const { of, at, receiver } = await newWebhook();
+    await raiseCrossing(of);
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1));
+    const [delivery] = /\/deliveries\/dlv_[0-9a-f-]+/.exec(await of.admin.see(at)) ?? [""];
+    await of.admin.post(`${at}/pause`);
+    const refused = await of.admin.post(`${at}${delivery}/again`);
+    expect(refused.status).toBe(409);
+    expect(textOf(await refused.text())).toContain("The destination is paused or switched off. Resume it first.");
+    expect(receiver.received).toHaveLength(1);
+  });
+
   test("one that the service has switched off says why, and can be resumed", async () => {
     const { of, at, receiver } = await newWebhook();
-    await of.admin.post(`${of.home}/settings/notifications/thresholds`, { thresholds: "50" });
     receiver.answer = () => new Response(null, { status: 410 });
-    const data = { email: "jane@example.com", threshold: 50, score: 52, score_before: 40, signal_id: null };
-    const event = { id: `evt_${crypto.randomUUID()}`, type: "person.score_crossed", time: Date.now(), data } as const;
-    await env.DESTINATIONS.getByName(of.workspace.id).raise([event]);
+    await raiseCrossing(of);
     await vi.waitFor(async () => expect(textOf(await of.admin.see(at))).toContain("Switched off It answered 410 Gone"));
     expect(textOf(await of.owner.see(`${of.home}/settings/activity`))).toContain("switched off the destination CRM");
     await of.admin.post(`${at}/resume`);
