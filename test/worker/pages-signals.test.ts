@@ -367,7 +367,9 @@ describe("a signal's page", () => {
       await workspace.settled();
     }
     const [scoring = "", silent = ""] = next;
-    expect(textOf(await members.owner.see(`${base}/signals/${scoring}`))).toContain("+30 demo, by");
+    expect(textOf(await members.owner.see(`${base}/signals/${scoring}`))).toContain(
+      "+30 demo, at most once a day (UTC), by",
+    );
     const already = await members.owner.see(`${base}/signals/${silent}`);
     expect(textOf(already)).toContain("0 demo, already scored that day, by");
     expect(textOf(already)).toContain("The person's score is as it was.");

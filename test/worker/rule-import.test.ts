@@ -10,8 +10,10 @@ import {
   RULE_MAX_SIZE,
   RULES_STATEMENT_MAX_CHARACTERS,
   WORKSPACE_MAX_RULES,
+  WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS,
   WORKSPACE_RULES_MAX_SIZE,
 } from "../../src/limits.ts";
+import { deliver } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { TestWorkspace } from "./workspace.ts";
 
@@ -97,6 +99,12 @@ describe("an import", () => {
       "rules.imported",
       JSON.stringify({ added: 1, changed: 1, names: ["New", "Changed"] }),
     ]);
+    // From the next signal on: by the rule that was left alone, and by the new one.
+    await deliver(workspace.id, [
+      { id: "sig_1", payload: { event: "Form", email: "jane@example.com", properties: {} } },
+    ]);
+    const people = await workspace.operator<{ items: object[] }>("GET", "/people");
+    expect(people.items).toMatchObject([{ email: "jane@example.com", score: 40 }]);
     // Who has nothing to do leaves no trace.
     expect((await load(await listed())).body).toMatchObject({ added: 0, changed: 0, unchanged: 4 });
     expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
@@ -214,6 +222,14 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     // What one gives, another may take.
     const moved = [...larger, { ...changed[1], conditions: conditionsOf(9) }];
     expect((await load(moved)).body).toMatchObject({ changed: 2 });
+
+    // What they leave behind is bounded too: all workspaces share the database.
+    expect((await load(all)).body).toMatchObject({ changed: WORKSPACE_MAX_RULES });
+    const sum = env.DB.prepare("SELECT sum(size) AS characters FROM rule_versions WHERE workspace_id = ?");
+    const characters = await sum.bind(workspace.id).first<number>("characters");
+    expect(characters).toBeGreaterThan(WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS / 2);
+    expect(characters).toBeLessThanOrEqual(WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS);
+    for (const [action, detail] of await audit()) expect(detail.length, action).toBeLessThan(3_000);
   });
 
   test("a rule that is larger than one may be stops all", async () => {

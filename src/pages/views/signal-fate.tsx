@@ -1,6 +1,6 @@
 /** Where a recorded signal ended up, and what it scored. */
 import type { MatchedRule, SignalTrace } from "../../store/protocol.ts";
-import { ALREADY_SCORED, NAMED_BY_LABEL } from "../copy.ts";
+import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "./format.ts";
 import { Time } from "./parts.tsx";
 import { personPath } from "./signal-parts.tsx";
@@ -138,10 +138,11 @@ function Names({ trace: { userId, anonymousId, person, email } }: { trace: Signa
   );
 }
 
-/** Why a rule that matched scores nothing here. */
-function Already({ base, matched }: { base: string; matched: MatchedRule }) {
+/** Of a rule that does not score each time: how often it does, or why it scores nothing here. */
+function HowOften({ base, matched }: { base: string; matched: MatchedRule }) {
   const { scored, scoredBy, frequency } = matched;
-  if (scored || frequency === undefined) return <></>;
+  if (frequency === undefined) return <></>;
+  if (scored) return <>, {FREQUENCY_LABEL[frequency].said}</>;
   if (scoredBy === null) return <>, {ALREADY_SCORED[frequency]}</>;
   return (
     <>
@@ -167,7 +168,7 @@ function Score({ base, rules, trace }: Omit<FateProps, "manager">) {
               return (
                 <li>
                   <strong>{signed(matched.scored ? each : 0)}</strong> {scoringSignal}
-                  <Already base={base} matched={matched} />, by{" "}
+                  <HowOften base={base} matched={matched} />, by{" "}
                   <a href={`${base}/rules/${encodeURIComponent(ruleId)}`}>{rule?.name ?? "a deleted rule"}</a> version{" "}
                   {ruleVersion}
                   {rule !== undefined && rule.version !== ruleVersion && ` (now version ${rule.version})`}
