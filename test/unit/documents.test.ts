@@ -2,6 +2,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
+import { experimental_getWranglerCommands } from "wrangler";
 import { REFUSALS } from "../../src/http/refusal-table.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
@@ -74,6 +75,47 @@ test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
   for (const [, file = ""] of text.matchAll(/`((?:unit|worker|fault|sdk|e2e)\/[\w.-]+)`/g)) {
     expect(existsSync(path.join(ROOT, `test/${file}.test.ts`)), `${document}: ${file}`).toBe(true);
   }
+});
+
+describe("a call of the operator API that a document names", () => {
+  /** `GET /operator/workspaces/{}/health`, from the sources of the routes. */
+  const known = new Set(
+    globSync("src/operator/*.ts", { cwd: ROOT }).flatMap((file) =>
+      [...read(file).matchAll(/\.(get|put|post|patch|delete)\(\s*"(\/[^"]*)"/g)].map(
+        ([, method = "", route = ""]) => `${method.toUpperCase()} /operator${route.replaceAll(/:\w+/g, "{}")}`,
+      ),
+    ),
+  );
+
+  test.each(DOCUMENTS)("in %s exists", (document) => {
+    const named = [...read(document).matchAll(/\b(GET|PUT|POST|PATCH|DELETE)\s+(…|\/operator)(\/[\w{}/-]+)/g)];
+    for (const [, method, root, route = ""] of named) {
+      const address = (root === "…" ? "/operator/workspaces/{}" : "/operator") + route.replaceAll(/\{\w+\}/g, "{}");
+      expect([...known], `${document}: ${method} ${root}${route}`).toContain(`${method} ${address}`);
+    }
+  });
+});
+
+describe("a command of wrangler that a document shows", () => {
+  const { registry } = experimental_getWranglerCommands();
+
+  test.each(DOCUMENTS)("in %s is one that the installed version knows, with its flags", (document) => {
+    for (const [, line = ""] of read(document).matchAll(/npx wrangler ([^`\n#]+)/g)) {
+      const words = line.trim().split(/\s+/);
+      let { subtree } = registry;
+      let definition;
+      for (const word of words) {
+        const node = subtree.get(word);
+        if (node === undefined) break;
+        ({ subtree, definition } = node);
+      }
+      expect(definition?.type, `${document}: wrangler ${line}`).toBe("command");
+      const flags = definition?.type === "command" ? Object.keys(definition.args ?? {}) : [];
+      for (const [, flag = ""] of line.matchAll(/ --([\w-]+)/g)) {
+        expect([...flags, "env"], `${document}: wrangler ${line}`).toContain(flag);
+      }
+    }
+  });
 });
 
 describe("README.md", () => {
