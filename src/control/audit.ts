@@ -13,6 +13,7 @@ export type AuditAction =
   | "workspace.created"
   | "workspace.updated"
   | "workspace.recovered"
+  | "workspace.restored"
   | "held.released"
   | "member.added"
   | "member.role_changed"

@@ -17,6 +17,7 @@ const OTHER_CODES: Record<string, { status: number; when: string }> = {
   destination_not_active: { status: 409, when: "The destination is paused or switched off: resume it first." },
   destination_without_secret: { status: 409, when: "Only what a webhook is sent is signed." },
   rules_changed: { status: 409, when: "Others are changing mapping rules of the workspace; send the import again." },
+  not_restorable: { status: 409, when: "The platform has no backup of that moment; the detail says why." },
   rule_changed: { status: 409, when: "Others are changing the same mapping rule; send the change again." },
 };
 

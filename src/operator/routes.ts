@@ -16,6 +16,7 @@ import { keyRoutes } from "./keys.ts";
 import { memberRoutes } from "./members.ts";
 import { notFound, operationOf } from "./operation.ts";
 import { planRoutes } from "./plans.ts";
+import { restoringRoutes } from "./restoring.ts";
 import { ruleHistoryRoutes } from "./rule-history.ts";
 import { ruleImportRoutes } from "./rule-import.ts";
 import { ruleVersionRoutes } from "./rule-versions.ts";
@@ -66,6 +67,7 @@ const described = operator
   .route("/", planRoutes)
   .route("/", workspaceRoutes)
   .route("/", healthRoutes)
+  .route("/", restoringRoutes)
   .route("/", memberRoutes)
   .route("/", keyRoutes)
   .route("/", ruleRoutes)

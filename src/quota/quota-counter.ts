@@ -13,6 +13,7 @@ import { HandOn } from "../events/hand-on.ts";
 import { newEvent } from "../events/raised-events.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { WatchedObject } from "../platform/watchers.ts";
 import { PROCESSING_LATE_MS, REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
@@ -151,6 +152,16 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       return { save: counted };
     });
     return counted;
+  }
+
+  /** From the next start on the database is as it was then, see platform/point-in-time.ts. Returns how to undo it. */
+  restoreAtNextStart(point: PointInTime): Promise<string> {
+    return restoreAtNextStart(this.ctx.storage, point);
+  }
+
+  /** Ends the object, this call included. */
+  startAnew(): void {
+    this.ctx.abort("The object starts anew.");
   }
 
   /** Gives these of the unsettled rows new numbers, in the same order. Returns how many it has renumbered. */

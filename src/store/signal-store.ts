@@ -11,6 +11,7 @@ import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
 import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
@@ -155,6 +156,16 @@ export class SignalStore extends StoreReads {
       wantEvents(this.state, wanted);
       this.state.signals.flush();
     });
+  }
+
+  /** From the next start on the database is as it was then, see platform/point-in-time.ts. Returns how to undo it. */
+  restoreAtNextStart(point: PointInTime): Promise<string> {
+    return restoreAtNextStart(this.ctx.storage, point);
+  }
+
+  /** Ends the object, this call included. */
+  startAnew(): void {
+    this.ctx.abort("The object starts anew.");
   }
 
   override async alarm(): Promise<void> {

@@ -55,6 +55,7 @@ export const ACCESS: Record<string, string> = {
   "GET /operator/workspaces/:workspace_id/people": "401 401 401 401 401 200",
   "DELETE /operator/workspaces/:workspace_id/people/:person_email": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/people/:person_email/deletion": "401 401 401 401 401 404",
+  "POST /operator/workspaces/:workspace_id/restore": "401 401 401 401 401 422",
   "POST /operator/workspaces/:workspace_id/recover": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/rejections": "401 401 401 401 401 200",
   "GET /operator/workspaces/:workspace_id/rules": "401 401 401 401 401 200",

@@ -151,6 +151,12 @@ const CALLS: Record<string, Call> = {
     await evictDurableObject(workspace.counter);
     await workspace.settled();
   },
+  "going back to a backup, which the local runtime has not": async ({ workspace: { counter, store } }) => {
+    for (const object of [counter, store]) {
+      await object.restoreAtNextStart({ atMs: START }).catch(() => null);
+      await object.startAnew().catch(() => null);
+    }
+  },
   "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
 
   // Recording: new, out of order, anonymous, linked from both ids, held, displaced, dead, accounts.

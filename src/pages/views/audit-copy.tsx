@@ -46,6 +46,12 @@ export const AUDIT_COPY = {
     label: "Workspace recovered",
     sentence: () => <>brought the Quota Counter of this workspace up to date after it was restored from a backup</>,
   },
+  "workspace.restored": {
+    label: "Workspace restored",
+    sentence: ({ target }) => (
+      <>put {target === "signal_store" ? "the signals and people" : "the counts"} of this workspace back to a backup</>
+    ),
+  },
   "member.added": {
     label: "Member added",
     sentence: ({ target, detail }, { base }) => (
