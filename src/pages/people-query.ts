@@ -6,9 +6,9 @@ import { readDayRange, shownRange } from "./day-range.ts";
 import type { DayRange } from "./day-range.ts";
 
 export const PEOPLE_SORTS = {
-  newest: "Newest first",
-  last_seen: "Last seen, the latest first",
-  last_seen_up: "Last seen, the longest ago first",
+  newest: "Newest",
+  last_seen: "Last seen",
+  last_seen_up: "Longest unseen",
   score: "Highest score",
   score_up: "Lowest score",
   email: "Email",

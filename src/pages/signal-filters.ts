@@ -23,8 +23,8 @@ export const STATUS_OPTIONS = [
 ] as const;
 
 export const QUEUE_SORTS = {
-  last_seen: "Last seen, the latest first",
-  last_seen_up: "Last seen, the longest ago first",
+  last_seen: "Last seen",
+  last_seen_up: "Longest unseen",
   count: "Most signals",
   name: "Event name",
 } as const satisfies Record<QueueSort, string>;

@@ -86,3 +86,22 @@ test("the live page has a link that looks again", async () => {
   await page.getByRole("cell", { name: "jane@example.com" }).waitFor();
   expect(await page.getByRole("cell", { name: "joe@example.com" }).count()).toBe(0);
 });
+
+test("people are found by any part of their company, and a filter that finds nobody is cleared by itself", async () => {
+  const workspace = await newWorkspace("plain-people");
+  const key = await workspace.newKey();
+  for (const name of ["jane", "joe"]) {
+    await send(key, { ...FORM, email: `${name}@example.com`, properties: { company: `Café ${name} GmbH` } });
+  }
+  await expect.poll(() => workspace.score("joe@example.com")).toBe(0);
+  const page = await signInPlain(workspace.member, `${workspace.home}/people`);
+  await page.getByLabel("Email, name or company").fill("CAFE J");
+  await page.getByLabel("Sort by").selectOption("Email");
+  await submit(page, "Show");
+  expect(await page.getByRole("rowheader").allInnerTexts()).toEqual(["jane@example.com", "joe@example.com"]);
+  await page.getByLabel("Score at least").fill("5");
+  await submit(page, "Show");
+  await page.getByText("Nobody found").waitFor();
+  await page.getByRole("link", { name: "Clear “Score at least”" }).click();
+  expect(await page.getByRole("rowheader").allInnerTexts()).toEqual(["jane@example.com", "joe@example.com"]);
+});

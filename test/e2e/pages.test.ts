@@ -15,7 +15,8 @@ const HOME = `/w/${slug}`;
 /** With the demo's data, and with a search that finds nothing where that is another page. */
 const PATHS = [
   "/signals",
-  "/signals?q=nothing",
+  "/signals?q=nothing&source=web&only=held&from=2026-01-01",
+  "/signals?sort=count&q=e",
   "/signals/group?event=Filled+Out+Form&source=marketing-automation",
   "/signals/all",
   "/signals/all?status=duplicate",
@@ -32,7 +33,8 @@ const PATHS = [
   `/rules/${ruleId}/versions`,
   `/rules/${ruleId}/versions/1`,
   "/people",
-  "/people?q=nobody",
+  "/people?q=somebody.with.a.very.long.address@nobody.example.com&score=3&from=2026-01-01",
+  "/people?q=e&sort=last_seen_up",
   "/people/peter@example.com",
   "/people/peter@example.com/delete",
   "/accounts",
@@ -52,6 +54,7 @@ const PATHS = [
   `/settings/notifications/${destination}/rotate`,
   `/settings/notifications/${delivery}`,
   "/settings/activity",
+  `/settings/activity?key=${keyId}&action=key.renamed`,
   "/nowhere",
 ];
 

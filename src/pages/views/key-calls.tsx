@@ -7,9 +7,10 @@ import { DAYS_COUNTED } from "../../limits.ts";
 import { compact, counted, day, grouped } from "./format.ts";
 import { Panel, Table } from "./parts.tsx";
 
-const WIDTH = 720;
-const HEIGHT = 150;
-const MARGIN = { top: 12, right: 8, bottom: 22, left: 44 };
+/** Narrow, so that its words can be read on a phone. */
+const WIDTH = 480;
+const HEIGHT = 130;
+const MARGIN = { top: 10, right: 4, bottom: 24, left: 44 };
 
 interface Day {
   atMs: number;
@@ -35,9 +36,7 @@ export function KeyCalls({ accepted, refused, nowMs }: { accepted: CallDays; ref
   return (
     <Panel title="Calls">
       <p>{said}.</p>
-      <div class="chart-scroll" role="region" aria-label="Calls by day" tabindex={0}>
-        <Bars days={days} label={`${said}. Most on one day: ${grouped(Math.max(...days.map(heightOf)))}.`} />
-      </div>
+      <Bars days={days} label={`${said}. Most on one day: ${grouped(Math.max(...days.map(heightOf)))}.`} />
       <ul class="chart-keys">
         <li>
           <span class="key calls-accepted" aria-hidden="true" />
@@ -96,7 +95,7 @@ function heightOf({ accepted, refused }: Day): number {
 function Bars({ days, label }: { days: readonly Day[]; label: string }) {
   const x = scaleLinear([0, days.length], [MARGIN.left, WIDTH - MARGIN.right]);
   const y = scaleLinear([0, Math.max(1, ...days.map(heightOf))], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(3);
-  const width = x(1) - x(0) - 3;
+  const width = x(1) - x(0) - 2;
   const ticks = y.ticks(3).filter((tick) => Number.isInteger(tick));
   // The first, the last, and one in between have their day below.
   const named = [

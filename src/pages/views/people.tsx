@@ -35,7 +35,7 @@ export function PeopleView({ base, list, people, wasDeleted, mayExport, nowMs }:
         Everybody whom a signal or an identify call has named by email, with the score that their signals have made.
       </Head>
       <form method="get" action={path} class="filters" role="search">
-        <TextField name="q" type="search" label="Email, name or company, any part of it" value={list.q} />
+        <TextField name="q" type="search" label="Email, name or company" value={list.q} />
         <SelectField name="sort" label="Sort by" value={list.sort} options={Object.entries(PEOPLE_SORTS)} />
         <TextField name="score" type="number" label="Score at least" value={list.minScore} />
         <DayFields days={list.days} label="Last seen from" />

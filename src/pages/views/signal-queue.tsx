@@ -114,13 +114,7 @@ function askedOf(query: Record<string, string>): AskedFilter[] {
 function Filters({ query, sources }: { query: Record<string, string>; sources: readonly string[] }) {
   return (
     <form class="filters" method="get" role="search">
-      <TextField
-        name="q"
-        label="Event name, or a signal's id"
-        value={query["q"] ?? ""}
-        autocomplete="off"
-        spellcheck={false}
-      />
+      <TextField name="q" label="Event or signal id" value={query["q"] ?? ""} autocomplete="off" spellcheck={false} />
       <NameField name="source" label="Source" value={query["source"] ?? ""} known={sources} />
       <SelectField name="only" label="Show" value={query["only"] ?? ""} options={ONLY} />
       <SelectField name="sort" label="Sort by" value={query["sort"] ?? ""} options={Object.entries(QUEUE_SORTS)} />
