@@ -59,7 +59,18 @@ export function isLocal(env: Env): boolean {
   return env.SIGN_IN === "local";
 }
 
+/** The platform's `send_email` binding, as far as it is used here. */
+export interface EmailBinding {
+  send(message: {
+    from: string;
+    to: string;
+    subject: string;
+    text: string;
+    headers: Record<string, string>;
+  }): Promise<unknown>;
+}
+
 /** How email is sent, where the deployment does that. */
-export function configuredEmail(env: Env & { EMAIL?: SendEmail }): { binding: SendEmail; from: string } | null {
+export function configuredEmail(env: Env & { EMAIL?: EmailBinding }): { binding: EmailBinding; from: string } | null {
   return env.EMAIL === undefined || env.EMAIL_FROM === "" ? null : { binding: env.EMAIL, from: env.EMAIL_FROM };
 }

@@ -9,6 +9,9 @@ import { DAY, HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock, until } f
 
 const fails = () => new Response("no", { status: 500 });
 
+// Days pass in them, one attempt after the other.
+vi.setConfig({ testTimeout: 30_000 });
+
 let told: ToldWorkspace;
 let receiver: Receiver;
 
@@ -27,7 +30,7 @@ describe("an event", () => {
   test("is sent once to each destination that wants it, signed so that the library takes it, and to no other", async () => {
     const [second, other] = [new Receiver(), new Receiver()];
     listen(receiver, second, other);
-    const { secret = "" } = await told.create(receiver);
+    const { id: destination, secret = "" } = await told.create(receiver);
     await told.create(second);
     await told.create(other, { events: ["usage.level"] });
     const event = crossed();
@@ -40,6 +43,7 @@ describe("an event", () => {
     expect(() => receiver.verify(secret, second.received[0])).toThrow("No matching signature");
     expect(receiver.received[0]?.redirect).toBe("manual");
     expect(other.received).toEqual([]);
+    expect(await told.deliveries(destination)).toHaveLength(1);
   });
 
   test("that nobody wants is not kept", async () => {
@@ -246,7 +250,7 @@ describe("scoring signals", () => {
     const deliveries = await told.deliveries(slow.id);
     expect(deliveries.length).toBeGreaterThan(20);
     expect(deliveries.length).toBeLessThan(85);
-  }, 30_000);
+  });
 });
 
 describe("a receiver that hangs", () => {
@@ -259,7 +263,7 @@ describe("a receiver that hangs", () => {
     for (let n = 0; n < 30; n++) await told.raise(crossed(`p${n}@example.com`));
     const data = { signals: 1, reasons: { rules_too_slow: 1 } };
     await told.raise({ ...crossed(), type: "dead_letters.added", data });
-    await until(() => expect(swift.received).toHaveLength(1), 5_000);
+    await until(() => expect(swift.received).toHaveLength(1));
     expect(receiver.received.length).toBeLessThanOrEqual(DELIVERIES_UNDER_WAY);
   });
 });

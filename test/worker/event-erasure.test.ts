@@ -6,6 +6,9 @@ import { HOUR, ToldWorkspace, crossed, scored, stopClock, until } from "./told.t
 
 const EMAIL = "gone@example.com";
 
+// Days pass in them, one attempt after the other.
+vi.setConfig({ testTimeout: 30_000 });
+
 let told: ToldWorkspace;
 let receiver: Receiver;
 

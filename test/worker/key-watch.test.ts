@@ -4,6 +4,9 @@ import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { Receiver, listen } from "./receiver.ts";
 import { DAY, HOUR, ToldWorkspace, stopClock, until } from "./told.ts";
 
+// Days pass in them, one attempt after the other.
+vi.setConfig({ testTimeout: 30_000 });
+
 let told: ToldWorkspace;
 let receiver: Receiver;
 
@@ -53,7 +56,7 @@ test("a key's end is told 30, 7 and 1 days ahead, once each; not of one that was
     ["key.expiring", "Ends", 1],
   ]);
   expect(receiver.received[0]?.body.data).toMatchObject({ expires_at: endsAt, successor_id: null, last_used_at: null });
-}, 30_000);
+});
 
 test("of a key that was rotated the last day is told, and only while it is in use", async () => {
   const [used, unused] = [
@@ -67,7 +70,7 @@ test("of a key that was rotated the last day is told, and only while it is in us
   await pass(7);
   expect(notices()).toEqual([["key.expiring", "Used", 1]]);
   expect(receiver.received[0]?.body.data["successor_id"]).toMatch(/^key_/);
-}, 20_000);
+});
 
 test("a silent key is told after as many days as were chosen for it, once until it is used again", async () => {
   const key = await told.workspace.newKey({ name: "Nightly" });
@@ -85,7 +88,7 @@ test("a silent key is told after as many days as were chosen for it, once until 
     ["key.silent", "Nightly", 2],
     ["key.silent", "Nightly", 2],
   ]);
-}, 20_000);
+});
 
 test("while nobody wants to know, nobody looks", async () => {
   await told.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });

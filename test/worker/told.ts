@@ -105,7 +105,7 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
 }
 
 /** Until it does not throw. Vitest's own `waitFor` would move a stopped clock. */
-export async function until<T>(check: () => T | Promise<T>, timeoutMs = 5_000): Promise<T> {
+export async function until<T>(check: () => T | Promise<T>, timeoutMs = 15_000): Promise<T> {
   for (const giveUpMs = performance.now() + timeoutMs; ;) {
     try {
       // oxlint-disable-next-line no-await-in-loop -- that is what waiting is

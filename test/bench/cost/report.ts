@@ -3,6 +3,7 @@ import { billFor } from "./price.ts";
 import type { Bill } from "./price.ts";
 import type { PriceList } from "./prices.ts";
 import { MAX_REFUSED_DOLLARS } from "./refusals.ts";
+import type { EventCost } from "./events.ts";
 import type { RefusedFlood } from "./refusals.ts";
 import type { Kept, Measured, Shape } from "./shapes.ts";
 import { ITEMS, amountOf } from "./usage.ts";
@@ -18,6 +19,7 @@ export interface Figures {
   compared: Compared[];
   kept: { service: Kept; straightforward: Kept };
   refused: RefusedFlood[];
+  events: EventCost[];
   idle: Usage;
 }
 
@@ -116,6 +118,18 @@ export function reportRefusedInShort({ refused }: Figures, prices: PriceList): s
   return (
     `At the prices from ${prices.from} on a million refused calls cost from ${dollars(cheapest.sum)} (${cheapest.name}) ` +
     `to ${dollars(dearest.sum)} (${dearest.name}); the target is ${dollars(MAX_REFUSED_DOLLARS)} at most.\n`
+  );
+}
+
+export function reportEvents({ events: all }: Figures, prices: PriceList): string {
+  const rows = all.map(({ name, usage, events }) => {
+    const { charges, dollars: sum } = billFor(usage, events, prices);
+    const each = (item: Item) => amountShown(charges.find((charge) => charge.item === item)?.each ?? 0);
+    return [name, dollars(sum), each("object_rows_written"), each("object_requests"), each("queue_operations")];
+  });
+  return table(
+    ["A million deliveries", "Cost", "Rows written, each", "Object calls, alarms", "Queue operations"],
+    rows,
   );
 }
 

@@ -11,12 +11,14 @@ import type { BuiltWorker } from "../build.ts";
 import { startService, startStraightforward } from "../contestants.ts";
 import type { BuiltWorkers } from "../contestants.ts";
 import { writeTables } from "./documents.ts";
+import { measureEvents, startForEvents } from "./events.ts";
 import { pricesOn } from "./price.ts";
 import { PRICE_LISTS } from "./prices.ts";
 import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
 import {
   reportBounds,
   reportCauses,
+  reportEvents,
   reportIdle,
   reportItems,
   reportRefused,
@@ -58,6 +60,7 @@ const inDetail = [
   reportCauses(figures, "worker_requests"),
   reportCauses(figures, "log_lines"),
   reportRefused(figures, prices, lastPrices),
+  reportEvents(figures, prices),
 ];
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(BENCH, "README.md"), inShort);
@@ -91,8 +94,9 @@ async function measure(workers: Workers): Promise<Figures> {
   const flooded = await startForRefusals(workers.service, state("floods"));
   const trickled = await startForRefusals(workers.service, state("trickle"));
   const alsoTrickled = await startForRefusals(workers.service, state("other-trickle"));
+  const telling = await startForEvents(workers.service, state("events"));
   const idling = await startService("service", workers, state("idle"));
-  const [service, straightforward, refused, idle] = await Promise.all([
+  const [service, straightforward, refused, events, idle] = await Promise.all([
     // The fast shapes of one are measured while the other has little to do.
     Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
     Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
@@ -101,6 +105,7 @@ async function measure(workers: Workers): Promise<Figures> {
       measureRefusals(trickled, ({ trickles }) => trickles.slice(0, 1)),
       measureRefusals(alsoTrickled, ({ trickles }) => trickles.slice(1)),
     ]),
+    measureEvents(telling),
     measureIdle(idling),
   ]);
   return {
@@ -110,6 +115,7 @@ async function measure(workers: Workers): Promise<Figures> {
     ),
     kept: { service: service[1].kept, straightforward: straightforward[1].kept },
     refused: refused.flat(),
+    events,
     idle,
   };
 }

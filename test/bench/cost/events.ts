@@ -1,0 +1,103 @@
+/** What an event costs from the commit that raises it to the receiver that has answered: beside the same without a destination. */
+import { createServer } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import type { CreatedKey, Workspace } from "../../../src/dev/operator-client.ts";
+import type { BuiltWorker } from "../build.ts";
+import { OperatorApi } from "../operator-api.ts";
+import { applySql, start } from "../start.ts";
+import type { RunningWorker } from "../start.ts";
+import { MeterClient } from "./meter-client.ts";
+import { sendPaced } from "./pace.ts";
+import type { Pace } from "./pace.ts";
+import { sumOf, times } from "./usage.ts";
+import type { Usage } from "./usage.ts";
+
+export interface EventCost {
+  name: string;
+  /** Beyond what the same signals cost without a destination. */
+  usage: Usage;
+  events: number;
+}
+
+const TOKEN = "bench";
+const PACE: Pace = { perSecond: 1, calls: 60 };
+const POINTS = 50;
+/** Leases are over within this time, and alarms that have nothing to do any more have rung. */
+const AFTERWARDS_MS = 130_000;
+
+const KINDS: { name: string; events: string[]; destinations: number }[] = [
+  { name: "a crossing, to one destination", events: ["person.score_crossed"], destinations: 1 },
+  { name: "scoring signals, one a second, to one destination", events: ["person.scored"], destinations: 1 },
+  { name: "scoring signals, one a second, to two destinations", events: ["person.scored"], destinations: 2 },
+];
+
+export async function startForEvents(service: BuiltWorker, stateDir: string): Promise<RunningWorker> {
+  // As on a developer's machine, where receivers on loopback may be told.
+  const running = await start(service, { stateDir, vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" } });
+  await applySql(running, "DB", path.join(path.dirname(service.configPath), "migrations/d1"));
+  return running;
+}
+
+export async function measureEvents(running: RunningWorker): Promise<EventCost[]> {
+  const receiver = createServer((request, response) => {
+    request.resume().on("end", () => response.end("ok"));
+  }).listen(0, "127.0.0.1");
+  await once(receiver, "listening");
+  const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/in`;
+  try {
+    const api = new OperatorApi(running.origin, TOKEN);
+    const meter = new MeterClient(running);
+    const none = await measure(running, meter, await provision(api, "untold", target, [], 0));
+    const costs: EventCost[] = [];
+    for (const [index, { name, events, destinations }] of KINDS.entries()) {
+      console.error(`… events: ${name}`);
+      const key = await provision(api, `told-${index}`, target, events, destinations);
+      const usage = await measure(running, meter, key);
+      costs.push({ name, usage: sumOf(usage, times(none, -1)), events: PACE.calls * destinations });
+    }
+    return costs;
+  } finally {
+    receiver.closeAllConnections();
+    receiver.close();
+    await running.stop();
+  }
+}
+
+/** Signals of which each makes somebody new cross the threshold. */
+function measure(running: RunningWorker, meter: MeterClient, key: string): Promise<Usage> {
+  return meter.during(async () => {
+    await sendPaced(running.origin, PACE, [202], (n) => ({
+      path: `/api/signal-staging/webhook/${key}`,
+      body: JSON.stringify({ email: `p${n}@example.com`, event: "Visit" }),
+    }));
+    await meter.settle();
+    await meter.pass(AFTERWARDS_MS);
+  });
+}
+
+async function provision(
+  api: OperatorApi,
+  slug: string,
+  target: string,
+  events: readonly string[],
+  destinations: number,
+): Promise<string> {
+  await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true });
+  const { id } = await api.post<Workspace>("workspaces", { slug, name: slug, plan: slug });
+  const { key } = await api.post<CreatedKey>(`workspaces/${id}/keys`, { name: slug });
+  const rule = {
+    name: "visits",
+    event: "Visit",
+    match: "all",
+    conditions: [],
+    scoring_signal: "visit",
+    points: POINTS,
+  };
+  await api.post(`workspaces/${id}/rules`, rule);
+  await api.call("PUT", `workspaces/${id}/thresholds`, { thresholds: [POINTS] });
+  for (let n = 0; n < destinations; n++)
+    await api.post(`workspaces/${id}/destinations`, { name: slug, type: "webhook", target, events });
+  return key;
+}
