@@ -212,17 +212,18 @@ export class Deliveries {
     return toShown(one, id, type);
   }
 
-  /** What is over and no longer shown. */
+  /** What is over and no longer shown; and what has waited as long, for a destination that is paused for good. */
   clearAway(destinationIds: readonly string[], nowMs: number): void {
     const oldMs = nowMs - DELIVERY_KEPT_DAYS * 24 * 3_600_000;
     for (const destinationId of destinationIds) {
       this.#sql.exec(
-        `DELETE FROM deliveries WHERE destination_id = ?1 AND due_ms IS NULL AND (created_ms < ?2 OR id NOT IN
-          (SELECT id FROM deliveries WHERE destination_id = ?1 AND due_ms IS NULL ORDER BY id DESC LIMIT ?3))`,
+        `DELETE FROM deliveries WHERE destination_id = ?1 AND (created_ms < ?2 OR (due_ms IS NULL AND id NOT IN
+          (SELECT id FROM deliveries WHERE destination_id = ?1 AND due_ms IS NULL ORDER BY id DESC LIMIT ?3)))`,
         destinationId,
         oldMs,
         DELIVERIES_KEPT,
       );
+      this.#waiting.delete(destinationId);
     }
     this.#removeMessages();
   }

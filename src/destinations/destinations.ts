@@ -226,15 +226,19 @@ export class Destinations extends DurableObject<Env> {
   /** Never throws: six throws would end it. */
   override async alarm(): Promise<void> {
     this.#alarm.rang();
-    await this.#tell();
     try {
+      // What is due waits for nobody else.
+      this.#change(() => undefined);
+      await this.#tell();
       const notices = await this.#upkeep.look(this.#workspaceId, Date.now());
+      if (notices === null) return;
       this.#change((nowMs) => {
         this.#flow.raise(this.#upkeep.looked(notices, nowMs), nowMs);
         this.#erasure.clearAway(nowMs);
       });
     } catch (error) {
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
+      this.#upkeep.putOff(Date.now() + SAFETY_ALARM_MS);
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
   }

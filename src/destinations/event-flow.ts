@@ -51,13 +51,10 @@ export class EventFlow {
   /** Scoring signals, for each destination whose time has come. */
   gather(nowMs: number): void {
     const { roster, scored } = this.#stored;
-    let gathered = false;
     for (const one of roster.active()) {
-      if (scored.dueMs(one) > nowMs) continue;
-      roster.put(this.#gatherNext(one, nowMs));
-      gathered = true;
+      if (scored.dueMs(one) <= nowMs) roster.put(this.#gatherNext(one, nowMs));
     }
-    if (gathered) scored.removeGathered(roster.all());
+    scored.removeGathered(roster.all());
   }
 
   /** All that waits to be gathered for it, at once. */

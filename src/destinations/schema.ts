@@ -23,14 +23,14 @@ export function createTables(sql: SqlStorage): void {
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS events_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS scored (
-      seq INTEGER PRIMARY KEY AUTOINCREMENT,
+      seq INTEGER PRIMARY KEY,
       id TEXT NOT NULL,
       time_ms INTEGER NOT NULL,
       signals INTEGER NOT NULL,
       data TEXT NOT NULL
     );
     CREATE TABLE IF NOT EXISTS messages (
-      seq INTEGER PRIMARY KEY AUTOINCREMENT,
+      seq INTEGER PRIMARY KEY,
       id TEXT NOT NULL,
       type TEXT NOT NULL,
       time_ms INTEGER NOT NULL,

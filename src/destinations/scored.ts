@@ -12,7 +12,7 @@ type Row = { seq: number; id: string; time_ms: number; signals: number; data: st
 
 export class ScoredEvents {
   readonly #sql: SqlStorage;
-  /** The latest row; those of before this object began are read once. */
+  /** The latest row, or the latest that some destination has had: what comes is behind what anybody has had. */
   #lastSeq: number;
   #signals: number;
 
@@ -29,7 +29,7 @@ export class ScoredEvents {
   #read(): { lastSeq: number; signals: number } {
     const { signals, last } = this.#sql
       .exec<{ signals: number | null; last: number | null }>(
-        "SELECT sum(signals) AS signals, (SELECT seq FROM sqlite_sequence WHERE name = 'scored') AS last FROM scored",
+        `SELECT sum(signals) AS signals, max(coalesce(max(seq), 0), (SELECT coalesce(max(gathered_to), 0) FROM destinations)) AS last FROM scored`,
       )
       .one();
     return { lastSeq: last ?? 0, signals: signals ?? 0 };
@@ -42,7 +42,8 @@ export class ScoredEvents {
   add({ id, time, data }: Scored): void {
     const signals = data.scoring_signals.length;
     this.#sql.exec(
-      "INSERT INTO scored (id, time_ms, signals, data) VALUES (?, ?, ?, ?)",
+      "INSERT INTO scored (seq, id, time_ms, signals, data) VALUES (?, ?, ?, ?, ?)",
+      this.#lastSeq + 1,
       id,
       time,
       signals,

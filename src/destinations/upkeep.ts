@@ -13,6 +13,7 @@ import type { KeyNotice } from "./key-notices.ts";
 export class Upkeep {
   readonly #env: Env;
   readonly #stored: Stored;
+  #notBeforeMs = 0;
   /** Settles when nobody is being told any more. */
   #telling: Promise<void> = Promise.resolve();
 
@@ -54,10 +55,10 @@ export class Upkeep {
     settings.told(change);
   }
 
-  /** Once in a while: what is to be told of the keys now, whether or not it was before. */
-  async look(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
+  /** Once in a while: what is to be told of the keys now, whether or not it was before. Null: it is not time yet. */
+  async look(workspaceId: string, nowMs: number): Promise<KeyNotice[] | null> {
     const { roster, settings } = this.#stored;
-    if (nowMs < this.nextMs()) return [];
+    if (nowMs < this.nextMs()) return null;
     const { types } = wantedBy(roster.all(), settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     const { keyNotices } = await import("./key-notices.ts");
@@ -67,7 +68,6 @@ export class Upkeep {
   /** In one transaction with what it gives back to be raised. */
   looked(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, sql } = this.#stored;
-    if (nowMs < this.nextMs()) return [];
     sql.exec("DELETE FROM events_seen WHERE id < ?", `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`);
     deliveries.clearAway(
       roster.all().map(({ id }) => id),
@@ -84,9 +84,15 @@ export class Upkeep {
     });
   }
 
+  /** It has failed. */
+  putOff(untilMs: number): void {
+    this.#notBeforeMs = untilMs;
+  }
+
   /** When that is to be; infinity: there is nobody to do it for. */
   nextMs(): number {
     const { roster, settings } = this.#stored;
-    return roster.all().length === 0 ? Number.POSITIVE_INFINITY : settings.choreMs + DESTINATIONS_CHORE_MS;
+    if (roster.all().length === 0) return Number.POSITIVE_INFINITY;
+    return Math.max(settings.choreMs + DESTINATIONS_CHORE_MS, this.#notBeforeMs);
   }
 }

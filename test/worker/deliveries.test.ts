@@ -1,9 +1,11 @@
 /** How events are delivered: signed, again until they arrive, to whom they are for, and to nobody beyond what is agreed. */
+import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../src/destinations/destinations.ts";
 import { RETRY_DELAYS_MS } from "../../src/domain/events/attempts.ts";
 import { DELIVERIES_UNDER_WAY, DELIVERY_LEASE_MS, RETRY_JITTER } from "../../src/limits.ts";
+import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { Receiver, listen } from "./receiver.ts";
 import { DAY, HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
 
@@ -161,6 +163,27 @@ describe("a destination that fails", () => {
   });
 });
 
+test("while the control plane or the counter does not answer, what is due is delivered nevertheless", async () => {
+  stopClock();
+  const { id } = await told.create(receiver, { events: ["person.score_crossed", "key.silent"] });
+  await told.pass(1);
+  receiver.answer = fails;
+  await told.raise(crossed());
+  await told.attempted(id, 1);
+  const down = vi.spyOn(QuotaCounter.prototype, "lastUsed").mockImplementation(() => {
+    throw new Error("the counter is down");
+  });
+  receiver.answer = () => new Response("ok");
+  await told.pass(2 * HOUR);
+  expect(down).toHaveBeenCalledTimes(1);
+  expect(await told.attempted(id, 2)).toMatchObject({ state: "delivered" });
+  // Not again and again, but a minute later.
+  await told.pass(30_000);
+  expect(down).toHaveBeenCalledTimes(1);
+  await told.pass(40_000);
+  expect(down).toHaveBeenCalledTimes(2);
+});
+
 describe("whatever is lost on the way", () => {
   test("in the queue goes again when its lease is over", async () => {
     stopClock();
@@ -233,6 +256,18 @@ describe("scoring signals", () => {
     );
     expect(emails).toEqual([["a@example.com"], ["b@example.com", "c@example.com", "d@example.com"]]);
     expect(receiver.ids()).toEqual([events[0]?.id, events[1]?.id]);
+  });
+
+  test("are told also after the object was away, whatever was gathered before", async () => {
+    stopClock();
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    for (const email of ["a@example.com", "b@example.com"]) {
+      await told.raise(scored(email));
+      await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+      await evictDurableObject(told.object);
+      await told.pass(2_000);
+    }
+    await until(() => expect(receiver.received).toHaveLength(2));
   });
 
   test("for a destination that fails are gathered for longer, and for another they are not", async () => {

@@ -6,7 +6,7 @@ import { DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DESTINATIONS_MAX } from "../..
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { Receiver, listen } from "./receiver.ts";
-import { HOUR, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
+import { DAY, HOUR, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
 import { call, type Problem } from "./workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
@@ -137,6 +137,20 @@ describe("a pause", () => {
     await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
     const later = receiver.ids().slice(2);
     expect(later.toSorted()).toEqual([waits.id, early.id, gathered.id].toSorted());
+  });
+
+  test("of more than a month leaves nothing waiting: persons' data is not kept for longer", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    receiver.answer = () => new Response("no", { status: 500 });
+    await told.raise(crossed());
+    await told.attempted(id, 1);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    await told.pass(29 * DAY);
+    expect(await told.destination(id)).toMatchObject({ waiting: 1 });
+    await told.pass(2 * DAY);
+    expect(await told.destination(id)).toMatchObject({ waiting: 0 });
+    expect(await told.deliveries(id)).toEqual([]);
   });
 
   test("lets a test through, once, whatever comes of it", async () => {

@@ -128,7 +128,13 @@ export function reportEvents({ events: all }: Figures, prices: PriceList): strin
     return [name, dollars(sum), each("object_rows_written"), each("object_requests"), each("queue_operations")];
   });
   return table(
-    ["A million deliveries", "Cost", "Rows written, each", "Object calls, alarms", "Queue operations"],
+    [
+      "A million events, for each destination",
+      "Cost",
+      "Rows written, each",
+      "Object calls, alarms",
+      "Queue operations",
+    ],
     rows,
   );
 }
