@@ -4,6 +4,8 @@ import { describe, expect, test } from "vitest";
 import {
   compileRules,
   evaluate,
+  eventRange,
+  isAboutEvent,
   isEventPattern,
   isRulePath,
   MAPPING_OPERATORS,
@@ -409,4 +411,54 @@ test("§8.5 the index changes nothing: all rules at once are each rule by itself
     }),
     { numRuns: 500 },
   );
+});
+
+describe("what compiled rules tell of themselves", () => {
+  const about = (...events: string[]) => compileRules(events.map((event) => rule({ event })));
+
+  test("whether one of them is about an event, by its name or by its pattern", () => {
+    const rules = about("Signed Up", "Page *", "*Order*Paid");
+    for (const event of ["Signed Up", "Page ", "Page Viewed", "New Order was Paid", "OrderPaid"]) {
+      expect(isAboutEvent(rules, event), event).toBe(true);
+    }
+    for (const event of ["Signed", "Signed Up!", "My Page x", "Order Paid late", ""]) {
+      expect(isAboutEvent(rules, event), event).toBe(false);
+    }
+    expect([isAboutEvent(about(), "A"), isAboutEvent(about("*"), "A")]).toEqual([false, true]);
+    // One of several patterns is enough.
+    expect(isAboutEvent(about("A*", "B*"), "Bx")).toBe(true);
+  });
+
+  test("where the events of a pattern lie", () => {
+    expect(eventRange("Signed Up")).toEqual({ prefix: "Signed Up", exact: true });
+    expect(eventRange("  Page *  ")).toEqual({ prefix: "Page ", exact: false });
+    expect(eventRange("*Order*")).toEqual({ prefix: "", exact: false });
+  });
+
+  test("whether they ask for the email", () => {
+    const ask = (path: string) => compileRules([rule({ conditions: [{ path, operator: "exists" }] })]).asksForEmail;
+    expect([ask("email"), ask("properties.email"), about("A").asksForEmail]).toEqual([true, false, false]);
+  });
+
+  test("a match says how often its rule scores one person, unless it scores each time", () => {
+    const matchOf = (frequency?: MappingRule["frequency"]) =>
+      evaluate(compileRules([rule(frequency === undefined ? {} : { frequency })]), signal({})).matches;
+    const match = { ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 };
+    expect(matchOf()).toEqual([match]);
+    expect(matchOf("every_time")).toEqual([match]);
+    expect(matchOf("once_per_day")).toEqual([{ ...match, frequency: "once_per_day" }]);
+  });
+
+  test("a signal may take as many steps as there may be, and not one more", () => {
+    const rules = compileRules([rule({ conditions: [{ path: "properties.a[].b", operator: "not_exists" }] })]);
+    const ofElements = (elements: number) =>
+      signal({ properties: { a: Array.from({ length: elements }, () => ({})) } });
+    expect(evaluate(rules, ofElements(10)).exceeded).toBe(false);
+    const many = compileRules(
+      Array.from({ length: 60 }, (_, n) =>
+        rule({ id: `r${n}`, conditions: [{ path: `properties.a[].b${n}`, operator: "not_exists" }] }),
+      ),
+    );
+    expect(evaluate(many, ofElements(1_000))).toMatchObject({ exceeded: true, matches: [] });
+  });
 });
