@@ -1,7 +1,7 @@
 /** Lists by a time of which only the day has an index (src/store/queries/by-day.ts), against rows that are simply sorted. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { byDay, readDayPlace, writeDayPlace } from "../../src/store/queries/by-day.ts";
+import { ascending, byDay, readDayPlace, writeDayPlace } from "../../src/store/queries/by-day.ts";
 import type { DayList, DayPlace } from "../../src/store/queries/by-day.ts";
 import { readCursor, writeCursor } from "../../src/store/queries/cursor.ts";
 
@@ -88,4 +88,37 @@ test("a place that this did not give out is none", () => {
   ]) {
     expect(readDayPlace(readCursor(cursor), ["number"], ["number", "number"]), cursor).toBe(null);
   }
+});
+
+test("a place has a day, the key of its chunk or none, and an order of the types that the list has", () => {
+  const read = (fields: unknown) => readDayPlace(fields, ["string", "number"], ["number", "string"]);
+  expect(read([3, null, [7, "a"]])).toEqual({ day: 3, chunk: null, last: [7, "a"] });
+  expect(read([3, ["k", 9], [7, ""]])).toEqual({ day: 3, chunk: ["k", 9], last: [7, ""] });
+  for (const fields of [
+    [3, null, [7, "a"], 1],
+    [3, null],
+    [3, null, [7, "a", 1]],
+    [3, null, [7]],
+    [3, null, ["7", "a"]],
+    [3, null, [7, 8]],
+    [3, null, [7.5, "a"]],
+    [3, ["k", Number.NaN], [7, "a"]],
+    [3, [9, "k"], [7, "a"]],
+    [3, "k", [7, "a"]],
+    ["3", null, [7, "a"]],
+  ]) {
+    expect(read(fields), JSON.stringify(fields)).toBeNull();
+  }
+});
+
+test("values are compared one by one, numbers as numbers and texts as texts", () => {
+  const sorted = [
+    [1, "b"],
+    [1, "c"],
+    [2, "a"],
+    [10, "a"],
+  ];
+  expect([sorted[3], sorted[1], sorted[0], sorted[2]].map((one) => one ?? []).toSorted(ascending)).toEqual(sorted);
+  expect(ascending([1, "a"], [1, "a"])).toBe(0);
+  expect([Math.sign(ascending([1, "a"], [1, "b"])), Math.sign(ascending([1, "b"], [1, "a"]))]).toEqual([-1, 1]);
 });

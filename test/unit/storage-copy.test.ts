@@ -101,3 +101,36 @@ describe("what waits, and how far back duplicates are found", () => {
     expect(said(DAY - 1)).toMatch(/^23 hours back, instead of 7: /);
   });
 });
+
+test("each notice says what holds, whether anything is lost, and what can be done", () => {
+  const room = { waiting: 2, waitingSinceMs: NOW - 3 * HOUR };
+  const said = (level: RoomLevel) => storageNotice(health({ level, ...room }), NOW);
+  expect(said("full")).toMatchObject({
+    tone: "bad",
+    title: "The storage is full: signals are accepted, but none is processed.",
+  });
+  expect(said("restored")).toEqual({
+    tone: "bad",
+    title: "Some signals are accepted, but not processed: the count was restored from a backup.",
+    text: "2 signals wait; the oldest came 3 hours ago. None is lost. Ask the operator of this service to recover the workspace; then they are processed.",
+  });
+});
+
+test("no signal waits where none does, or where it is not known since when", () => {
+  const said = (waiting: number, waitingSinceMs: number | null) =>
+    waitingSaid(health({ waiting, waitingSinceMs }), NOW);
+  expect([said(0, null), said(0, NOW), said(3, null)]).toEqual([
+    "No signal waits.",
+    "No signal waits.",
+    "No signal waits.",
+  ]);
+});
+
+test("ten percent and more are whole numbers", () => {
+  const said = (bytes: number) => storedSaid(health({ store: { bytes, maxBytes: 1_000_000 } }));
+  expect([said(99_900), said(100_000), said(109_999)]).toEqual([
+    "99.9 KB of 1 MB, 10.0 %",
+    "100 KB of 1 MB, 10 %",
+    "110 KB of 1 MB, 10 %",
+  ]);
+});

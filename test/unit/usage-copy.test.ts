@@ -1,6 +1,13 @@
 /** §8.2–§8.6 in words: notices at 80, 100 and 200 %, and how far the extra room is from ending. */
 import { describe, expect, test } from "vitest";
-import { changeSaid, heldSaid, streakSaid, usageNotice, usageNoticeName } from "../../src/pages/usage-copy.ts";
+import {
+  changeSaid,
+  heldSaid,
+  streakSaid,
+  thatCost,
+  usageNotice,
+  usageNoticeName,
+} from "../../src/pages/usage-copy.ts";
 import type { OveragePrice } from "../../src/domain/quota/overage-price.ts";
 import type { Usage } from "../../src/quota/protocol.ts";
 
@@ -279,4 +286,9 @@ describe("what a change will do", () => {
     expect(changeSaid(usage({ accepted: 95, held: 10 }), to)).toContain("5 fit then");
     expect(changeSaid(usage({ accepted: 100, held: 10 }), to)).not.toContain("fit then");
   });
+});
+
+test("what overages cost is said where a price is configured", () => {
+  expect(thatCost(2_500, null)).toBe("");
+  expect(thatCost(2_500, { perThousand: 0.4, currency: "EUR" })).toBe(", about €1.00");
 });
