@@ -54,7 +54,7 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
             </section>
           ))}
           <p>
-            <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
+            <a href="#events">Events</a> · <a href="#schemas">Schemas</a> · <a href="#errors">Error codes</a> ·{" "}
             <a href="/openapi.json">openapi.json</a>
           </p>
         </nav>
@@ -70,6 +70,10 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
               ))}
             </section>
           ))}
+          <section id="events">
+            <h2>Events</h2>
+            <Events document={document} />
+          </section>
           <section id="schemas">
             <h2>Schemas</h2>
             {Object.entries(document.components.schemas).map(([name, schema]) => (
@@ -128,6 +132,33 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
         <Answer status={status} description={response.description} content={response.content ?? {}} />
       ))}
     </article>
+  );
+}
+
+/** What the webhooks of others are sent. All of it but the data is the same for each. */
+function Events({ document }: { document: ApiDocument }) {
+  const events = Object.entries(document.webhooks);
+  const first = events[0]?.[1].post;
+  return (
+    <>
+      <p>What a webhook that is a destination is sent, as a POST.</p>
+      {first?.description !== undefined && <p>{marked(first.description)}</p>}
+      {first?.parameters !== undefined && <Parameters parameters={first.parameters} />}
+      {events.map(([type, { post }]) => {
+        const body = post.requestBody?.content["application/json"];
+        return (
+          <article id={post.operationId}>
+            <h3>
+              <code>{type}</code>
+            </h3>
+            <p>
+              {post.summary}: {body?.schema !== undefined && <Type schema={body.schema} />}
+            </p>
+            <pre tabindex={0}>{JSON.stringify(body?.example, null, 2)}</pre>
+          </article>
+        );
+      })}
+    </>
   );
 }
 

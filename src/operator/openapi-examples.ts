@@ -49,6 +49,8 @@ export interface ApiDocument {
   info: { title: string; description: string; version: string };
   tags: { name: string }[];
   paths: { [path: string]: { [method: string]: ApiOperation } };
+  /** What is sent to the webhooks of others, by type of event. */
+  webhooks: { [type: string]: { post: ApiOperation } };
   components: { schemas: Record<string, JsonSchema> };
   "x-error-codes": { code: string; status: number; when: string }[];
 }

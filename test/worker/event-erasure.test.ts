@@ -40,7 +40,7 @@ function stored(): Promise<string> {
 test("nothing that waits, is gathered, was delivered or was answered holds the person any more, and the others' stays", async () => {
   const events = ["person.score_crossed", "person.scored"];
   const { id } = await told.create(receiver, { events });
-  receiver.answer = () => new Response(`we have noted ${EMAIL}: /people/gone%40example.com`);
+  receiver.answer = () => new Response("noted: /people/gone%40example.com");
   await told.raise(crossed(EMAIL), scored(EMAIL, "stays@example.com"));
   await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
   receiver.answer = () => new Response(`not now, ${EMAIL}`, { status: 500 });

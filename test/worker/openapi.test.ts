@@ -3,6 +3,7 @@ import { REFUSALS } from "../../src/http/refusal-table.ts";
 import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { destinationEventTypes, eventTypes } from "../../src/domain/events/workspace-event.ts";
 import { listen } from "./receiver.ts";
 import type { ApiDocument, ApiOperation, JsonSchema } from "../../src/operator/openapi-examples.ts";
 
@@ -136,6 +137,23 @@ describe("the document", () => {
     }
   });
 
+  test("has a webhook for each type of event, with an example that fits its schema, and the page shows each", async () => {
+    expect(Object.keys(api.webhooks)).toEqual([...eventTypes, ...destinationEventTypes]);
+    const page = await (await send("GET", "/docs")).text();
+    for (const [type, { post }] of Object.entries(api.webhooks)) {
+      const { schema, example } = post.requestBody?.content["application/json"] ?? {};
+      expect(example, type).toMatchObject({ type });
+      expect(validator(schema).safeParse(example).error?.issues, type).toBeUndefined();
+      expect(validator(schema).safeParse({ ...(example as object), data: { other: 1 } }).success, type).toBe(false);
+      expect(post.parameters?.map(({ name }) => name)).toEqual([
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
+      ]);
+      expect(page.includes(`<article id="${post.operationId}">`), type).toBe(true);
+    }
+  });
+
   test("documents the headers and every refusal of the ingestion endpoints", () => {
     for (const { path, operation } of operations.filter((one) => one.path.startsWith("/api/"))) {
       const headers = (operation.parameters ?? []).filter((parameter) => parameter.in === "header");
@@ -254,7 +272,7 @@ describe("the Worker does what the document says", () => {
           `${method} ${path}: ${text}`,
         ).toBeUndefined();
     }
-  });
+  }, 30_000);
 
   test("problems fit their schema, and their type leads to their code on the page", async () => {
     const page = await (await send("GET", "/docs")).text();
