@@ -6,6 +6,7 @@ import {
   readMessage,
   renumberedRow,
   ROW_HEADER_BYTES,
+  signalWriter,
   writeMessage,
   writeRow,
   writeSignal,
@@ -100,6 +101,19 @@ describe("a queue message", () => {
         });
       }),
       { numRuns: 300 },
+    );
+  });
+
+  test("the signals of one call are read as if each had been written by itself", () => {
+    const call = fc.record({ key: anyText, source: anyText }, { requiredKeys: ["key"] });
+    fc.assert(
+      fc.property(call, fc.uuid(), fc.option(anyText, { nil: undefined }), payloads, (common, uuid, idem, payload) => {
+        const id = `sig_${uuid}`;
+        const text = signalWriter(common)(id, idem, payload);
+        const own = idem === undefined ? { id } : { id, idem };
+        const [signal] = signalsOf(readMessage(writeMessage("ws_1", writeRow(rowOf(1, 1, 1, 1), text))));
+        expect([signal?.envelope, signal?.payload]).toEqual([{ ...common, ...own }, payload]);
+      }),
     );
   });
 
