@@ -20,31 +20,49 @@ export function reportHead(effort: Effort, gzippedBytes: number): string {
   ].join("\n\n");
 }
 
-export function reportFigures(measured: { scenario: Scenario; figures: Figures }[]): string {
+type Measured = { scenario: Scenario; figures: Figures }[];
+
+export function reportFigures(measured: Measured): string {
+  return compared("Scenario", measured, ({ unit }) => `${unit}/s`, perSecond, ratio);
+}
+
+/** What a busy machine or a slow disk changes least: the CPU time of one. */
+export function reportCpu(measured: Measured): string {
+  return compared(
+    "CPU of one, of the whole process",
+    measured,
+    ({ unit }) => `µs a ${unit.slice(0, -1)}`,
+    (figure) => figure?.cpuMicroseconds.toFixed(1) ?? "–",
+    (figure, other) => (other === undefined ? "–" : times(other.cpuMicroseconds / figure.cpuMicroseconds)),
+  );
+}
+
+/** This service's figures next to those of the others; a ratio above 1 says that this service does better. */
+function compared(
+  title: string,
+  measured: Measured,
+  unit: (scenario: Scenario) => string,
+  show: (figure: Figure | undefined) => string,
+  ratioTo: (figure: Figure, other: Figure | undefined) => string,
+): string {
   const rows = measured.flatMap(({ scenario, figures }) =>
     ours(figures).map(([name, figure], _, all) => {
-      const bare = figures.get("bare");
-      const oneRow = figures.get("one-row");
-      const straightforward = figures.get("straightforward");
+      const others = [figures.get("bare"), figures.get("one-row"), figures.get("straightforward")];
       return [
-        `${scenario.title}${all.length > 1 ? `, ${SHOWN_AS[name] ?? name}` : ""} (${scenario.unit}/s)`,
-        perSecond(bare),
-        perSecond(oneRow),
-        perSecond(straightforward),
-        perSecond(figure),
-        ratio(figure, bare),
-        ratio(figure, oneRow),
-        ratio(figure, straightforward),
+        `${scenario.title}${all.length > 1 ? `, ${SHOWN_AS[name] ?? name}` : ""} (${unit(scenario)})`,
+        ...others.map(show),
+        show(figure),
+        ...others.map((other) => ratioTo(figure, other)),
       ];
     }),
   );
   const yardsticks = ["Bare", "One row", "Straightforward"];
   const ratios = yardsticks.map((name) => `To ${name.toLowerCase()}`);
-  return table(["Scenario", ...yardsticks, "This service", ...ratios], rows);
+  return table([title, ...yardsticks, "This service", ...ratios], rows);
 }
 
 /** How long one call takes, for senders that call one after the other. */
-export function reportLatencies(measured: { scenario: Scenario; figures: Figures }[]): string {
+export function reportLatencies(measured: Measured): string {
   const rows = measured
     .filter(({ scenario }) => scenario.latency)
     .flatMap(({ scenario, figures }) =>
@@ -124,7 +142,11 @@ function perSecond(figure: Figure | undefined): string {
 }
 
 function ratio(figure: Figure, other: Figure | undefined): string {
-  return other === undefined ? "–" : `${(figure.perSecond / other.perSecond).toFixed(2)}×`;
+  return other === undefined ? "–" : times(figure.perSecond / other.perSecond);
+}
+
+function times(factor: number): string {
+  return `${factor.toFixed(2)}×`;
 }
 
 function table(head: string[], rows: string[][]): string {

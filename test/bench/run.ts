@@ -20,6 +20,7 @@ import { MAX_RATIO, measureGrowth, sizesOf, tooDear } from "./growth.ts";
 import { LoadGenerator } from "./load.ts";
 import {
   reportBulkMemory,
+  reportCpu,
   reportFigures,
   reportGrowth,
   reportHead,
@@ -97,6 +98,7 @@ async function all(): Promise<void> {
   console.log(reportHead(effort, workers.service.gzippedBytes));
   const measured = await compare(workers);
   console.log(reportFigures(measured));
+  console.log(reportCpu(measured));
   console.log(reportLatencies(measured));
   if (chosen(BULK_MEMORY)) await bulkMemory(workers);
 }

@@ -23,6 +23,8 @@ export interface Figure {
   perSecond: number;
   p50Ms: number;
   p99Ms: number;
+  /** CPU time of the whole process for each of them, until it has taken its effect. */
+  cpuMicroseconds: number;
 }
 
 export type Figures = Map<ContestantName, Figure>;
@@ -184,12 +186,15 @@ async function once(
     ...scenario.load(contestant),
   };
   const startedAt = performance.now();
+  const cpuBefore = contestant.running.cpuMicroseconds();
   const result = await generator.run(order);
   const counted = result.requests * order.signalsPerRequest;
   if (order.expected.includes(202)) contestant.accepted += counted;
   await contestant.settle();
   const elapsedMs = scenario.untilSettled ? performance.now() - startedAt : result.elapsedMs;
-  return { figure: { perSecond: (counted / elapsedMs) * 1000, p50Ms: result.p50Ms, p99Ms: result.p99Ms }, result };
+  const cpuMicroseconds = (contestant.running.cpuMicroseconds() - cpuBefore) / counted;
+  const { p50Ms, p99Ms } = result;
+  return { figure: { perSecond: (counted / elapsedMs) * 1000, p50Ms, p99Ms, cpuMicroseconds }, result };
 }
 
 function medians(figures: Figure[]): Figure {
@@ -197,5 +202,6 @@ function medians(figures: Figure[]): Figure {
     perSecond: median(figures.map((figure) => figure.perSecond)),
     p50Ms: median(figures.map((figure) => figure.p50Ms)),
     p99Ms: median(figures.map((figure) => figure.p99Ms)),
+    cpuMicroseconds: median(figures.map((figure) => figure.cpuMicroseconds)),
   };
 }
