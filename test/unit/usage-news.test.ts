@@ -1,4 +1,5 @@
 /** Which levels of usage, and which scores, are news. */
+import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fallenBelow, risenTo } from "../../src/domain/events/thresholds.ts";
 import { grouped } from "../../src/domain/grouped.ts";
@@ -101,4 +102,31 @@ describe("a score crosses", () => {
 
 test("a number is grouped for people", () => {
   expect([0, 999, 1_000, 12_345_678, -1_234].map(grouped)).toEqual(["0", "999", "1,000", "12,345,678", "-1,234"]);
+});
+
+test("what is reached has been told once, whatever changes in between, until it is reached no longer", () => {
+  const change = fc.record({
+    accepted: fc.nat(50),
+    held: fc.nat(20),
+    signalLimit: fc.integer({ min: 1, max: 40 }),
+    overages: fc.boolean(),
+    extraRoomRemoved: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.array(fc.tuple(change, fc.boolean()), { maxLength: 20 }), (changes) => {
+      let before = 0;
+      let known: string[] = [];
+      for (const [now, hasRefused] of changes) {
+        const { told: after, news } = usageNews(before, now, hasRefused);
+        const reached = usageNews(0, now, hasRefused).news as string[];
+        expect(news.filter((level) => known.includes(level))).toEqual([]);
+        expect([...known, ...news]).toEqual(expect.arrayContaining(reached));
+        expect(usageNews(after, now, false).news).toEqual([]);
+        const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
+        const isFull = !now.overages && now.accepted + now.held >= ceiling;
+        known = [...known, ...news].filter((level) => reached.includes(level) || (level === "first_refusal" && isFull));
+        before = after;
+      }
+    }),
+  );
 });

@@ -3,7 +3,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../src/domain/events/workspace-event.ts";
-import { PROCESSING_LATE_MS, REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../src/limits.ts";
+import { PROCESSING_LATE_MS, REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS, SAFETY_ALARM_MS } from "../../src/limits.ts";
 import { countRows, lose, newCounter } from "./counter.ts";
 import type { TestCounter } from "./counter.ts";
 import { TestDestinations, ofType } from "./raised.ts";
@@ -159,10 +159,27 @@ test("a period's end is told with its counts, and what follows from it; several 
   ]);
 });
 
-describe("a burst of refusals", () => {
-  const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
-    counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
+const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
+  counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
 
+test("whatever raises it, the alarm hands on what an object leaves that is killed before it has", async () => {
+  const { counter, destinations } = await counterThatTells();
+  await counter.admit(5);
+  await counter.stub.settle([1]);
+  await ring(counter, MINUTE);
+  destinations.gate = new Promise(() => {});
+  at(2 * MINUTE);
+  await counter.configure({ signalLimit: 6 });
+  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  expect(dueMs).toBe(Date.now() + SAFETY_ALARM_MS);
+  await runInDurableObject(counter.stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
+  destinations.gate = Promise.resolve();
+  await ring(counter, 2 * MINUTE + SAFETY_ALARM_MS);
+  await handedOn(counter);
+  expect(levels(destinations)).toEqual(["80"]);
+});
+
+describe("a burst of refusals", () => {
   test("is told when at least 20 calls, and more than a tenth, of five minutes were refused, and then not for some time", async () => {
     const { counter, destinations } = await counterThatTells({ signalLimit: 100_000 });
     for (let calls = 0; calls < 10 * REFUSAL_BURST_CALLS - REFUSAL_BURST_CALLS; calls++) await counter.admit(1);
@@ -206,6 +223,10 @@ describe("a burst of refusals", () => {
     at(60 * MINUTE);
     for (let calls = 0; calls < REFUSAL_BURST_CALLS / 2; calls++) {
       await counter.admit(0, { invalid, requestId: crypto.randomUUID() });
+    }
+    for (const minute of [100, 107]) {
+      at(minute * MINUTE);
+      for (let calls = 0; calls < REFUSAL_BURST_CALLS - 1; calls++) await refuse(counter);
     }
     await handedOn(counter);
     expect(ofType(destinations.taken, "refusals.burst")).toEqual([]);
@@ -260,5 +281,36 @@ describe("rows and alarms", () => {
     const plain = await costOf([], 80);
     const { rows, alarms } = await costOf([...eventTypes], 80);
     expect([rows - plain.rows, alarms - plain.alarms]).toEqual([3, 0]);
+  });
+
+  test.each<{ type: EventType; more: number; act: (counter: TestCounter) => Promise<unknown> }>([
+    {
+      type: "period.closed",
+      more: 2,
+      act: (counter) => {
+        at(31 * 24 * 60 * MINUTE);
+        return counter.stub.usage();
+      },
+    },
+    {
+      type: "refusals.burst",
+      more: 2,
+      act: async (counter) => {
+        for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
+      },
+    },
+    { type: "processing.late", more: 3, act: (counter) => runInDurableObject(counter.stub, (one) => one.alarm()) },
+  ])("are $more more for $type", async ({ type, more, act }) => {
+    const cost = async (types: EventType[]): Promise<number> => {
+      const { counter } = await counterThatTells({}, types);
+      await counter.admit(1);
+      at(PROCESSING_LATE_MS);
+      const { rows } = await countRows(counter, async () => {
+        await act(counter);
+        await handedOn(counter);
+      });
+      return rows;
+    };
+    expect((await cost([type])) - (await cost([]))).toBe(more);
   });
 });
