@@ -30,6 +30,8 @@ export class RaisedEvents {
    */
   #begin = 0;
   #end = 0;
+  /** All that waits, where it was raised at once and is not to be read back; null: it is. */
+  #fresh: WaitingEvents | null = null;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -48,6 +50,7 @@ export class RaisedEvents {
       logEvent("events_not_raised", { events: events.length, first: events[0]?.type ?? "" });
       return;
     }
+    const isAlone = this.isEmpty;
     let [texts, characters]: [string[], number] = [[], 0];
     for (const event of events) {
       const text = JSON.stringify(event);
@@ -59,10 +62,13 @@ export class RaisedEvents {
       characters += text.length;
     }
     this.#write(texts);
+    const isOneCall = this.#end - this.#begin <= RAISED_ROW_CHARACTERS;
+    this.#fresh = isAlone && isOneCall ? { events: [...events], lastRow: this.#end } : null;
   }
 
   /** The oldest rows, as many as one call is to carry; null: nothing waits. */
   next(): WaitingEvents | null {
+    if (this.#fresh !== null) return this.#fresh;
     const events: WorkspaceEvent[] = [];
     let [lastRow, characters] = [0, 0];
     const rows = this.#sql.exec<Row>("SELECT row, body FROM raised_events WHERE row <= ? ORDER BY row", EVER);
@@ -82,6 +88,7 @@ export class RaisedEvents {
     this.#sql.exec("DELETE FROM raised_events WHERE row <= ?", lastRow);
     const left = this.#sql.exec("SELECT 1 FROM raised_events WHERE row > ? LIMIT 1", lastRow).toArray();
     this.#begin = left.length === 0 ? this.#end : lastRow;
+    this.#fresh = null;
   }
 
   /** Changes what waits: of somebody who is deleted nothing is told. @param change null: nothing is left of the event. */
@@ -103,6 +110,7 @@ export class RaisedEvents {
     this.#end = Math.max(this.#end, last?.row ?? 0);
     const [first] = last === undefined ? [] : this.#after(0);
     this.#begin = first === undefined ? this.#end : first.row - first.body.length;
+    this.#fresh = null;
   }
 
   #after(row: number): Row[] {

@@ -111,10 +111,11 @@ export async function startService(
   name: "service" | "admission",
   workers: Pick<BuiltWorkers, "service" | "sink">,
   stateDir: string,
+  vars: Record<string, string> = {},
 ): Promise<Contestant> {
   const running = await start(workers.service, {
     stateDir: path.join(stateDir, name),
-    vars: SERVICE_VARS,
+    vars: { ...SERVICE_VARS, ...vars },
     ...(name === "admission" ? { consumer: workers.sink } : {}),
   });
   await applySql(running, "DB", path.join(path.dirname(workers.service.configPath), "migrations/d1"));

@@ -93,7 +93,12 @@ export class ScoreNews {
   /** Of several signals at a time, in the order of their lines. */
   scoredEvents(nowMs: number): WorkspaceEvent[] {
     if (!this.#wanted.types.includes("person.scored")) return [];
-    const all = this.#made.flatMap(scoringSignals);
+    // Those that were admitted together share their time.
+    let [atMs, receivedAt] = [Number.NaN, ""];
+    const all = this.#made.flatMap((made) => {
+      if (made.atMs !== atMs) [atMs, receivedAt] = [made.atMs, new Date(made.atMs).toISOString()];
+      return scoringSignals(made, receivedAt);
+    });
     const events: WorkspaceEvent[] = [];
     for (let from = 0; from < all.length; from += SCORED_EVENT_MAX_SIGNALS) {
       const some = all.slice(from, from + SCORED_EVENT_MAX_SIGNALS);
@@ -112,8 +117,7 @@ export class ScoreNews {
 }
 
 /** A signal may have scored by several rules. */
-function scoringSignals({ email, signalId, atMs, event, score, matches }: Made): ScoringSignalMade[] {
-  const receivedAt = new Date(atMs).toISOString();
+function scoringSignals({ email, signalId, event, score, matches }: Made, receivedAt: string): ScoringSignalMade[] {
   return matches.map(({ scoringSignal, points, ruleId }) => ({
     email,
     scoring_signal: scoringSignal,

@@ -21,6 +21,8 @@ export interface Figures {
   refused: RefusedFlood[];
   events: EventCost[];
   idle: Usage;
+  /** With two destinations. */
+  told: Measured[];
 }
 
 const SHOWN_AS: Record<Item, string> = {
@@ -139,6 +141,37 @@ export function reportEvents({ events: all }: Figures, prices: PriceList): strin
   );
 }
 
+/** Beside the same without destinations, and what of it are rows and queue operations. */
+export function reportTold({ compared, told }: Figures, prices: PriceList): string {
+  const pairs = told.flatMap((one) => {
+    const plain = compared.find(({ shape }) => shape === one.shape)?.service;
+    return plain === undefined ? [] : [{ told: one, plain }];
+  });
+  const cost = ({ usage, signals }: Measured): string => dollars(billFor(usage, signals, prices).dollars);
+  const more = (measure: (usage: Usage) => number): string[] =>
+    pairs.map((pair) => {
+      const [one, other] = [pair.told, pair.plain].map(({ usage, signals }) => measure(usage) / signals);
+      return amountShown(Math.max(0, (one ?? 0) - (other ?? 0)));
+    });
+  return table(
+    ["A million signals, with two destinations", ...pairs.map(({ plain }) => plain.shape.name)],
+    [
+      ["Without", ...pairs.map(({ plain }) => cost(plain))],
+      ["With", ...pairs.map((pair) => cost(pair.told))],
+      ["Rows more of counter and store, each", ...more((usage) => rowsOf(usage, ["QuotaCounter", "SignalStore"]))],
+      ["Rows of Destinations, each", ...more((usage) => rowsOf(usage, ["Destinations"]))],
+      ["Queue operations more, each", ...more((usage) => amountOf(usage, "queue_operations"))],
+      ["Object calls and alarms more, each", ...more((usage) => amountOf(usage, "object_requests"))],
+    ],
+  );
+}
+
+function rowsOf({ object_rows_written: rows = {} }: Usage, classes: readonly string[]): number {
+  return Object.entries(rows)
+    .filter(([cause]) => classes.some((name) => cause.startsWith(`${name} `)))
+    .reduce((sum, [, amount]) => sum + amount, 0);
+}
+
 export function reportIdle({ idle }: Figures, prices: PriceList): string {
   const sum = billFor(idle, 1_000_000, prices).dollars;
   const alarms = amountOf(idle, "object_requests");
@@ -182,9 +215,7 @@ export function tooDear({ compared, refused }: Figures, prices: PriceList, later
 function boundsOf(one: Compared, prices: PriceList): Bound[] {
   const { ours, theirs } = billsOf(one, prices);
   const { usage, signals } = one.service;
-  const counterRows = Object.entries(usage.object_rows_written ?? {})
-    .filter(([cause]) => cause.startsWith("QuotaCounter "))
-    .reduce((sum, [, rows]) => sum + rows, 0);
+  const counterRows = rowsOf(usage, ["QuotaCounter"]);
   const { ratio, counterRows: maxRows, queueOperations } = one.shape.atMost;
   return [
     { name: "Cost, of the straightforward Worker's", value: ours.dollars / theirs.dollars, atMost: ratio },

@@ -23,12 +23,14 @@ import {
   reportItems,
   reportRefused,
   reportRefusedInShort,
+  reportTold,
   reportTotals,
   tooDear,
 } from "./report.ts";
 import type { Compared, Figures } from "./report.ts";
 import { BATCHES, FAST, SHAPES, SLOW, STEADY, measureShapes } from "./shapes.ts";
 import type { Measured } from "./shapes.ts";
+import { measureTold, startTelling } from "./told.ts";
 import { amountOf } from "./usage.ts";
 import type { Item } from "./usage.ts";
 
@@ -61,6 +63,7 @@ const inDetail = [
   reportCauses(figures, "log_lines"),
   reportRefused(figures, prices, lastPrices),
   reportEvents(figures, prices),
+  reportTold(figures, prices),
 ];
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(BENCH, "README.md"), inShort);
@@ -96,7 +99,8 @@ async function measure(workers: Workers): Promise<Figures> {
   const alsoTrickled = await startForRefusals(workers.service, state("other-trickle"));
   const telling = await startForEvents(workers.service, state("events"));
   const idling = await startService("service", workers, state("idle"));
-  const [service, straightforward, refused, events, idle] = await Promise.all([
+  const tellingAll = await startTelling(workers, state("telling"));
+  const [service, straightforward, refused, events, idle, told] = await Promise.all([
     // The fast shapes of one are measured while the other has little to do.
     Promise.all([measureShapes(slow, [SLOW]), measureShapes(fast, [STEADY, BATCHES, FAST])]),
     Promise.all([measureShapes(otherSlow, [SLOW]), measureShapes(otherFast, [FAST, BATCHES, STEADY])]),
@@ -107,6 +111,7 @@ async function measure(workers: Workers): Promise<Figures> {
     ]),
     measureEvents(telling),
     measureIdle(idling),
+    measureTold(tellingAll),
   ]);
   return {
     compared: compared(
@@ -117,6 +122,7 @@ async function measure(workers: Workers): Promise<Figures> {
     refused: refused.flat(),
     events,
     idle,
+    told,
   };
 }
 

@@ -1,0 +1,124 @@
+/**
+ * `npm run bench -- told`: the same traffic in a workspace that tells two destinations of every scoring signal and in one
+ * that tells nobody, in turn. Their deliveries are waited for before the next round, and are nobody's time.
+ */
+import { createServer } from "node:http";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Bencher } from "./bencher.ts";
+import { build } from "./build.ts";
+import { VARS } from "./growth-workspaces.ts";
+import { LoadGenerator } from "./load.ts";
+import { median } from "./median.ts";
+import { RULES } from "./rules.ts";
+import { body } from "./signals.ts";
+import { applySql, start } from "./start.ts";
+import type { StorePart } from "./store-figures.ts";
+
+const CALLS = 100;
+const BATCH = 100;
+const CONNECTIONS = 8;
+const SIGNAL_LIMIT = 1_000_000_000;
+const POLL_MS = 10;
+/** Nothing waited at so many looks: gathered deliveries are a second apart. */
+const QUIET_POLLS = 6;
+const QUIET_POLL_MS = 250;
+/** Of the same without destinations. */
+const MAX_RATIO = 1.05;
+
+interface Telling {
+  id: string;
+  key: string;
+  sent: number;
+  destinations: string[];
+}
+
+interface Round {
+  ingestMs: number;
+  processedMs: number;
+  cpuMicroseconds: number;
+}
+
+export async function measureTold(rounds: number, scratch: string, failures: string[]): Promise<StorePart> {
+  const wrangler = path.join(import.meta.dirname, "../../wrangler.toml");
+  const service = await build(wrangler, path.join(scratch, "build/service"));
+  const running = await start(service, { stateDir: path.join(scratch, "state"), vars: { ...VARS, SIGN_IN: "local" } });
+  const generator = new LoadGenerator();
+  const receivers = await Promise.all([listen(), listen()]);
+  try {
+    await applySql(running, "DB", path.join(path.dirname(wrangler), "migrations/d1"));
+    const bencher = new Bencher("told", running, generator, failures);
+    const plain = await provision(bencher, "plain", []);
+    const telling = await provision(bencher, "telling", receivers);
+    const measured: { plain: Round; telling: Round }[] = [];
+    // The first one warms up.
+    for (let round = 0; round <= rounds; round++) {
+      // Neither is always the second.
+      const first = round % 2 === 0 ? plain : telling;
+      const one = await send(bencher, first);
+      const other = await send(bencher, first === plain ? telling : plain);
+      if (round > 0) measured.push(first === plain ? { plain: one, telling: other } : { plain: other, telling: one });
+    }
+    const ratio = (of: keyof Round): number => median(measured.map((round) => round.telling[of] / round.plain[of]));
+    return {
+      title: "With two destinations, to without",
+      figures: [
+        { name: "Ingest", value: ratio("ingestMs"), unit: "×", atMost: MAX_RATIO },
+        { name: "Until all is processed", value: ratio("processedMs"), unit: "×", atMost: MAX_RATIO },
+        { name: "CPU until then, deliveries included", value: ratio("cpuMicroseconds"), unit: "×" },
+      ],
+      notes: [`Medians of ${rounds} pairs of ${(CALLS * BATCH).toLocaleString("en")} signals in calls of ${BATCH}.`],
+    };
+  } finally {
+    generator.stop();
+    for (const receiver of receivers) receiver.close();
+    await running.stop();
+  }
+}
+
+async function provision({ api }: Bencher, slug: string, receivers: readonly Server[]): Promise<Telling> {
+  const { workspaceId: id, key } = await api.provision(SIGNAL_LIMIT, RULES, slug);
+  const destinations: string[] = [];
+  for (const [index, receiver] of receivers.entries()) {
+    const target = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+    const wanted = { name: `Receiver ${index}`, type: "webhook", target, events: ["person.scored"] };
+    destinations.push((await api.post<{ id: string }>(`workspaces/${id}/destinations`, wanted)).id);
+  }
+  return { id, key, sent: 0, destinations };
+}
+
+async function send(bencher: Bencher, workspace: Telling): Promise<Round> {
+  const { running, api } = bencher;
+  const route = `/api/signal-staging/webhook/${workspace.key}/batch`;
+  const calls = Array.from({ length: CALLS }, () => {
+    workspace.sent += BATCH;
+    return { method: "POST" as const, path: route, body: body(workspace.sent - BATCH, BATCH) };
+  });
+  const cpu = running.cpuMicroseconds();
+  const startedAt = performance.now();
+  await bencher.load(calls, CONNECTIONS);
+  const ingestMs = performance.now() - startedAt;
+  while ((await api.books(workspace.id)).in_flight > 0) await sleep(POLL_MS);
+  const processedMs = performance.now() - startedAt;
+  const cpuMicroseconds = running.cpuMicroseconds() - cpu;
+  const waiting = async (id: string): Promise<number> =>
+    (await api.get<{ waiting: number }>(`workspaces/${workspace.id}/destinations/${id}`)).waiting;
+  // What waits to be gathered is no delivery yet.
+  for (const id of workspace.destinations) {
+    for (let quiet = 0; quiet < QUIET_POLLS; quiet = (await waiting(id)) === 0 ? quiet + 1 : 0)
+      await sleep(QUIET_POLL_MS);
+  }
+  return { ingestMs, processedMs, cpuMicroseconds };
+}
+
+/** Takes everything. */
+function listen(): Promise<Server> {
+  const server = createServer((request, response) => {
+    request.resume().once("end", () => response.end());
+  });
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => resolve(server));
+  });
+}
