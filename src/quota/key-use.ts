@@ -1,8 +1,8 @@
 /**
  * When each key was last used, when a call of it was last accepted, and how many were on each day. Written along with what
- * is written anyway, at most once a minute for each key, and when an alarm finds that nothing follows. An object that ends
- * in between loses no more than that minute; the next one notices, for the counter knows of every signal: "at least" is
- * said of the days on which that has happened.
+ * is written anyway, by calls and by the alarm behind them, at most once a minute for each key. An object that ends in
+ * between loses no more than that minute; the next one notices, for the ledger knows of every signal: "at least" is said of
+ * the days on which that has happened.
  */
 import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
@@ -102,13 +102,12 @@ export class KeyUse {
     use.callsOfDay += calls;
   }
 
-  /** A row for each key of which none was written within the last minute; or, where nothing follows, for each. */
-  write(nowMs: number, which: "due" | "all"): void {
+  /** A row for each key of which none was written within the last minute. */
+  writeDue(nowMs: number): void {
     for (const keyId of this.#unwritten) {
       const use = this.#of(keyId);
       // A clock that was set back keeps nothing from being written.
-      const isDue = !use.isWritten || Math.abs(nowMs - use.writtenMs) >= KEY_USE_WRITE_MS;
-      if (!isDue && which === "due") continue;
+      if (use.isWritten && Math.abs(nowMs - use.writtenMs) < KEY_USE_WRITE_MS) continue;
       addUp(use);
       const { usedMs, acceptedMs, admitted, calls, lost } = use;
       const values = [keyId, usedMs, acceptedMs, nowMs, admitted, calls, lost];

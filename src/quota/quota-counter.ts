@@ -335,8 +335,6 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       const nowMs = Date.now();
       const ledger = this.#ledgerAt(nowMs);
       this.#writeNotes(nowMs);
-      // Nothing that is noted may be lost while nobody calls.
-      if (commits <= 1) this.#keyUse.write(nowMs, "all");
       // Others are likely to follow: none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
       this.#noteLateness(nowMs);
@@ -433,7 +431,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   #writeNotes(nowMs: number, refused: readonly RefusedCalls[] = []): void {
     try {
       for (const one of refused) this.#news.refused(one, nowMs);
-      this.#keyUse.write(nowMs, "due");
+      this.#keyUse.writeDue(nowMs);
       if (this.#rejections.dueMs <= nowMs) {
         this.#rejections.write(nowMs);
         this.#state.save();

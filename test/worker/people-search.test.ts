@@ -265,6 +265,11 @@ describe("very many people", () => {
     // By the order that the filter is of, there is nothing to look through.
     const byScore = await workspace.store.findPeople({ sort: "score", minScore: 50 }, { cursor: null, limit: 25 });
     expect(byScore).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET score = 0 WHERE score < 50");
+    });
+    const above = await workspace.store.findPeople({ sort: "score", minScore: 1 }, { cursor: null, limit: 25 });
+    expect(above).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
   }, 20_000);
 
   test("a cursor that another order has given out, or somebody has typed, begins at the first page", async () => {
