@@ -4,7 +4,11 @@ import { inject } from "vitest";
 
 export { launch } from "./chromium.ts";
 
-export const SIZES = { wide: { width: 1280, height: 900 }, narrow: { width: 360, height: 780 } } as const;
+export const SIZES = {
+  large: { width: 1920, height: 1080 },
+  wide: { width: 1280, height: 900 },
+  narrow: { width: 360, height: 780 },
+} as const;
 
 export async function newContext(browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> {
   const context = await browser.newContext({ baseURL: inject("origin"), viewport: SIZES.wide, ...options });

@@ -91,6 +91,8 @@ async function wrong(): Promise<string[]> {
     const problems = [...(await violations()), ...(await overflow())];
     found.push(...problems.map((problem) => `${colorScheme}, ${size}: ${problem}`));
   }
+  await page.setViewportSize(SIZES.large);
+  found.push(...(await overflow()).map((problem) => `large: ${problem}`));
   return found;
 }
 
