@@ -186,6 +186,8 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     for (const { key } of [ended, other]) expect((await workspace.send(event, { key })).status).toBe(401);
     expect(await workspace.counter.usage()).toMatchObject({ signalLimit: 10, accepted: 2 });
     await abortAllDurableObjects();
+    // What waits stays so, whoever is first.
+    await counter.sendTo(lose);
     expect((await workspace.send(event, { key: ended.key })).status).toBe(401);
 
     const nothing = { renumbered: 0, settled: 0, revoked: 0, counted: 0, rules_passed_over: false };
