@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { DEPLOYMENTS, reportCapacity } from "../bench/cost/capacity.ts";
 import { billFor, pricesOn } from "../bench/cost/price.ts";
 import { PRICE_LISTS } from "../bench/cost/prices.ts";
 import type { PriceList } from "../bench/cost/prices.ts";
@@ -45,5 +46,23 @@ describe("the bill of the cost bench", () => {
 
   it("charges a queue message for each 64 KB, of which the queue needs some itself", () => {
     expect([1, 63_900, 63_901, 127_900, 127_901].map(queueOperations)).toEqual([1, 1, 2, 2, 3]);
+  });
+});
+
+describe("the table of deployments", () => {
+  const costs = [
+    { name: "alone, 1/s", dollars: 7.18 },
+    { name: "batches of 100", dollars: 2.04 },
+  ];
+
+  it("is what a month's signals cost, and what asking for health does", () => {
+    const lines = reportCapacity(costs, 0.03, 0.15).split("\n");
+    expect(lines).toHaveLength(DEPLOYMENTS.length + 3);
+    expect(lines[2]).toBe("| 10 workspaces, one signal a second each | 26.3 million | $7.18 | $189 | $0.79 | $0.03 |");
+    expect(lines[4]).toContain("| 2,630 million | $7.18 | $18,900 | $78.9 | $26.3 |");
+  });
+
+  it("fails where a shape is not measured", () => {
+    expect(() => reportCapacity([], 0, 0)).toThrow("alone, 1/s was not measured");
   });
 });

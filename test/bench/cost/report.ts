@@ -1,4 +1,5 @@
 /** The figures as Markdown, as the README.md here shows them. */
+import { reportCapacity } from "./capacity.ts";
 import { billFor } from "./price.ts";
 import type { Bill } from "./price.ts";
 import type { PriceList } from "./prices.ts";
@@ -69,6 +70,14 @@ export function reportTotals({ compared, kept }: Figures, prices: PriceList, lat
       ["Target", ...bills.map(({ shape }) => `≤ ${shape.atMost.ratio}`), ""],
     ],
   );
+}
+
+/** For docs/operate.md: whole deployments, at the prices that hold now. */
+export function reportDeployments({ compared, kept: { service } }: Figures, prices: PriceList): string {
+  const costs = compared.map((one) => ({ name: one.shape.name, dollars: billsOf(one, prices).ours.dollars }));
+  const { objects, d1, r2 } = prices.gigabyteMonth;
+  const keptDollars = (service.objects * objects + service.d1 * d1 + service.r2 * r2) / 1_000;
+  return reportCapacity(costs, keptDollars, prices.perMillion.object_requests);
 }
 
 /** Where the money goes: this service, then the straightforward Worker. */

@@ -1,7 +1,7 @@
 /**
  * `npm run cost`: what the platform would bill for a million signals, of this service and of the straightforward Worker,
- * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the README.md of the benches and
- * the one beside this file, and fails where a target is missed. What it does not see stands there too.
+ * counted in the real local runtime and priced by prices.ts. Prints the tables, writes them into the README.md of the benches,
+ * the one beside this file and docs/operate.md, and fails where a target is missed. What it does not see stands there too.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
@@ -18,6 +18,7 @@ import { measureIdle, measureRefusals, startForRefusals } from "./refusals.ts";
 import {
   reportBounds,
   reportCauses,
+  reportDeployments,
   reportEvents,
   reportIdle,
   reportItems,
@@ -68,6 +69,7 @@ const inDetail = [
 console.log([...inShort, ...inDetail].join("\n"));
 await writeTables(path.join(BENCH, "README.md"), inShort);
 await writeTables(path.join(import.meta.dirname, "README.md"), inDetail);
+await writeTables(path.join(ROOT, "docs/operate.md"), [reportDeployments(figures, prices)]);
 const failures = [...misread(figures), ...tooDear(figures, prices, lastPrices)];
 for (const failure of failures) console.error(`FAILED ${failure}`);
 process.exit(failures.length === 0 ? 0 : 1);

@@ -1,0 +1,75 @@
+/** What whole deployments would be billed in a month, from what a million signals of each shape cost. */
+
+/** In dollars, for a million signals. */
+export interface ShapeCost {
+  /** Of the shape, as the tables name it. */
+  name: string;
+  dollars: number;
+}
+
+interface Deployment {
+  name: string;
+  workspaces: number;
+  /** Of all workspaces together. */
+  signalsPerSecond: number;
+  /** How they come; of those that are measured the nearest. */
+  shape: string;
+}
+
+const MONTH_SECONDS = (365.25 / 12) * 86_400;
+/** `GET /operator/health` every five minutes: a call of each of a workspace's two objects. */
+const HEALTH_CALLS = (2 * MONTH_SECONDS) / 300;
+
+export const DEPLOYMENTS: readonly Deployment[] = [
+  { name: "10 workspaces, one signal a second each", workspaces: 10, signalsPerSecond: 10, shape: "alone, 1/s" },
+  { name: "1,000 workspaces, one in ten seconds each", workspaces: 1_000, signalsPerSecond: 100, shape: "alone, 1/s" },
+  {
+    name: "10,000 workspaces, one in ten seconds each",
+    workspaces: 10_000,
+    signalsPerSecond: 1_000,
+    shape: "alone, 1/s",
+  },
+  { name: "the same, in batches of 100", workspaces: 10_000, signalsPerSecond: 1_000, shape: "batches of 100" },
+  { name: "one workspace, 5,000 a second in batches", workspaces: 1, signalsPerSecond: 5_000, shape: "batches of 100" },
+];
+
+/**
+ * As a table of Markdown.
+ *
+ * @param keptDollars for a million signals that are kept for a month.
+ * @param callDollars for a million calls of objects.
+ */
+export function reportCapacity(costs: readonly ShapeCost[], keptDollars: number, callDollars: number): string {
+  const rows = DEPLOYMENTS.map(({ name, workspaces, signalsPerSecond, shape }) => {
+    const cost = costs.find((one) => one.name === shape);
+    if (cost === undefined) throw new Error(`${shape} was not measured`);
+    const millions = (signalsPerSecond * MONTH_SECONDS) / 1_000_000;
+    const health = ((workspaces * HEALTH_CALLS) / 1_000_000) * callDollars;
+    return [
+      name,
+      `${whole(millions)} million`,
+      `$${cost.dollars.toFixed(2)}`,
+      dollars(millions * cost.dollars),
+      dollars(millions * keptDollars),
+      dollars(health),
+    ];
+  });
+  const head = [
+    "Deployment",
+    "Signals a month",
+    "A million",
+    "A month",
+    "They, kept a month",
+    "Health, every 5 minutes",
+  ];
+  return [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n") + "\n";
+}
+
+function dollars(amount: number): string {
+  return amount < 10 ? `$${amount.toFixed(2)}` : `$${whole(amount)}`;
+}
+
+/** To three digits: more would pretend to know. */
+function whole(amount: number): string {
+  return Number(amount.toPrecision(3)).toLocaleString("en");
+}
