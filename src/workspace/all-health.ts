@@ -23,20 +23,26 @@ export interface WorkspaceHealth {
 export async function healthOfAll(
   env: Env,
   workspaces: readonly { id: string; slug: string }[],
+  answerMs = HEALTH_ANSWER_MS,
 ): Promise<WorkspaceHealth[]> {
   const found: WorkspaceHealth[] = [];
   const entries = workspaces.entries();
   const worker = async (): Promise<void> => {
     // oxlint-disable-next-line no-await-in-loop -- so many at once, and each takes the next that nobody has taken
-    for (const [index, { id, slug }] of entries) found[index] = { id, slug, ...(await healthOrAlarm(env, id)) };
+    for (const [index, { id, slug }] of entries)
+      found[index] = { id, slug, ...(await healthOrAlarm(env, id, answerMs)) };
   };
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
   return found;
 }
 
-async function healthOrAlarm(env: Env, workspaceId: string): Promise<Pick<WorkspaceHealth, "alarms" | "health">> {
+async function healthOrAlarm(
+  env: Env,
+  workspaceId: string,
+  answerMs: number,
+): Promise<Pick<WorkspaceHealth, "alarms" | "health">> {
   try {
-    const health = await within(HEALTH_ANSWER_MS, readHealth(env, workspaceId));
+    const health = await within(answerMs, readHealth(env, workspaceId));
     return { health, alarms: alarmsOf(health, Date.now()) };
   } catch (error) {
     return { health: null, alarms: [unreachable(errorText(error))] };

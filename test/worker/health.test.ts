@@ -126,13 +126,21 @@ describe("GET /operator/health", () => {
     const [broken, well] = [await newWorkspace(), await newWorkspace()];
     await leaveWaiting(well);
     vi.setSystemTime(START + 10 * MINUTE);
-    const bindings = { ...env, SIGNAL_STORE: failingFor(broken.id) };
-    const [one, other] = await healthOfAll(bindings, [
+    const asked = [
       { id: broken.id, slug: "broken" },
       { id: well.id, slug: "well" },
-    ]);
-    expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
-    expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
+    ];
+    const failures = [
+      ["Error: overloaded", () => Promise.reject(new Error("overloaded"))],
+      ["Error: no answer within 500 ms", () => new Promise<never>(() => {})],
+    ] as const;
+    for (const [error, answer] of failures) {
+      const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
+      const [one, other] = await healthOfAll(bindings, asked, 500);
+      expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
+      expect(one?.alarms[0]?.says).toContain(`do not answer: ${error}.`);
+      expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
+    }
   });
 
   test("asks so many workspaces at a time and says that there are more", async () => {
@@ -199,12 +207,12 @@ test("with a dataset of Analytics Engine bound, each workspace asked is a point 
   expect(() => writePoints(undefined, answers, START)).not.toThrow();
 });
 
-function failingFor(workspaceId: string): Env["SIGNAL_STORE"] {
+/** A Signal Store of this workspace that answers so; those of others as they are. */
+function answering(workspaceId: string, health: () => Promise<never>): Env["SIGNAL_STORE"] {
   return new Proxy(env.SIGNAL_STORE, {
     get: (target, name) =>
       name === "getByName"
-        ? (id: string) =>
-            id === workspaceId ? { health: () => Promise.reject(new Error("overloaded")) } : target.getByName(id)
+        ? (id: string) => (id === workspaceId ? { health } : target.getByName(id))
         : Reflect.get(target, name),
   });
 }

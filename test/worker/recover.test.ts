@@ -138,6 +138,18 @@ describe("rows with numbers that the store has seen", () => {
     expect(await rowsOf(counter)).toEqual([2, 4, 5, 6]);
   });
 
+  test("and signals that the counter has forgotten are counted once, by whoever has seen the latest count", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    expect(await counter.stub.countForgotten(5, 2)).toBe(false);
+    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 3 });
+    expect(await counter.stub.countForgotten(5, 3)).toBe(true);
+    await abortAllDurableObjects();
+    expect(await counter.stub.books()).toEqual({ admitted: 8, unsettled: 3 });
+    expect(await counter.stub.countForgotten(5, 3)).toBe(false);
+  });
+
   test("may be many, and one of them unreadable", async () => {
     const counter = await newCounter({ signalLimit: 1_000 });
     await counter.sendTo(lose);
