@@ -133,16 +133,17 @@ export class EventFlow {
 
   #missed(destination: StoredDestination, isGone: boolean, nowMs: number): void {
     const failing = failedAgain(destination.failing, nowMs);
-    this.#stored.roster.put({ ...destination, failing });
-    if (isGone) this.#switchOff(destination, "gone", nowMs);
-    else if (isHopeless(failing)) this.#switchOff(destination, "failing", nowMs);
+    const missed = { ...destination, failing };
+    if (isGone) this.#switchOff(missed, "gone", nowMs);
+    else if (isHopeless(failing)) this.#switchOff(missed, "failing", nowMs);
+    else this.#stored.roster.put(missed);
   }
 
   /** The other destinations are told, whatever they want to be told. */
   #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
     const { roster, deliveries, settings, sql } = this.#stored;
-    const { id, name, failing } = destination;
-    roster.put({ ...destination, failing, state: "disabled", disabledReason: reason });
+    const { id, name } = destination;
+    roster.put({ ...destination, state: "disabled", disabledReason: reason });
     deliveries.giveUpAll(id, "switched_off");
     settings.changed();
     const detail = JSON.stringify({ name, reason });

@@ -148,6 +148,26 @@ describe("a destination that fails", () => {
     expect(await told.destination(id)).toMatchObject({ state: "active", disabled_reason: null, failing_since: null });
   });
 
+  test("because it has gone is switched off by its first 410, and is never tried again", async () => {
+    stopClock();
+    receiver.answer = () => new Response("no such hook", { status: 410 });
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    const since = new Date(Date.now()).toISOString();
+    await until(async () =>
+      expect(await told.destination(id)).toMatchObject({
+        state: "disabled",
+        disabled_reason: "gone",
+        failing_since: since,
+        waiting: 0,
+      }),
+    );
+    expect(await told.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
+    await told.raise(crossed());
+    await told.pass(DAY);
+    expect(receiver.received).toHaveLength(1);
+  });
+
   test("twice, a week apart, is not switched off", async () => {
     stopClock();
     receiver.answer = fails;
