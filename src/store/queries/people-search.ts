@@ -22,10 +22,10 @@ export interface Listed {
 
 export type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
 
-/** Whom a search finds. The first four parameters; the index is named, as SQLite would rather look for a score. */
-const FITTING = `FROM people INDEXED BY people_email
-  WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)
-    AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
+/** Whom a search finds, by its first six parameters. The index is named, as SQLite would rather look for a score. */
+const FOUND = `FROM people INDEXED BY people_email
+  WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)`;
+const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
 /** Of the place of a page of what was sorted; other places are those of people-orders.ts. */
 const SORTED = "sorted";
 
@@ -86,15 +86,17 @@ function sortedPage(
   const from = sortedPlace(place);
   const most = from === null ? PEOPLE_SORTED : 2 * PEOPLE_SORTED;
   const { column, direction } = SORTS[query.sort];
-  const fitting = [
-    ...sql
-      .exec(`SELECT id, ${column} ${FITTING} LIMIT ?7`, "", ...asked(query, text), most + 1)
-      .raw<[id: number, value: number]>(),
+  const ids = [
+    ...sql.exec(`SELECT id ${fitting(query)} LIMIT ?7`, "", ...asked(query, text), most + 1).raw<[number]>(),
   ];
-  if (fitting.length > most) return null;
+  if (ids.length > most) return null;
+  const those = sql.exec(
+    `SELECT id, ${column} FROM people WHERE id IN (SELECT value FROM json_each(?))`,
+    JSON.stringify(ids.flat()),
+  );
   const order = ([id, value]: readonly number[], [otherId, otherValue]: readonly number[]) =>
     direction * ((value ?? 0) - (otherValue ?? 0) || (id ?? 0) - (otherId ?? 0));
-  const shown = fitting
+  const shown = [...those.raw<[id: number, value: number]>()]
     .filter((one) => from === null || order(one, from) > 0)
     .sort(order)
     .slice(0, limit + 1);
@@ -138,7 +140,7 @@ function byEmail(
   );
   const rows = sql
     .exec<PersonRow>(
-      `SELECT ${PERSON_COLUMNS} ${FITTING} AND email <= ?8 ORDER BY email LIMIT ?7`,
+      `SELECT ${PERSON_COLUMNS} ${fitting(query)} AND email <= ?8 ORDER BY email LIMIT ?7`,
       after,
       ...asked(query, text),
       limit + 1,
@@ -148,6 +150,11 @@ function byEmail(
   const items = rows.slice(0, limit).map((row): Listed => ({ row, cursor: writeCursor(row.email) }));
   if (rows.length > limit) return { items, next: items.at(-1)?.cursor ?? null, complete: true };
   return { items, next: end === undefined ? null : writeCursor(end.email), complete: end === undefined };
+}
+
+/** The index alone says who fits, unless it is narrowed down by what is in the people's rows. */
+function fitting({ minScore, sinceDay, untilDay }: PeopleFilter): string {
+  return minScore === undefined && sinceDay === undefined && untilDay === undefined ? FOUND : NARROWED;
 }
 
 function asked({ minScore, sinceDay, untilDay }: PeopleFilter, text: string): (string | number)[] {
