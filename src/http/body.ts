@@ -46,12 +46,14 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
  */
 async function readInParts(body: ReadableStream, maxBytes: number): Promise<Uint8Array | null> {
   const reader = body.getReader({ mode: "byob" });
-  const whole = new ArrayBuffer(0, { maxByteLength: maxBytes });
+  let whole: ArrayBuffer | null = null;
   let part = new ArrayBuffer(PART_BYTES);
   for (;;) {
     // oxlint-disable-next-line no-await-in-loop
-    const { value } = await reader.readAtLeast(PART_BYTES, new Uint8Array(part));
-    if (value === undefined) break;
+    const { value = new Uint8Array() } = await reader.readAtLeast(PART_BYTES, new Uint8Array(part));
+    const isLast = value.byteLength < PART_BYTES;
+    if (whole === null && isLast) return value;
+    whole ??= new ArrayBuffer(0, { maxByteLength: maxBytes });
     const filled = whole.byteLength;
     if (filled + value.byteLength > maxBytes) {
       // oxlint-disable-next-line no-await-in-loop
@@ -60,11 +62,10 @@ async function readInParts(body: ReadableStream, maxBytes: number): Promise<Uint
     }
     whole.resize(filled + value.byteLength);
     new Uint8Array(whole, filled).set(value);
-    if (value.byteLength < PART_BYTES) break;
+    if (isLast) return new Uint8Array(whole, 0, whole.byteLength);
     // The reader has the part while it fills it, and gives it back.
     part = value.buffer;
   }
-  return new Uint8Array(whole, 0, whole.byteLength);
 }
 
 /** By Node's gunzip: the platform's stream refuses a body of several members, as log shippers append them. Null: too large. */
