@@ -80,13 +80,13 @@ export function reportBulkMemory(
   memory: { whose: string; maxGrowthBytes: number | null; measured: BulkMemory[] }[],
 ): string {
   const rows = memory.flatMap(({ whose, maxGrowthBytes, measured }) =>
-    measured.map(({ title, bodyBytes, restBytes, growthBytes }) => [
+    measured.map(({ title, hasBound, bodyBytes, restBytes, growthBytes }) => [
       title,
       megabytes(bodyBytes),
       whose,
       megabytes(restBytes),
       megabytes(growthBytes),
-      maxGrowthBytes === null ? "–" : megabytes(maxGrowthBytes),
+      maxGrowthBytes === null || !hasBound ? "–" : megabytes(maxGrowthBytes),
     ]),
   );
   return table(
