@@ -1,5 +1,4 @@
 /** Settings › Notifications: one destination, what is done to it, and its deliveries. */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Context } from "hono";
 import type { Delivery } from "../destinations/protocol.ts";
 import type { Destination } from "../domain/events/destination.ts";
@@ -148,7 +147,7 @@ async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefor
     return detail === null || detail.delivery.state !== "waiting" || detail.delivery.attempts.length > attemptsBefore;
   };
   // oxlint-disable-next-line no-await-in-loop -- it is looked at again and again
-  while (Date.now() < untilMs && !(await hasEnded())) await sleep(POLL_MS);
+  while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
   return c.redirect(`${notificationsPath(c)}/${destinationId}/deliveries/${id}`, 303);
 }
 
