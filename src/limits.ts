@@ -504,6 +504,8 @@ export const IDENTITY_MAX_CLAIMS = 20;
  */
 export const ROW_PAUSE_MS = 30_000;
 export const ROW_PAUSES_KEPT = 32;
+/** Rows that are remembered as recorded although their time does not fit their number: hardly any, ever. */
+export const LATE_ROWS_KEPT = 100;
 /** By how much rows' times may differ from their order, where the counter's object has moved. */
 export const ROW_CLOCK_SKEW_MS = 1_000;
 /** Ids that another id is paired with, before it is known. */

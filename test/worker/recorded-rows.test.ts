@@ -107,6 +107,20 @@ describe("of a counter that was restored and gives numbers anew", () => {
     ]);
   });
 
+  test("a number that had been left out is recorded once, also where it comes with a later time than its neighbours", () => {
+    const left = row(2, T + 5 * ROW_PAUSE_MS);
+    const next = row(4, T + 2 * ROW_PAUSE_MS);
+    expect(taken([row(1, T + 1), row(3, T + 3)], [next], [left], [left, next, row(3, T + 3)], [row(1, T + 1)])).toEqual(
+      [
+        { fresh: [1, 3], refused: [] },
+        { fresh: [4], refused: [] },
+        { fresh: [2], refused: [] },
+        { fresh: [], refused: [] },
+        { fresh: [], refused: [] },
+      ],
+    );
+  });
+
   test("what is remembered of pauses between rows is bounded, and the latest of them", () => {
     const books = structuredClone(EMPTY_BOOKS);
     const at = (number: number) => T + number * (ROW_PAUSE_MS + 1);

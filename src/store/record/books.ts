@@ -7,7 +7,7 @@ import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import type { DeadLetterNews } from "../events/dead-letter-news.ts";
-import { ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../limits.ts";
+import { LATE_ROWS_KEPT, ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../limits.ts";
 import type { RuleChange } from "../rules/rule-days.ts";
 import type { GroupChange } from "./event-groups.ts";
 
@@ -42,6 +42,8 @@ export interface BooksMeta extends LogMeta {
   restored: NumbersSeen[];
   /** The same of each time that none had come for a while, the latest of them: the counter may have been restored then. */
   pauses: NumbersSeen[];
+  /** Rows that were recorded with a later time than others up to their numbers have by that: the latest of them. */
+  late: [row: number, atMs: number][];
   /** The highest number of a row that was refused; 0: none was. */
   refusedUpTo: number;
   /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
@@ -67,6 +69,7 @@ export const EMPTY_BOOKS: BooksMeta = {
   latestRowAtMs: 0,
   restored: [],
   pauses: [],
+  late: [],
   refusedUpTo: 0,
   fullAtMs: 0,
   nextPersonId: 1,
@@ -137,20 +140,26 @@ export interface KnownRows {
 /** Of the others it knows nothing: they are, or will be, on their way. */
 export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: number }[]): KnownRows {
   const known: KnownRows = { recorded: [], refused: [], totals: readTotals(books.totals, undefined) };
-  for (const { row, atMs } of rows) {
-    if (hasRow(books.rows, row)) known[atMs <= seenUntilMs(books, row) ? "recorded" : "refused"].push(row);
+  for (const row of rows) {
+    if (!hasRow(books.rows, row.row)) continue;
+    const isKnown = isRecorded(books, row, seenBefore(books, row.row) ?? seenNow(books));
+    known[isKnown ? "recorded" : "refused"].push(row.row);
   }
   return known;
 }
 
-/** The latest time at which a row of that number may have been admitted that has been recorded. */
-function seenUntilMs(books: BooksMeta, row: number): number {
-  return seenBefore(books, row)?.[1] ?? books.latestRowAtMs;
+/** Whether what was recorded under that number is this row. */
+function isRecorded(books: BooksMeta, { row, atMs }: { row: number; atMs: number }, seen: NumbersSeen): boolean {
+  return atMs <= seen[1] || books.late.some(([number, lateMs]) => number === row && lateMs === atMs);
 }
 
 /** When numbers up to one not below that stood still. */
 function seenBefore({ restored, pauses }: BooksMeta, row: number): NumbersSeen | undefined {
   return restored.find(([last]) => row <= last) ?? pauses.find(([last]) => row <= last);
+}
+
+function seenNow({ rows, latestRowAtMs }: BooksMeta): NumbersSeen {
+  return [rows.at(-1)?.[1] ?? 0, latestRowAtMs];
 }
 
 /** A counter that was restored goes on with numbers that were given before, and with later times, after a while. */
@@ -159,6 +168,14 @@ function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): vo
   if (highest === undefined || atMs < latestRowAtMs + ROW_PAUSE_MS) return;
   pauses.push([highest, latestRowAtMs + ROW_CLOCK_SKEW_MS]);
   if (pauses.length > ROW_PAUSES_KEPT) pauses.shift();
+}
+
+/** A number that had been left out, of a counter that was restored or whose clock was ahead. */
+function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }): void {
+  const seen = seenBefore(books, row);
+  if (seen === undefined || atMs <= seen[1]) return;
+  books.late.push([row, atMs]);
+  if (books.late.length > LATE_ROWS_KEPT) books.late.shift();
 }
 
 /**
@@ -174,16 +191,17 @@ export function takeFreshRows<Row extends { row: number; atMs: number }>(
 ): { fresh: Row[]; refused: number[] } {
   const fresh = new Map<number, Row>();
   const refused = new Set<number>();
-  const now: NumbersSeen = [books.rows.at(-1)?.[1] ?? 0, books.latestRowAtMs];
+  const now = seenNow(books);
   for (const row of rows) {
     if (hasRow(books.rows, row.row)) {
       const seen = seenBefore(books, row.row) ?? now;
-      if (fresh.has(row.row) || row.atMs <= seen[1]) continue;
+      if (fresh.has(row.row) || isRecorded(books, row, seen)) continue;
       refused.add(row.row);
       if (!books.restored.includes(seen)) books.restored.push(seen);
       continue;
     }
     notePause(books, row.atMs);
+    noteLate(books, row);
     addRow(books.rows, row.row);
     books.latestRowAtMs = Math.max(books.latestRowAtMs, row.atMs);
     fresh.set(row.row, row);
