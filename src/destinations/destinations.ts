@@ -157,6 +157,12 @@ export class Destinations extends DurableObject<Env> {
     await this.#tell();
   }
 
+  /** Once more what is wanted, to sources that may have forgotten it. */
+  async tellSources(): Promise<void> {
+    this.#change(() => undefined, true);
+    await this.#tell();
+  }
+
   // --- Deliveries ---
 
   /** Sends a test at once and once, whatever state the destination is in. */

@@ -6,7 +6,7 @@ import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deactivatedKeyIds } from "../control/keys.ts";
 import { passOverVersions } from "../control/restored-rules.ts";
-import { quotaCounter, signalStore } from "./objects.ts";
+import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 import { configureWorkspaces } from "./quota.ts";
 
 /** A workspace that takes signals all the time is looked at again so often; repeating the operation does the rest. */
@@ -46,6 +46,8 @@ export async function recoverWorkspace(
   await counter.settle(recorded);
   const renumbered = await counter.renumber(refused);
   const counted = await countForgotten(env, workspaceId);
+  // Who wants to be told of what may have changed since the backup.
+  await destinationsOf(env, workspaceId).tellSources();
   const detail = { renumbered, settled: recorded.length, revoked, counted, rulesPassedOver };
   await writeAuditEntry(db, by, { workspaceId, action: "workspace.recovered", target: workspaceId, detail });
   return detail;

@@ -169,6 +169,24 @@ describe("rows with numbers that the store has seen", () => {
 });
 
 describe("POST /operator/workspaces/{id}/recover", () => {
+  test("tells both objects again what is to be told of the workspace", async () => {
+    const workspace = await newWorkspace();
+    const destination = { name: "CRM", type: "webhook", target: "https://crm.example.com/in", events: ["usage.level"] };
+    await workspace.operator("POST", "/destinations", destination);
+    const nobody = { types: [], thresholds: [] };
+    await workspace.counter.wantEvents(nobody);
+    await workspace.store.wantEvents(nobody);
+    await workspace.operator("POST", "/recover");
+    const ofCounter = await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
+      sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events").one(),
+    );
+    expect(JSON.parse(ofCounter.wanted)).toEqual({ types: ["usage.level"], thresholds: [] });
+    const ofStore = await runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
+      sql.exec<{ meta: string }>("SELECT meta FROM heads").one(),
+    );
+    expect(JSON.parse(ofStore.meta)).toMatchObject({ wanted: { types: ["usage.level"], thresholds: [] } });
+  });
+
   test("takes plan and deactivated keys from D1, renumbers behind what the store has seen, and says so", async () => {
     const workspace = await newWorkspace({ signalLimit: 10 });
     const counter = new TestCounter(workspace.id);
