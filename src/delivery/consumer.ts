@@ -13,7 +13,7 @@ export function deliver(batch: MessageBatch<string>, env: Env, ctx: ExecutionCon
   for (const { body } of batch.messages) ctx.waitUntil(deliverOne(env, JSON.parse(body) as DueDelivery));
 }
 
-/** Never throws. */
+/** Sends one delivery and reports what came of it. Never throws. */
 async function deliverOne(env: Env, { workspaceId, deliveryId, attempt }: DueDelivery): Promise<void> {
   const fields = { workspace: workspaceId, delivery: deliveryId, attempt };
   try {

@@ -6,7 +6,7 @@ import { DELIVERY_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import type { Sent } from "./post.ts";
 
-/** Never throws. */
+/** Sends an event to one address. Never throws. */
 export async function sendEmail(env: Env, { target, event, pagesUrl }: Parcel): Promise<Sent> {
   const email = configuredEmail(env);
   if (email === null) return sent("This deployment sends no email any more.");

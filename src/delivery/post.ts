@@ -12,9 +12,12 @@ import { ANSWER_MAX_BYTES, DELIVERY_TIMEOUT_MS } from "../limits.ts";
 
 export type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
 
-/** Never throws: what goes wrong is said in words of our own, for an error of the platform's may repeat the URL. */
+/**
+ * Posts an event to its receiver. Never throws: what goes wrong is said in words of our own, for an error of the platform's
+ * may repeat the URL.
+ */
 export async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
-  // Whatever the rules were when it was made.
+  // A URL is checked again at each attempt, whatever the rules were when the destination was made.
   const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [] });
   if (!url.ok) return failed("Its address is not one that events are sent to.");
   const body = requestBody(parcel, workspaceId);
@@ -37,7 +40,7 @@ export async function postToReceiver(env: Env, workspaceId: string, parcel: Parc
   }
 }
 
-/** With the old secret too for as long as it holds. */
+/** Headers of the Standard Webhooks specification, signed with the old secret too for as long as it holds. */
 function signed({ secrets, event }: Parcel, body: string): Record<string, string> {
   if (secrets.length === 0) return {};
   const at = new Date();
@@ -55,7 +58,7 @@ function errorOf(status: number): string | null {
   return `It answered ${status}.`;
 }
 
-/** At most ANSWER_MAX_BYTES; the rest is not read. What breaks off, or takes too long, has said enough. */
+/** Reads at most ANSWER_MAX_BYTES of an answer. An answer that breaks off, or takes too long, has said enough. */
 async function beginningOf(response: Response): Promise<string | null> {
   if (response.body === null) return null;
   const reader = response.body.getReader();
@@ -72,12 +75,12 @@ async function beginningOf(response: Response): Promise<string | null> {
     }
     await reader.cancel();
   } catch {
-    // The status has come, and that is what counts.
+    // An answer that cannot be read changes nothing: its status has come, and that is what counts.
   }
   return length === 0 ? null : new TextDecoder().decode(beginning.subarray(0, length));
 }
 
-/** In seconds, or as a date. */
+/** Reads a `Retry-After`, which is in seconds or a date. */
 function retryAfterMs(header: string | null): number | null {
   if (header === null) return null;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();

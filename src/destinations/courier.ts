@@ -24,7 +24,7 @@ export class Courier {
   /** When gathered events were last sent, by destination. */
   readonly #gatheredMs = new Map<string, number>();
   #emptyAtMs = 0;
-  /** Whose turn comes first: none is always last when the rate is used up. */
+  /** The destination whose turn comes first. It moves on, so that none is always last when the rate is used up. */
   #turn = 0;
 
   constructor(roster: Roster, deliveries: Deliveries, leaseMs: number) {
@@ -33,7 +33,10 @@ export class Courier {
     this.#leaseMs = leaseMs;
   }
 
-  /** Takes what may go now. Each is due again when its lease is over, unless its attempt has been reported by then. */
+  /**
+   * Takes the deliveries that may go now. Each is due again when its lease is over, unless its attempt has been reported by
+   * then.
+   */
   take(nowMs: number): { id: string; attempt: number }[] {
     for (const [id, { untilMs }] of this.#underWay) if (untilMs <= nowMs) this.#underWay.delete(id);
     const all = this.#roster.all();
@@ -56,7 +59,7 @@ export class Courier {
     return taken;
   }
 
-  /** When there will be something to take; infinity: never, as things stand. */
+  /** When there will be something to take, in milliseconds since 1970; infinity: never, as things stand. */
   nextMs(nowMs: number): number {
     const { allowed, retryAfterMs } = takeRequest(this.#emptyAtMs, nowMs, DELIVERY_RATE);
     const rateMs = allowed ? 0 : nowMs + Math.ceil(retryAfterMs);
@@ -73,13 +76,13 @@ export class Courier {
     return Math.max(rateMs, Math.min(...dues, Number.POSITIVE_INFINITY));
   }
 
-  /** The queue would not have it. */
+  /** Takes back a delivery that the queue has refused; it is due again at `againMs`. */
   failed(id: string, againMs: number): void {
     this.#underWay.delete(id);
     this.#deliveries.dueAt(id, againMs);
   }
 
-  /** False: another consumer has it already; a queue may deliver twice. */
+  /** Whether this consumer may make the attempt. False: another has it already, for a queue may deliver twice. */
   begin(id: string, destinationId: string, nowMs: number): boolean {
     const known = this.#underWay.get(id);
     if (known !== undefined && nowMs - known.takenMs < TAKEN_MS) return false;
@@ -114,7 +117,7 @@ export class Courier {
   }
 }
 
-/** Whether it works can be tried at any time. */
+/** The kinds that a destination is sent: a test whatever its state, so that it can be tried at any time. */
 function kindsOf({ state }: StoredDestination): Kind[] {
   return state === "active" ? [KINDS.test, KINDS.event, KINDS.gathered] : [KINDS.test];
 }

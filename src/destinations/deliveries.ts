@@ -9,7 +9,10 @@ import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import type { Delivery, DeliveryEnd, DeliveryState } from "./protocol.ts";
 
-/** What is delivered apart from each other: tests whatever the state of their destination, gathered events a second apart. */
+/**
+ * The kinds of deliveries that do not wait for each other: tests go whatever the state of their destination, gathered events
+ * a second apart.
+ */
 export const KINDS = { test: 0, event: 1, gathered: 2 } as const;
 export type Kind = (typeof KINDS)[keyof typeof KINDS];
 
@@ -21,9 +24,9 @@ export interface StoredDelivery {
   state: DeliveryState;
   endReason: DeliveryEnd | null;
   dueMs: number | null;
-  /** Number of the attempt that is to come, from 1. */
+  /** Number of the next attempt, from 1. */
   attempt: number;
-  /** Attempts that have failed since it was last asked for. */
+  /** Attempts that have failed since the delivery was last asked for. */
   failed: number;
   attempts: AttemptResult[];
   createdMs: number;
@@ -31,14 +34,14 @@ export interface StoredDelivery {
 
 export class Deliveries {
   readonly #sql: SqlStorage;
-  /** How many wait, by destination. */
+  /** How many deliveries wait, by destination. */
   readonly #waiting = new Map<string, number>();
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
   }
 
-  /** To each of these destinations, at once. Returns the deliveries' ids. */
+  /** Adds a delivery of the event to each of these destinations, due at once. Returns the deliveries' ids. */
   add(event: AnyEvent, destinationIds: readonly string[], nowMs: number): string[] {
     const { seq } = this.#sql
       .exec<{ seq: number }>(
@@ -81,12 +84,12 @@ export class Deliveries {
     return waiting;
   }
 
-  /** What was counted in memory may not be what is stored. */
+  /** Forgets the counts in memory: after a transaction was taken back they may not be what is stored. */
   rolledBack(): void {
     this.#waiting.clear();
   }
 
-  /** Those due first. */
+  /** The deliveries of a kind that are due, the earliest first. */
   due(destinationId: string, kind: Kind, nowMs: number, limit: number): { id: string; attempt: number }[] {
     return this.#sql
       .exec<{ id: string; attempt: number }>(
@@ -100,7 +103,7 @@ export class Deliveries {
       .toArray();
   }
 
-  /** When the next of this kind is due; infinity: none is. */
+  /** When the next delivery of this kind is due, in milliseconds since 1970; infinity: none is. */
   nextDueMs(destinationId: string, kind: Kind): number {
     const { due } = this.#sql
       .exec<{ due: number | null }>(
@@ -116,7 +119,7 @@ export class Deliveries {
     this.#sql.exec("UPDATE deliveries SET due_ms = ? WHERE id = ? AND due_ms IS NOT NULL", dueMs, id);
   }
 
-  /** All that wait for it. */
+  /** Makes all deliveries that wait for a destination due now. */
   dueNow(destinationId: string, nowMs: number): void {
     this.#sql.exec(
       "UPDATE deliveries SET due_ms = ? WHERE destination_id = ? AND due_ms IS NOT NULL AND due_ms > ?",
@@ -131,7 +134,7 @@ export class Deliveries {
     return row === undefined ? null : toDelivery(row);
   }
 
-  /** Null: it held a person's data, who was deleted. */
+  /** The event of a message. Null: it held the data of a person who was deleted. */
   event(message: number): AnyEvent | null {
     const [row] = this.#sql
       .exec<{ id: string; type: string; time_ms: number; data: string | null }>(
@@ -143,12 +146,12 @@ export class Deliveries {
     return { id: row.id, type: row.type, time: row.time_ms, data: JSON.parse(row.data) as unknown } as AnyEvent;
   }
 
-  /** It comes again. */
+  /** Has a delivery attempted again at `dueMs`. */
   again(one: StoredDelivery, dueMs: number): void {
     this.#put({ ...one, state: "waiting", endReason: null, dueMs, attempt: one.attempt + 1 }, one);
   }
 
-  /** As if it had not been tried yet; one that waits no longer waits. */
+  /** Gives a delivery its whole schedule again, as if it had not been tried yet; it waits again if it no longer did. */
   startOver(one: StoredDelivery, dueMs: number): void {
     this.#put({ ...one, state: "waiting", endReason: null, dueMs, failed: 0 }, one);
   }
@@ -157,7 +160,7 @@ export class Deliveries {
     this.#put({ ...one, state, endReason, dueMs: null, attempt: one.attempt + 1 }, one);
   }
 
-  /** Everything that waits for the destination. */
+  /** Gives up all deliveries that wait for a destination. */
   giveUpAll(destinationId: string, reason: DeliveryEnd): void {
     this.#sql.exec(
       `UPDATE deliveries SET state = 'failed', end_reason = ?, due_ms = NULL, attempt = attempt + 1
@@ -168,7 +171,7 @@ export class Deliveries {
     this.#waiting.delete(destinationId);
   }
 
-  /** The oldest of those beyond what may wait. Returns how many it has given up. */
+  /** Gives up the oldest deliveries beyond what may wait for a destination. Returns how many. */
   giveUpBeyond(destinationId: string): number {
     const beyond = this.waiting(destinationId) - DELIVERIES_WAITING_MAX;
     if (beyond <= 0) return 0;
@@ -188,7 +191,7 @@ export class Deliveries {
     this.#removeMessages();
   }
 
-  /** Latest first. */
+  /** A destination's deliveries, the latest first. */
   list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
     const rows = this.#sql
       .exec<Row & { event_id: string; type: AnyEventType }>(
@@ -212,7 +215,7 @@ export class Deliveries {
     return toShown(one, id, type);
   }
 
-  /** What is over and no longer shown; and what has waited as long, for a destination that is paused for good. */
+  /** Deletes deliveries that are no longer shown, and those that have waited too long, for a destination that stays paused. */
   clearAway(destinationIds: readonly string[], nowMs: number): void {
     const oldMs = nowMs - DELIVERY_KEPT_DAYS * 24 * 3_600_000;
     for (const destinationId of destinationIds) {
@@ -228,7 +231,7 @@ export class Deliveries {
     this.#removeMessages();
   }
 
-  /** Nobody has or gets them any more. */
+  /** Deletes messages that no delivery has any more. */
   #removeMessages(): void {
     this.#sql.exec("DELETE FROM messages WHERE seq NOT IN (SELECT message FROM deliveries)");
   }

@@ -78,7 +78,7 @@ export class Destinations extends DurableObject<Env> {
 
   // --- Who is told what ---
 
-  /** Oldest first. */
+  /** All destinations, the oldest first. */
   list(): Destination[] {
     return this.#roster.all().map((one) => this.#shown(one));
   }
@@ -88,7 +88,7 @@ export class Destinations extends DurableObject<Env> {
     return one && this.#shown(one);
   }
 
-  /** Called again with the same id it changes nothing, and shows no secret. */
+  /** Creates a destination. Called again with the same id it changes nothing, and shows no secret. */
   async create(destination: NewDestination): Promise<Result<CreatedDestination, DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
@@ -99,7 +99,7 @@ export class Destinations extends DurableObject<Env> {
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
-  /** What waits for it goes to its new target. */
+  /** Changes a destination; deliveries that wait for it go to its new target. */
   update(id: string, change: DestinationChange): Promise<Result<Destination, DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       const changed = { ...one, ...change };
@@ -107,14 +107,14 @@ export class Destinations extends DurableObject<Env> {
     });
   }
 
-  /** What happens until it is resumed is not told; what waits already, it is told then. */
+  /** Pauses a destination. Events of the time until it is resumed are not told it; deliveries that wait already go then. */
   pause(id: string): Promise<Result<Destination, DestinationRefusal>> {
     return this.#changeOne(id, (one, nowMs) =>
       one.state === "active" ? { ...this.#flow.gatherAll(one, nowMs), state: "paused" } : one,
     );
   }
 
-  /** Also one that the service has switched off. */
+  /** Resumes a destination that is paused, or that the service has switched off. */
   resume(id: string): Promise<Result<Destination, DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       if (one.state === "active") return one;
@@ -122,7 +122,7 @@ export class Destinations extends DurableObject<Env> {
     });
   }
 
-  /** With all its deliveries. Null: it was not there. */
+  /** Removes a destination with all its deliveries. Null: it was not there. */
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
@@ -134,7 +134,7 @@ export class Destinations extends DurableObject<Env> {
     return before;
   }
 
-  /** The old secret signs too for so long. */
+  /** Makes a new secret for a webhook. The old one signs too for another `overlapMs`. */
   rotateSecret(id: string, overlapMs: number): Result<CreatedDestination, DestinationRefusal> {
     const one = this.#roster.find(id);
     if (one === null) return refuse("not_found");
@@ -149,7 +149,7 @@ export class Destinations extends DurableObject<Env> {
     return this.#settings.thresholds;
   }
 
-  /** @param thresholds ascending, at most THRESHOLDS_MAX. */
+  /** Sets the scores whose crossing is told. @param thresholds ascending, at most THRESHOLDS_MAX. */
   async setThresholds(thresholds: number[]): Promise<void> {
     this.#change(() => {
       this.#settings.thresholds = thresholds;
@@ -172,7 +172,7 @@ export class Destinations extends DurableObject<Env> {
     return this.#deliveryNow(deliveryId);
   }
 
-  /** Latest first. Null: no such destination. */
+  /** A destination's deliveries, the latest first. Null: no such destination. */
   listDeliveries(destinationId: string, page: Page): PageOf<Delivery> | null {
     return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
   }
@@ -189,7 +189,10 @@ export class Destinations extends DurableObject<Env> {
     };
   }
 
-  /** At once, and by the whole schedule if need be; the receiver knows it by its id. One that waits does not wait longer. */
+  /**
+   * Delivers once more, at once, and by the whole schedule if need be; the receiver knows the event by its id. A delivery
+   * that waits does not wait longer.
+   */
   deliverAgain(destinationId: string, id: string): Result<Delivery, DestinationRefusal> {
     const detail = this.delivery(destinationId, id);
     const one = this.#deliveries.find(id);
@@ -199,7 +202,7 @@ export class Destinations extends DurableObject<Env> {
     return this.#deliveryNow(id);
   }
 
-  /** For the consumer: what to send. Null: nothing, for it was reported, ended or taken by another meanwhile. */
+  /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
   take(id: string, attempt: number): Parcel | null {
     const one = this.#deliveries.find(id);
     const destination = one && this.#roster.find(one.destinationId);
@@ -215,7 +218,7 @@ export class Destinations extends DurableObject<Env> {
     return { destinationId: destination.id, type, target, secrets, pagesUrl, event };
   }
 
-  /** How the attempt that was taken ended. Reported again it changes nothing. */
+  /** Takes in how the attempt that was taken ended. A report that is repeated changes nothing. */
   async report(id: string, attempt: number, result: AttemptResult): Promise<void> {
     this.#courier.ended(id);
     const one = this.#deliveries.find(id);
@@ -224,16 +227,16 @@ export class Destinations extends DurableObject<Env> {
     if (this.#settings.untold !== null) await this.#tell();
   }
 
-  /** Of what waits and of what is kept. Repeating it is harmless. */
+  /** Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless. */
   erase(email: string): void {
     this.ctx.storage.transactionSync(() => this.#erasure.erase(email, Date.now()));
   }
 
-  /** Never throws: six throws would end it. */
+  /** Does what is due. Never throws: an alarm that throws six times is gone. */
   override async alarm(): Promise<void> {
     this.#alarm.rang();
     try {
-      // What is due waits for nobody else.
+      // Deliveries that are due go first: they wait for none of the other work.
       this.#change(() => undefined);
       await this.#tell();
       const notices = await this.#upkeep.look(this.#workspaceId, Date.now());
@@ -278,7 +281,7 @@ export class Destinations extends DurableObject<Env> {
     return this.#answered(id, (changed) => changed);
   }
 
-  /** All or nothing; then whatever is due goes on its way. */
+  /** Runs a change in one transaction, all or nothing; then what is due goes on its way. */
   #change<T>(change: (nowMs: number) => T, mayChangeWanted = false): T {
     const nowMs = Date.now();
     try {
@@ -297,11 +300,11 @@ export class Destinations extends DurableObject<Env> {
     }
   }
 
-  /** Hands what is due to the queue; what it will not have is due again soon. */
+  /** Hands deliveries that are due to the queue; those that it refuses are due again soon. */
   #send(nowMs: number): void {
     const due = this.#courier.take(nowMs);
     this.#alarm.by(Math.min(this.#courier.nextMs(nowMs), this.#flow.nextMs(), this.#upkeep.nextMs()));
-    // Should the object be killed before whoever must know has been told.
+    // The alarm is set in case the object is killed before the sources have been told of a change.
     if (this.#settings.untold !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     if (due.length === 0) return;
     const workspaceId = this.#workspaceId;
@@ -317,7 +320,7 @@ export class Destinations extends DurableObject<Env> {
     this.ctx.waitUntil(this.env.DELIVERIES.sendBatch(messages).catch(failed));
   }
 
-  /** Never throws: what cannot be told now is told by the alarm. */
+  /** Tells whoever must know of a change. Never throws: what cannot be told now is told by the alarm. */
   async #tell(): Promise<void> {
     try {
       await this.#upkeep.tell(this.#workspaceId);

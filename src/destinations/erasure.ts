@@ -10,7 +10,7 @@ export class Erasure {
     this.#sql = sql;
   }
 
-  /** What is under way to a receiver at this moment cannot be taken back. */
+  /** Deletes a person's data from what is stored. What is under way to a receiver at this moment cannot be taken back. */
   erase(email: string, nowMs: number): void {
     this.#sql.exec("INSERT OR REPLACE INTO erased (email_hash, at_ms) VALUES (?, ?)", hashOf(email), nowMs);
     const needle = JSON.stringify(email).slice(1, -1);
@@ -23,13 +23,16 @@ export class Erasure {
         type === "person.scored" ? withoutPerson(JSON.parse(data) as EventData["person.scored"], email) : null;
       const isEmpty = left === null || left.scoring_signals.length === 0;
       this.#sql.exec("UPDATE messages SET data = ? WHERE seq = ?", isEmpty ? null : JSON.stringify(left), seq);
-      // A receiver may have repeated what it was sent.
+      // The receiver's answers go too: it may have repeated in them what it was sent.
       this.#forgetAnswers("message = ?", seq);
     }
     this.#forgetAnswers("instr(attempts, ?)", needle);
   }
 
-  /** The events as far as they may be kept: what a source raised before a person was deleted may come after. */
+  /**
+   * The events as far as they may be kept: a source may have raised an event of a person before they were deleted, and hand
+   * it on after.
+   */
   withoutErased(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
     const erased = new Map(
       [...this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM erased")].map(
@@ -52,7 +55,7 @@ export class Erasure {
     this.#sql.exec("DELETE FROM erased WHERE at_ms < ?", nowMs - ERASURE_REMEMBERED_DAYS * 24 * 3_600_000);
   }
 
-  /** Rows that may hold it: it is looked for in them as it stands in JSON. */
+  /** Rows that may hold a text, which is looked for in them as it stands in JSON. */
   #find(table: "scored" | "messages", needle: string): { seq: number; type: EventType; data: string }[] {
     const type = table === "scored" ? "'person.scored'" : "type";
     return this.#sql

@@ -20,7 +20,7 @@ export interface Stored {
   settings: Settings;
 }
 
-/** How often it is noted at most that a destination was reached. */
+/** That a destination was reached is noted at most this often. */
 const DELIVERED_WRITE_MS = 60_000;
 
 export class EventFlow {
@@ -30,7 +30,7 @@ export class EventFlow {
     this.#stored = stored;
   }
 
-  /** To whoever wants it now. An event that was raised before is ignored. */
+  /** Sends events on to whoever wants them now. An event that was raised before is ignored. */
   raise(events: readonly WorkspaceEvent[], nowMs: number): void {
     const active = this.#stored.roster.active();
     for (const event of events) {
@@ -42,13 +42,13 @@ export class EventFlow {
     this.#giveUpUngathered();
   }
 
-  /** @returns the delivery's id. */
+  /** Sends a test to a destination. @returns the delivery's id. */
   test(destinationId: string, message: string, nowMs: number): string {
     const event = ownEvent("destination.test", { message }, nowMs);
     return this.#stored.deliveries.add(event, [destinationId], nowMs)[0] ?? "";
   }
 
-  /** Scoring signals, for each destination whose time has come. */
+  /** Gathers scoring signals for each destination whose time has come. */
   gather(nowMs: number): void {
     const { roster, scored } = this.#stored;
     for (const one of roster.active()) {
@@ -57,20 +57,20 @@ export class EventFlow {
     scored.removeGathered(roster.all());
   }
 
-  /** All that waits to be gathered for it, at once. */
+  /** Gathers at once all that waits to be gathered for a destination. */
   gatherAll(one: StoredDestination, nowMs: number): StoredDestination {
     let left = one;
     while (this.#stored.scored.dueMs(left) < Number.POSITIVE_INFINITY) left = this.#gatherNext(left, nowMs);
     return left;
   }
 
-  /** When there will be something to gather; infinity: never, as things stand. */
+  /** When there will be something to gather, in milliseconds since 1970; infinity: never, as things stand. */
   nextMs(): number {
     const { roster, scored } = this.#stored;
     return Math.min(Number.POSITIVE_INFINITY, ...roster.active().map((one) => scored.dueMs(one)));
   }
 
-  /** An attempt has ended. A test says nothing of the destination but to whoever has sent it. */
+  /** Decides what follows from an attempt that has ended. A test says nothing of its destination but to whoever has sent it. */
   judge(before: StoredDelivery, result: AttemptResult, nowMs: number): void {
     const { deliveries, roster } = this.#stored;
     const destination = roster.find(before.destinationId);
@@ -100,14 +100,14 @@ export class EventFlow {
   #gatherNext(one: StoredDestination, nowMs: number): StoredDestination {
     const { scored, deliveries } = this.#stored;
     const next = scored.next(one);
-    // Those of them whose persons were all deleted are nothing any more.
+    // An event whose persons were all deleted has no scoring signals left, and is not delivered.
     if (next === null) return { ...one, gatheredTo: scored.lastSeq };
     if (next.event.data.scoring_signals.length > 0) deliveries.add(next.event, [one.id], nowMs);
     const dropped = one.dropped + deliveries.giveUpBeyond(one.id);
     return { ...one, dropped, gatheredTo: next.gatheredTo, gatheredMs: nowMs };
   }
 
-  /** Too many for what a failing destination lets through: the oldest. */
+  /** Gives up the oldest events where more wait to be gathered than may: a destination that fails lets few through. */
   #giveUpUngathered(): void {
     const { roster, scored } = this.#stored;
     const upTo = scored.tooManyUpTo();
@@ -125,7 +125,7 @@ export class EventFlow {
     const { failing, deliveredMs } = destination;
     if (failing === null && deliveredMs !== null && nowMs - deliveredMs < DELIVERED_WRITE_MS) return;
     this.#stored.roster.put({ ...destination, failing: null, deliveredMs: nowMs });
-    // Whoever was away for long is back: what waits for hours need not.
+    // A destination that was away for long is back: its deliveries need not wait out their hours.
     if (failing !== null && nowMs - failing.sinceMs >= DESTINATION_RECOVERED_MS) {
       this.#stored.deliveries.dueNow(destination.id, nowMs);
     }
@@ -139,7 +139,7 @@ export class EventFlow {
     else this.#stored.roster.put(missed);
   }
 
-  /** The other destinations are told, whatever they want to be told. */
+  /** Switches a destination off. The other destinations are told, whatever events they want. */
   #switchOff(destination: StoredDestination, reason: DisabledReason, nowMs: number): void {
     const { roster, deliveries, settings, sql } = this.#stored;
     const { id, name } = destination;
@@ -154,7 +154,7 @@ export class EventFlow {
   }
 }
 
-/** What this object raises itself. */
+/** An event that this object raises itself. */
 function ownEvent<Type extends "destination.test" | "destination.disabled">(
   type: Type,
   data: EventData[Type],

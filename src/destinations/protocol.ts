@@ -10,11 +10,11 @@ export interface NewDestination {
   /** A URL, or an email address, that has been checked. */
   target: string;
   events: EventType[];
-  /** Of the workspace's pages, without a slash at the end: messages for people link to it. */
+  /** URL of the workspace's pages, without a slash at the end: messages for people link to it. */
   pagesUrl: string;
 }
 
-/** What is left out stays as it is. */
+/** What is to change of a destination; fields that are left out stay as they are. */
 export interface DestinationChange {
   name?: string;
   target?: string;
@@ -25,42 +25,45 @@ export interface DestinationChange {
 /** Why a destination cannot be what was asked for. */
 export type DestinationRefusal = "not_found" | "too_many" | "not_active" | "not_a_webhook";
 
-/** The secret is in this answer only. */
+/** A destination with its new secret, which no other answer shows. */
 export interface CreatedDestination {
   destination: Destination;
   /** `whsec_` and what the deliveries of a webhook are signed with; null: this type has none. */
   secret: string | null;
-  /** Whether this call has made it, or its secret. */
+  /** Whether this call has made the destination, or its secret. */
   isNew: boolean;
 }
 
 /** `waiting`: it comes, or comes again, at `dueAtMs`. `failed`: it was given up. */
 export type DeliveryState = "waiting" | "delivered" | "failed";
 
-/** Why it is over although it did not arrive. */
+/** Why a delivery is over although it did not arrive. */
 export type DeliveryEnd = "attempts_failed" | "switched_off" | "too_many" | "erased";
 
 export interface Delivery {
   id: string;
   destinationId: string;
-  /** The `webhook-id`, and the event's own id. */
+  /** The event's own id, which is the `webhook-id` too. */
   eventId: string;
   type: AnyEventType;
   state: DeliveryState;
-  /** Of one that was given up. */
+  /** Why a failed delivery was given up; null for every other. */
   endReason: DeliveryEnd | null;
   createdAtMs: number;
-  /** Of one that waits; while it is under way, when it is sent again unless an answer comes. */
+  /**
+   * When a waiting delivery is sent; while it is under way, when it is sent again unless an answer comes. Null: it does not
+   * wait.
+   */
   dueAtMs: number | null;
-  /** Latest last, at most ATTEMPTS_KEPT. */
+  /** The attempts kept, the latest last, at most ATTEMPTS_KEPT. */
   attempts: AttemptResult[];
 }
 
-/** With what was sent. */
+/** A delivery with the event that was sent. */
 export interface DeliveryDetail {
   delivery: Delivery;
   destination: Destination;
-  /** Null: it held a person's data, who was deleted. */
+  /** Null: it held the data of a person who was deleted. */
   event: AnyEvent | null;
   pagesUrl: string;
 }
@@ -70,13 +73,13 @@ export interface Parcel {
   destinationId: string;
   type: DestinationType;
   target: string;
-  /** The new one first. */
+  /** The secrets to sign with, the new one first. */
   secrets: string[];
   pagesUrl: string;
   event: AnyEvent;
 }
 
-/** A message of the deliveries' queue: whatever it is about stays with the object. */
+/** A message of the deliveries' queue: all else about the delivery stays with the object. */
 export interface DueDelivery {
   workspaceId: string;
   deliveryId: string;

@@ -5,7 +5,7 @@ import type { DestinationState, DestinationType } from "../domain/events/destina
 import type { EventType } from "../domain/events/workspace-event.ts";
 import type { NewDestination } from "./protocol.ts";
 
-/** With what only this object knows. */
+/** A destination with what only this object knows of it. */
 export interface StoredDestination {
   id: string;
   name: string;
@@ -17,14 +17,14 @@ export interface StoredDestination {
   disabledReason: DisabledReason | null;
   createdMs: number;
   secret: string | null;
-  /** Signs too until it ends. */
+  /** The secret before the last rotation, which signs too until it ends. */
   oldSecret: { secret: string; endsMs: number } | null;
   failing: Failing | null;
-  /** To within a minute. */
+  /** When a delivery last arrived, to within a minute. */
   deliveredMs: number | null;
   /** Events that were given up because too many waited. */
   dropped: number;
-  /** Up to which row of `scored` it has had everything, and when the last of it was gathered. */
+  /** Up to which row of `scored` the destination has had everything, and when the last of it was gathered. */
   gatheredTo: number;
   gatheredMs: number;
 }
@@ -36,7 +36,7 @@ export class Roster {
     this.#sql = sql;
   }
 
-  /** Oldest first. */
+  /** All destinations, the oldest first. */
   all(): StoredDestination[] {
     return [...this.#sql.exec<Row>("SELECT * FROM destinations ORDER BY id")].map(toDestination);
   }

@@ -12,7 +12,7 @@ type Row = { seq: number; id: string; time_ms: number; signals: number; data: st
 
 export class ScoredEvents {
   readonly #sql: SqlStorage;
-  /** The latest row, or the latest that some destination has had: what comes is behind what anybody has had. */
+  /** The number of the latest row, or of the latest that some destination has had: new rows get higher ones. */
   #lastSeq: number;
   #signals: number;
 
@@ -21,7 +21,7 @@ export class ScoredEvents {
     ({ lastSeq: this.#lastSeq, signals: this.#signals } = this.#read());
   }
 
-  /** What was counted in memory may not be what is stored. */
+  /** Reads the counts again: after a transaction was taken back, memory may not be what is stored. */
   rolledBack(): void {
     ({ lastSeq: this.#lastSeq, signals: this.#signals } = this.#read());
   }
@@ -53,14 +53,14 @@ export class ScoredEvents {
     this.#signals += signals;
   }
 
-  /** When the next of them are gathered for it; infinity: there are none. */
+  /** When the next events are gathered for a destination, in milliseconds since 1970; infinity: there are none. */
   dueMs(one: StoredDestination): number {
     if (!isWanted(one) || one.gatheredTo >= this.#lastSeq) return Number.POSITIVE_INFINITY;
     const failingForMs = one.failing === null ? 0 : one.failing.lastMs - one.failing.sinceMs;
     return one.gatheredMs + gatherIntervalMs(failingForMs);
   }
 
-  /** The next of them in one event, and up to which row that is. */
+  /** The next events for a destination as one, and up to which row that is; null: there are none. */
   next(one: StoredDestination): { event: Scored; gatheredTo: number } | null {
     const rows = this.#sql
       .exec<Row>("SELECT * FROM scored WHERE seq > ? ORDER BY seq LIMIT ?", one.gatheredTo, PERSON_SCORED_MAX_SIGNALS)
@@ -73,7 +73,7 @@ export class ScoredEvents {
       : { event: gathered([first, ...others]), gatheredTo: last.seq };
   }
 
-  /** How many of them the destination would lose with all up to this row. */
+  /** How many events a destination would lose with all rows up to this one. */
   between(one: StoredDestination, seq: number): number {
     if (!isWanted(one) || one.gatheredTo >= seq) return 0;
     return this.#sql
@@ -81,7 +81,7 @@ export class ScoredEvents {
       .one().n;
   }
 
-  /** The row up to which there are more than may wait; null: there are not. */
+  /** The row up to which events must go because more scoring signals wait than may; null: there are not too many. */
   tooManyUpTo(): number | null {
     let beyond = this.#signals - GATHERED_MAX_SIGNALS;
     if (beyond <= 0) return null;
@@ -92,7 +92,7 @@ export class ScoredEvents {
     return this.#lastSeq;
   }
 
-  /** What no destination waits for any more. */
+  /** Deletes rows that no destination waits for any more. */
   removeGathered(destinations: readonly StoredDestination[]): void {
     if (this.#signals === 0) return;
     this.removeUpTo(Math.min(this.#lastSeq, ...destinations.filter(isWanted).map(({ gatheredTo }) => gatheredTo)));

@@ -15,22 +15,22 @@ export class Settings {
     this.#write("thresholds", JSON.stringify(thresholds));
   }
 
-  /** Of the latest change that the sources have not been told; null: they know all. */
+  /** Id of the latest change that the sources have not been told; null: they know all. */
   get untold(): string | null {
     return this.#read("untold");
   }
 
-  /** What they are to raise may have changed. */
+  /** Notes that what the sources are to raise may have changed. */
   changed(): void {
     this.#write("untold", crypto.randomUUID());
   }
 
-  /** Unless there was another change meanwhile. */
+  /** Notes that the sources know of a change, unless there was another one meanwhile. */
   told(change: string): void {
     this.#sql.exec("DELETE FROM settings WHERE name = 'untold' AND value = ?", change);
   }
 
-  /** When keys were last looked at, and what is over was cleared away. */
+  /** When the keys were last looked at, and deliveries that are over were cleared away, in milliseconds since 1970. */
   get choreMs(): number {
     return Number(this.#read("chore_ms") ?? 0);
   }

@@ -23,8 +23,8 @@ export class Upkeep {
   }
 
   /**
-   * Whoever must know of a change that may not have reached them. Repeating it is harmless. One after the other: a change
-   * must not be overtaken by the one before it.
+   * Tells whoever must know of a change that may not have reached them. Repeating it is harmless. One call runs after the
+   * other: a change must not be overtaken by the one before it.
    */
   tell(workspaceId: string): Promise<void> {
     const told = this.#telling.then(() => within(WANTED_TIMEOUT_MS, this.#tellNow(workspaceId)));
@@ -55,7 +55,7 @@ export class Upkeep {
     settings.told(change);
   }
 
-  /** Once in a while: what is to be told of the keys now, whether or not it was before. Null: it is not time yet. */
+  /** Once in a while: all notices of keys that hold now, whether or not they were told before. Null: it is not time yet. */
   async look(workspaceId: string, nowMs: number): Promise<KeyNotice[] | null> {
     const { roster, settings } = this.#stored;
     if (nowMs < this.nextMs()) return null;
@@ -65,7 +65,7 @@ export class Upkeep {
     return keyNotices(this.#env, workspaceId, types, nowMs);
   }
 
-  /** In one transaction with what it gives back to be raised. */
+  /** Takes in what was found, in one transaction with the events that it returns to be raised. */
   looked(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, sql } = this.#stored;
     sql.exec("DELETE FROM events_seen WHERE id < ?", `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`);
@@ -84,12 +84,12 @@ export class Upkeep {
     });
   }
 
-  /** It has failed. */
+  /** Puts off the next look at the keys, after one that failed. */
   putOff(untilMs: number): void {
     this.#notBeforeMs = untilMs;
   }
 
-  /** When that is to be; infinity: there is nobody to do it for. */
+  /** When the next look is to be, in milliseconds since 1970; infinity: there is nobody to do it for. */
   nextMs(): number {
     const { roster, settings } = this.#stored;
     if (roster.all().length === 0) return Number.POSITIVE_INFINITY;

@@ -12,7 +12,7 @@ import type { RaisedEvents } from "./raised-events.ts";
 
 export interface HandOnOptions {
   workspaceId: string;
-  /** What the workspace's Destinations have is theirs when this resolves. */
+  /** Gives events to the workspace's Destinations, which have them for good when this resolves. */
   raise: (events: WorkspaceEvent[]) => Promise<void>;
   /** Makes sure that `run` is called at that time or sooner. */
   alarmBy: (atMs: number) => void;
@@ -32,21 +32,24 @@ export class HandOn {
     this.#options = options;
   }
 
-  /** When the alarm is to call `run`; null: nothing waits. */
+  /** When the alarm is to call `run`, in milliseconds since 1970; null: nothing waits. */
   get dueMs(): number | null {
     return this.#raised.isEmpty ? null : this.#dueMs;
   }
 
-  /** After whatever may have raised something, which is not waited for. While handing on fails only the alarm tries. */
+  /**
+   * Begins to hand on, which the caller does not wait for. To be called after whatever may have raised something. While
+   * handing on fails only the alarm tries.
+   */
   start(): void {
     if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
-    // Should the object be killed before it is done.
+    // The alarm goes on with it should the object be killed before it is done.
     this.#dueMs = Date.now() + SAFETY_ALARM_MS;
     this.#options.alarmBy(this.#dueMs);
     void this.run();
   }
 
-  /** Until nothing waits any more, or it has failed. Never throws. */
+  /** Hands on until nothing waits any more, or it has failed. Never throws. */
   run(): Promise<void> {
     this.#running ??= this.#runOnce().finally(() => {
       this.#running = null;
@@ -55,7 +58,7 @@ export class HandOn {
     return this.#running;
   }
 
-  /** When the alarm has rung, for whatever reason. */
+  /** Hands on what is due. To be called when the alarm has rung, for whatever reason. */
   async runIfDue(): Promise<void> {
     const { dueMs } = this;
     if (dueMs === null) return;
@@ -67,7 +70,7 @@ export class HandOn {
     const { workspaceId, raise, alarmBy } = this.#options;
     try {
       for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
-        // A call that never ends would end the handing on.
+        // Without a time limit, a call that never ends would end the handing on.
         // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
         await within(RAISE_TIMEOUT_MS, raise(next.events));
         this.#raised.handedOn(next.lastRow);

@@ -30,7 +30,7 @@ export class RaisedEvents {
    */
   #begin = 0;
   #end = 0;
-  /** All that waits, where it was raised at once and is not to be read back; null: it is. */
+  /** All that waits, where it was raised at once and need not be read back; null: it is read from its rows. */
   #fresh: WaitingEvents | null = null;
 
   constructor(sql: SqlStorage) {
@@ -42,10 +42,11 @@ export class RaisedEvents {
     return this.#begin === this.#end;
   }
 
-  /** In the transaction that makes them true; one row, unless they are very many. */
+  /** Stores events in the transaction that makes them true: one row, unless they are very many. */
   raise(events: readonly WorkspaceEvent[]): void {
     if (events.length === 0) return;
-    // They wait for hours, where nobody takes them over. What cannot wait must not keep signals from being recorded.
+    // Events wait for hours where nobody takes them over. When too many wait, more are dropped rather than that signals are
+    // not recorded.
     if (this.#end - this.#begin >= RAISED_MAX_CHARACTERS) {
       logEvent("events_not_raised", { events: events.length, first: events[0]?.type ?? "" });
       return;
@@ -83,7 +84,7 @@ export class RaisedEvents {
     return null;
   }
 
-  /** They have been taken over, up to this row. */
+  /** Deletes the rows up to this one: they have been taken over. */
   handedOn(lastRow: number): void {
     this.#sql.exec("DELETE FROM raised_events WHERE row <= ?", lastRow);
     const left = this.#sql.exec("SELECT 1 FROM raised_events WHERE row > ? LIMIT 1", lastRow).toArray();
@@ -104,7 +105,7 @@ export class RaisedEvents {
     this.reload();
   }
 
-  /** A transaction has been taken back, or the object has just started. */
+  /** Reads the state in memory again: a transaction has been taken back, or the object has just started. */
   reload(): void {
     const [last] = this.#sql.exec<{ row: number }>("SELECT row FROM raised_events ORDER BY row DESC LIMIT 1");
     this.#end = Math.max(this.#end, last?.row ?? 0);

@@ -26,13 +26,13 @@ export interface AttemptResult {
   /** When it began, in milliseconds since 1970. */
   atMs: number;
   tookMs: number;
-  /** Of the answer; null: there was none, or none that has a status. */
+  /** Status of the answer; null: there was none, or none that has a status. */
   status: number | null;
-  /** Why it failed, in words for an admin; null: it was delivered. */
+  /** Why the attempt failed, in words for an admin; null: it was delivered. */
   error: string | null;
-  /** The beginning of what was answered, at most ANSWER_MAX_BYTES of it. */
+  /** The beginning of the answer, at most ANSWER_MAX_BYTES of it. */
   answer: string | null;
-  /** How long the receiver has asked to be left alone. */
+  /** How long the receiver has asked to be left alone; null: it has not. */
   retryAfterMs: number | null;
 }
 
@@ -45,6 +45,8 @@ export type Judgement =
   | { outcome: "again"; atMs: number };
 
 /**
+ * What becomes of a delivery after this attempt.
+ *
  * @param failedAttempts of this round, this one included if it failed.
  * @param random from 0 up to 1, so that what failed together does not come again together.
  */
@@ -73,7 +75,7 @@ export function failedAgain(failing: Failing | null, nowMs: number): Failing {
   return { sinceMs: failing.sinceMs, lastMs: nowMs };
 }
 
-/** Whether it has failed for so long that it is switched off. */
+/** Whether a destination has failed for so long that it is switched off. */
 export function isHopeless({ sinceMs, lastMs }: Failing): boolean {
   return lastMs - sinceMs >= DESTINATION_FAILING_MS;
 }

@@ -24,13 +24,13 @@ const NOT_PUBLIC =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|arpa|test|invalid|onion|alt)$/;
 
 export interface UrlRules {
-  /** On a developer's machine: its own receivers may be told, without encryption. */
+  /** Whether this is a developer's machine: its own receivers may be told, without encryption. */
   local: boolean;
-  /** Hosts that the service itself answers at: it would tell itself of what it tells itself. */
+  /** Hosts that the service itself answers at: as a destination of its own events it would call itself. */
   ownHosts: readonly string[];
 }
 
-/** @returns the URL as it is used, without a fragment. */
+/** Checks a URL that somebody wants events sent to. @returns the URL as it is used, without a fragment. */
 export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules): Result<string, UrlProblem> {
   if (text.length > DESTINATION_URL_MAX_LENGTH) return refuse("too_long");
   const url = URL.parse(text.trim());
@@ -48,7 +48,9 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
   return ok(url.href);
 }
 
-/** Of two labels at least, the last one of letters; a dot at the end would be another name for the same host. */
+/**
+ * Whether a host has two labels at least, the last one of letters; a dot at the end would be another name for the same host.
+ */
 function isPublicName(host: string): boolean {
   return /^([a-z0-9_-]+\.)+([a-z]{2,}|xn--[a-z0-9-]+)$/.test(host) && !NOT_PUBLIC.test(host);
 }

@@ -16,20 +16,20 @@ export interface Destination {
   id: string;
   name: string;
   type: DestinationType;
-  /** Where it is, without what somebody could use to send there. */
+  /** The target without what somebody could use to send there. */
   maskedTarget: string;
   events: EventType[];
   state: DestinationState;
   disabledReason: DisabledReason | null;
   createdAtMs: number;
-  /** Since when nothing has reached it; null: the last attempt did. */
+  /** Since when nothing has reached the destination; null: the last attempt did. */
   failingSinceMs: number | null;
   lastDeliveredAtMs: number | null;
-  /** Deliveries that are to come, or to come again. */
+  /** How many deliveries are to come, or to come again. */
   waiting: number;
   /** Events that were given up because too many waited. */
   dropped: number;
-  /** Until when deliveries are signed with the old secret too; null: it has one secret. */
+  /** Until when deliveries are signed with the old secret too; null: there is no old one. */
   oldSecretEndsAtMs: number | null;
 }
 

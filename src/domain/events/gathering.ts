@@ -17,7 +17,7 @@ export function fittingEvents(signals: readonly number[]): number {
   return first === -1 ? signals.length : first;
 }
 
-/** One event of them all. It is known by the first one's id, which is in no other. */
+/** One event of them all, with the first one's id, which is in no other. */
 export function gathered(
   events: readonly [EventOf<"person.scored">, ...EventOf<"person.scored">[]],
 ): EventOf<"person.scored"> {

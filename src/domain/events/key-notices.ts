@@ -3,15 +3,15 @@ import { KEY_EXPIRING_DAYS } from "../../limits.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
-/** Of a key that still works. Times are in milliseconds since 1970. */
+/** A key that still works. Times are in milliseconds since 1970. */
 export interface KeyToWatch {
   id: string;
   createdAtMs: number;
   endsAtMs: number | null;
   lastUsedMs: number | null;
-  /** When it was rotated; null: it was not. */
+  /** When the key was rotated; null: it was not. */
   rotatedAtMs: number | null;
-  /** After so many days without a call somebody wants to know; null: nobody does. */
+  /** After how many days without a call the silence is told; null: it never is. */
   silentAfterDays: number | null;
 }
 

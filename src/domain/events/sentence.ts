@@ -4,7 +4,7 @@ import type { AnyEvent, EventData } from "./workspace-event.ts";
 
 export interface EventSentence {
   text: string;
-  /** Of the page, behind `/w/{workspace}/`. */
+  /** Path of the page, behind `/w/{workspace}/`. */
   page: string;
 }
 
@@ -60,7 +60,7 @@ export function eventSentence(event: AnyEvent): EventSentence {
   }
 }
 
-/** What a Slack-compatible incoming webhook takes. Only these three characters have a meaning there. */
+/** What a Slack-compatible incoming webhook takes. Only `&`, `<` and `>` have a meaning there. */
 export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
   const { text, page } = eventSentence(event);
   const plain = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
@@ -69,15 +69,15 @@ export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
 
 export function emailText(event: AnyEvent, pagesUrl: string): { subject: string; text: string } {
   const { text, page } = eventSentence(event);
-  // A subject is one line of it.
+  // A subject is one line, no longer than mailers show it.
   const subject = text.length > SUBJECT_MAX ? `${text.slice(0, SUBJECT_MAX)}…` : text;
   return { subject: subject.replaceAll(/[\r\n]+/g, " "), text: `${text}\n\n${pagesUrl}/${page}\n` };
 }
 
-/** Characters of an email's subject: what mailers show. */
+/** Most characters of an email's subject: what mailers show. */
 const SUBJECT_MAX = 120;
 const NOTIFICATIONS = "settings/notifications";
-/** People whom a sentence names. */
+/** How many people a sentence names. */
 const NAMED = 3;
 
 function scored({ scoring_signals }: EventData["person.scored"]): EventSentence {
@@ -141,7 +141,7 @@ function list(counts: Record<string, number>): string {
   return largestFirst.map(([name, count]) => `${name} (${grouped(count)})`).join(", ");
 }
 
-/** `2026-11-22 05:10 UTC` */
+/** The minute of an ISO time, such as `2026-11-22 05:10 UTC`. */
 function minute(iso: string): string {
   return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }

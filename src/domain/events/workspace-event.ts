@@ -31,7 +31,7 @@ export interface EventData {
     threshold: number;
     score: number;
     score_before: number;
-    /** The latest of the signals that made the difference; null: it was one that is somebody else's by now. */
+    /** The latest of the signals that made the difference; null: that signal is somebody else's by now. */
     signal_id: string | null;
   };
   /** Scoring signals were made. The order is that in which they were recorded. */
@@ -43,22 +43,22 @@ export interface EventData {
    */
   "people.rescored": {
     cause: "rule_applied" | "signals_linked";
-    /** The rule; null where signals were linked. */
+    /** The rule that was applied; null where signals were linked. */
     rule_id: string | null;
-    /** Whose the signals are now; null where a rule was applied. */
+    /** Email of the person whose the signals are now; null where a rule was applied. */
     email: string | null;
     /** Signals that score what they did not, that score something else than before, and that score nothing any more. */
     added: number;
     changed: number;
     removed: number;
-    /** What that adds to the scores of all people together. */
+    /** By how much the scores of all people together have changed. */
     points: number;
     /** How often a score has risen to a threshold, or above it, and how often one has fallen below. */
     thresholds: { threshold: number; risen: number; fallen: number }[];
   };
   /**
-   * Once each, billing period and signal limit: where the limit is raised, what is no longer reached is told again when it
-   * is.
+   * A level of the signal limit was reached. It is told once for each billing period and limit: where the limit is raised, a
+   * level that is no longer reached is told again when it is.
    */
   "usage.level": {
     level: UsageLevelReached;
@@ -77,7 +77,7 @@ export interface EventData {
     accepted: number;
     held: number;
     rejected: number;
-    /** Accepted beyond the limit with overages on. */
+    /** Signals accepted beyond the limit, with overages on. */
     overage: number;
     /** Periods in a row over the allowance, this one included. */
     streak: number;
@@ -87,16 +87,16 @@ export interface EventData {
     key_id: string;
     key_name: string;
     expires_at: string;
-    /** So many days ahead, or less: 30, 7 or 1. */
+    /** How many days ahead the end is at most: 30, 7 or 1. */
     days: number;
-    /** The key that it was rotated into. */
+    /** The key that this one was rotated into; null: it was not. */
     successor_id: string | null;
     last_used_at: string | null;
   };
   "key.silent": {
     key_id: string;
     key_name: string;
-    /** As many as were chosen for the key. */
+    /** Days without a call, as many as were chosen for the key. */
     days: number;
     last_used_at: string | null;
   };
@@ -116,7 +116,7 @@ export interface EventData {
     reasons: Record<string, number>;
   };
   "processing.late": {
-    /** When the oldest signal was accepted that has not been recorded yet. */
+    /** When the oldest signal that has not been recorded yet was accepted. */
     oldest_at: string;
     signals: number;
   };
@@ -136,7 +136,7 @@ export interface ScoringSignalMade {
   email: string;
   scoring_signal: string;
   points: number;
-  /** The person's, after it. */
+  /** The person's score after this one. */
   score: number;
   rule_id: string;
   signal_id: string;
