@@ -6,11 +6,11 @@ import { readDayRange, shownRange, type DayRange } from "./day-range.ts";
 export interface ActivityQuery {
   actor: string;
   action: string;
-  /** An API key's id; empty: any, and what concerns none. */
+  /** An API key's id. Empty: entries of every key, and those that concern no key. */
   key: string;
   days: DayRange;
   filter: AuditFilter;
-  /** The address's query without what is empty. */
+  /** The address's query without its empty fields. */
   shown: Record<string, string>;
 }
 

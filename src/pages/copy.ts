@@ -7,7 +7,7 @@ import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
-/** Spec §2.1. */
+/** What each endpoint type is called (spec §2.1). */
 export const ENDPOINT_LABEL = {
   signal_staging: "Signal Staging",
   product_org: "Product Org Updates",

@@ -2,15 +2,15 @@
 import { DAY_MS } from "../domain/duration.ts";
 
 export interface DayRange {
-  /** As they are shown and sent on; empty: no bound. */
+  /** The first and the last day as they are shown and sent on, `2026-11-21`. Empty: no bound on that side. */
   from: string;
   to: string;
-  /** Milliseconds since 1970: not before, and before. */
+  /** The same range in milliseconds since 1970: `sinceMs` is in it, `untilMs` is not. Null: no bound on that side. */
   sinceMs: number | null;
   untilMs: number | null;
 }
 
-/** What is no day is as if it were not there. */
+/** The range that a query asks for; a text that is no day is passed over. */
 export function readDayRange(asked: Record<string, string>): DayRange {
   const [from, to] = [dayOf(asked["from"]), dayOf(asked["to"])];
   return {
@@ -21,7 +21,7 @@ export function readDayRange(asked: Record<string, string>): DayRange {
   };
 }
 
-/** For the address of the next page, without what is empty. */
+/** The range as query fields for the address of the next page, without empty ones. */
 export function shownRange({ from, to }: DayRange): Record<string, string> {
   return { ...(from === "" ? {} : { from }), ...(to === "" ? {} : { to }) };
 }
@@ -29,6 +29,6 @@ export function shownRange({ from, to }: DayRange): Record<string, string> {
 function dayOf(text: string | undefined): number | null {
   if (text === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(text)) return null;
   const ms = Date.parse(`${text}T00:00:00.000Z`);
-  // Not the 31st of February, which becomes a day of March.
+  // JavaScript makes a day of March of the 31st of February: such a day is refused.
   return Number.isNaN(ms) || ms < 0 || new Date(ms).toISOString().slice(0, 10) !== text ? null : ms;
 }

@@ -139,14 +139,14 @@ async function deliveryPage(c: Ctx, refused?: string) {
   return page(c, { title: "Delivery", section: SECTION, status }, <DeliveryView {...view} />);
 }
 
-/** Most receivers answer at once: what they say is there when the page is, also without a script. */
+/** Leads to the delivery's page, once it has an attempt if that is soon: then the page shows the answer without a script. */
 async function toDelivery(c: Ctx, { id, destinationId }: Delivery, attemptsBefore: number) {
   const untilMs = Date.now() + SHOWN_AT_ONCE_MS;
   const hasEnded = async () => {
     const detail = await findDelivery(c.env, c.get("workspace").id, destinationId, id);
     return detail === null || detail.delivery.state !== "waiting" || detail.delivery.attempts.length > attemptsBefore;
   };
-  // oxlint-disable-next-line no-await-in-loop -- it is looked at again and again
+  // oxlint-disable-next-line no-await-in-loop -- each look waits for the one before it
   while (Date.now() < untilMs && !(await hasEnded())) await scheduler.wait(POLL_MS);
   return c.redirect(`${notificationsPath(c)}/${destinationId}/deliveries/${id}`, 303);
 }

@@ -7,10 +7,10 @@ import { workspacePath } from "./environment.ts";
 export const DISMISSIBLE = ["usage", "first-steps"] as const;
 export type Dismissible = (typeof DISMISSIBLE)[number];
 
-/** A billing period and a little more. */
+/** A dismissal is remembered for a billing period and a little more. */
 const REMEMBERED_S = 32 * 24 * 3_600;
 
-/** @param state what was shown: another one is shown again. */
+/** @param state names what was shown; a notice in another state is shown again. */
 export function isDismissed(c: Context<PagesEnv>, what: Dismissible, state: string): boolean {
   return getCookie(c, `dismissed-${what}`) === state;
 }

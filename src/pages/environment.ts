@@ -13,26 +13,26 @@ export interface PagesEnv {
   Variables: AppEnv["Variables"] &
     SecureHeadersVariables & {
       db: ControlDatabase;
-      /** Who is signed in; an email in lower case. */
+      /** Who is signed in; `email` is in lower case. */
       user: { email: string };
-      /** Of the path, once it is known that the user is its member. */
+      /** The workspace of the path; set once it is known that the user is its member. */
       workspace: Workspace;
       role: Role;
-      /** Being asked for, where the page shows it; never fails. */
+      /** The answer to come, on requests for a page; null where the usage cannot be read. Never rejects. */
       usage?: Promise<Usage | null>;
-      /** All that the user is a member of. */
+      /** All workspaces that the user is a member of. */
       workspaces: readonly { slug: string; name: string; role: Role }[];
     };
 }
 
 export const pages = createFactory<PagesEnv>();
 
-/** For the audit log. */
+/** Who changes something, and when, for the audit log. */
 export function byMember(c: Context<PagesEnv>): Change {
   return { actor: c.get("user").email, nowMs: Date.now() };
 }
 
-/** `/w/{slug}`. */
+/** The workspace's path, `/w/{slug}`. */
 export function workspacePath(c: Context<PagesEnv>): string {
   return `/w/${c.get("workspace").slug}`;
 }

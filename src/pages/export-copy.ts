@@ -9,7 +9,7 @@ export const EXPORTS = {
 
 export const FORMATS = { csv: "CSV", ndjson: "NDJSON" } as const satisfies Record<ExportFormat, string>;
 
-/** Null: no such records, or no such format. */
+/** What a query asks to export. Null: there are no such records, or no such format. */
 export function readExport(asked: Record<string, string>): { records: ExportedRecords; format: ExportFormat } | null {
   const { records = "people", format = "csv" } = asked;
   return isKey(EXPORTS, records) && isKey(FORMATS, format) ? { records, format } : null;

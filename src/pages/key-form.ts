@@ -27,7 +27,7 @@ export interface TypedKey extends TypedLifetime {
   endpointType: EndpointType;
   secret: boolean;
   rows: MappingRow[];
-  /** Payload to try the template on; JSON text. */
+  /** JSON text of a payload to try the template on. */
   sample: string;
 }
 
@@ -37,9 +37,9 @@ export interface KeyFormErrors {
   form?: string;
   name?: string;
   expires?: string;
-  /** Of the payload template as a whole. */
+  /** What is wrong with the payload template as a whole. */
   template?: string;
-  /** By the row's place. */
+  /** What is wrong with each row, in the order of the rows. */
   rows: RowErrors[];
 }
 
@@ -63,7 +63,7 @@ export function formTokenOf(form: FormData): string | null {
   return FORM_TOKEN.test(token) ? token : null;
 }
 
-/** @param newToken for a form that came without its own. */
+/** @param newToken is taken where the form came without a token. */
 export function readKeyForm(form: FormData, newToken: string): TypedKey {
   const rows: MappingRow[] = [];
   for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
@@ -145,7 +145,7 @@ export function toRow({ target, ...mapping }: PayloadMapping): MappingRow {
   };
 }
 
-/** Null, and what is wrong in `errors`, where it is no payload template. */
+/** The rows as a payload template; null where they are none, and then `errors` says why. */
 function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadMapping[] | null {
   const typed = rows.map(({ target, attribute, ...mapping }) => ({
     ...mapping,

@@ -3,16 +3,16 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
-/** `keep`: the expiration of the key that is rotated; `at`: the time in `expires`. */
+/** The presets. A form also knows `keep` (the expiration of the key that is rotated) and `at` (the time in `expires`). */
 const LIFETIME_MS = { never: null, "30d": 30 * DAY_MS, "90d": 90 * DAY_MS, "365d": 365 * DAY_MS } as const;
 
 export type Preset = keyof typeof LIFETIME_MS;
 export type Lifetime = Preset | "keep" | "at";
 
 export interface TypedLifetime {
-  /** Empty: nothing is chosen yet. */
+  /** The chosen preset. Empty: nothing is chosen yet. */
   lifetime: Lifetime | "";
-  /** `2026-11-21T10:00` in UTC; heeded where `lifetime` is `at`. */
+  /** A time such as `2026-11-21T10:00`, in UTC; heeded where `lifetime` is `at`. */
   expires: string;
 }
 
@@ -24,7 +24,7 @@ export function readLifetime(form: FormData): TypedLifetime {
 /**
  * The expiration that is asked for, or what is wrong with it, as a sentence.
  *
- * @param kept of the key that is rotated; undefined where there is none to keep.
+ * @param kept expiration of the key that is rotated; undefined where there is none to keep.
  */
 export function expirationOf(
   { lifetime, expires }: TypedLifetime,
@@ -48,7 +48,7 @@ function isLifetime(text: unknown): text is Lifetime {
 
 const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;
 
-/** Undefined where it is no time, the 31st of February included. */
+/** The time that a text names; undefined where it names none, the 31st of February included. */
 function readUtc(text: string): Date | undefined {
   const at = new Date(`${text}Z`);
   if (!LOCAL_TIME.test(text) || Number.isNaN(at.getTime())) return undefined;

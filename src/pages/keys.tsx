@@ -161,7 +161,7 @@ function keysPath(c: Ctx): string {
   return `${workspacePath(c)}/settings/api-keys`;
 }
 
-/** @param refused what was typed into a form that was refused. */
+/** @param refused holds what was typed into a form that was refused. */
 async function keyPage(c: Ctx, apiKey: ApiKey, refused: { rename?: TypedField; silence?: TypedField }) {
   const { id } = c.get("workspace");
   const [calls, related] = await Promise.all([
@@ -192,7 +192,7 @@ function keyForm(c: Ctx, typed: TypedKey, errors: KeyFormErrors, status: 200 | 4
   return page(c, { ...TEXT, title: "Create API Key", status }, view);
 }
 
-/** What a button of the template editor does: `add`, `remove.2`, `fill`, `preview`. */
+/** The form after a button of the template editor: `add`, `remove.2`, `fill` or `preview`. */
 function edited(typed: TypedKey, edit: string): TypedKey {
   const [what, at] = edit.split(".");
   const product: TypedKey = { ...typed, endpointType: "product_org" };
@@ -203,7 +203,7 @@ function edited(typed: TypedKey, edit: string): TypedKey {
   return sample.ok ? { ...product, rows: proposeTemplate(sample.value).map(toRow) } : product;
 }
 
-/** The only answer with a full key in it: never stored, never redirected to. */
+/** The only page with a full key in it. It answers the post itself: for a redirect the key would have to be stored. */
 function createdPage(c: Ctx, created: CreatedKey, replaced: ApiKey | null) {
   const where = { home: workspacePath(c), path: keysPath(c), origin: new URL(c.req.url).origin };
   const title = replaced === null ? "API key created" : "API key rotated";

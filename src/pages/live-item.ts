@@ -7,11 +7,11 @@ import { CAUSE_COPY } from "../workspace/refusal-copy.ts";
 export type LiveStatus = SignalStatus | "rejected";
 
 export interface LiveItem {
-  /** The same line twice has the same. */
+  /** Identifies the line: what comes twice has the same key both times. */
   key: string;
   atMs: number;
   status: LiveStatus;
-  /** Event, or what kind of signal it is; of a refused call the reason. */
+  /** A signal's event, else its kind; a refused call's reason. */
   what: string;
   email: string;
   /** The signal's source, or the key of a refused call. */
@@ -23,7 +23,7 @@ export interface LiveItem {
 
 export interface LiveFilter {
   status: string;
-  /** Somewhere in the line; letter case does not matter. */
+  /** Text to be found anywhere in the line; letter case does not matter. */
   text: string;
 }
 

@@ -32,7 +32,7 @@ export const livePages = pages
   .get("/signals", (c) => watch(c, "signals"))
   .get("/rejections", (c) => watch(c, "rejections"));
 
-/** Cookies come along with a WebSocket that another site's page opens: so only our own pages may. */
+/** A WebSocket of `what`. Cookies come along also where another site's page opens one: so only our own pages may. */
 async function watch(c: Context<PagesEnv>, what: "signals" | "rejections"): Promise<Response> {
   if (c.req.header("upgrade")?.toLowerCase() !== "websocket") return c.text("This is for the live page's script.", 426);
   if (c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Not from this page.", 403);

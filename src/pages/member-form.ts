@@ -13,7 +13,7 @@ export interface MemberErrors {
   role?: string;
 }
 
-/** The email in lower case, as emails are stored, unless it cannot be one. Without a role: a member, who can change nothing. */
+/** The email is in lower case, as stored, unless it cannot be one. No role is read as `member`, who can change nothing. */
 export function readMemberForm(form: FormData): TypedMember {
   const role = textOf(form, "role");
   const typed = textOf(form, "email").trim();

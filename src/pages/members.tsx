@@ -75,7 +75,7 @@ export const memberPages = pages
     const removed = await removeMember(db, id, email, byMember(c), current.role);
     if (!removed.ok) return membersPage(c, { refused: REFUSED[removed.refusal] }, 422);
     await endWatching(c.env, [id], email);
-    // Who has left sees what is left to them.
+    // Whoever has removed themselves is led to the workspaces that are left to them.
     return email === c.get("user").email ? c.redirect("/w/", 303) : done(c, "settings/members", "member_removed");
   });
 

@@ -15,7 +15,7 @@ export function notificationsPath(c: Context<PagesEnv>): string {
   return `${workspacePath(c)}/settings/notifications`;
 }
 
-/** At the field that it is about. */
+/** The problem as an error at the field that it is about. */
 export function toErrors(problem: DestinationProblem): DestinationErrors {
   return { [problem.reason === "target" ? "target" : "form"]: problemSaid(problem) };
 }

@@ -86,11 +86,11 @@ const DISABLED = {
   failing: "Nothing had reached it for five days.",
 } as const satisfies Record<DisabledReason, string>;
 
-/** How a destination is. `sinceMs`: since when, where that is known. */
+/** How a destination is, and since when (`sinceMs`), where that is known. */
 export interface DestinationSaid {
   tone: Tone;
   label: string;
-  /** Null: there is nothing more to say. */
+  /** A sentence about the state; null where the title says it all. */
   text: string | null;
   sinceMs?: number;
 }

@@ -12,7 +12,7 @@ import type { DestinationWanted } from "../workspace/destinations.ts";
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export interface TypedDestination {
-  /** Of the destination that the form makes: sent twice, it makes one. */
+  /** Id of the destination that the form makes: a form that is sent twice makes one. */
   id: string;
   name: string;
   type: DestinationType;
@@ -24,11 +24,11 @@ export interface DestinationErrors {
   name?: string;
   target?: string;
   events?: string;
-  /** Of no field. */
+  /** What is wrong with the form and not with one of its fields. */
   form?: string;
 }
 
-/** What most want to know: the rest is much, or needs more to be chosen. */
+/** Events that a new form has ticked: what most want to know. The others are many, or need more to be chosen. */
 const USUAL: ReadonlySet<EventType> = new Set<EventType>([
   "person.score_crossed",
   "usage.level",
@@ -43,7 +43,7 @@ export function emptyDestination(id: string): TypedDestination {
   return { id, name: "", type: "webhook", target: "", events: eventTypes.filter((type) => USUAL.has(type)) };
 }
 
-/** @param newId for a form that came without its own. */
+/** @param newId is taken where the form came without an id. */
 export function readDestinationForm(form: FormData, newId: string): TypedDestination {
   const id = textOf(form, "id");
   const type = textOf(form, "type");
@@ -57,7 +57,7 @@ export function readDestinationForm(form: FormData, newId: string): TypedDestina
   };
 }
 
-/** @param targetWanted false: where none is typed, the one that is there stays. What it must be like is judged with the others. */
+/** @param targetWanted false: an empty target keeps the one that is stored. A typed one is judged on storing it. */
 export function checkDestination(
   { name, type, target, events }: TypedDestination,
   targetWanted: boolean,
@@ -75,7 +75,7 @@ export function checkDestination(
   return ok({ name: named.data, type, target, events });
 }
 
-/** As people write them: `50, 100`. Ascending. */
+/** Thresholds as people write them (`50, 100`), in ascending order; or what is wrong, as a sentence. */
 export function readThresholds(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
   if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Whole numbers, such as 50, 100.");

@@ -12,10 +12,10 @@ import { Notice } from "./views/parts.tsx";
 
 export interface PageOptions {
   title: string;
-  /** Entry of the sidebar; null: none. */
+  /** The sidebar's entry that is marked as current; null: none is. */
   section: Section | null;
   status?: ContentfulStatusCode;
-  /** Beside what a form has done: what can be done next. */
+  /** What can be done next, shown beside what a form has done. */
   next?: Child;
 }
 
@@ -63,7 +63,7 @@ export function plainPage(
   );
 }
 
-/** Only the piece that a script asks for, to be put into the page (see client/swap.ts). */
+/** Answers with the piece of a page that a script asks for and puts in its place (client/swap.ts). */
 export function fragment(
   c: Context<PagesEnv>,
   content: Child,
@@ -72,13 +72,13 @@ export function fragment(
   return c.html(html`${content}`, status);
 }
 
-/** Post, redirect, get: `path` below the workspace. */
+/** Redirects after a form was done (post, redirect, get). @param path below the workspace's own. */
 export function done(c: Context<PagesEnv>, path: string, what: Done): Response {
   const address = `${workspacePath(c)}/${path}`;
   return c.redirect(`${address}${address.includes("?") ? "&" : "?"}done=${what}`, 303);
 }
 
-/** The same answer for what is nowhere and for what is another workspace's. */
+/** The 404 page, the same for what is nowhere and for what is another workspace's. */
 export function notFoundPage(c: Context<PagesEnv>, what = "page"): Response | Promise<Response> {
   const content = (
     <>
@@ -86,7 +86,7 @@ export function notFoundPage(c: Context<PagesEnv>, what = "page"): Response | Pr
       <p class="quiet">It may have been deleted, or it belongs to another workspace.</p>
     </>
   );
-  // Inside the workspace, where there is one.
+  // Without a workspace there is no sidebar to put around the message.
   if (c.get("workspace") === undefined) {
     return plainPage(
       c,
@@ -104,7 +104,7 @@ export function notFoundPage(c: Context<PagesEnv>, what = "page"): Response | Pr
   return page(c, { title: "Not found", section: null, status: 404 }, content);
 }
 
-/** A member who is not an owner or admin asks for what only they may do. */
+/** The 403 page for members who ask for what only owners and admins may do. */
 export function managersOnlyPage(
   c: Context<PagesEnv>,
   section: Section | null,
@@ -123,7 +123,7 @@ export function managersOnlyPage(
   );
 }
 
-/** Whether the one who looks may change things here. */
+/** Whether whoever is signed in may change things in this workspace. */
 export function mayManage(c: Context<PagesEnv>): boolean {
   return canManage(c.get("role"));
 }

@@ -24,12 +24,12 @@ type Asked = Record<string, string>;
 export interface PeopleList {
   q: string;
   sort: PeopleSort;
-  /** The lowest that is shown, as typed; empty: any. */
+  /** The lowest score that is shown, as typed. Empty: any score. */
   minScore: string;
-  /** When they were last seen. */
+  /** The days on which people or accounts were last seen. */
   days: DayRange;
   query: PeopleQuery;
-  /** The address's query without what is as it would be anyhow. */
+  /** The address's query without fields that have their default. */
   shown: Asked;
 }
 
@@ -73,7 +73,7 @@ export function readAccountsQuery(asked: Asked): AccountsList {
   };
 }
 
-/** Half characters cannot be compared with what is stored, and no email, name or id is longer. */
+/** The text to look for, of whole characters, because halves cannot be compared, and as long as an email or id at most. */
 function textOf(asked: Asked): string {
   return (asked["q"] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
 }

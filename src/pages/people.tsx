@@ -22,7 +22,7 @@ export const peoplePages = pages
   .createApp()
   .get("/", async (c) => {
     const { email } = c.req.query();
-    // Exactly this one: links that know no more than the email.
+    // `?email=` is for links that know no more of a person: it leads to their page.
     if (email !== undefined) return c.redirect(personPath(workspacePath(c), email.trim().toLowerCase()), 303);
     const list = readPeopleQuery(c.req.query());
     const asked = { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
@@ -82,7 +82,7 @@ export const peoplePages = pages
   .post("/:email/delete", requireManager, async (c) => {
     const email = addressOf(c);
     const typed = (await c.req.formData()).get("email");
-    // Also where the form was sent twice: a second deletion would replace the receipt of the first.
+    // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
     if (!(await isThere(c, email))) return receiptOr404(c, email);
     if (typeof typed !== "string" || typed.trim().toLowerCase() !== email) {
       const error = "What you typed is not this person's email.";
@@ -104,7 +104,7 @@ function storeOf(c: Ctx) {
   return signalStore(c.env, c.get("workspace").id);
 }
 
-/** As the store has it. */
+/** The email of the path, as the store has it. */
 function addressOf(c: Ctx): string {
   return (c.req.param("email") ?? "").trim().toLowerCase();
 }

@@ -6,7 +6,7 @@ import type { Rejection, RejectionReason } from "../domain/keys/rejection.ts";
 export interface RejectionGroup extends RejectionReason {
   calls: number;
   signals: number;
-  /** There may have been more. */
+  /** `calls` and `signals` are lower bounds. */
   atLeast: boolean;
   latestMs: number;
 }
@@ -17,7 +17,7 @@ export interface RejectionFilter {
   days: DayRange;
 }
 
-/** The most frequent first. */
+/** Groups by key, code and cause, the most frequent first. */
 export function groupRejections(rejections: readonly Rejection[]): RejectionGroup[] {
   const groups = new Map<string, RejectionGroup>();
   for (const { keyId, code, cause, calls, signals, atLeast, lastAtMs } of rejections) {
@@ -33,9 +33,9 @@ export function groupRejections(rejections: readonly Rejection[]): RejectionGrou
 }
 
 /**
- * A page of those that the filter lets through.
+ * A page of the refused calls that the filter lets through.
  *
- * @param cursor of the page before; one whose entry is not kept any more begins at the first page again.
+ * @param cursor `next` of the page before; one whose entry is not kept any more begins at the first page again.
  */
 export function pageOfRejections(
   rejections: readonly Rejection[],
@@ -56,7 +56,7 @@ export function pageOfRejections(
   return { items, next: start + limit < all.length && last !== undefined ? cursorOf(last) : null };
 }
 
-/** One call may be refused for several reasons, and be the first of each. */
+/** Names an entry. A request id alone would not: one call may be refused for several reasons, and be the first of each. */
 function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
   return [requestId, keyId, code, cause ?? ""].join(".");
 }

@@ -41,7 +41,7 @@ const safeHeaders = secureHeaders({
   referrerPolicy: "same-origin",
 });
 
-/** All of it is personal. */
+/** No cache may keep a page: all of them are personal. */
 const noStore = pages.createMiddleware(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");
@@ -92,7 +92,7 @@ export const pageRoutes = pages
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {
-    // Not a failure: a middleware's refusal.
+    // An HTTPException is a middleware's refusal, no failure.
     if (error instanceof HTTPException) return error.getResponse();
     logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
     return plainPage(

@@ -38,7 +38,7 @@ export const ruleFilePages = pages
     return previewPage(c, text, imported.refusal.plan, imported.refusal.why === "changed_meanwhile");
   });
 
-/** Of the file, else what was pasted. */
+/** Text of the uploaded file, else what was pasted. */
 async function textOf(form: FormData): Promise<string> {
   const [file, text] = [form.get("file"), form.get("text")];
   // A browser that has no file to send sends an empty one.
@@ -57,7 +57,7 @@ function formPage(
   );
 }
 
-/** @param changedMeanwhile nothing was done: the rules were not those that had been looked at. */
+/** @param changedMeanwhile true: nothing was imported, because the rules had changed since they were previewed. */
 function previewPage(
   c: Context<PagesEnv>,
   text: string,

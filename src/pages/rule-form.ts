@@ -25,11 +25,11 @@ export interface RuleForm {
   points: string;
   frequency: string;
   enabled: boolean;
-  /** Of the preview. */
+  /** How many days the preview looks back. */
   days: string;
 }
 
-/** By field: `name`, `conditions.0.value`. */
+/** Sentences by field, such as `name` or `conditions.0.value`. */
 export type FieldErrors = Record<string, string>;
 
 const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
@@ -80,7 +80,7 @@ export function formOf(rule: RuleContent | ProposedRule): RuleForm {
   };
 }
 
-/** `remove-2` removes the third condition, `add` adds one; anything else leaves them. */
+/** The form after a button: `remove-2` removes the third condition, `add` adds one, anything else changes nothing. */
 export function changeRows(form: RuleForm, what: string): RuleForm {
   if (what === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
   const removed = /^remove-(\d+)$/.exec(what)?.[1];
@@ -88,7 +88,7 @@ export function changeRows(form: RuleForm, what: string): RuleForm {
   return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
 }
 
-/** Conditions in which nothing was typed are none. */
+/** The form without conditions in which nothing was typed. */
 export function withoutBlankRows(form: RuleForm): RuleForm {
   return {
     ...form,
@@ -142,7 +142,7 @@ export function previewDays({ days }: RuleForm): number {
   return number >= 1 && number <= PREVIEW_MAX_DAYS ? number : PREVIEW_DEFAULT_DAYS;
 }
 
-/** What was typed as the operator takes it: nothing, a list, or one value; numbers as numbers. */
+/** A condition with its value as the operator takes it: none, a list, or one; numbers as numbers. */
 function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
   if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
@@ -150,7 +150,7 @@ function conditionOf({ path, operator, value }: ConditionRow): unknown {
   return value.trim() === "" ? condition : { ...condition, value: scalarOf(value) };
 }
 
-/** One to a line; on a single line, between commas. */
+/** The values of a list: one to a line, or on a single line between commas. */
 function listOf(text: string): (string | number)[] {
   return text
     .split(text.includes("\n") ? "\n" : ",")
@@ -159,18 +159,18 @@ function listOf(text: string): (string | number)[] {
     .map(scalarOf);
 }
 
-/** A number only where it is written as numbers are: to the rules, `7` and `"7"` are the same, `"007"` is not. */
+/** A text is a number only where numbers are written so: to the rules, `7` and `"7"` are the same, `"007"` is not. */
 function scalarOf(text: string): string | number {
   return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
 }
 
-/** The inverse. A line's end says that a comma in a list's only value is part of it. */
+/** A condition's value as it is typed. A line's end after a list's only value says that a comma in it is part of it. */
 function typed(value: MappingCondition["value"]): string {
   if (value === undefined) return "";
   return Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value);
 }
 
-/** Browsers send line ends as CRLF. */
+/** The entry's text with line ends as LF: browsers send CRLF. */
 function textOf(entry: File | string | null | undefined): string {
   return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
 }

@@ -36,7 +36,7 @@ export const ruleVersionPages = pages
     }
   });
 
-/** @param refused why going back to it was not done. */
+/** @param refused says why going back to this version was not done. */
 async function versionPage(
   c: Context<PagesEnv>,
   { changedMeanwhile = false, error }: { changedMeanwhile?: boolean; error?: string } = {},

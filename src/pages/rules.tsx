@@ -115,7 +115,7 @@ export const rulePages = pages
       : c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);
   });
 
-/** What a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
+/** Reads what a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
 async function readAsked(
   c: Context<PagesEnv>,
 ): Promise<{ what: string; form: RuleForm; version: number | null; preview: Previewed }> {
@@ -220,13 +220,13 @@ async function rulePage(
   );
 }
 
-/** Right after it was saved, by those who may apply it: what of all that is stored an enabled rule matches, so far as a moment goes. */
+/** What an enabled rule that was just saved matches among stored signals, as far as a moment goes. Null: nothing is offered. */
 async function pastMatches(c: Context<PagesEnv>, rule: StoredRule): Promise<RulePreview | null> {
   if (c.req.query("done") === undefined || !mayManage(c) || !rule.enabled) return null;
   return previewRule(c.env, c.get("workspace").id, rule, PREVIEW_MAX_DAYS, PREVIEW_TYPING_SIGNALS);
 }
 
-/** A rule that is gone may still have scoring signals, or an application under way. */
+/** The page of a deleted rule, which may still have scoring signals or a job under way. */
 async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
   const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([ruleId]);

@@ -6,7 +6,7 @@ import type { QueueFilter, QueueSort } from "../store/queries/queue-page.ts";
 import { readDayRange } from "./day-range.ts";
 import { STATUS_COPY } from "./copy.ts";
 
-/** In the order of a signal's life. */
+/** The statuses to filter by, in the order of a signal's life. */
 const LISTED_STATUSES = [
   "processed",
   "anonymous",
@@ -16,7 +16,7 @@ const LISTED_STATUSES = [
   "dead",
 ] as const satisfies SignalStatus[];
 
-/** With a first option for all of them. */
+/** Options of the status filter; the first one stands for all statuses. */
 export const STATUS_OPTIONS = [
   ["", "Any status"],
   ...LISTED_STATUSES.map((status) => [status, STATUS_COPY[status].label] as const),
@@ -47,7 +47,7 @@ function isQueueSort(sort: string): sort is QueueSort {
   return Object.hasOwn(QUEUE_SORTS, sort);
 }
 
-/** @param withKeys spec §1: others do not find signals by the key that they came with. */
+/** @param withKeys whether `key` is heeded: only owners and admins find signals by their key (spec §1). */
 export function signalFilter(query: Record<string, string>, withKeys: boolean): FindFilter {
   const { event, source, email, status, key } = query;
   const { sinceMs, untilMs } = readDayRange(query);

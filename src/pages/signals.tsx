@@ -96,7 +96,7 @@ export const signalPages = pages
     return page(c, { title: signal.id, section: "signals" }, <Trace {...known} found={found} />);
   });
 
-/** Null: all of them are done. */
+/** Which first steps are done; null where all of them are. */
 async function firstStepsOf(c: Context<PagesEnv>, recorded: { signal: boolean; person: boolean }) {
   const [db, { id }, one] = [c.get("db"), c.get("workspace"), { cursor: null, limit: 1 }];
   const [keys, rules] = await Promise.all([listKeys(db, id, one), listRules(db, id, one)]);

@@ -38,18 +38,18 @@ const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) =>
   }),
 };
 
-/** From STORE_NOTICE_PERCENT on; null below. */
+/** What is said of a store that is STORE_NOTICE_PERCENT full or more; null below. */
 export function storageNotice(health: Room, nowMs: number): Said | null {
   return health.level === "ok" ? null : NOTICES[health.level](health, nowMs);
 }
 
-/** Such as `12 signals wait, the oldest since 3 minutes ago.` */
+/** How many signals wait, such as `12 signals wait, the oldest since 3 minutes ago.` */
 export function waitingSaid({ waiting, waitingSinceMs }: Room, nowMs: number): string {
   if (waiting === 0 || waitingSinceMs === null) return "No signal waits.";
   return `${counted(waiting, "signal waits", "signals wait")}; the oldest came ${ago(waitingSinceMs, nowMs)}.`;
 }
 
-/** Such as `1.2 MB of 9 GB, 0.1 %`. */
+/** How full the store is, such as `1.2 MB of 9 GB, 0.1 %`. */
 export function storedSaid({ store }: Room): string {
   return `${byteSize(store.bytes)} of ${byteSize(store.maxBytes)}, ${percentFull(store)}`;
 }
@@ -64,7 +64,7 @@ export function duplicatesSaid({ duplicatesCoveredMs: coveredMs }: Room): string
   return `${back} back, instead of ${DUPLICATE_WINDOW_WITH_ID_MS / DAY_MS}: so many signals come that memory holds no more. What a sender repeats later than that counts once more.`;
 }
 
-/** `412 bytes`, `1.2 MB`, `9 GB`: thousands of thousands. */
+/** A size such as `412 bytes`, `1.2 MB` or `9 GB`; a MB is a million bytes. */
 function byteSize(bytes: number): string {
   const power = Math.min(BYTE_UNITS.length, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
   const unit = BYTE_UNITS[power - 1];

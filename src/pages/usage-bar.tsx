@@ -9,8 +9,8 @@ import { usageNotice, usageNoticeName } from "./usage-copy.ts";
 import { UsageBar } from "./views/usage-bar.tsx";
 
 /**
- * Asks while the page's own reads are under way. Only for what is read as a page: a form answers with a page where it was
- * refused, and the Usage page says it all itself.
+ * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
+ * refused, and not for the Usage page, which says it all itself.
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const isPage = c.req.method === "GET" && c.req.header("upgrade") === undefined;
@@ -18,7 +18,7 @@ export const askUsage = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-/** Nothing below 80 %, nothing that this browser has dismissed, and nothing where the usage cannot be read. */
+/** The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read. */
 export async function usageBar(c: Context<PagesEnv>) {
   const usage = await (c.get("usage") ?? readUsage(c));
   if (usage === null) return <></>;
@@ -27,7 +27,7 @@ export async function usageBar(c: Context<PagesEnv>) {
   return <UsageBar home={workspacePath(c)} notice={notice} state={state} back={c.req.path} />;
 }
 
-/** A page is shown without the bar rather than not at all. */
+/** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */
 async function readUsage(c: Context<PagesEnv>): Promise<Usage | null> {
   try {
     return await usageOf(c.env, c.get("db"), c.get("workspace").id);

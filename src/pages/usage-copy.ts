@@ -88,13 +88,13 @@ function refusedSoFar(rejected: number): string {
   return rejected === 0 ? "" : ` (${counted(rejected, "signal")} so far)`;
 }
 
-/** At 80, 100 and 200 % of the limit; null below. */
+/** What is said of usage at 80, 100 and 200 % of the limit; null below. */
 export function usageNotice(usage: Usage): Said | null {
   const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
   return level === null ? null : NOTICES[level][beyond(usage)](usage);
 }
 
-/** What somebody has seen once they dismiss the notice: it is another with the next level, refusal or period. */
+/** Names the notice that somebody dismisses: the next level, refusal or period makes another one. */
 export function usageNoticeName(usage: Usage): string | null {
   const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
   if (level === null) return null;

@@ -14,7 +14,7 @@ import { done, mayManage, page } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
 import { UsagePage, type UsageData } from "./views/usage.tsx";
 
-/** Also of a plan that is offered to others: who asks does not learn that it exists. */
+/** Said of a plan that is offered to others only, too: whoever asks does not learn that it exists. */
 const NO_SUCH_PLAN = "There is no such plan.";
 
 export const usagePages = pages
@@ -70,7 +70,7 @@ async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
   };
 }
 
-/** D1 first, then the counter; repeating it finishes what was interrupted. */
+/** Changes the workspace in D1 first, then its counter; repeating it finishes what was interrupted. */
 async function change(c: Context<PagesEnv>, to: WorkspaceChange, what: Done): Promise<Response> {
   const { id } = c.get("workspace");
   const updated = await updateWorkspace(c.get("db"), id, to, byMember(c));

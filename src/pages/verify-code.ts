@@ -1,4 +1,4 @@
-/** How a receiver checks what it is sent, in the languages of most: with the libraries of the Standard Webhooks specification. */
+/** How a receiver checks what it is sent, in common languages: with the libraries of the Standard Webhooks specification. */
 
 export interface CodeSample {
   id: string;
@@ -7,7 +7,7 @@ export interface CodeSample {
   code: string;
 }
 
-/** The secret is in none of them: it is read from where secrets are. */
+/** Samples of receivers. None holds the secret: each reads it from where secrets are. */
 export const VERIFY_CODE: readonly CodeSample[] = [
   {
     id: "javascript",

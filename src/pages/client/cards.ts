@@ -12,7 +12,7 @@ function labelRow(row: HTMLTableRowElement, columns: readonly string[]): void {
   }
 }
 
-/** One that is there for screen readers only needs no label: its cells are buttons. */
+/** What cells of a column are labelled with; empty where its heading is for screen readers only: such cells are buttons. */
 function columnOf(head: HTMLTableCellElement): string {
   return head.querySelector(".visually-hidden") === null ? (head.textContent ?? "") : "";
 }

@@ -28,7 +28,7 @@ export function liveRow(page: HTMLElement, item: LiveItem): HTMLTableRowElement 
   return row;
 }
 
-/** For what came faster than anyone reads. */
+/** A row that stands for lines that came faster than anyone reads. */
 export function moreRow(more: number): HTMLTableRowElement {
   const row = document.createElement("tr");
   const all = cell(`and ${more} more`);
@@ -44,7 +44,7 @@ function cell(content: Node | string): HTMLTableCellElement {
   return made;
 }
 
-/** As views/parts.tsx has it. */
+/** A long text of which one sees the beginning: the same markup as Clamped of views/parts.tsx. */
 function clamped(text: string): Node | string {
   if (text === "") return text;
   const made = document.createElement("details");

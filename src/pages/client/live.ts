@@ -25,7 +25,7 @@ class Live {
   readonly #state: HTMLElement;
   readonly #empty: HTMLElement;
   readonly #streams: Stream[] = [];
-  /** While paused: what has come, the latest only. Null: not paused. */
+  /** The latest of what has come while paused; null where it is not paused. */
   #waiting: { items: LiveItem[]; more: number; count: number } | null = null;
   #everLost = false;
 
@@ -80,7 +80,7 @@ class Live {
     this.#filter();
   }
 
-  /** As the server filters, see isShown in live-item.ts. */
+  /** Hides rows that do not fit the form, as the server does (isShown in live-item.ts). */
   #filter(): void {
     const { value: status } = find(this.#form, "#status") as HTMLSelectElement;
     const text = (find(this.#form, "#text") as HTMLInputElement).value.trim().toLowerCase();
@@ -102,7 +102,7 @@ class Live {
     this.#sayState();
   }
 
-  /** Only the state is read aloud, never the rows. */
+  /** Writes the state where screen readers read it aloud; rows are never read. */
   #sayState(): void {
     const states = this.#streams.map(({ state }) => state);
     const state = states.includes("lost") ? "lost" : states.includes("connecting") ? "connecting" : "live";

@@ -1,6 +1,6 @@
 /** A WebSocket that stays: opened anew before the server ends it, and after a fault, less and less often. */
 
-/** `lost`: being opened again. */
+/** `lost`: the connection is gone, and is being opened again. */
 export type StreamState = "connecting" | "live" | "lost";
 
 const PING_MS = 25_000;
@@ -16,7 +16,7 @@ export class Stream {
   #socket: WebSocket | null = null;
   #failures = 0;
 
-  /** @param lifeMs after which the server ends a connection. */
+  /** @param lifeMs milliseconds after which the server ends a connection. */
   constructor(url: string, lifeMs: number, told: (message: unknown) => void, changed: () => void) {
     this.#url = url;
     this.#lifeMs = lifeMs;
@@ -31,7 +31,7 @@ export class Stream {
     this.#socket = socket;
     let heard = true;
     const ping = setInterval(() => {
-      // Nothing came back: the connection is dead, although nobody has said so.
+      // A ping that nothing came back for: the connection is dead, although nobody has said so.
       if (!heard) return lost();
       heard = false;
       if (socket.readyState === WebSocket.OPEN) socket.send("ping");
@@ -48,7 +48,7 @@ export class Stream {
       setTimeout(() => this.#open(), waitMs * (0.5 + Math.random() / 2));
     };
     socket.addEventListener("open", () => {
-      // Only now: so that nothing is missed in between.
+      // The old connection ends only when the new one is open, so that nothing is missed in between.
       before?.close();
       this.#failures = 0;
       this.#become("live");

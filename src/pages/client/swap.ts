@@ -3,7 +3,7 @@
 export async function swap(url: string, target: string, body: FormData | null, signal?: AbortSignal): Promise<void> {
   const init: RequestInit = { headers: { accept: "text/html" } };
   if (signal !== undefined) init.signal = signal;
-  // As a form would send it: the pages take no other bodies.
+  // The body is sent as a form sends it: the pages take no other bodies.
   if (body !== null) {
     Object.assign(init, { method: "POST", body: new URLSearchParams(body as unknown as Record<string, string>) });
   }
@@ -14,7 +14,7 @@ export async function swap(url: string, target: string, body: FormData | null, s
     // Offline, or overtaken by the next one: what is shown stays.
     return;
   }
-  // Signed out meanwhile: the sign-in page is shown by the browser itself.
+  // Whoever has signed out meanwhile is led to sign-in by loading the page again.
   if (answer.redirected || answer.status === 401) {
     location.reload();
     return;
@@ -28,13 +28,13 @@ export async function swap(url: string, target: string, body: FormData | null, s
   fresh.dispatchEvent(new CustomEvent("swapped", { bubbles: true }));
 }
 
-/** The page is loaded again where it is not to be had any more: the server says why. */
+/** Loads the page again where the server refuses it now, so that it says why. */
 export async function leaveIfSignedOut(): Promise<void> {
   const { status } = await fetch(location.href, { method: "HEAD" }).catch(() => ({ status: 0 }));
   if (status === 401 || status === 404) location.reload();
 }
 
-/** Again and again while the page is seen, until the element comes without `data-refresh`. */
+/** Swaps the element every `data-refresh` milliseconds while the page is seen, until it comes without that. */
 export function refresh(element: HTMLElement, url: string = location.href): void {
   const { id } = element;
   const afterMs = Number(element.dataset["refresh"]);

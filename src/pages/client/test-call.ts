@@ -67,7 +67,7 @@ async function follow(url: string, after: HTMLElement): Promise<void> {
   if (trace?.dataset["refresh"] !== undefined) refresh(trace, url);
 }
 
-/** Of the answer to one signal, or the first of several. */
+/** Id of the signal that an answer speaks of, or of the first of several; null where there is none. */
 function signalId(text: string): string | null {
   try {
     const { id, results } = JSON.parse(text) as { id?: string; results?: { id?: string }[] };

@@ -6,12 +6,12 @@ import type { Context } from "hono";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import type { PagesEnv } from "../environment.ts";
 
-/** Where Access ends its session. */
+/** The path at which Access ends its session. */
 export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";
 
 /**
- * Null: the request did not come through the Access application that ACCESS_AUD names, or by a service token, which is no
- * person. Another application of the account may let anybody in.
+ * The email that Access vouches for. Null: the request did not come through the application that ACCESS_AUD names (another
+ * one of the account may let anybody in), or it came by a service token, which is no person.
  */
 export async function accessEmail(c: Context<PagesEnv>): Promise<string | null> {
   const { access } = c.executionCtx as ExecutionContext;

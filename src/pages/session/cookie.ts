@@ -13,13 +13,13 @@ type TokenCookie = "session" | "sign-in";
 
 const TOKEN_BYTES = 32;
 
-/** Of the cookie's token; null where there is none. */
+/** SHA-256 of the cookie's token; null where there is no such cookie. */
 export function tokenHash(c: Context<PagesEnv>, cookie: TokenCookie): string | null {
   const token = getCookie(c, nameOf(c, cookie));
   return token === undefined || token === "" ? null : hashed(token);
 }
 
-/** `value` goes to the browser, `hash` to the database. */
+/** A random token: `value` goes to the browser, `hash` to the database. */
 export function newToken(): { value: string; hash: string } {
   const value = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES))).toString("base64url");
   return { value, hash: hashed(value) };
@@ -33,7 +33,7 @@ export function dropToken(c: Context<PagesEnv>, cookie: TokenCookie): void {
   deleteCookie(c, nameOf(c, cookie), attributes(c));
 }
 
-/** Lax: a link from elsewhere opens the page, and the provider's answer finds its attempt; a foreign form comes without. */
+/** SameSite is Lax: links from elsewhere and the provider's answer bring the cookie along; a foreign site's form does not. */
 function attributes(c: Context<PagesEnv>): CookieOptions {
   return { path: "/", httpOnly: true, sameSite: "Lax", secure: !isPlainLoopback(c) };
 }

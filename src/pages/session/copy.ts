@@ -1,4 +1,4 @@
-/** What sign-in says. */
+/** The wording of sign-in, and of why it fails. */
 
 export const SIGN_IN_COPY = {
   title: "Sign in",

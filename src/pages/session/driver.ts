@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { SignInDriver } from "../../control/schema.ts";
 import type { PagesEnv } from "../environment.ts";
 
-/** Null: none, so that there are no pages. Local sign-in asks nobody for a proof: http/loopback.ts lets nobody else in. */
+/** Null: sign-in is off, and so are the pages. Local sign-in asks for no proof: http/loopback.ts lets in this machine only. */
 export function signInDriver(c: Context<PagesEnv>): SignInDriver | null {
   const configured: string = c.env.SIGN_IN;
   return configured === "access" || configured === "oidc" || configured === "local" ? configured : null;

@@ -5,7 +5,7 @@
 import { csrf } from "hono/csrf";
 import { pages } from "../environment.ts";
 
-/** All that a page knows. */
+/** The methods that pages answer; any other one is a 405. */
 const METHODS = ["GET", "HEAD", "POST"];
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
@@ -19,14 +19,14 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
     if (type !== undefined && !FORM.test(type)) return c.text("The pages take forms only.", 415);
     return foreignForm(c, next);
   }
-  // A socket needs no form, and no other site's permission.
+  // Another site's page can open a socket here, which csrf() does not look at.
   const isSocket = c.req.header("upgrade") !== undefined;
   if (isSocket && c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Forbidden", 403);
   await next();
 });
 
 /**
- * Behind the limit of a form's size. A body that says that it is a form and is none is the sender's fault, no failure;
+ * Stands behind the limit of a form's size. A body that says that it is a form and is none is the sender's fault, no failure;
  * hono keeps what was read here for the handlers.
  */
 export const readableForm = pages.createMiddleware(async (c, next) => {

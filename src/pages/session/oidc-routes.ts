@@ -42,12 +42,12 @@ export const oidcRoutes = pages
     return c.redirect(attempt.target, 303);
   });
 
-/** Also of what the provider is asked: it compares both. */
+/** Where the provider leads back to: the same when a sign-in begins and when it ends, because the provider compares both. */
 function redirectUri(c: Context<PagesEnv>): string {
   return new URL("/sign-in/oidc/callback", c.req.url).href;
 }
 
-/** What the library says names no token and no email. */
+/** Logs that the provider failed; what the library says of it names no token and no email. */
 function providerFault(c: Context<PagesEnv>) {
   return (error: unknown): null => {
     logEvent("sign_in_failed", { request_id: c.get("requestId"), error: errorText(error) });

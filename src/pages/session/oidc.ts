@@ -57,7 +57,7 @@ export async function finishSignIn(
   try {
     parameters = oauth.validateAuthResponse(server, client, returned, attempt.state);
   } catch (error) {
-    // The provider says no, such as access_denied; or this is not its answer to this attempt.
+    // Either the provider says no (access_denied), or this is not its answer to this attempt.
     return refuse(error instanceof oauth.AuthorizationResponseError ? "refused" : "attempt_unknown");
   }
   const answer = await oauth.authorizationCodeGrantRequest(
@@ -88,8 +88,8 @@ export async function finishSignIn(
 }
 
 /**
- * @param verified all that the provider says of `email_verified`. It is optional: a company's own provider often leaves it
- * out, having made the addresses. Anything else than a yes is a no.
+ * @param verified all that the provider says of `email_verified`. The claim is optional: a company's own provider often
+ * leaves it out, having made the addresses. Anything else than a yes is a no.
  */
 function vouchedEmail(claimed: unknown, verified: readonly unknown[]): Result<string, SignInProblem> {
   if (claimed === undefined) return refuse("email_missing");
@@ -98,7 +98,7 @@ function vouchedEmail(claimed: unknown, verified: readonly unknown[]): Result<st
   return verified.every((said) => said === undefined || isYes(said)) ? ok(email) : refuse("email_unverified");
 }
 
-/** Some providers send it as text. */
+/** Whether `email_verified` says yes; some providers send it as text. */
 function isYes(verified: unknown): boolean {
   return verified === true || verified === "true";
 }
@@ -106,7 +106,7 @@ function isYes(verified: unknown): boolean {
 function clientAuthentication(env: AppEnv["Bindings"], server: oauth.AuthorizationServer): oauth.ClientAuth {
   const secret = env.OIDC_CLIENT_SECRET;
   if (secret === undefined || secret === "") return oauth.None();
-  // The header is what a provider takes that names no methods (OpenID Connect Discovery 3).
+  // A provider that names no methods takes the Authorization header (OpenID Connect Discovery 3).
   const methods = server.token_endpoint_auth_methods_supported ?? ["client_secret_basic"];
   return methods.includes("client_secret_basic") ? oauth.ClientSecretBasic(secret) : oauth.ClientSecretPost(secret);
 }
@@ -120,7 +120,7 @@ async function discover(issuer: string): Promise<oauth.AuthorizationServer> {
   return server;
 }
 
-/** HTTPS only; a provider on this machine may do without. */
+/** Calls are made over HTTPS only, except to a provider on this machine. */
 function callOptions(issuer: string) {
   return { signal: () => AbortSignal.timeout(OIDC_CALL_MS), [oauth.allowInsecureRequests]: isLoopback(issuer) };
 }

@@ -22,7 +22,7 @@ export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Respo
   );
 }
 
-/** Somebody sends more forms than a person does. */
+/** The 429 page for somebody who sends more forms than a person does. */
 export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Response> {
   c.get("logFields")["code"] = "forms_limited";
   c.header("retry-after", "60");
@@ -36,7 +36,7 @@ export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Respo
   );
 }
 
-/** A form came too late: what was typed waits here, to be sent again. It is the visitor's own, from a page of this origin. */
+/** For a form of this origin that came after its session had ended: what was typed waits on the page, to be sent again. */
 export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
   const form = await c.req.formData().catch(() => new FormData());
   const { pathname, search } = new URL(c.req.url);
@@ -61,7 +61,7 @@ export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> 
   );
 }
 
-/** The deployment's fault, so it is told to whoever deploys. */
+/** Said where Access is configured and missing: the deployment's fault, so the text speaks to whoever deploys. */
 export function accessMissingPage(c: Context<PagesEnv>): Response | Promise<Response> {
   return plainPage(
     c,

@@ -3,22 +3,22 @@ import { errorText, logEvent } from "../../platform/log.ts";
 import { pages } from "../environment.ts";
 import { formsLimitedPage, problemPage } from "./pages.tsx";
 
-/** Not locally: there is nothing to guess. */
+/** Limits attempts to sign in, by address. Local sign-in goes without: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
   const key = c.req.header("cf-connecting-ip") ?? "unknown";
   try {
     const { success } = await c.env.SIGN_IN_ATTEMPTS.limit({ key });
     if (!success) return await problemPage(c, "too_many");
   } catch (error) {
-    // The limiter guards what can be done without it too.
+    // Sign-in is safe without the limiter: a limiter that fails lets everybody pass.
     logEvent("limiter_failed", { error: errorText(error) });
   }
   await next();
 });
 
 /**
- * Behind requireSignIn: forms, and what else leaves an entry in the audit log, which all workspaces share. By person, who may
- * have many sessions. A preview changes nothing, and is sent while somebody types.
+ * Limits forms, and what else leaves an entry in the audit log, which all workspaces share. Stands behind requireSignIn and
+ * counts by person, who may have many sessions. A preview is free: it changes nothing, and is sent while somebody types.
  */
 export const limitForms = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
@@ -28,7 +28,7 @@ export const limitForms = pages.createMiddleware(async (c, next) => {
       const { success } = await c.env.PAGE_FORMS.limit({ key: c.get("user").email });
       if (!success) return await formsLimitedPage(c);
     } catch (error) {
-      // Whoever is signed in is known: better too much of them than nothing.
+      // Whoever is signed in is known: a limiter that fails lets them pass.
       logEvent("limiter_failed", { error: errorText(error) });
     }
   }

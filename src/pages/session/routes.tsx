@@ -60,7 +60,7 @@ export const sessionRoutes = pages
     if (closed !== null) await endWatching(c.env, closed.workspaceIds, closed.email);
     dropToken(c, "session");
     if (signInDriver(c) !== "access") return c.redirect("/sign-in", 303);
-    // Not a redirect: Access leads on to its own host, and the content security policy lets no form end there.
+    // A redirect would fail: Access leads on to its own host, and the content security policy lets no form end there.
     c.header("refresh", `0; url=${ACCESS_SIGN_OUT}`);
     return plainPage(c, { title: "Signing out" }, <SigningOut address={ACCESS_SIGN_OUT} />);
   });

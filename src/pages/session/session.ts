@@ -1,4 +1,4 @@
-/** Who makes a request of the pages, and what they may do. All of it is read anew with each request. */
+/** Who makes a request of the pages, and what they may do, read anew with each request. */
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import type { SignInDriver } from "../../control/schema.ts";
@@ -32,19 +32,19 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   await next();
 });
 
-/** Behind requireSignIn. The same answer for a workspace that is nowhere and for one of others. */
+/** Stands behind requireSignIn. A workspace of others gets the same answer as one that is nowhere. */
 export const requireMember = pages.createMiddleware(async (c, next) => {
   if (c.get("workspace") === undefined) return notFoundPage(c);
   await next();
 });
 
-/** On what only owners and admins may do. */
+/** Refuses members who are not owner or admin. */
 export const requireManager = pages.createMiddleware(async (c, next) => {
   if (!canManage(c.get("role"))) return managersOnlyPage(c, null, "Not allowed", "change anything here");
   await next();
 });
 
-/** Signs in with a new token, and ends the browser's session before it. False: nobody is a member by this email. */
+/** Signs in with a new token, and ends the browser's earlier session. False: nobody is a member by this email. */
 export async function startSession(c: Context<PagesEnv>, email: string, driver: SignInDriver): Promise<boolean> {
   const db = controlDatabase(c.env.DB);
   const before = tokenHash(c, "session");
@@ -65,7 +65,7 @@ async function claimOf(c: Context<PagesEnv>, driver: SignInDriver): Promise<Clai
   return hash === null ? null : { tokenHash: hash, driver };
 }
 
-/** A page leads to sign-in and back. A script or socket is told, and so is a form: what was typed can be sent again. */
+/** A request for a page leads to sign-in and back. Scripts, sockets and forms get a 401; a form can be sent again from it. */
 function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {
   const mode = c.req.header("sec-fetch-mode") ?? "navigate";
   if (mode !== "navigate" || c.req.header("upgrade") !== undefined) return c.text("Not signed in", 401);

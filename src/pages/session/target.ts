@@ -6,7 +6,7 @@ export const FIRST_PAGE = "/w/";
 export function safeTarget(to: string | undefined): string {
   // Browsers read a backslash as a slash and leave out tabs and line breaks.
   if (to === undefined || !/^\/w\/[^\\\p{Cc}]*$/u.test(to)) return FIRST_PAGE;
-  // `..` is resolved as a browser does it.
+  // URL resolves `..` as a browser does, so that it cannot lead out of `/w/`.
   const { origin, pathname, search } = new URL(to, "https://here.invalid");
   return origin === "https://here.invalid" && pathname.startsWith("/w/") ? pathname + search : FIRST_PAGE;
 }
