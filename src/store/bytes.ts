@@ -29,7 +29,10 @@ export class ByteWriter {
     this.#used = 0;
   }
 
-  /** A whole number, also a negative one: its sign and its lowest six bits in the first byte, seven in each that follows. */
+  /**
+   * Writes a whole number, also a negative one: its sign and its lowest six bits in the first byte, seven in each that
+   * follows.
+   */
   number(value: number): void {
     if (this.#used + MOST_NUMBER_BYTES > this.#bytes.length) this.#grow(MOST_NUMBER_BYTES);
     if (value >= 0 && value < 64) {
@@ -53,7 +56,7 @@ export class ByteWriter {
     this.#used += bytes.length;
   }
 
-  /** The UUID that a text has at a place, in lower case; nothing, and false, where there is none. */
+  /** Writes the UUID that a text has at a place, in lower case; returns false, and writes nothing, where there is none. */
   uuid(text: string, at: number): boolean {
     if (this.#used + UUID_BYTES > this.#bytes.length) this.#grow(UUID_BYTES);
     if (!readUuid(text, at, this.#bytes, this.#used)) return false;
@@ -98,13 +101,13 @@ export class ByteReader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  /** Whatever is left. */
+  /** The bytes that have not been read yet. */
   rest(): Uint8Array {
     return this.take(this.#bytes.length - this.#at);
   }
 }
 
-/** The UUID that a text has at a place, in lower case. False where there is none: then `into` holds nothing of use. */
+/** Reads the UUID that a text has at a place, in lower case. False where there is none: then `into` holds nothing of use. */
 export function readUuid(text: string, at: number, into: Uint8Array, offset = 0): boolean {
   if (text.length < at + UUID_CHARACTERS) return false;
   let [from, codes, digits] = [at, 0, 0];
@@ -120,13 +123,16 @@ export function readUuid(text: string, at: number, into: Uint8Array, offset = 0)
   return codes < 0x80 && digits < NO_DIGIT;
 }
 
-/** The first 48 bits, which tell the time in a UUID of version 7. */
+/** The time of a UUID of version 7 in milliseconds since 1970: its first 48 bits. */
 export function uuidMs(bytes: Uint8Array): number {
   const [one = 0, two = 0, three = 0, four = 0, five = 0, six = 0] = bytes;
   return (one * 0x100 + two) * 0x1_0000_0000 + (((three << 24) | (four << 16) | (five << 8) | six) >>> 0);
 }
 
-/** Texts of UUIDs one after the other, or of what they end with: of so many bytes each, all at once, which is cheaper. */
+/**
+ * UUIDs as texts, or what they end with, one after the other, each of `size` bytes. All are written at once, which is
+ * cheaper.
+ */
 export class UuidTexts {
   readonly #all: string;
   readonly #characters: number;

@@ -7,11 +7,11 @@ import { CHORE_REST_MS } from "../limits.ts";
 import type { FailingChores } from "./failing-chores.ts";
 
 export interface Chore {
-  /** Of the log event, should it fail. */
+  /** Name of the chore in logs and in health. */
   name: string;
-  /** When there is something to do, in milliseconds since 1970; null when there is nothing. */
+  /** When the chore is due, in milliseconds since 1970; null: there is nothing to do. */
   due(nowMs: number): number | null;
-  /** A bounded part of it. */
+  /** Does a bounded part of the chore. */
   step(nowMs: number): void | Promise<void>;
 }
 
@@ -19,7 +19,7 @@ export class Chores {
   readonly #chores: readonly Chore[];
   readonly #workspaceId: string;
   readonly #failing: FailingChores;
-  /** Until then a chore that has failed is let alone. */
+  /** Until when a chore that has failed rests, by its name. */
   readonly #restUntilMs = new Map<string, number>();
 
   constructor(workspaceId: string, failing: FailingChores, chores: readonly Chore[]) {
@@ -28,12 +28,12 @@ export class Chores {
     this.#chores = chores;
   }
 
-  /** When the alarm is to ring; infinity: never. */
+  /** When the alarm is to ring, in milliseconds since 1970; infinity: never. */
   nextMs(nowMs: number): number {
     return Math.min(...this.#chores.map((chore) => this.#dueMs(chore, nowMs)));
   }
 
-  /** A step of each that is due. Never throws: an alarm that throws six times is gone. */
+  /** Takes a step of each chore that is due. Never throws: an alarm that throws six times is gone. */
   async run(): Promise<void> {
     for (const chore of this.#chores) {
       try {
@@ -46,7 +46,7 @@ export class Chores {
     }
   }
 
-  /** It rests before it is tried again, and health says that it fails, and why. */
+  /** Lets a chore that has failed rest before it is tried again; health says that it fails, and why. */
   failed(name: string, error: unknown): void {
     this.#restUntilMs.set(name, Date.now() + CHORE_REST_MS);
     try {
@@ -56,7 +56,10 @@ export class Chores {
     }
   }
 
-  /** A chore may have said by itself that it failed, as linking does, which is not only the alarm's. */
+  /**
+   * Takes a step. Only a chore that rests no longer than before has succeeded: linking, which is not only the alarm's, says
+   * by itself that it failed.
+   */
   async #take(chore: Chore): Promise<void> {
     const restedUntilMs = this.#restUntilMs.get(chore.name);
     await chore.step(Date.now());

@@ -14,7 +14,7 @@ export interface ExportRange {
 export interface ExportPage {
   /** With CSV the first page begins with the header. A page may end within a line; it may be empty. */
   text: string;
-  /** Of the next page; null when there is none. What is recorded after the first is not part of the export. */
+  /** Cursor of the next page; null when there is none. What is recorded after the first page is not part of the export. */
   next: string | null;
 }
 
@@ -23,13 +23,13 @@ export interface ErasureReceipt {
   /** `del_` + UUIDv7. */
   id: string;
   requestedAtMs: number;
-  /** When nothing was left, in cold storage neither; null: it is under way. */
+  /** When nothing of the person was left, in cold storage neither; null: the deletion is under way. */
   finishedAtMs: number | null;
   people: number;
   identities: number;
-  /** The person's, linked ones included. */
+  /** Signals of the person, linked ones included. */
   signals: number;
-  /** Of the person's user ids and anonymous ids, not linked yet. */
+  /** Signals of the person's user ids and anonymous ids that were not linked yet. */
   anonymous: number;
   held: number;
   deadLetters: number;

@@ -9,7 +9,7 @@ const KEY = "failing_chores";
 
 export class FailingChores {
   readonly #kv: SyncKvStorage;
-  /** Read when it is first asked for. */
+  /** The stored list; null: it has not been asked for yet. */
   #failing: FailingJob[] | null = null;
 
   constructor(kv: SyncKvStorage) {
@@ -20,7 +20,7 @@ export class FailingChores {
     return (this.#failing ??= this.#kv.get<FailingJob[]>(KEY) ?? []);
   }
 
-  /** The first failure says since when and why. */
+  /** Notes that a chore failed. Only its first failure since it last succeeded is kept, which says since when and why. */
   failed(job: string, error: string, nowMs: number): void {
     if (this.list().some((one) => one.job === job)) return;
     this.#put([...this.list(), { job, sinceMs: nowMs, error: error.slice(0, FAILURE_MAX_CHARACTERS) }]);

@@ -12,24 +12,24 @@ export interface Evaluation {
   matches: RuleMatch[];
 }
 
-/** How a signal was admitted; comes with it through the queue. */
+/** How a signal was admitted, as the queue brings it with the signal. */
 export interface Admission {
   /** `sig_` + UUIDv7. */
   id: string;
   keyId: string;
   endpoint: EndpointType;
   verdict: Verdict;
-  /** Ordinal in its billing period, and the plan's limit at that moment. */
+  /** The signal's ordinal in its billing period, and the plan's limit at that moment. */
   ordinal: number;
   signalLimit: number;
   receivedAtMs: number;
   periodStartMs: number;
-  /** Held signals are deleted then. */
+  /** End of the billing period, when a signal that is still held is deleted. */
   periodEndMs: number;
   /** The `{source}` of the path, and the request's `Idempotency-Key` with the index in its body. */
   pathSource?: string;
   idempotencyKey?: string;
-  /** Of one that is sent once more: the place that it leaves, as `StoredSignal` names it. */
+  /** The place that a signal leaves which is sent once more, as `StoredSignal` names it. */
   again?: { from: "held" | "dead"; place: number };
 }
 
@@ -40,7 +40,7 @@ export interface StoredSignal {
   /** Where it stands: among the held signals or the dead letters, under this number. */
   from: "held" | "dead";
   place: number;
-  /** Where the next page begins. */
+  /** Cursor of the page that begins behind this signal. */
   cursor: number;
 }
 
@@ -48,13 +48,13 @@ export interface StoredSignal {
 export interface Deduplication {
   /** SHA-256 of the canonical form, or of the request's Idempotency-Key, base64url; null where it can be no duplicate. */
   contentHash: string | null;
-  /** 0 where it can be none. */
+  /** How long a twin makes the signal a duplicate; 0 where it can be none. */
   duplicateWindowMs: number;
 }
 
 /** How a batch is to be recorded. */
 export interface RecordOptions {
-  /** Of the rules that the signals were run through, if they were. */
+  /** Version of the mapping rules that the signals were run through, if they were. */
   rulesVersion?: number;
   /**
    * For signals that may have failed before: one that cannot be recorded becomes a dead letter, the others are recorded.
@@ -71,20 +71,20 @@ export interface SignalToRecord {
   work:
     | (Deduplication & {
         kind: "signal" | "identify";
-        /** The properties stay with the consumer, which has run them through the rules. */
+        /** The signal normalised. Its properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
         /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
         evaluation: Evaluation | null;
       })
     /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */
     | (Deduplication & { kind: "account"; account: AccountRecord })
-    /** What the consumer could not process. */
+    /** A signal that the consumer could not process. */
     | { kind: "dead"; reason: string };
 }
 
 /** An outbox row as the consumer hands it to the store: all of its signals. */
 export interface RowToRecord {
-  /** Its number, and when it was committed. */
+  /** The row's number, and when it was committed. */
   row: number;
   atMs: number;
   signals: SignalToRecord[];
@@ -93,7 +93,7 @@ export interface RowToRecord {
 export type RecordResult =
   | {
       outcome: "recorded";
-      /** There are earlier signals to be linked, see `SignalStore.link`. */
+      /** Whether there are earlier signals to be linked, see `SignalStore.link`. */
       linksWait: boolean;
       /** Numbers of rows that were not recorded, and must not be settled. */
       refused: number[];
@@ -108,7 +108,7 @@ export interface StoreHealth {
   deadLetterMs: number | null;
   failingJobs: FailingJob[];
   bytes: number;
-  /** From here on it records nothing. */
+  /** The size of the database from which on the store records nothing. */
   maxBytes: number;
   /** How far back signals with an id of their own are compared; less than the window while memory is short. */
   duplicatesCoveredMs: number;
@@ -144,17 +144,17 @@ export interface SignalSummary {
   receivedAtMs: number;
 }
 
-/** A signal on the live page: with why it is what it is. */
+/** A signal on the live page, with what explains its status. */
 export interface LiveSignal extends SignalSummary {
   duplicateOf: string | null;
   deadReason: string | null;
   points: number;
 }
 
-/** A rule that has matched a signal; what it has scored, unless it had scored the person before. */
+/** A rule that has matched a signal. */
 export interface MatchedRule extends RuleMatch {
   scored: boolean;
-  /** The signal that has scored in place of this one. */
+  /** The signal that has scored in place of this one; null: none has. */
   scoredBy: string | null;
 }
 
@@ -171,14 +171,14 @@ export interface SignalTrace extends SignalSummary {
   deadReason: string | null;
   anonymousId: string | null;
   userId: string | null;
-  /** Whose it is, and what named them. */
+  /** Whose the signal is, and what named them; null: nobody's. */
   person: { email: string; by: NamedBy; linkedAtMs: number | null } | null;
   rulesTried: number;
   rulesMatched: MatchedRule[];
   points: number;
-  /** When its person was deleted, and all that was theirs with it. */
+  /** When the signal's person was deleted, and all that was theirs with it; null: they were not. */
   erasedAtMs: number | null;
-  /** As it was sent; null when it is not kept, and while cold storage does not answer. */
+  /** The payload as it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;
 }
@@ -208,9 +208,9 @@ export interface Person {
   lastSeenMs: number;
   /** Older ids that were dropped: nobody keeps more than PERSON_MAX_IDS of a kind. One that came back and was dropped again counts twice. */
   idsDropped: number;
-  /** Newest first, at most PERSON_IDENTITIES_LISTED. */
+  /** The latest ids, newest first, at most PERSON_IDENTITIES_LISTED. */
   identities: Identity[];
-  /** Newest first, at most 100. */
+  /** The latest scoring signals, newest first, at most 100. */
   scoringSignals: ScoringSignal[];
 }
 
@@ -220,16 +220,16 @@ export interface Account extends Record<AccountField, unknown> {
   attributes: Record<string, unknown>;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** Newest first, at most ACCOUNT_HISTORY_SHOWN. */
+  /** The latest changes, newest first, at most ACCOUNT_HISTORY_SHOWN. */
   history: AccountChange[];
 }
 
 export interface AccountChange {
   field: AccountField;
-  /** Null where the field was not known before. */
+  /** The value before; null where the field was not known. */
   before: unknown;
   after: unknown;
-  /** Receipt of the update that changed it, and its signal. */
+  /** Receipt of the update that made the change, and its signal. */
   atMs: number;
   signalId: string;
 }
@@ -260,7 +260,7 @@ export interface SignalFilter {
   email?: string;
   status?: SignalStatus;
   keyId?: string;
-  /** Received not before, and before: milliseconds since 1970. */
+  /** When the signals were received: not before `sinceMs`, and before `untilMs`, in milliseconds since 1970. */
   sinceMs?: number;
   untilMs?: number;
 }

@@ -4,12 +4,12 @@ import type { SharedId } from "./queries/shared-ids.ts";
 import type { PageOf } from "../platform/list-page.ts";
 import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
 
-/** Of whom all that is asked for holds. */
+/** The people of whom all that is asked for holds. */
 export interface PeopleFilter {
   /** Part of the email, the name or the company, in any letter case. */
   text?: string;
   minScore?: number;
-  /** When they were last seen, in days since 1970; both included. */
+  /** The first and the last day on which they may have been seen last, in days since 1970; both included. */
   sinceDay?: number;
   untilDay?: number;
 }
@@ -18,7 +18,7 @@ export interface PeopleQuery extends PeopleFilter {
   sort: PeopleSort;
 }
 
-/** `_up`: the lowest, or the earliest, first. */
+/** An order of the list of people. `_up`: the lowest, or the earliest, first. */
 export type PeopleSort = "newest" | "last_seen" | "last_seen_up" | "score" | "score_up" | "email";
 
 export interface PeoplePage extends PageOf<PersonSummary> {
@@ -35,10 +35,10 @@ export type PersonTimeline = "all" | "scores";
 
 export interface PersonPage {
   person: PersonSummary;
-  /** Newest first, at most PERSON_IDENTITIES_SHOWN. */
+  /** The latest ids, newest first, at most PERSON_IDENTITIES_SHOWN. */
   identities: Identity[];
   moreIdentities: boolean;
-  /** Other people who have been named by an id of theirs too, the latest. */
+  /** Ids of the person's by which others have been named too, the latest. */
   sharedIds: SharedId[];
   curve: ScoreCurve;
   timeline: PageOf<TimelineEntry>;
@@ -47,18 +47,18 @@ export interface PersonPage {
 }
 
 export interface ScoreCurve {
-  /** Before the first point. */
+  /** The score before the first point. */
   fromScore: number;
   /** The score from then on, by the times of the signals. */
   points: { atMs: number; score: number }[];
-  /** Scoring signals in it. */
+  /** How many scoring signals the curve is made of. */
   signals: number;
-  /** False: the person may have more, and these are the latest. */
+  /** False: the person may have more scoring signals than these, the latest. */
   complete: boolean;
 }
 
 export interface TimelineEntry {
-  /** Null: not kept any more; what it scored is. */
+  /** The signal; null: it is not kept any more, while what it scored is. */
   signal: TimelineSignal | null;
   scores: ScoringSignal[];
 }
@@ -67,16 +67,19 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   namedBy: NamedBy | null;
   /** The value that named the person: an email, a user id, an anonymous id; null where nothing did. */
   namedByValue: string | null;
-  /** When it became the person's, if it was anonymous before. */
+  /** When the signal became the person's, if it was anonymous before; null: it was not. */
   linkedAtMs: number | null;
 }
 
-/** An order, or the beginning of an external id or a name. */
+/** Which accounts: all in an order, or those whose external id or name begins so. */
 export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
 
 export type AccountsSort = "newest" | "last_seen";
 
-/** A value is the beginning of its JSON text, one character longer than ACCOUNT_LIST_CHARACTERS where it goes on. */
+/**
+ * An account in the list. A value is the beginning of its JSON text, one character longer than ACCOUNT_LIST_CHARACTERS where
+ * it goes on.
+ */
 export interface AccountSummary {
   externalId: string;
   name: string | null;
@@ -90,17 +93,20 @@ export interface AccountSummary {
 
 export interface AccountPage {
   externalId: string;
-  /** Null: never sent. */
+  /** The account's fields; null: never sent. */
   values: Record<AccountField, unknown>;
   attributes: Record<string, unknown>;
-  /** By target, such as `plan` or `attributes.region`: the update that carried the value; its key while it is kept. */
+  /**
+   * The update that each value came from, by target, such as `plan` or `attributes.region`; its key while the signal is
+   * kept.
+   */
   origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
   firstSeenMs: number;
   lastSeenMs: number;
   changes: PageOf<ShownChange>;
 }
 
-/** Before and after as in AccountSummary, with ACCOUNT_CHANGE_CHARACTERS. */
+/** A change as its page shows it. Before and after are beginnings as in AccountSummary, of ACCOUNT_CHANGE_CHARACTERS. */
 export interface ShownChange extends Omit<AccountChange, "before" | "after"> {
   before: string | null;
   after: string | null;

@@ -6,10 +6,10 @@ export type RuleJobStatus = "queued" | "running" | "done";
 /** A rule being applied to what is stored: how far it is, and what it has done. */
 export interface RuleJob {
   ruleId: string;
-  /** Null: its scoring signals are removed. */
+  /** The rule's version that is applied; null: its scoring signals are removed. */
   ruleVersion: number | null;
   status: RuleJobStatus;
-  /** Signals looked at, of these many as estimated at the beginning. */
+  /** How many signals have been looked at, of how many as estimated at the beginning. */
   scanned: number;
   total: number;
   matched: number;
@@ -21,14 +21,14 @@ export interface RuleJob {
   finishedAtMs: number | null;
 }
 
-/** What to apply. */
+/** A mapping rule that is to be applied to what is stored. */
 export interface RuleToApply {
   ruleId: string;
-  /** Null: remove its scoring signals. */
+  /** The rule; null: its scoring signals are to be removed. */
   rule: MappingRule | null;
-  /** Of a rule that is there but disabled: what newer versions of it have made stays. */
+  /** Version of a rule that is there but disabled: what newer versions of it have made stays. */
   disabledVersion?: number;
-  /** The workspace's, read together with the rule. */
+  /** Version of all of the workspace's rules, read together with the rule. */
   rulesVersion: number;
 }
 
@@ -43,11 +43,14 @@ export interface PreviewRange {
 export interface PreviewPage {
   scanned: number;
   matches: number;
-  /** The persons of those that match. */
+  /** Numbers of the people whose signals match. */
   people: number[];
-  /** And the days of receipt, each as person and day: for a rule that scores a person once a day. */
+  /**
+   * People and UTC days of receipt of the signals that match, each as person and day: for a rule that scores a person once a
+   * day.
+   */
   personDays: string[];
-  /** The latest that match. */
+  /** The latest signals that match. */
   samples: PreviewSample[];
   /** Where the next page begins; null: there is none. */
   next: number | null;
@@ -68,6 +71,6 @@ export interface PreviewSample {
 export interface RuleSuggestions {
   /** Names of events that came lately, the most frequent first. */
   events: string[];
-  /** `properties.…`, of samples of the rule's events. */
+  /** Paths, such as `properties.…`, in samples of the rule's events. */
   paths: string[];
 }

@@ -45,7 +45,7 @@ export class SignalStore extends StoreReads {
     },
     {
       name: "apply_rules",
-      // It makes entries in people's lists, and no room: it waits for that.
+      // A rule's job makes entries in people's lists, and no room: it waits while the store is full.
       due: () => (this.isFull() ? null : nextRuleJobMs(this.state.sql)),
       step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
     },
@@ -98,7 +98,7 @@ export class SignalStore extends StoreReads {
         recorded = [carefully ? this.transact(record) : record()];
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
-        // From here on nothing can be committed, and no more of this runs. An exception alone would undo nothing.
+        // The object ends here, so that nothing of this is committed. An exception alone would undo nothing.
         if (!carefully) this.ctx.abort(`Signals could not be recorded: ${errorText(error)}`);
         recorded = fresh.flatMap((row) => this.#recordAlone(row, nowMs));
       }
@@ -117,7 +117,10 @@ export class SignalStore extends StoreReads {
     return this.#linking;
   }
 
-  /** Takes effect with the next alarm, also where no signals come any more. Repeating it changes nothing. */
+  /**
+   * Sets the plan's terms, with effect from the next alarm, also where no signals come any more. Repeating it changes
+   * nothing.
+   */
   configure(config: StoreConfig): void {
     setRetention(this.state.sql, config, Date.now());
     this.#alarmForNext();
@@ -138,7 +141,7 @@ export class SignalStore extends StoreReads {
     return receipt;
   }
 
-  /** See rules/rule-jobs.ts. The alarm does the work. */
+  /** Begins to apply a rule to what is stored, see rules/rule-jobs.ts. The alarm does the work. */
   applyRule(rule: RuleToApply): RuleJob {
     this.transact(() => {
       startRuleJob(this.state, rule, Date.now());
@@ -150,7 +153,7 @@ export class SignalStore extends StoreReads {
     return job;
   }
 
-  /** What is to be raised, from the next transaction on. Repeating it changes nothing. */
+  /** Sets what is to be raised, from the next transaction on. Repeating it changes nothing. */
   wantEvents(wanted: WantedEvents): void {
     this.transact(() => {
       wantEvents(this.state, wanted);
@@ -174,7 +177,10 @@ export class SignalStore extends StoreReads {
     this.#alarmForNext();
   }
 
-  /** What makes room is due, also where the limit is another one than before. */
+  /**
+   * Notes that the store is full, and sets the alarm, for chores that make room are due; so they are where the limit has
+   * changed.
+   */
   #noteFull(nowMs: number): void {
     const { books, signals } = this.state;
     if (nowMs - books.fullAtMs >= FULL_NOTED_MS) {
@@ -212,8 +218,8 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * What must not be kept any longer comes first. Each for itself: an object that cannot be read for good must not keep
-   * payloads from moving, or the store would fill up.
+   * Removes from cold storage what must not be kept any longer, and then moves payloads there. One that fails keeps none of
+   * the others from its turn: an object that cannot be read for good must not keep payloads from moving, or the store would fill up.
    */
   async #workOnCold(nowMs: number): Promise<void> {
     const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
@@ -229,7 +235,7 @@ export class SignalStore extends StoreReads {
     return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
   }
 
-  /** A row whole: each of its signals is recorded, or is a dead letter. */
+  /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */
   #recordAlone(row: RowToRecord, nowMs: number): Recorded[] {
     return this.transact(() => {
       takeFreshRows(this.state.books, [row]);
@@ -245,7 +251,10 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /** One alarm for everything, the earliest wins: also one that was set before a restart, so all is looked at. */
+  /**
+   * Sets the one alarm for all chores; the earliest wins. One that was set before a restart is not known, so all are looked
+   * at.
+   */
   #alarmForNext(): void {
     this.#handOn.start();
     this.#alarmBy(this.#chores.nextMs(Date.now()));

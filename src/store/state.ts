@@ -11,7 +11,7 @@ export class StoreState {
   readonly sql: SqlStorage;
   /** Everything that has been recorded, but for held signals and dead letters. */
   readonly signals: Log<BooksMeta>;
-  /** Held signals, by billing period. */
+  /** Held signals, in the order in which they were recorded. */
   readonly held: Log;
   readonly originals: Originals;
   readonly verdicts: Verdicts;
@@ -29,12 +29,12 @@ export class StoreState {
     this.raised = new RaisedEvents(sql);
   }
 
-  /** The books of the store, and what else its head remembers. `signals.flush` writes it. */
+  /** The books of the store, and what else the head remembers. `signals.flush` writes them. */
   get books(): BooksMeta {
     return this.signals.meta;
   }
 
-  /** A transaction has been taken back: what is in memory is read again. */
+  /** Reads again what is in memory, after a transaction was taken back. */
   reload(): void {
     this.signals.reload();
     this.held.reload();

@@ -13,7 +13,7 @@ import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 
-/** An update that carried a value. */
+/** The receipt and the signal of an update that carried a value. */
 export interface Claim extends Receipt {
   signalId: string;
 }
@@ -23,7 +23,7 @@ export interface FieldOfAccount {
   field: AccountField;
 }
 
-/** Values are JSON texts. */
+/** A field's value that became another one. Values are JSON texts. */
 interface Change {
   before: string | null;
   after: string;
@@ -41,7 +41,7 @@ const READ_PREVIOUS = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) < (?, ?
 const READ_NEXT = `SELECT ${COLUMNS} ${OF_FIELD} AND ("at", ordinal) > (?, ?) ORDER BY "at", ordinal LIMIT 1`;
 const DELETE = `DELETE ${OF_FIELD} AND "at" = ? AND ordinal = ?`;
 
-/** A change that is later than all others of its field. */
+/** Appends a change that is later than all others of its field. */
 export function appendChange(sql: SqlStorage, { accountId, field }: FieldOfAccount, change: Change): void {
   const { before, after, claim, beforeLast } = change;
   sql.exec(
@@ -59,7 +59,7 @@ export function appendChange(sql: SqlStorage, { accountId, field }: FieldOfAccou
   );
 }
 
-/** @param last the latest update that carried the field, later than `claim`. */
+/** Puts an update that came late in its place. @param last the latest update that carried the field, later than `claim`. */
 export function insertLateChange(sql: SqlStorage, of: FieldOfAccount, value: string, claim: Claim, last: Claim): void {
   const previous = read(sql, READ_PREVIOUS, of, claim);
   const next = read(sql, READ_NEXT, of, claim);

@@ -10,7 +10,7 @@ import { productOrgChanges, productOrgs } from "./tables.ts";
 type Database = DrizzleSqliteDODatabase;
 type Row = typeof productOrgs.$inferSelect;
 
-/** Newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
+/** Accounts, the newest first, or the one with an external id. A page of very large accounts has fewer than asked for. */
 export function listAccounts(storage: DurableObjectStorage, filter: AccountFilter, page: Page): PageOf<Account> {
   const db = drizzle(storage);
   const items: Account[] = [];
@@ -64,7 +64,7 @@ function toAccount(row: Row, history: AccountChange[]): Account {
   };
 }
 
-/** By field; null: never sent. */
+/** An account's values by field; null: never sent. */
 export function valuesOf(row: Row): Record<AccountField, unknown> {
   return {
     name: row.name,

@@ -13,7 +13,10 @@ import { productOrgChanges, productOrgs } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;
 
-/** A value may be as large as a signal: of its JSON text, no more than is shown, and one character to tell that it goes on. */
+/**
+ * The beginning of a value, which may be as large as a signal: as much of its JSON text as is shown, and one character more
+ * to tell that it goes on.
+ */
 const beginning = (column: SQLiteColumn, characters: number) =>
   sql<string | null>`substr(${column}, 1, ${characters + 1})`;
 
@@ -57,7 +60,10 @@ export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery
   );
 }
 
-/** Null: there is no such account. @param signals where the updates are found that its values come from. */
+/**
+ * One account with its changes. Null: there is no such account. @param signals where the updates are found that its values
+ * come from.
+ */
 export function readAccountPage(
   storage: DurableObjectStorage,
   signals: Pick<Log, "find">,
@@ -68,7 +74,8 @@ export function readAccountPage(
   const row = db.select().from(productOrgs).where(eq(productOrgs.externalId, externalId)).get();
   if (row === undefined) return null;
   const ids = new Set(Object.values(row.claims).map(({ signalId }) => signalId));
-  // Looking one up takes a fraction of a millisecond, and a template has no more targets; an account may have had several.
+  // Looking an update up takes a fraction of a millisecond, and a template has no more targets; an account may have had
+  // several.
   const looked = [...ids].slice(0, TEMPLATE_MAX_MAPPINGS);
   const keyOf = new Map(looked.map((id) => [id, signals.find(id)?.facts.admission.keyId] as const));
   return {
@@ -87,7 +94,7 @@ export function readAccountPage(
   };
 }
 
-/** Newest first; those of one update by field. The cursor is receipt, ordinal and field. */
+/** An account's changes, the newest first, those of one update by field. The cursor is receipt, ordinal and field. */
 function listChanges(db: Database, accountId: number, page: Page): PageOf<ShownChange> {
   const { field, at, ordinal, signalId, productOrgId } = productOrgChanges;
   const [, lastAt, lastOrdinal, lastField] = /^(\d+)\.(\d+)\.(\w+)$/.exec(page.cursor ?? "") ?? [];

@@ -11,7 +11,7 @@ import { appendChange, insertLateChange } from "./account-history.ts";
 import type { Claim } from "./account-history.ts";
 import { isLater } from "../receipt.ts";
 
-/** By target, such as `plan` or `attributes.region`. */
+/** The update that each value came from, by target, such as `plan` or `attributes.region`. */
 export type Claims = Record<string, Claim>;
 
 const FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
@@ -20,15 +20,15 @@ const ATTRIBUTE_PREFIX = "attributes.";
 interface Value {
   /** JSON with sorted keys: the same text is the same value. */
   text: string;
-  /** The latest update that carried it. */
+  /** The latest update that carried the value. */
   claim: Claim;
   bytes: number;
 }
 
 interface Stored {
-  /** Null: no update has been taken in yet. */
+  /** Number of the account's row; null: no update has been taken in yet. */
   id: number | null;
-  /** By target. */
+  /** The account's values by target. */
   values: Map<string, Value>;
   bytes: number;
   firstSeen: number;
@@ -62,7 +62,7 @@ export class Accounts {
   }
 
   /**
-   * Once per update: the caller has seen to it that its signal was not recorded before.
+   * Takes in an update, once: the caller has seen to it that its signal was not recorded before.
    *
    * @returns null, or why the account has no room for the update. Then nothing has been written, the account is what it
    *   was, and the update is to become a dead letter with this reason.
@@ -86,7 +86,7 @@ export class Accounts {
     return null;
   }
 
-  /** One write per account that the batch has changed. */
+  /** Writes each account that the batch has changed, once. */
   write(): void {
     for (const { id, values, firstSeen, lastSeen, hasChanged } of this.#byExternalId.values()) {
       if (!hasChanged) continue;
@@ -102,7 +102,10 @@ export class Accounts {
     }
   }
 
-  /** In the field's history: a change where the value is the latest and another one, and what came late in its place. */
+  /**
+   * Enters an update in the field's history: at the end where it changes the latest value, and in its place where it came
+   * late.
+   */
   #remember(accountId: number, last: Value | undefined, field: AccountField, { text: after, claim }: Value): void {
     const of = { accountId, field };
     if (last !== undefined && !isLater(claim, last.claim)) insertLateChange(this.#sql, of, after, claim, last.claim);
@@ -139,7 +142,7 @@ function emptyAccount(externalId: string, atMs: number): Stored {
   return { id: null, values: new Map(), bytes, firstSeen: atMs, lastSeen: atMs, hasChanged: false };
 }
 
-/** What an update carries, by target. */
+/** The values that an update carries, by target. */
 function valuesSent({ fields, attributes }: AccountRecord, claim: Claim): Map<string, Value> {
   const sent = new Map<string, Value>();
   const add = (target: string, value: unknown) => sent.set(target, toValue(target, canonicalJson(value), claim));
@@ -166,7 +169,7 @@ function isField(target: string): target is AccountField {
   return FIELDS.some((field) => field === target);
 }
 
-/** Sorted, as `canonicalJson` would have it. */
+/** The attributes as a JSON text, sorted as `canonicalJson` would have it. */
 function attributesText(values: ReadonlyMap<string, Value>): string {
   const attributes = [...values].filter(([target]) => target.startsWith(ATTRIBUTE_PREFIX));
   const members = attributes

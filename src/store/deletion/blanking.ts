@@ -16,7 +16,7 @@ import { VisitorLists } from "./visitor-lists.ts";
 
 export interface Blanked {
   seq: number;
-  /** As they were. */
+  /** The line's facts as they were. */
   facts: Facts;
 }
 
@@ -25,7 +25,7 @@ export class Blanking {
   readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #gone: GoneLine[] = [];
-  /** Objects of cold storage that have a copy of one of the lines, as far as nothing was to be removed from them before. */
+  /** How many objects of cold storage have a copy of one of the lines, but for those that were to be rewritten already. */
   coldObjects = 0;
 
   constructor(state: StoreState) {
@@ -33,6 +33,8 @@ export class Blanking {
   }
 
   /**
+   * Takes from lines of a segment what must not be kept.
+   *
    * @param become what is left of a line.
    * @returns the lines as they were, without those that keep nothing already.
    */
@@ -58,7 +60,7 @@ export class Blanking {
   write(): void {
     const { sql } = this.#state;
     this.#groups.write(this.#state);
-    // A sample that is gone must not come back.
+    // Samples are settled last: one that is gone must not come back.
     settleGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);
@@ -73,7 +75,7 @@ export class Blanking {
       countInBooks(totals, admission.periodStartMs, to, 1);
     }
     if (kind !== "signal" || event === null) return;
-    // What is left of it is of no group: the source is forgotten.
+    // What is left of the line is of no group: its source is forgotten.
     const by = { count: -1, held: -Number(status === "held"), anonymous: -Number(status === "anonymous") };
     this.#groups.count(event, source ?? "", by, admission.receivedAtMs);
   }

@@ -16,7 +16,7 @@ import type { Receipt } from "../receipt.ts";
 export interface Name {
   kind: "email" | VisitorId["kind"];
   value: string;
-  /** Since when an id was that person's, where others had it too. */
+  /** Since when an id was the deleted person's, in milliseconds since 1970, where others had it too. */
   sinceMs?: number;
 }
 
@@ -24,7 +24,7 @@ export function hashOfName({ kind, value }: Name): string {
   return hashAtOnce(`${kind} ${value}`).digest("base64url");
 }
 
-/** @param atMs what is received later is nobody's of them. */
+/** Remembers a name of a person who is deleted. @param atMs signals received later are not the deleted person's. */
 export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
   sql.exec(
     `INSERT INTO erased_names (hash, at, since) VALUES (?, ?, ?)
@@ -35,7 +35,10 @@ export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
   );
 }
 
-/** Until then persons have been deleted, in milliseconds since 1970: what is received later is nobody's of them. */
+/**
+ * When a person was last deleted whose names are remembered, in milliseconds since 1970: signals received later are no
+ * deleted person's. 0: none was.
+ */
 export function namesErasedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM erased_names").one().at ?? 0;
 }
@@ -60,7 +63,7 @@ export function isOfErased(
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
     const sinceMs = erasedSince(sql, id, receipt);
-    // Others have had the id too: it goes by who had it last when the signal was received.
+    // Others have had the id too, so that it is the person's who had it last when the signal was received.
     if (sinceMs !== null && (claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs))) {
       return true;
     }
@@ -80,7 +83,7 @@ export function visitorOfPayload(payload: string | null, admission: Admission): 
   }
 }
 
-/** Since when it was a deleted person's; null: none of those that were deleted after the receipt. */
+/** Since when a name was a deleted person's; null: it was nobody's who was deleted after the receipt. */
 function erasedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number | null {
   const [row] = sql.exec<{ since: number }>(
     "SELECT since FROM erased_names WHERE hash = ? AND at >= ?",

@@ -29,7 +29,7 @@ export interface ErasureRow {
   requested_at: number;
   asked_at: number;
   finished_at: number | null;
-  /** Null: what is left is up to cold storage. */
+  /** Email of the person; null: what is left is up to cold storage. */
   email: string | null;
   person_id: number | null;
   step: ErasureStep;
@@ -48,7 +48,7 @@ export interface ErasureRow {
 /** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
 const PAGE_DEAD_LETTERS = 50;
 const DEAD_LETTER_LINES = 10;
-/** An identity is some rows by itself. */
+/** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
 
 export class ErasureWork {
@@ -66,7 +66,10 @@ export class ErasureWork {
     this.#people = new People(state);
   }
 
-  /** @param lines so many, or a page more: afterwards the job is stored as far as it has come. */
+  /**
+   * Takes a step. @param lines how many it is the work of, or a page more: afterwards the job is stored as far as it has
+   * come.
+   */
   run(lines: number): void {
     let left = lines;
     while (left > 0 && this.#job.email !== null) left -= this.#page();
@@ -79,7 +82,7 @@ export class ErasureWork {
     this.#state.held.flush();
   }
 
-  /** @returns how many lines it was the work of. */
+  /** Does one page. @returns how many lines it was the work of. */
   #page(): number {
     switch (this.#job.step) {
       case "identities":
@@ -103,7 +106,7 @@ export class ErasureWork {
     return 1;
   }
 
-  /** A page of what is listed under one of the person's ids; then the id. */
+  /** Deletes a page of what is listed under one of the person's ids; after the last one, the id. */
   #identity(): number {
     const { sql } = this.#state;
     const [row] = sql.exec<{ key: ArrayBuffer }>(
@@ -129,16 +132,16 @@ export class ErasureWork {
     const key = visitorKey(id);
     const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
     rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
-    // The plus: SQLite would go through all of the person's ids for each.
+    // The plus keeps SQLite from the index on the person, by which it would go through all of their ids for each.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
     forgetPairs(sql, key);
-    // Somebody else has the id too: their part of the list is linked from now on.
+    // Where somebody else has the id too, their part of its list is linked from now on.
     if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
     else endLinkJob(sql, id);
     this.#job.identities++;
   }
 
-  /** Lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
+  /** Erases listed lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
   #eraseListed(id: VisitorId, entries: readonly Entry[]): void {
     const claims = claimsInStore(this.#state.sql, id);
     const isTheirs = (facts: Facts): boolean => {
@@ -162,7 +165,7 @@ export class ErasureWork {
     return claimInForce(claims, receipt)?.personId;
   }
 
-  /** The oldest page of the person's list, with what it has scored; of lines that retention has dropped too. */
+  /** Deletes the oldest page of the person's list, with what its lines have scored, also those that retention has dropped. */
   #lines(): number {
     const { sql, verdicts, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
@@ -194,7 +197,7 @@ export class ErasureWork {
     return all;
   }
 
-  /** A segment of held signals: nobody's, although they name somebody. */
+  /** Erases what names the person in a segment of held signals, which are nobody's. */
   #held(): number {
     const { held } = this.#state;
     for (const segment of held.walk(this.#job.position, { status: "held" })) {

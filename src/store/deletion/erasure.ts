@@ -47,19 +47,19 @@ export function erasePerson(state: StoreState, id: string, email: string, nowMs:
   stepErasure(state, nowMs);
 }
 
-/** Null when the person was not deleted, or that is long ago. */
+/** The receipt of the latest deletion of an email. Null when the person was not deleted, or that is long ago. */
 export function findErasure(sql: SqlStorage, email: string): ErasureReceipt | null {
   const row = findRow(sql, email);
   return row === undefined ? null : toReceipt(row);
 }
 
-/** Likewise, by the receipt's own id. */
+/** The receipt by its own id. Null when there is none, or none any more. */
 export function findErasureById(sql: SqlStorage, id: string): ErasureReceipt | null {
   const [row] = sql.exec<ErasureRow>("SELECT * FROM erasures WHERE id = ?", id);
   return row === undefined ? null : toReceipt(row);
 }
 
-/** When there is something to do, in milliseconds since 1970; null when there is nothing. */
+/** When a deletion is to go on, in milliseconds since 1970; null when none is under way. */
 export function nextErasureMs({ sql, books }: StoreState, nowMs: number): number | null {
   const inR2 = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();
   if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
@@ -84,11 +84,14 @@ export function stepErasure(state: StoreState, nowMs: number): void {
   sql.exec("UPDATE erasures SET finished_at = ? WHERE finished_at IS NULL AND email IS NULL", nowMs);
 }
 
-/** Their number is never used again: lines that still name it are nobody's, and ids that are still theirs too. */
+/**
+ * Takes the person away. Their number is never used again: lines that still name it are nobody's, and ids that are still
+ * theirs too.
+ */
 function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }, nowMs: number): void {
   insertEntries(sql, personList(id), readEntries(recent));
   sql.exec("DELETE FROM people WHERE id = ?", id);
-  // What their ids have sent, and was about to be linked, is looked through first: see ErasureWork.
+  // Lines of their ids that were about to be linked are looked through first: see ErasureWork.
   sql.exec(
     `UPDATE link_jobs SET due_at = ?
      WHERE key IN (SELECT key FROM identities WHERE person_id = ?)`,
@@ -97,7 +100,7 @@ function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string 
   );
 }
 
-/** What the names of the person have brought since. */
+/** Begins the search anew, for what the names of the person have brought since. */
 function lookAgain(sql: SqlStorage, job: ErasureRow, email: string, nowMs: number): void {
   sql.exec("UPDATE erased_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
   const isAtThePerson = job.step === "identities" || job.step === "lines";
@@ -118,7 +121,7 @@ function findRow(sql: SqlStorage, email: string): ErasureRow | undefined {
     .toArray()[0];
 }
 
-/** Of those with something left, the one that waits longest. */
+/** Of the jobs with something left to delete, the one that waits longest. */
 function nextJob(sql: SqlStorage): ErasureRow | undefined {
   return sql
     .exec<ErasureRow>(

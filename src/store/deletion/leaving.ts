@@ -21,7 +21,7 @@ export class Leaving {
     this.#isAnybody = jobs.toArray().length > 0;
   }
 
-  /** As they will be. */
+  /** The facts of a line as its person's deletion will leave them. */
   factsOf(facts: Facts, nowMs: number): Facts {
     if (!this.#isAnybody || facts.erasedAtMs !== null) return facts;
     const { owner, admission } = facts;

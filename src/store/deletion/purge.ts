@@ -6,7 +6,10 @@ import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state.ts";
 import { Blanking } from "./blanking.ts";
 
-/** When held lines that are open end, of as many as have been looked at. They are replaced as one where any changes. */
+/**
+ * When the held ones of some open lines end, and how many lines have been looked at for it. Lines are replaced as one where
+ * any changes.
+ */
 const openEnds = new WeakMap<Lines, { seen: number; endMs: number }>();
 
 /** Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more. */
@@ -23,7 +26,7 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
     const [row] = held.rows("instr(statuses, 'h') > 0 AND period_end <= ? ORDER BY period_end LIMIT 1", nowMs);
     if (row === undefined) break;
     left -= purge(held.sealed(row));
-    // Others of the segment may end later, or have been released: the row says so.
+    // Others of the segment may end later, or have been released: the row is made to say so.
     held.summariseAgain(row.first_seq);
   }
   blanking.write();
@@ -40,7 +43,7 @@ export function nextPurgeMs(state: StoreState): number | null {
   return nextMs === Number.POSITIVE_INFINITY ? null : nextMs;
 }
 
-/** Line by line: a segment may hold signals of several periods. */
+/** Numbers of the lines whose period has ended: a segment may hold signals of several periods. */
 function dueLines(segment: Segment, nowMs: number): number[] {
   return segment.seqs().filter((seq) => {
     const { status, admission } = segment.facts(seq);

@@ -25,7 +25,7 @@ import { VisitorLists } from "./visitor-lists.ts";
 /** Rows of segments that are read at a time. */
 const PAGE_SEGMENTS = 64;
 
-/** Repeating it changes nothing. */
+/** Sets how long signals are kept. Repeating it changes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
   const [stored] = sql.exec<{ days: number | null }>("SELECT days FROM retention WHERE id = 1");
   if ((stored?.days ?? null) === retentionDays) return;
@@ -37,7 +37,7 @@ export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, no
   );
 }
 
-/** When there is something to do, in milliseconds since 1970; null when signals are kept for ever. */
+/** When retention has something to do, in milliseconds since 1970; null when signals are kept for ever. */
 export function nextRetentionMs(state: StoreState): number | null {
   const [row] = state.sql.exec<{ next_at: number }>("SELECT next_at FROM retention WHERE id = 1 AND days IS NOT NULL");
   return row === undefined ? null : Math.min(row.next_at, ...logsOf(state).map(sealMs));
@@ -48,7 +48,7 @@ export function deletedUntilMs(sql: SqlStorage): number {
   return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
 }
 
-/** A step: RETENTION_ROWS lines, or a segment more. */
+/** Takes a step of retention: RETENTION_ROWS lines, or a segment more. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
   const [kept] = state.sql.exec<{ days: number }>("SELECT days FROM retention WHERE id = 1 AND days IS NOT NULL");
   if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
@@ -71,15 +71,15 @@ export function deleteExpired(state: StoreState, nowMs: number): void {
 
 class Dropping {
   readonly #state: StoreState;
-  /** Whole segments go that were received before. */
+  /** Whole segments are dropped whose lines were all received before this time. */
   readonly #beforeMs: number;
-  /** Single lines go that were received before: the same all day, so that a segment is rewritten once. */
+  /** Single lines go that were received before this time. It is the same all day, so that a segment is rewritten once. */
   readonly #beforeDayMs: number;
   readonly #groups = new EventGroupChanges();
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
-  /** The latest receipt of those dropped. */
+  /** Receipt of the latest line that was dropped, in milliseconds since 1970. */
   untilMs = 0;
 
   constructor(state: StoreState, beforeMs: number, beforeDayMs: number) {
@@ -88,7 +88,7 @@ class Dropping {
     this.#beforeDayMs = beforeDayMs;
   }
 
-  /** There may be more. */
+  /** Whether the step has dropped its share of lines; more may be too old. */
   get isFull(): boolean {
     return this.#dropped >= RETENTION_ROWS;
   }
@@ -189,13 +189,16 @@ function logsOf({ signals, held }: StoreState): Log[] {
   return [signals, held];
 }
 
-/** When what is open is to be sealed; infinity: nothing is. */
+/** When the open lines are to be sealed; infinity: there are none. */
 function sealMs(log: Log): number {
   const open = log.open();
   return open.length === 0 ? Number.POSITIVE_INFINITY : (dayOf(open.facts(open.firstSeq).recordedAtMs) + 1) * DAY_MS;
 }
 
-/** When the next lines are too old; of what is recorded from now on, not before it has been kept long enough. */
+/**
+ * When the next lines are too old, in milliseconds since 1970; a line that is yet to be recorded is not, before it has been
+ * kept long enough.
+ */
 function nextExpiryMs({ sql }: StoreState, nowMs: number, keptMs: number): number {
   const { first, whole } = sql
     .exec<{ first: number | null; whole: number | null }>(
@@ -206,6 +209,6 @@ function nextExpiryMs({ sql }: StoreState, nowMs: number, keptMs: number): numbe
     )
     .one();
   const dayAfterMs = first === null ? nowMs : (dayOf(first) + 1) * DAY_MS;
-  // What is exactly as old as it may become is kept.
+  // A line that is exactly as old as it may become is kept.
   return Math.min(nowMs, dayAfterMs, (whole ?? nowMs) + 1) + keptMs;
 }

@@ -7,7 +7,7 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state.ts";
 
-/** A line that is gone; a negative number is one of the log of held signals. */
+/** A line that keeps nothing any more; a negative number is one of the log of held signals. */
 export interface GoneLine {
   event: string;
   source: string;
@@ -19,8 +19,8 @@ interface Candidate extends Sample {
 }
 
 /**
- * Where one of these lines was the sample of its group, the latest of the group that is left with a payload is. Only the
- * latest lines are looked at; if none of them is the group's, nothing changes.
+ * Gives groups a new sample where one of these lines was theirs: the latest line of the group that still has a payload. Only
+ * the latest lines are looked at; if none of them is the group's, nothing changes.
  */
 export function replaceSamples(state: StoreState, gone: readonly GoneLine[]): void {
   const groups = Map.groupBy(gone, ({ event, source }) => `${source.length} ${source}${event}`);

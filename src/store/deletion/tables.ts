@@ -8,17 +8,17 @@ export const erasures = sqliteTable(
   "erasures",
   {
     id: text("id").primaryKey(),
-    /** See erased-names.ts. */
+    /** The email's hash, by which a receipt is found: see erased-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
-    /** When it was asked for last: what is received later is somebody new's. */
+    /** When the deletion was asked for last: what is received later is somebody new's. */
     askedAt: integer("asked_at").notNull(),
-    /** When nothing was left, in R2 neither. */
+    /** When nothing of the person was left, in R2 neither; null: the deletion is under way. */
     finishedAt: integer("finished_at"),
-    /** What is still to be looked for, null once that is done. Null too: there was no such person. */
+    /** The email that is still to be looked for; null once that is done, and where there was no such person. */
     email: text("email"),
     personId: integer("person_id"),
-    /** Where it goes on: see erasure.ts. */
+    /** The step that is next, and how far it is: see erasure.ts. */
     step: text("step").$type<ErasureStep>().notNull(),
     position: integer("position").notNull(),
     people: integer("people").notNull(),
@@ -41,7 +41,7 @@ export const erasedNames = sqliteTable(
   "erased_names",
   {
     hash: text("hash").primaryKey(),
-    /** What is received later is nobody's of them. */
+    /** Signals received after this time are not the deleted person's. */
     at: integer("at").notNull(),
     /** Since when an id was the person's, where others had it too. */
     since: integer("since").notNull(),
@@ -52,9 +52,9 @@ export const erasedNames = sqliteTable(
 /** One row: how long signals are kept. See retention.ts. */
 export const retention = sqliteTable("retention", {
   id: integer("id").primaryKey(),
-  /** Null: for ever. */
+  /** How many days signals are kept; null: for ever. */
   days: integer("days"),
-  /** When signals are looked for that have been kept long enough. */
+  /** When retention next looks for signals that have been kept long enough. */
   nextAt: integer("next_at").notNull(),
   /** Receipt of the latest signal that was deleted: what people are known by may come from one up to then. */
   deletedUntil: integer("deleted_until").notNull(),

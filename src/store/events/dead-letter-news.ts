@@ -8,17 +8,20 @@ import { DEAD_LETTERS_TOLD_MS, DEAD_LETTER_REASONS, DEAD_LETTER_REASON_CHARACTER
 import type { StoreState } from "../state.ts";
 import { wants } from "./wanted.ts";
 
-/** As the head has them. */
+/** What is remembered of dead letters that are to be told, as the head has it. */
 export interface DeadLetterNews {
-  /** When the latest were told. */
+  /** When dead letters were last told. */
   toldAtMs: number;
-  /** How many wait, by reason. */
+  /** How many dead letters wait to be told, by reason. */
   waiting: [reason: string, signals: number][];
 }
 
 const OTHERS = "Other reasons";
 
-/** Some have been added, for these reasons. The caller writes the head. */
+/**
+ * Notes that dead letters have been added, for these reasons; returns the event, if they are told at once. The caller writes
+ * the head.
+ */
 export function noteDeadLetters(state: StoreState, reasons: readonly string[], nowMs: number): WorkspaceEvent[] {
   if (reasons.length === 0 || !wants(state, "dead_letters.added")) return [];
   const news = (state.books.deadLetterNews ??= { toldAtMs: 0, waiting: [] });
@@ -26,19 +29,19 @@ export function noteDeadLetters(state: StoreState, reasons: readonly string[], n
   return nowMs - news.toldAtMs < DEAD_LETTERS_TOLD_MS ? [] : tellDeadLetters(state, nowMs);
 }
 
-/** When those that wait are to be told, in milliseconds since 1970; null: none does. */
+/** When the dead letters that wait are to be told, in milliseconds since 1970; null: none does. */
 export function nextDeadLetterNewsMs({ books: { deadLetterNews } }: StoreState): number | null {
   if (deadLetterNews === null || deadLetterNews.waiting.length === 0) return null;
   return deadLetterNews.toldAtMs + DEAD_LETTERS_TOLD_MS;
 }
 
-/** Those that wait have waited long enough. */
+/** Raises the event of dead letters that have waited long enough. */
 export function raiseDeadLetters(state: StoreState, nowMs: number): void {
   state.raised.raise(tellDeadLetters(state, nowMs));
   state.signals.flush();
 }
 
-/** One event of all that wait. */
+/** One event of all dead letters that wait. */
 function tellDeadLetters(state: StoreState, nowMs: number): WorkspaceEvent[] {
   const reasons = state.books.deadLetterNews?.waiting ?? [];
   if (reasons.length === 0) return [];

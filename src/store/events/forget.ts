@@ -1,8 +1,8 @@
-/** Of a person who is deleted nothing is told any more, of what has not been handed on. */
+/** Events that have not been handed on name nobody who has been deleted. */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { StoreState } from "../state.ts";
 
-/** @param email trimmed and lower-cased, as events have it. */
+/** Takes a person out of events that wait. @param email trimmed and lower-cased, as events have it. */
 export function forgetInEvents({ raised }: StoreState, email: string): void {
   raised.rewrite((event) => without(event, email));
 }

@@ -20,11 +20,11 @@ export interface Rescoring {
   changed: number;
   removed: number;
   points: number;
-  /** JSON of Crossings. */
+  /** JSON of an array of Crossings. */
   crossings: string;
 }
 
-/** A step has done this. */
+/** Adds to a job's row what one of its steps has done to scores. */
 export function countScores(job: Rescoring, news: ScoreNews | null): void {
   if (news === null) return;
   job.points += news.points;
@@ -39,11 +39,11 @@ export function countScores(job: Rescoring, news: ScoreNews | null): void {
   job.crossings = JSON.stringify(sums.sort((one, other) => one.threshold - other.threshold));
 }
 
-/** The job has ended, or another one takes its place. */
+/** Tells what a rule's job has done: it has ended, or another one takes its place. */
 export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: number): void {
   const { rule_id, added, changed, removed, points } = job;
   const thresholds = JSON.parse(job.crossings) as Crossings[];
-  // Signals that score by a newer version of the rule what they did before are nobody's news.
+  // That signals score by a newer version of the rule what they did before is nobody's news.
   const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
   if (!isNews || !wants(state, "people.rescored")) return;
   const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
@@ -51,8 +51,8 @@ export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: numbe
 }
 
 /**
- * A step of linking has done this: it is told where a person has come to a threshold, and of a visitor of whom nothing is
- * left to be linked, what all steps have made of their signals. To be called before such jobs are ended.
+ * Tells what a step of linking has done: where a person has come to a threshold, and, of a visitor of whom nothing is left to
+ * be linked, what all steps have made of their signals. To be called before such jobs are ended.
  *
  * @param due visitors, the first of them with the lines that the step was about.
  */
@@ -83,7 +83,7 @@ function linkedEvents(
       const scored = made.get(seq);
       added += scored?.added ?? 0;
       points += scored?.points ?? 0;
-      // A line may be listed under two of a visitor's ids.
+      // A line may be listed under two of a visitor's ids, and is told once.
       made.delete(seq);
     }
     if (hasEntries(sql, visitorList(visitor))) {

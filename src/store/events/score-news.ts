@@ -21,19 +21,19 @@ interface ScoredPerson {
   score: number;
 }
 
-/** A line that has come to score, and what of it counts. */
+/** A line that has come to score, with the matches that count. */
 interface Made {
   seq: number;
   signalId: string;
   atMs: number;
   event: string;
   email: string;
-  /** The person's, with it. */
+  /** The person's score with this line. */
   score: number;
   matches: readonly RuleMatch[];
 }
 
-/** How many times scores have come to a threshold. */
+/** How often scores have risen to a threshold, and fallen below it. */
 export interface Crossings {
   threshold: number;
   risen: number;
@@ -43,7 +43,7 @@ export interface Crossings {
 export class ScoreNews {
   readonly #wanted: WantedEvents;
   readonly #made: Made[] = [];
-  /** By person: the latest signal that scored. */
+  /** Id of the latest signal that scored, by person. */
   readonly #latest = new Map<number, string>();
   readonly #crossed: EventData["person.score_crossed"][] = [];
   readonly #thresholds = new Map<number, Crossings>();
@@ -54,7 +54,7 @@ export class ScoreNews {
     this.#wanted = wanted;
   }
 
-  /** A line has become the person's, and this of it counts. */
+  /** Notes a line that has become the person's, with the matches of it that count. */
   made(person: ScoredPerson, { seq, scored }: Entry, event: string, matches: readonly RuleMatch[]): void {
     if (scored === null || matches.length === 0) return;
     const { signalId, atMs } = scored;
@@ -62,7 +62,7 @@ export class ScoreNews {
     this.#made.push({ seq, signalId, atMs, event, email: person.email, score: person.score, matches });
   }
 
-  /** The person's score is about to be stored. */
+  /** Notes a person's new score, which is about to be stored. */
   changed({ id, email, score }: ScoredPerson, before: number): void {
     if (score === before) return;
     this.points += score - before;
@@ -78,7 +78,7 @@ export class ScoreNews {
     return this.#thresholds.values();
   }
 
-  /** How many scoring signals each line has made, with how many points. */
+  /** How many scoring signals each line has made, and their points. */
   bySeq(): Map<number, { added: number; points: number }> {
     return new Map(
       this.#made.map(({ seq, matches }) => [seq, { added: matches.length, points: pointsOf(matches) }] as const),
@@ -90,10 +90,10 @@ export class ScoreNews {
     return this.#crossed.map((crossed) => newEvent("person.score_crossed", crossed, nowMs));
   }
 
-  /** Of several signals at a time, in the order of their lines. */
+  /** The scoring signals as events of several at a time, in the order of their lines. */
   scoredEvents(nowMs: number): WorkspaceEvent[] {
     if (!this.#wanted.types.includes("person.scored")) return [];
-    // Those that were admitted together share their time.
+    // Signals that were admitted together share their time, which is written out once.
     let [atMs, receivedAt] = [Number.NaN, ""];
     const all = this.#made.flatMap((made) => {
       if (made.atMs !== atMs) [atMs, receivedAt] = [made.atMs, new Date(made.atMs).toISOString()];
@@ -116,7 +116,7 @@ export class ScoreNews {
   }
 }
 
-/** A signal may have scored by several rules. */
+/** The scoring signals of a line: it may have scored by several rules. */
 function scoringSignals({ email, signalId, event, score, matches }: Made, receivedAt: string): ScoringSignalMade[] {
   return matches.map(({ scoringSignal, points, ruleId }) => ({
     email,

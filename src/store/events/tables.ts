@@ -2,8 +2,8 @@
 import { integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export const raisedEvents = sqliteTable("raised_events", {
-  /** Where it ends in all that was ever raised, in characters. */
+  /** Where the row ends in all that was ever raised, in characters. */
   row: integer("row").primaryKey(),
-  /** JSON of an array of them. */
+  /** JSON of an array of events. */
   body: text("body").notNull(),
 });

@@ -11,12 +11,12 @@ export class ColdObjects {
     this.workspaceId = workspaceId;
   }
 
-  /** @throws when it is not certain that the object has been written. */
+  /** Writes an object. @throws when it is not certain that the object has been written. */
   async write(object: string, body: Uint8Array): Promise<void> {
     await inTime(this.#bucket.put(this.#key(object), body));
   }
 
-  /** Null where it cannot be had, which is logged. */
+  /** Part of an object. Null where it cannot be had, which is logged. */
   async read(object: string, offset: number, length: number): Promise<Uint8Array | null> {
     try {
       const found = await inTime(this.#bucket.get(this.#key(object), { range: { offset, length } }));
@@ -30,7 +30,7 @@ export class ColdObjects {
     }
   }
 
-  /** @throws when it is not certain that all of them are gone. */
+  /** Removes objects. @throws when it is not certain that all of them are gone. */
   async remove(objects: readonly string[]): Promise<void> {
     await inTime(this.#bucket.delete(objects.map((object) => this.#key(object))));
   }
@@ -40,7 +40,7 @@ export class ColdObjects {
   }
 }
 
-/** What takes longer counts as failed, although it may still take its effect. */
+/** Waits for R2. A call that takes longer counts as failed, although it may still take its effect. */
 async function inTime<T>(work: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const tooLate = new Promise<never>((_, reject) => {

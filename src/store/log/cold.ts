@@ -19,7 +19,7 @@ import type { Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "./segment.ts";
 
-/** What cold storage works on. */
+/** What the work on cold storage needs. */
 export interface ColdWork {
   storage: DurableObjectStorage;
   log: Log;
@@ -41,7 +41,7 @@ export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
   let objects = 0;
   for (const { cold, first_seq: firstSeq } of rows) {
     if (cold === null) continue;
-    // Of the segments that may be in the object: very many may be waiting of others.
+    // The search is among this object's segments: very many of other objects may be waiting.
     const asked = sql.exec(
       `SELECT 1 FROM cold_objects JOIN cold_scrubs
          ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
@@ -54,7 +54,7 @@ export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
   return objects;
 }
 
-/** Whether R2 may hold what must not be kept: asked for, or in an object that is not finished. */
+/** Whether R2 may hold payloads that must not be kept: their removal is asked for, or an object is not finished. */
 export function isScrubbing(sql: SqlStorage): boolean {
   const { found } = sql
     .exec<{ found: number }>(
@@ -64,7 +64,10 @@ export function isScrubbing(sql: SqlStorage): boolean {
   return found === 1;
 }
 
-/** Segments have been dropped: objects that hold nothing of any other go. To be called in the same transaction. */
+/**
+ * Has objects removed that hold nothing but segments that have been dropped. To be called in the transaction that drops
+ * them.
+ */
 export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
   for (const key of new Set(keys)) {
     sql.exec(
@@ -77,8 +80,8 @@ export function releaseObjects(sql: SqlStorage, keys: Iterable<string>): void {
 }
 
 /**
- * How old payloads are when they move, in milliseconds. Beyond half of what the store may hold it needs the room: then those
- * of sealed segments move at once.
+ * How old payloads are when they move, in milliseconds. A store that is more than half full needs the room: then payloads of
+ * sealed segments move at once.
  *
  * @param maxBytes at which the store is full.
  */
@@ -86,7 +89,7 @@ export function coldAfterMs(sql: SqlStorage, maxBytes: number): number {
   return sql.databaseSize > maxBytes / 2 ? 0 : COLD_AFTER_MS;
 }
 
-/** When something of all this is to be done, in milliseconds since 1970; null when nothing is. */
+/** When payloads are to be moved, or objects rewritten or removed, in milliseconds since 1970; null when none is. */
 export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AFTER_MS): number | null {
   const { at_once, writing, received } = sql
     .exec<{ at_once: number; writing: number | null; received: number | null }>(
@@ -105,7 +108,7 @@ export function nextColdWorkMs(sql: SqlStorage, nowMs: number, afterMs = COLD_AF
 }
 
 /**
- * One object of the oldest payloads that are due, of one day at most, so that they are dropped together.
+ * Moves the oldest payloads that are due into one object, those of one day at most, so that they are dropped together.
  *
  * @param afterMs how old they are then.
  * @throws when R2 does not answer.
@@ -140,7 +143,7 @@ export async function moveToCold(work: ColdWork, nowMs: number, afterMs = COLD_A
 export async function scrubObject(work: ColdWork): Promise<boolean> {
   const { storage, log, objects } = work;
   const { sql } = storage;
-  // Any of them: one that cannot be read holds up no other.
+  // The object is chosen at random: one that cannot be read holds up no other.
   const from = Math.floor(Math.random() * log.nextSeq);
   const [scrub] = [from, 0].flatMap((seq) =>
     sql
@@ -164,14 +167,14 @@ export async function scrubObject(work: ColdWork): Promise<boolean> {
     // oxlint-disable-next-line no-await-in-loop -- one at a time is little to hold in memory
     const bytes = await objects.read(key, row.cold_offset, row.cold_bytes);
     if (bytes === null) throw new Error("an object could not be read");
-    // As it is now: what changes from here on, while others are read, is found out in the end.
+    // The segment's version as it is now: whether it changes while others are read is found out in the end.
     versions.push(log.sealed(row).version);
     packed.push({ firstSeq: row.first_seq, bytes: without(log, row, bytes) });
   }
   await writeObject(work, packed, (written) => {
     const now = rowsIn(work, key);
     const isSame = now.length === rows.length && now.every((row, index) => log.sealed(row).version === versions[index]);
-    // More has been asked for meanwhile, or some of it is gone.
+    // More has been asked to be removed meanwhile, or some of it is gone: the new object is not used.
     if (!isSame) return false;
     placeAll(log, written, packed);
     sql.exec("UPDATE cold_objects SET state = 'removing' WHERE key = ?", key);
@@ -198,7 +201,7 @@ export async function removeObjects({ storage, objects }: ColdWork, nowMs: numbe
   for (const key of gone) sql.exec("DELETE FROM cold_objects WHERE key = ? AND state = 'removing'", key);
 }
 
-/** @param use puts it to use, in one transaction; false: it is not wanted any more. */
+/** Writes an object. @param use puts it to use, in one transaction; false: it is not wanted any more. */
 async function writeObject(
   { storage, objects }: ColdWork,
   packed: readonly Packed[],
@@ -215,12 +218,12 @@ async function writeObject(
     first,
     last,
   );
-  // Known for good before R2 hears of it.
+  // The object is known for good before R2 hears of it, so that none is ever left over.
   await storage.sync();
   await objects.write(key, concatenated(packed));
   storage.transactionSync(() => {
     const known = sql.exec("SELECT 1 FROM cold_objects WHERE key = ? AND state = 'writing'", key).toArray();
-    // Given up already, and about to be removed.
+    // The object was given up meanwhile, and is about to be removed.
     if (known.length === 0) return;
     const state = use(key) ? "stored" : "removing";
     sql.exec("UPDATE cold_objects SET state = ? WHERE key = ?", state, key);
@@ -253,7 +256,7 @@ function rowsIn({ storage, log }: ColdWork, key: string): SegmentRow[] {
   return log.rows("first_seq BETWEEN ? AND ? AND cold = ? ORDER BY first_seq", object.first_seq, object.last_seq, key);
 }
 
-/** What of a segment's payloads is kept, compressed again. */
+/** A segment's payloads that are kept, compressed again. */
 function without(log: Log, row: SegmentRow, bytes: Uint8Array): Uint8Array {
   const { lines } = log.sealed(row);
   const kept = unpackPayloads(bytes, lines).map((payload, index) =>

@@ -6,7 +6,7 @@ import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUui
 import type { Cell } from "./line.ts";
 
 export interface PackedColumn {
-  /** How many cells it has: one, where all are alike. */
+  /** How many cells are written: one, where all are alike. */
   said: number;
   numbers: Uint8Array;
   /** What follows the time in the ids of signals. */
@@ -15,7 +15,7 @@ export interface PackedColumn {
   texts: readonly string[];
 }
 
-/** How a text stands among the numbers; from HAD on, it is one that the column has had already. */
+/** How a text stands among the numbers; HAD and above name one that the column has had already. */
 const [ABSENT, NEW, NEW_UUID, SIGNAL_ID, HAD] = [0, 1, 2, 3, 4] as const;
 const ID_PREFIX = "sig_";
 const ID_CHARACTERS = ID_PREFIX.length + UUID_CHARACTERS;
@@ -23,9 +23,9 @@ const TIME_DIGITS = 12;
 
 const NO_TEXTS: readonly string[] = [];
 const uuid = new Uint8Array(UUID_BYTES);
-/** Of a UUID of version 7: what comes before it is its time. */
+/** What follows the time in a UUID of version 7. */
 const withoutTime = uuid.subarray(6);
-/** Used again and again: nothing here waits for anything. */
+/** These writers are used again and again, which is safe because nothing here waits for anything. */
 const [numbers, ids, uuids] = [new ByteWriter(), new ByteWriter(), new ByteWriter()];
 
 export function packColumn(all: readonly Cell[], is: "number" | "text"): PackedColumn {
@@ -35,7 +35,7 @@ export function packColumn(all: readonly Cell[], is: "number" | "text"): PackedC
   return { said: cells.length, numbers: numbers.copy(), ids: ids.copy(), uuids: uuids.copy(), texts };
 }
 
-/** @param count of lines. */
+/** Reads a column back. @param count of lines. */
 export function unpackColumn(packed: PackedColumn, is: "number" | "text", count: number): Cell[] {
   const cells = is === "text" ? readTexts(packed) : readNumbers(packed);
   const [first = 0] = cells;

@@ -9,12 +9,12 @@ import { Lines } from "./lines.ts";
 import { assertFits } from "./packing.ts";
 import { HASH_BYTES } from "./segment.ts";
 
-/** No JSON text holds one, so that payloads stay as they were sent. */
+/** Ends a payload. No JSON text holds one, so that payloads stay as they were sent. */
 const PAYLOAD_END = "\u001e";
 
-/** That are in the head with each line: its hash, and its end. */
+/** Characters that the head keeps with each line besides its cells: its hash, and its end. */
 const LINE_CHARACTERS = Math.ceil((HASH_BYTES * 4) / 3) + 1;
-/** Of a UTF-16 code unit in UTF-8. */
+/** Most bytes of a UTF-16 code unit in UTF-8. */
 const MOST_BYTES = 3;
 const BASE64URL = { alphabet: "base64url", omitPadding: true } as const;
 const META_STEP_CHARACTERS = 1_024;
@@ -38,13 +38,13 @@ class PaddedText {
   }
 
   append(text: string): void {
-    // Mostly nothing has to be counted.
+    // Most texts surely fit, so that their bytes need not be counted.
     if (this.bytes.length - this.#used < text.length * MOST_BYTES) this.#reserve(this.#used + Buffer.byteLength(text));
     const { written } = encoder.encodeInto(text, this.bytes.subarray(this.#used));
     this.#used += written;
   }
 
-  /** What was there is overwritten: nothing of it stays behind. */
+  /** Empties the text. Its bytes are overwritten: nothing of it stays behind. */
   clear(): void {
     this.bytes.fill(0, 0, this.#used);
     this.#used = 0;
@@ -76,7 +76,7 @@ export class Head<Meta extends LogMeta> {
   /** How many lines are in the buffers, and the texts of those that are not. */
   #encoded = 0;
   #texts: string[] = [];
-  /** Bytes that all lines take at most, those that are not in the buffers too. */
+  /** Most bytes that all lines can take, those that are not in the buffers included. */
   #most = { facts: 0, payloads: 0 };
   #stored: boolean;
   #isChanged = false;
@@ -115,14 +115,14 @@ export class Head<Meta extends LogMeta> {
     return this.nextSeq - this.lines.length;
   }
 
-  /** Whether a segment is to be sealed before such a line comes. */
+  /** Whether the open lines are to be sealed before such a line comes. */
   isFullFor(text: string, payload: string | null): boolean {
     const { length } = this.lines;
     if (length === 0) return false;
     if (length >= SEGMENT_MAX_LINES) return true;
     const facts = this.#most.facts + text.length * MOST_BYTES;
     const payloads = this.#most.payloads + (payload?.length ?? 0) * MOST_BYTES;
-    // Mostly nothing has to be encoded, and counted.
+    // Mostly there is surely room, so that nothing has to be encoded and counted.
     if (facts <= SEGMENT_MAX_BYTES && payloads <= SEGMENT_MAX_BYTES) return false;
     this.#encode();
     return (
@@ -131,7 +131,7 @@ export class Head<Meta extends LogMeta> {
     );
   }
 
-  /** @param text of the cells, see `textOfCells`. */
+  /** Adds a line and returns its number. @param text of the cells, see `textOfCells`. */
   push(cells: readonly Cell[], text: string, payload: string | null, hash: Uint8Array | null): number {
     this.#most.facts += (text.length + LINE_CHARACTERS) * MOST_BYTES;
     this.#most.payloads += ((payload?.length ?? 0) + 1) * MOST_BYTES;
@@ -143,13 +143,15 @@ export class Head<Meta extends LogMeta> {
     return this.nextSeq++;
   }
 
-  /** Other lines stand where these were: whoever has read those keeps what they have read. */
+  /**
+   * Changes facts of lines by their index. `lines` is replaced: whoever has read the lines before keeps what they have read.
+   */
   change(changes: ReadonlyMap<number, Facts>): void {
     this.lines = this.lines.with(changes);
     this.changed();
   }
 
-  /** To be called where payloads or hashes have been changed that were there before. */
+  /** To be called where payloads or hashes have been changed that were there before: they are encoded again. */
   changed(): void {
     this.#facts.clear();
     this.#payloads.clear();
@@ -159,7 +161,7 @@ export class Head<Meta extends LogMeta> {
     this.#isChanged = true;
   }
 
-  /** Its lines are in a segment now. */
+  /** Empties the head, whose lines are in a segment now. */
   clear(): void {
     this.lines = new Lines();
     this.changed();
@@ -168,14 +170,14 @@ export class Head<Meta extends LogMeta> {
     this.#most = { facts: 0, payloads: 0 };
   }
 
-  /** HASH_BYTES for each line. */
+  /** The lines' hashes one after the other, HASH_BYTES each. */
   hashBytes(): Uint8Array {
     const bytes = new Uint8Array(this.hashes.length * HASH_BYTES);
     this.hashes.forEach((hash, index) => hash && bytes.set(hash, index * HASH_BYTES));
     return bytes;
   }
 
-  /** If there is something to write. */
+  /** Writes the head's row, if there is something to write. */
   write(): void {
     const meta = JSON.stringify(this.meta);
     if (!this.#isChanged && meta === this.#writtenMeta) return;
@@ -208,7 +210,7 @@ export class Head<Meta extends LogMeta> {
   }
 }
 
-/** As the head keeps them, without what is absent at the end. */
+/** Cells as the text that the head keeps of a line, without what is absent at the end. */
 export function textOfCells(cells: readonly Cell[]): string {
   let { length } = cells;
   while (cells[length - 1] === 0) length--;

@@ -12,7 +12,7 @@ export class IdSearch {
   readonly #sql: SqlStorage;
   readonly #name: LogName;
   readonly #segments: StoredSegments;
-  /** Of the open lines whose ids tell a time that is not late. */
+  /** The span of the times that ids of open lines tell, without those that are late; null: there is none. */
   #openSpan: { first: number; last: number } | null = null;
   /** Where the last SPAN_SEGMENTS sealed segments begin in time, the latest last. */
   #beginnings: number[] = [];
@@ -23,7 +23,7 @@ export class IdSearch {
     this.#segments = segments;
   }
 
-  /** An open line has come. */
+  /** Notes an open line that has come. */
   add(id: string, seq: number): void {
     const ms = idMs(id);
     if (ms === null || ms < this.#lateBefore) {
@@ -31,7 +31,10 @@ export class IdSearch {
     } else this.#extendSpan(ms);
   }
 
-  /** The open lines are sealed: the span of their ids. Where all are late there is none, and none is looked for in it. */
+  /**
+   * The span of the open lines' ids, which are being sealed. Where all ids are late, it is empty, and no id is looked for in
+   * it.
+   */
   close(): { first: number; last: number } {
     const span = this.#openSpan ?? { first: this.#beginnings.at(-1) ?? 0, last: -1 };
     this.#openSpan = null;
@@ -67,14 +70,14 @@ export class IdSearch {
     return late?.seq ?? null;
   }
 
-  /** A line of a sealed segment is no longer to be found. */
+  /** Takes out a line of a sealed segment, which no id is to find any more. */
   remove({ first_ms: first, last_ms: last }: SegmentRow, id: string, seq: number): void {
     const ms = idMs(id);
     if (ms !== null && ms >= first && ms <= last) return;
     this.#sql.exec(`DELETE FROM ${this.#name}_late WHERE id = ? AND seq = ?`, id, seq);
   }
 
-  /** Learns the spans anew. */
+  /** Learns the spans anew from what is stored. */
   reload(openIds: readonly string[]): void {
     this.#beginnings = this.#segments
       .rows("TRUE ORDER BY first_seq DESC LIMIT ?", SPAN_SEGMENTS)
@@ -103,7 +106,7 @@ function lineIn({ lines, firstSeq }: Segment, id: string): number | null {
   return index === -1 ? null : firstSeq + index;
 }
 
-/** When the edge gave the id; null where it tells no time. */
+/** When the edge gave the id, in milliseconds since 1970; null where it tells no time. */
 function idMs(id: string): number | null {
   return uuidv7Ms(id.slice(id.indexOf("_") + 1));
 }

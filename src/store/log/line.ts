@@ -15,11 +15,11 @@ export type LineStatus = "processed" | "anonymous" | "duplicate" | "purged" | "h
 
 export interface Owner {
   personId: number;
-  /** What named them. */
+  /** What named the owner. */
   by: NamedBy;
 }
 
-/** Times are milliseconds since 1970; null where there is none. */
+/** What the store knows of a signal. Times are milliseconds since 1970; null where there is none. */
 export interface Facts {
   admission: Admission;
   recordedAtMs: number;
@@ -27,7 +27,7 @@ export interface Facts {
   status: LineStatus;
   event: string | null;
   source: string | null;
-  /** As the signal itself names them, normalised. */
+  /** Names as the signal itself has them, normalised. */
   email: string | null;
   userId: string | null;
   anonymousId: string | null;
@@ -37,15 +37,15 @@ export interface Facts {
   linkedAtMs: number | null;
   duplicateOf: string | null;
   rulesTried: number;
-  /** What the rules made of it, see rules/verdicts.ts. */
+  /** Numbers of what the rules made of the signal, see rules/verdicts.ts. */
   verdicts: readonly number[];
-  /** When its person was deleted: then nothing here names anybody. */
+  /** When the signal's person was deleted; from then on nothing here names anybody. */
   erasedAtMs: number | null;
 }
 
 export interface Line {
   facts: Facts;
-  /** As it was sent; null where it is not kept. */
+  /** The payload as it was sent; null where it is not kept. */
   payload: string | null;
 }
 
@@ -55,13 +55,13 @@ const ENDPOINTS: readonly EndpointType[] = ["signal_staging", "product_org"];
 const VERDICTS: readonly Verdict[] = ["accepted", "held"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 
-/** What stands in the payload too, and never becomes something else, as long as that is kept. */
+/** Names that stand in the payload too. As long as that is kept they never become other ones. */
 export type Names = Pick<Facts, "userId" | "anonymousId">;
 
-/** 0 where there is nothing. */
+/** What a line keeps in one column; 0 where there is nothing. */
 export type Cell = number | string;
 
-/** What lines keep, in this order; what most of them have not comes last. */
+/** The columns of a line, in this order; what most lines have not comes last. */
 export const COLUMNS = [
   { name: "id", is: "text" },
   { name: "status", is: "number" },
@@ -96,7 +96,7 @@ export const COLUMNS = [
 
 export type ColumnName = (typeof COLUMNS)[number]["name"];
 
-/** In the order of COLUMNS. */
+/** A line's cells, in the order of COLUMNS. */
 export function encodeFacts(facts: Facts): Cell[] {
   const { admission, owner, traits } = facts;
   const { receivedAtMs } = admission;
@@ -133,7 +133,7 @@ export function encodeFacts(facts: Facts): Cell[] {
   ];
 }
 
-/** @param cell of the line in that column. */
+/** The facts that a line's cells say. @param cell of the line in that column. */
 export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
   const number = (name: ColumnName): number => Number(cell(name));
   const text = (name: ColumnName): string | null => textOf(cell(name));
@@ -194,7 +194,7 @@ export function verdictsOf(cell: Cell): number[] {
   return typeof cell === "string" ? cell.split(",").map(Number) : [];
 }
 
-/** Between two times; 0 is none. */
+/** The time between two, in milliseconds; 0 where there is none. */
 function after(ms: number | null, sinceMs: number): number {
   if (ms === null) return 0;
   return ms >= sinceMs ? ms - sinceMs + 1 : ms - sinceMs;
@@ -212,7 +212,7 @@ export function statusLetter(status: LineStatus): string {
   return LETTERS[STATUSES.indexOf(status)] ?? "p";
 }
 
-/** Whether what was sent is kept. */
+/** Whether the payload of such a line is kept. */
 export function keepsPayload({ status, erasedAtMs }: Facts): boolean {
   return erasedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
 }
@@ -248,7 +248,7 @@ export function isEmptied({ admission }: Facts): boolean {
   return admission.id === "";
 }
 
-/** Whoever sends a signal writes its source, and may write a name there. */
+/** Facts without names, among which is the source: whoever sends a signal writes it, and may write a name there. */
 function nameless(facts: Facts): Facts {
   return {
     ...facts,
@@ -264,7 +264,7 @@ function nameless(facts: Facts): Facts {
   };
 }
 
-/** Whether others can be duplicates of it. */
+/** Whether other signals can be duplicates of this one. */
 export function isOriginal({ status, erasedAtMs }: Facts): boolean {
   return erasedAtMs === null && (status === "processed" || status === "anonymous");
 }

@@ -8,7 +8,7 @@ const PLACES = new Map<string, number>(COLUMNS.map(({ name }, place) => [name, p
 
 export class Lines {
   #length: number;
-  /** In the order of COLUMNS, each with a cell for every line; one that is packed does not change any more. */
+  /** Cells in the order of COLUMNS, one for every line; a column that is packed does not change any more. */
   readonly #cells: (Cell[] | undefined)[];
   readonly #packed: (PackedColumn | undefined)[];
 
@@ -27,12 +27,12 @@ export class Lines {
     return this.#column(PLACES.get(name) ?? 0);
   }
 
-  /** In the order of COLUMNS. */
+  /** The columns packed, in the order of COLUMNS. */
   packed(): PackedColumn[] {
     return COLUMNS.map(({ is }, place) => (this.#packed[place] ??= packColumn(this.#column(place), is)));
   }
 
-  /** @param cells in the order of COLUMNS; what is missing at their end is absent. */
+  /** Adds a line. @param cells in the order of COLUMNS; what is missing at their end is absent. */
   push(cells: readonly Cell[]): void {
     for (let place = 0; place < COLUMNS.length; place++) this.#column(place).push(cells[place] ?? 0);
     this.#length++;
@@ -55,7 +55,7 @@ export class Lines {
     return COLUMNS.map((_, place) => this.#column(place)[index] ?? 0);
   }
 
-  /** The same lines, but for some by their index. */
+  /** The same lines, but for those with other facts, by their index. */
   with(changes: ReadonlyMap<number, Facts>): Lines {
     const packed = [...this.#packed];
     const columns = COLUMNS.map((_, place) =>

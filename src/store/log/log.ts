@@ -39,22 +39,25 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#head = this.#load();
   }
 
-  /** What is kept in the head besides lines. It may be changed; `flush` writes it. */
+  /** What is kept in the head besides lines. Callers may change it; `flush` writes it. */
   get meta(): Meta {
     return this.#head.meta;
   }
 
-  /** Of the line that comes next. */
+  /** The number of the line that comes next. */
   get nextSeq(): number {
     return this.#head.nextSeq;
   }
 
-  /** Of the oldest line; `nextSeq` where there is none. */
+  /** The number of the oldest line; `nextSeq` where there is none. */
   get firstSeq(): number {
     return this.#segments.firstSeq ?? this.#head.firstSeq;
   }
 
-  /** @param hash HASH_BYTES by which others are found to be duplicates of it; null where there are none. */
+  /**
+   * Adds a line and returns its number. @param hash HASH_BYTES by which others are found to be its duplicates; null where
+   * none are.
+   */
   append({ facts, payload }: Line, hash: Uint8Array | null): number {
     const cells = encodeFacts(facts);
     const text = textOfCells(cells);
@@ -64,7 +67,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return seq;
   }
 
-  /** Makes a segment of what is open. */
+  /** Makes a segment of the open lines. */
   seal(): void {
     const head = this.#head;
     if (head.lines.length === 0) return;
@@ -81,20 +84,20 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#head.write();
   }
 
-  /** Forgets what is in memory. */
+  /** Forgets what is in memory, after a transaction was taken back. */
   reload(): void {
     this.#segments.reload();
     this.#payloads.reload();
     this.#head = this.#load();
   }
 
-  /** Null where there is no such line, or none any more. */
+  /** A line's facts. Null where there is no such line, or none any more. */
   read(seq: number): Facts | null {
     const facts = this.segmentOf(seq)?.facts(seq) ?? null;
     return facts === null || isEmptied(facts) ? null : facts;
   }
 
-  /** The segment that has this line. */
+  /** The segment that has this line; null where there is none, or none any more. */
   segmentOf(seq: number): Segment | null {
     if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.open() : null;
     return this.#segments.of(seq);
@@ -116,7 +119,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     if (found !== null) yield found;
   }
 
-  /** Facts of these lines by their numbers; those that are gone are missing. */
+  /** Facts of lines by their numbers; lines that are gone are missing. */
   readAll(seqs: Iterable<number>): Map<number, Facts> {
     const facts = new Map<number, Facts>();
     for (const { segment, seqs: here } of this.segmentsOf(seqs)) {
@@ -128,7 +131,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return facts;
   }
 
-  /** By the signal's id. */
+  /** The latest line with a signal's id; null where there is none. */
   find(id: string): { seq: number; facts: Facts } | null {
     const seq = this.#ids.find(id, this.open(), this.meta.maxSpanMs);
     const facts = seq === null ? null : this.read(seq);
@@ -145,7 +148,10 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return walkSegments(this.#segments, () => this.open(), after, wanted);
   }
 
-  /** Rows of sealed segments for which a condition holds, in their order. Part of statements: never what was sent. */
+  /**
+   * Rows of sealed segments for which a condition holds, in their order. The condition is part of a statement: it never
+   * holds what was sent.
+   */
   rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
     return this.#segments.rows(condition, ...values);
   }
@@ -165,7 +171,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return firstSeq === this.#head.firstSeq ? this.#head.hashBytes() : this.#segments.hashesOf(firstSeq);
   }
 
-  /** Hashes of segments with lines received in that time, and of what is open, which may have been received at any time. */
+  /** Hashes of segments with lines received in that time, and of the open lines, which may have been received at any time. */
   *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
     yield* this.#segments.hashesReceived(fromMs, toMs);
     const { firstSeq } = this.#head;
@@ -173,7 +179,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
   }
 
   /**
-   * What became of some lines of a segment has changed. A line that is no original any more loses its hash.
+   * Changes facts of a segment's lines, by their numbers. A line that is no original any more loses its hash.
    *
    * @throws when the segment is not as it was read.
    */
@@ -189,18 +195,18 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** Whether a segment is still as it was read, before an `await` for instance. */
   isCurrent(segment: Segment): boolean {
     const { firstSeq, row, lines } = segment;
-    // Lines that are open change in place, and others are added to them.
+    // The head's lines are replaced where one of them changes; others are added to the same ones.
     if (row === null) return firstSeq === this.#head.firstSeq && lines === this.#head.lines;
     return this.#segments.isCurrent(segment, row);
   }
 
-  /** Payloads of a segment that are here, line by line; null: they are in R2. */
+  /** A segment's payloads, line by line; null: they are in R2. */
   payloadsOf(segment: Segment): Payloads | null {
     if (segment.row === null) return this.#head.payloads;
     return segment.row.cold === null ? this.#payloads.read(segment) : null;
   }
 
-  /** Deletes payloads that are here, for good. */
+  /** Deletes payloads of lines, for good, where they are not in R2. */
   blank(segment: Segment, seqs: Iterable<number>): void {
     const here = this.payloadsOf(segment);
     if (here === null) throw new Error("payloads that are in R2 are deleted there");
@@ -216,13 +222,13 @@ export class Log<Meta extends LogMeta = LogMeta> {
     return this.#payloads.packed(firstSeq);
   }
 
-  /** The payloads of a segment are in R2 now, there; or in another place than before. */
+  /** Says where in R2 the payloads of a segment are now. */
   movePayloads(firstSeq: number, cold: ColdPlace): void {
     this.#segments.moveToCold(firstSeq, cold);
     this.#payloads.remove(firstSeq);
   }
 
-  /** Deletes lines of a sealed segment that has others: no id finds them, and nothing is left but their places. */
+  /** Deletes some lines of a sealed segment: no id finds them, and nothing is left but their places. */
   forget(segment: Segment, seqs: readonly number[]): void {
     const { row } = segment;
     if (row === null) throw new Error("open lines cannot be forgotten");
@@ -232,7 +238,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.summariseAgain(segment.firstSeq);
   }
 
-  /** Says in the row of a sealed segment what its lines are now; until then it also says what they were. */
+  /** Makes the row of a sealed segment say what its lines are now; until then it also says what they were. */
   summariseAgain(firstSeq: number): void {
     this.#segments.summariseAgain(firstSeq);
   }

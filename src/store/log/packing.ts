@@ -13,18 +13,21 @@ const ZSTD = 1;
 const BROTLI = 2;
 /** Levels of zstd: for payloads a higher one takes longer and is no smaller. */
 const [LINES_LEVEL, PAYLOADS_LEVEL] = [3, 1] as const;
-/** As fast as zstd for what can hardly be compressed. */
+/** Level of brotli, as fast as zstd for what can hardly be compressed. */
 const BROTLI_QUALITY = 3;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** No JSON text holds these, so that payloads stay as they were sent. A UUID is a mark and which one: a new one, or a name. */
+/**
+ * No JSON text holds these, so that payloads stay as they were sent. A mark stands for a UUID: the next digit says which,
+ * one that is stored apart or a name.
+ */
 const [MARK, PAYLOAD_END] = ["\u001a", "\u001e"] as const;
 const [OTHER, USER_ID, ANONYMOUS_ID] = ["0", "1", "2"] as const;
 /** Where the first hyphen of a UUID stands in it, and how far the next two are from it. */
 const [HYPHEN_AT, SECOND_HYPHEN, THIRD_HYPHEN] = [8, 5, 10] as const;
 
-/** Column by column: what stands one after the other is alike then. */
+/** Packs lines column by column, since what stands in one column is much alike. */
 export function packLines(lines: Lines): Uint8Array {
   const columns = lines.packed();
   const [rest, raw] = [new ByteWriter(), new ByteWriter()];
@@ -68,8 +71,10 @@ export function unpackLines(bytes: ArrayBuffer): Lines {
 }
 
 /**
+ * Packs the payloads of a segment.
+ *
  * @param payloads null: not kept. No payload is empty.
- * @param lines whose names are left out of what they sent: these never become other ones, and go with it.
+ * @param lines whose names are left out of what they sent: these never become other ones, and go with the payload.
  */
 export function packPayloads(payloads: readonly (string | null)[], lines: Lines): Uint8Array {
   const uuids = new ByteWriter();
@@ -79,7 +84,7 @@ export function packPayloads(payloads: readonly (string | null)[], lines: Lines)
   return pack(uuids.bytes, encoder.encode(texts.join(PAYLOAD_END)), PAYLOADS_LEVEL);
 }
 
-/** Null: not kept; or it had a name of which nothing is left. */
+/** Payloads as they were sent. Null: not kept, or it had a name of which nothing is left. */
 export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: Pick<Lines, "names">): (string | null)[] {
   const { raw, rest } = unpack(new Uint8Array(bytes));
   const uuids = new UuidTexts(raw, UUID_BYTES);
@@ -87,12 +92,14 @@ export function unpackPayloads(bytes: ArrayBuffer | Uint8Array, lines: Pick<Line
   return texts.map((text, index) => (text === "" ? null : withUuids(text, lines.names(index), uuids)));
 }
 
-/** The platform refuses a row of more than 2 MB, which workerd takes. @throws Error where one would be too long. */
+/**
+ * Refuses what is too long for a row: the platform takes no more than 2 MB, which workerd does not mind. @throws Error then.
+ */
 export function assertFits(bytes: number, what: string): void {
   if (bytes > ROW_MAX_BYTES) throw new Error(`${what} would be a row of ${bytes} bytes`);
 }
 
-/** By their hyphens, which are rarer than their digits. */
+/** A payload without its UUIDs, which are found by their hyphens, since these are rarer than hexadecimal digits. */
 function withoutUuids(payload: string, names: Names, uuids: ByteWriter): string {
   let [text, taken] = ["", 0];
   for (let at = payload.indexOf("-", HYPHEN_AT); at !== -1; at = payload.indexOf("-", at + 1)) {
@@ -117,7 +124,7 @@ function withUuids(text: string, { userId, anonymousId }: Names, uuids: UuidText
   let [payload, taken]: [string | null, number] = ["", 0];
   for (let at = text.indexOf(MARK); at !== -1; at = text.indexOf(MARK, taken)) {
     const which = text[at + 1];
-    // Also where a name is gone: the next one is another line's.
+    // A UUID is taken also where a name is gone, for the next one is another line's.
     const found = which === OTHER ? uuids.next() : which === USER_ID ? userId : anonymousId;
     payload = payload === null || found === null ? null : payload + text.slice(taken, at) + found;
     taken = at + 2;
@@ -147,7 +154,10 @@ function unpack(packed: Uint8Array): { raw: Uint8Array; rest: Uint8Array } {
   return { raw, rest: format === ZSTD ? zstdDecompressSync(rest) : brotliDecompressSync(rest) };
 }
 
-/** The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats itself. */
+/**
+ * Compresses. The runtime's zstd fails where the result is longer than 40 KB (cloudflare/workerd#6769): what hardly repeats
+ * itself.
+ */
 function compressed(bytes: Uint8Array, level: number): { format: number; bytes: Uint8Array } {
   const { brotliCompressSync, constants, zstdCompressSync } = zlib();
   try {

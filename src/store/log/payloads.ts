@@ -8,7 +8,7 @@ import type { Segment, SegmentRow } from "./segment.ts";
 /** Payloads by line, null where there is none; lines that cannot be had now are missing. */
 export type Payloads = ReadonlyMap<number, string | null>;
 
-/** What one call of R2 reads at most: segments that lie together in an object come together. */
+/** Most bytes that one call of R2 reads: segments that lie together in an object come together. */
 const MOST_BYTES_AT_ONCE = 4_000_000;
 
 interface Wanted {
@@ -16,7 +16,7 @@ interface Wanted {
   seqs: readonly number[];
 }
 
-/** Each object of R2 is read as seldom as can be. Never throws. */
+/** Payloads of lines, with as few calls of R2 as can be. Never throws. */
 export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<Wanted>): Promise<Payloads> {
   const payloads = new Map<number, string | null>();
   const cold: Wanted[] = [];
@@ -38,7 +38,7 @@ function take({ segment, seqs }: Wanted, lines: readonly (string | null)[], into
   for (const seq of seqs) into.set(seq, lines[seq - segment.firstSeq] ?? null);
 }
 
-/** Of the same object, and near each other in it. */
+/** Groups of segments that are in the same object, and near each other in it. */
 function together(cold: readonly Wanted[]): Wanted[][] {
   const groups: Wanted[][] = [];
   let [key, from]: [string | null, number] = [null, 0];
@@ -73,7 +73,7 @@ async function readCold(
       take(one, unpackPayloads(bytes.subarray(offset - from, offset - from + length), one.segment.lines), into);
       continue;
     }
-    // It may have been moved meanwhile, into another object: then that one is asked, once.
+    // A segment that was not read may have been moved meanwhile, into another object, which is then asked once.
     const now = log.segmentOf(one.segment.firstSeq);
     const moved = now?.row?.cold ?? null;
     if (now?.row === null || now?.row === undefined || moved === null || moved === placeOf(one).cold) continue;
