@@ -9,15 +9,15 @@ import { auditLog } from "./schema.ts";
 import { and, desc, eq, gte, lt, notLike, sql } from "drizzle-orm";
 
 export interface AuditFilter {
-  /** Exactly as the entry has them. */
+  /** Actor and action of an entry, compared exactly. */
   actor?: string;
   action?: string;
-  /** Id of what it was done to. */
+  /** Id of what the action was done to. */
   target?: string;
-  /** Milliseconds since 1970: not before, and before; null: no bound. */
+  /** Entries from `sinceMs` up to and without `untilMs`, in milliseconds since 1970; null: no bound. */
   sinceMs?: number | null;
   untilMs?: number | null;
-  /** Spec §1: whoever may not see the keys does not see what was done to them; nor to the notifications. */
+  /** Whether entries about keys and notifications are included: only managers may see these (spec §1). */
   forManagers: boolean;
 }
 
@@ -41,8 +41,9 @@ const COLUMNS = {
 };
 
 /**
- * Target, actor and action have an index each. What no index holds (several at once, and what only managers see left out) is looked for
- * among AUDIT_WINDOW_ENTRIES entries of one; then the page ends where it is, perhaps short, with a cursor to go on.
+ * Target, actor and action have an index each. What no index holds (several of them at once, or entries without those that
+ * only managers see) is looked for among AUDIT_WINDOW_ENTRIES entries of one index; then the page ends where it is, perhaps
+ * short, with a cursor to go on.
  */
 export async function listAudit(
   db: ControlDatabase,
@@ -77,7 +78,7 @@ export async function listAudit(
         and(
           indexed,
           gte(id, sql`coalesce(${endOfWindow}, '')`),
-          // The plus: another index is the one that is gone by.
+          // The plus keeps SQLite from this column's index: rows are found by that of the target, or of the actor.
           target !== undefined && actor !== undefined ? sql`+${auditLog.actor} = ${actor}` : undefined,
           action !== undefined ? sql`+${auditLog.action} = ${action}` : undefined,
           ...(forManagers ? [] : MANAGERS_ACTIONS.map((begin) => notLike(auditLog.action, `${begin}%`))),

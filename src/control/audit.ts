@@ -46,10 +46,10 @@ export type AuditAction =
 export const MANAGERS_ACTIONS = ["key.", "destination.", "delivery.", "thresholds."] as const;
 
 export interface AuditEntry {
-  /** Null for a plan. */
+  /** Null where a plan is changed, which belongs to no workspace. */
   workspaceId: string | null;
   action: AuditAction;
-  /** Id of what it was done to. */
+  /** Id of what the action was done to. */
   target: string;
   detail?: JsonObject;
 }
@@ -60,14 +60,14 @@ export interface AuditEntry {
  */
 export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, onlyIf: SQL = sql`true`) {
   const { workspaceId, action, target, detail = {} } = entry;
-  // The columns in the order of the table.
+  // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(auditLog).select(sql`
     select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
       ${JSON.stringify(bounded(detail))}
     where ${onlyIf}`);
 }
 
-/** Of a long value the beginning, as text: one workspace's changes must not fill the database of all. */
+/** The detail with each long value cut to its beginning, as text: one workspace's changes must not fill the database of all. */
 function bounded(detail: JsonObject): JsonObject {
   return Object.fromEntries(
     Object.entries(detail).map(([name, value]) => {
@@ -78,7 +78,7 @@ function bounded(detail: JsonObject): JsonObject {
   );
 }
 
-/** An entry for what changes nothing in D1. */
+/** Writes the entry of an action that changes nothing else in D1. */
 export async function writeAuditEntry(db: ControlDatabase, by: Change, entry: AuditEntry): Promise<void> {
   await auditEntry(db, by, entry);
 }

@@ -9,7 +9,7 @@ export function controlDatabase(d1: D1Database | D1DatabaseSession): ControlData
   return drizzle(d1 as D1Database);
 }
 
-/** Who changes something and when; goes to the audit log with the change. */
+/** Who changes something and when: the audit log notes both with the change. */
 export interface Change {
   /** A member's email, or `operator`. */
   actor: string;

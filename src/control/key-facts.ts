@@ -14,17 +14,16 @@ export interface KeyFacts {
   /** SHA-256 of the shared secret, 32 bytes; null: none needed. */
   secretHash: Uint8Array | null;
   endsAtMs: number | null;
-  /** Of a `product_org` key, null for others. */
+  /** A `product_org` key has one; null for others. */
   payloadTemplate: PayloadMapping[] | null;
 }
 
 export interface KeyLookUp {
   facts: KeyFacts | null;
-  /** Not by a replica, which may not know a new key yet. */
+  /** Whether the primary answered: a replica may not know a new key yet. */
   byPrimary: boolean;
 }
 
-/** A row as D1 has it. */
 interface KeyFactsRow {
   id: string;
   workspace_id: string;
@@ -35,7 +34,7 @@ interface KeyFactsRow {
   payload_template: string | null;
 }
 
-/** Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
+/** Finds a key by its hash. Says nothing about deactivation: the Quota Counter does, in the commit that counts. */
 export async function findKeyFacts(d1: D1Database | D1DatabaseSession, keyHash: string): Promise<KeyLookUp> {
   const { results, meta } = await d1
     .prepare(

@@ -14,7 +14,7 @@ export interface WatchedKey extends Omit<KeyToWatch, "lastUsedMs"> {
   successorId: string | null;
 }
 
-/** Active ones that end within the longest notice, or whose silence somebody wants to know. */
+/** Active keys that end within the longest notice, or whose silence somebody wants to know. */
 export async function keysToWatch(db: ControlDatabase, workspaceId: string, nowMs: number): Promise<WatchedKey[]> {
   const soon = iso(nowMs + Math.max(...KEY_EXPIRING_DAYS) * 24 * 3_600_000);
   const successors = alias(apiKeys, "successors");
@@ -48,7 +48,7 @@ export async function keysToWatch(db: ControlDatabase, workspaceId: string, nowM
   return [...byKey.values()];
 }
 
-/** After so many days without a call with the key an admin is told; null: never. Null in return: no such key here. */
+/** Sets after how many days without a call with the key an admin is told; null: never. Returns null where there is no such key. */
 export async function watchForSilence(
   db: ControlDatabase,
   workspaceId: string,

@@ -16,25 +16,25 @@ export interface ApiKey {
   id: string;
   name: string;
   endpointType: EndpointType;
-  /** First 8 characters, an ellipsis, last 4. */
+  /** The key's first 8 characters, an ellipsis, its last 4. */
   maskedKey: string;
   createdAt: string;
   /** A member's email, or `operator`. */
   createdBy: string;
   /** The expiration that was asked for. */
   expiresAt: string | null;
-  /** When it ends by itself: at its expiration, or with its overlap once it was rotated. */
+  /** When the key ends by itself: at its expiration, or with its overlap once it was rotated. */
   endsAt: string | null;
   deactivatedAt: string | null;
   hasSecret: boolean;
   payloadTemplate: PayloadMapping[] | null;
   /** Id of the key that this one was made from by rotation. */
   successorOf: string | null;
-  /** After so many days without a call somebody wants to know; null: nobody does. */
+  /** Days without a call after which somebody wants to know; null: nobody does. */
   silentAfterDays: number | null;
 }
 
-/** Newest first; active, expired and deactivated ones (spec §2.1). */
+/** Active, expired and deactivated keys, newest first (spec §2.1). */
 export async function listKeys(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<ApiKey>> {
   const behind = page.cursor === null ? undefined : lt(apiKeys.id, page.cursor);
   const rows = await db
@@ -46,7 +46,7 @@ export async function listKeys(db: ControlDatabase, workspaceId: string, page: P
   return pageOf(rows.map(toApiKey), page, (key) => key.id);
 }
 
-/** Active at `nowMs`, newest first. */
+/** Keys that are active at `nowMs`, newest first. */
 export async function listActiveKeys(
   db: ControlDatabase,
   workspaceId: string,
@@ -79,7 +79,7 @@ export async function rotatedWith(
       .select()
       .from(apiKeys)
       .where(and(eq(apiKeys.workspaceId, workspaceId), inArray(apiKeys.successorOf, oneOf(keys.map(({ id }) => id)))))
-      // The plus: found by what they were made from, not by reading all of the workspace's keys in order.
+      // The plus keeps SQLite from reading all of the workspace's keys in order of their ids.
       .orderBy(sql`+${apiKeys.id}`),
     db
       .select()
@@ -106,7 +106,7 @@ export async function keyNames(db: ControlDatabase, workspaceId: string): Promis
   return new Map(rows.map((row) => [row.id, row.name] as const));
 }
 
-/** Ids of all keys of the workspace that have been ended. */
+/** Ids of all deactivated keys of the workspace. */
 export async function deactivatedKeyIds(db: ControlDatabase, workspaceId: string): Promise<string[]> {
   const rows = await db
     .select({ id: apiKeys.id })

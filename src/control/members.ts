@@ -37,7 +37,7 @@ export async function addMember(
   return inserted.length === 0 ? refuse("email_taken") : ok(created);
 }
 
-/** By email. */
+/** Members in the order of their email. */
 export async function listMembers(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<Member>> {
   const rows = await db
     .select(COLUMNS)
@@ -52,7 +52,7 @@ export async function findMember(db: ControlDatabase, workspaceId: string, email
   return (await db.select(COLUMNS).from(members).where(isMember(workspaceId, email)).get()) ?? null;
 }
 
-/** @param from the role that the change was decided on; undefined: whatever it is. Another one by now: `not_found`. */
+/** @param from the role that the change was decided on: `not_found` where it is another one by now; undefined: any. */
 export async function changeRole(
   db: ControlDatabase,
   workspaceId: string,
@@ -73,7 +73,7 @@ export async function changeRole(
   return changed[0] === undefined ? refuse(await whyNot(db, workspaceId, email, from)) : ok(changed[0]);
 }
 
-/** @param from as with `changeRole`. */
+/** @param from the role that the removal was decided on: `not_found` where it is another one by now; undefined: any. */
 export async function removeMember(
   db: ControlDatabase,
   workspaceId: string,
@@ -107,7 +107,7 @@ function isMember(workspaceId: string, email: string): SQL | undefined {
   return and(eq(members.workspaceId, workspaceId), eq(members.email, email));
 }
 
-/** Decided inside the statement that changes, so that two owners who leave at once cannot both succeed. */
+/** Whether an owner is left, decided inside the statement that changes: of two owners who leave at once, one stays. */
 function mayLoseOwner(db: ControlDatabase, workspaceId: string, email: string): SQL | undefined {
   const other = alias(members, "other");
   const otherOwner = db

@@ -20,10 +20,10 @@ export interface NewKey {
   name: string;
   endpointType: EndpointType;
   expiresAt: string | null;
-  /** Generate a shared secret. */
+  /** Whether a shared secret is generated with the key. */
   secret: boolean;
   payloadTemplate: PayloadMapping[] | null;
-  /** A successor takes it over. */
+  /** Days without a call after which somebody wants to know; a successor takes it over. */
   silentAfterDays?: number | null;
 }
 
@@ -43,11 +43,11 @@ export interface MadeBefore {
 
 export interface Rotation {
   keyId: string;
-  /** How long the old key goes on; 0: it is ended after this. */
+  /** How long the old key goes on; 0: the caller ends it after the rotation. */
   overlapMs: number;
-  /** Of the successor; undefined: what was asked for the old key. */
+  /** The successor's expiration; undefined: what was asked for the old key. */
   expiresAt?: string | null | undefined;
-  /** As for `createKeyOnce`; null: every call makes a successor. */
+  /** Random text of the form that is sent, for one successor per form; null: every call makes one. */
   formToken: string | null;
 }
 
@@ -63,7 +63,7 @@ export async function createKey(
 }
 
 /**
- * As `createKey`, once for each form: of several calls with one token, also at the same time, one makes the key.
+ * Makes a key once for each form: of several calls with one token, also at the same time, one makes the key.
  *
  * @param formToken random text of the form that is sent.
  */
@@ -120,7 +120,7 @@ interface Draft {
   created: CreatedKey;
 }
 
-/** Writes nothing where the same form has made a key. */
+/** The statement that inserts a key; it writes nothing where the same form has made one. */
 function insertKey(db: ControlDatabase, { row }: Draft) {
   const sameForm = [apiKeys.workspaceId, apiKeys.formToken];
   return db.insert(apiKeys).values(row).onConflictDoNothing({ target: sameForm }).returning({ id: apiKeys.id });

@@ -18,7 +18,7 @@ export interface Plan {
   retentionDays: number | null;
   /** Ids of the workspaces whose owners and admins may choose it; null: all may. */
   offeredTo: string[] | null;
-  /** Told on the Usage page; null: it is not. */
+  /** What overages cost, as the Usage page tells it; null: it tells nothing. */
   overagePrice: OveragePrice | null;
 }
 
@@ -32,7 +32,7 @@ export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf
   return pageOf(rows, page, (plan) => plan.id);
 }
 
-/** By id. */
+/** Names of all plans, by plan id. */
 export async function planNames(db: ControlDatabase): Promise<Map<string, string>> {
   const rows = await db.select({ id: plans.id, name: plans.name }).from(plans);
   return new Map(rows.map(({ id, name }) => [id, name]));

@@ -5,8 +5,8 @@ import type { ControlDatabase } from "./database.ts";
 import { mappingRules, workspaces } from "./schema.ts";
 
 /**
- * Isolates remember rules by the workspace's version. Those between the backup and its loss had others: more changes than
- * anybody makes meanwhile are passed over.
+ * How many versions beyond the last one seen are left out. Isolates remember rules by the workspace's version, and versions
+ * made between the backup and the loss had other rules: nobody makes more changes than this in that time.
  */
 const PASSED_OVER = 1_000;
 

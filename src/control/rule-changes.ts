@@ -33,7 +33,7 @@ export async function createRule(
   const { id } = created;
   const isThere = ruleIsThere(db, workspaceId, id);
   const [inserted] = await db.batch([
-    // The columns in the order of the table.
+    // INSERT … SELECT takes the columns in the order of the table.
     db
       .insert(mappingRules)
       .select(
@@ -53,14 +53,14 @@ export async function createRule(
 }
 
 export interface ChangedOn {
-  /** That the change was made on; absent: whatever it is. */
+  /** The version that the change was made on; absent: any. */
   version?: number | undefined;
-  /** An earlier version that it goes back to. */
+  /** The earlier version that the change goes back to. */
   backTo?: number;
 }
 
 /**
- * What is as it was is no change, and leaves the version as it is.
+ * Changes a rule. Where nothing is other than it was, this is no change and the version stays.
  *
  * @returns `not_found`: no such rule here; `changed_meanwhile`: not in this version any more.
  */
@@ -105,13 +105,13 @@ export async function updateRule(
   return refuse("changed_meanwhile");
 }
 
-/** Of a change that says nothing of a version, while others change the rule as well. */
+/** Attempts at a change that names no version, while others change the rule as well. */
 const UPDATE_ATTEMPTS = 5;
 
 /**
  * Makes a new version that says what an earlier one said; applied to the past, it is a change like any other.
  *
- * @param version that is gone back to.
+ * @param version the one that is gone back to.
  * @param changedOn the version that was looked at; undefined: whatever it is.
  * @returns `not_found`: no such rule here, or that version is not kept.
  */
@@ -129,7 +129,7 @@ export async function restoreRule(
   return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
 }
 
-/** False: no such rule here. Scoring signals that it has made stay. */
+/** Deletes a rule; scoring signals that it has made stay. False: no such rule here. */
 export async function deleteRule(
   db: ControlDatabase,
   workspaceId: string,

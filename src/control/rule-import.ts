@@ -36,8 +36,8 @@ export interface RulesToWrite {
 }
 
 /**
- * @param rulesVersion that was read with the rules that these were decided on.
- * @returns ids of those that were added, in their order; null: the rules have changed since, and nothing was written.
+ * @param rulesVersion the version read together with the rules that the import was decided on.
+ * @returns ids of the added rules, in their order; null: the rules have changed since, and nothing was written.
  */
 export async function writeImport(
   db: ControlDatabase,
@@ -68,11 +68,11 @@ export async function writeImport(
         .update(mappingRules)
         .set({ ...FIELDS, version: sql`${mappingRules.version} + 1`, updatedAt: at, updatedBy: by.actor })
         .from(sql`json_each(${some}) AS row`)
-        // The plus: each row finds its rule by the id, and not the workspace's rules each their row.
+        // The plus makes each row find its rule by the id, instead of each of the workspace's rules its row.
         .where(and(sql`+${mappingRules.workspaceId} = ${workspaceId}`, sql`${mappingRules.id} = ${ROW_ID}`, asRead)),
     ),
     ...inStatements(rows).map((some) =>
-      // The columns in the order of the table.
+      // INSERT … SELECT takes the columns in the order of the table.
       db.insert(mappingRules).select(
         sql`select ${ROW_ID}, ${workspaceId}, ${FIELDS.name}, ${FIELDS.event}, ${FIELDS.match}, ${FIELDS.conditions},
           ${FIELDS.scoringSignal}, ${FIELDS.points}, ${FIELDS.enabled}, 1, ${at}, ${at}, ${FIELDS.size},
@@ -81,13 +81,13 @@ export async function writeImport(
       ),
     ),
     dropOldVersions(db, workspaceId),
-    // Last, for all others ask for the version that was read.
+    // The version is raised last, for all other statements ask for the one that was read.
     raiseRulesVersion(db, workspaceId, asRead),
   ]);
   return written.length > 0 ? rows.map(({ id }) => id) : null;
 }
 
-/** Of one of the rows that `inStatements` makes into JSON. */
+/** The rule's id in one of the rows that `inStatements` makes into JSON. */
 const ROW_ID = sql<string>`row.value ->> 'id'`;
 const FIELDS = {
   name: sql<string>`row.value ->> 'name'`,
@@ -101,7 +101,7 @@ const FIELDS = {
   size: sql<number>`row.value ->> 'size'`,
 };
 
-/** Conditions stay the text that they are stored as. */
+/** A rule as a row, its conditions as the text that is stored. */
 function rowOf(id: string, rule: RuleContent) {
   return { ...rule, id, conditions: JSON.stringify(rule.conditions), size: ruleSize(rule) };
 }

@@ -34,7 +34,7 @@ const COLUMNS = {
   enabled: ruleVersions.enabled,
 };
 
-/** The rule with those of its versions that are known, the present one first; null: no such rule here. */
+/** The rule with its kept versions, the present one first; null: no such rule here. */
 export async function listRuleVersions(
   db: ControlDatabase,
   workspaceId: string,
@@ -47,7 +47,7 @@ export async function listRuleVersions(
   return rule === undefined ? null : { rule, versions: [presentVersion(rule), ...earlier] };
 }
 
-/** Null: no such rule here, or none that is known of that version. */
+/** One version of a rule; null: no such rule here, or that version is not kept. */
 export async function findRuleVersion(
   db: ControlDatabase,
   workspaceId: string,
@@ -73,7 +73,7 @@ function presentVersion(rule: StoredRule): RuleVersion {
 /** The statement that keeps rules as they are, for a `batch` before they are changed. */
 export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
   const { name, event, match, conditions, scoringSignal, points, frequency, enabled } = mappingRules;
-  // The columns in the order of the table.
+  // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(ruleVersions).select(sql`
     select ${mappingRules.workspaceId}, ${mappingRules.id}, ${mappingRules.version},
       length(${name}) + length(${event}) + length(${scoringSignal}) + length(${conditions}) + ${ROW_CHARACTERS},
@@ -82,10 +82,10 @@ export function keepVersions(db: ControlDatabase, rules: SQL | undefined) {
     from ${mappingRules} where ${rules}`);
 }
 
-/** What a row takes besides its texts. */
+/** Characters that a row takes besides its texts. */
 const ROW_CHARACTERS = 250;
 
-/** The statement that lets the oldest versions of a workspace go, where there are too many. */
+/** The statement that deletes the oldest versions of a workspace, where there are too many. */
 export function dropOldVersions(db: ControlDatabase, workspaceId: string) {
   return db.delete(ruleVersions).where(sql`rowid IN (
     SELECT row FROM (
@@ -95,7 +95,7 @@ export function dropOldVersions(db: ControlDatabase, workspaceId: string) {
     WHERE nth > ${RULE_VERSIONS_KEPT} OR characters > ${WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS})`);
 }
 
-/** The statement that lets those of a deleted rule go. */
+/** The statement that deletes all versions of a rule, for a `batch` that deletes the rule. */
 export function dropVersionsOf(db: ControlDatabase, workspaceId: string, ruleId: string) {
   return db.delete(ruleVersions).where(isOfRule(workspaceId, ruleId));
 }

@@ -18,14 +18,14 @@ const compiled = new Lru<string, WorkspaceRules>(RULES_CACHE_SIZE);
 /** Gives a workspace's rules, compiled when they are first asked for. */
 export type RulesOf = (workspaceId: string) => WorkspaceRules;
 
-/** As `rulesOfAll`, of one. */
+/** The rules of one workspace, by the primary's word on whether they have changed. */
 export async function rulesOf(d1: D1Database, workspaceId: string): Promise<WorkspaceRules> {
   return (await rulesOfAll(d1, [workspaceId]))(workspaceId);
 }
 
 /**
- * One small query at the primary for all of them: a rule that was saved applies to what is processed from then on. And
- * another where rules of some have changed, or are not known here.
+ * The rules of several workspaces. One small query at the primary asks for all their versions, so that a rule that was saved
+ * applies to what is processed from then on; a second query loads the rules that have changed or are not known here.
  */
 export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]): Promise<RulesOf> {
   const db = controlDatabase(d1.withSession("first-primary"));
@@ -48,7 +48,7 @@ export async function rulesOfAll(d1: D1Database, workspaceIds: readonly string[]
   };
 }
 
-/** In the unit of a rule's size; a rule, and a workspace without any, take memory by themselves. */
+/** What rules weigh in the cache, in rule sizes; a rule, and a workspace without any, take memory by themselves. */
 function weightOf(rules: readonly MappingRule[]): number {
   return rules.reduce((sum, rule) => sum + 5 + ruleSize(rule), 10);
 }

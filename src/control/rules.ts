@@ -9,7 +9,7 @@ import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";
 /** Times are ISO 8601 UTC. */
 export interface StoredRule extends RuleContent {
   id: string;
-  /** Grows with every change; scoring signals carry it. */
+  /** Grows with every change of the rule; scoring signals carry it. */
   version: number;
   createdAt: string;
   updatedAt: string;
@@ -33,7 +33,7 @@ export const RULE_COLUMNS = {
   updatedBy: mappingRules.updatedBy,
 };
 
-/** Newest first. */
+/** A workspace's rules, newest first. */
 export async function listRules(db: ControlDatabase, workspaceId: string, page: Page): Promise<PageOf<StoredRule>> {
   const behind = page.cursor === null ? undefined : lt(mappingRules.id, page.cursor);
   const rows = await db
@@ -63,12 +63,12 @@ export async function findRuleAndVersion(
   return rule === undefined || version === undefined ? null : { rule, ...version };
 }
 
-/** Grows with every change of the workspace's rules; 0 for a workspace that does not exist. */
+/** The workspace's rules version, which grows with every change of its rules; 0 for a workspace that does not exist. */
 export async function rulesVersion(db: ControlDatabase, workspaceId: string): Promise<number> {
   return (await rulesVersions(db, [workspaceId])).get(workspaceId) ?? 0;
 }
 
-/** Of each of these workspaces; grows with every change of its rules. A workspace that does not exist has none. */
+/** The rules version of each workspace, which grows with every change of its rules; one that does not exist is missing. */
 export async function rulesVersions(
   db: ControlDatabase,
   workspaceIds: readonly string[],
@@ -105,7 +105,7 @@ export async function loadRules(
   return rules;
 }
 
-/** However many they are: a statement takes 100 parameters. */
+/** A condition for any number of ids in one parameter: a statement takes 100. */
 function isOneOf(column: typeof workspaces.id | typeof mappingRules.workspaceId, ids: readonly string[]) {
   return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }
@@ -118,7 +118,7 @@ export function isRule(workspaceId: string, ruleId: string, version?: number) {
   );
 }
 
-/** Names and present versions of these rules, of those that are there; at most 90 of them. */
+/** Names and present versions of at most 90 rules; those that do not exist are missing. */
 export async function ruleNames(
   db: ControlDatabase,
   workspaceId: string,

@@ -18,7 +18,7 @@ export const plans = sqliteTable("plans", {
   retentionDays: integer("retention_days"),
   /** Ids of the workspaces whose admins may choose it; null: all may. */
   offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),
-  /** Null: none is told. */
+  /** What overages cost, as the Usage page tells it; null: it tells nothing. */
   overagePrice: text("overage_price", { mode: "json" }).$type<OveragePrice>(),
 });
 
@@ -32,7 +32,7 @@ export const workspaces = sqliteTable(
       .notNull()
       .references(() => plans.id),
     overages: integer("overages", { mode: "boolean" }).notNull().default(false),
-    /** Billing periods are calendar months from here. */
+    /** Billing periods are calendar months from this time on. */
     anchor: text("anchor").notNull(),
     /** Grows with every change of the workspace's mapping rules; the consumer compiles them anew when it has grown. */
     rulesVersion: integer("rules_version").notNull().default(0),
@@ -57,14 +57,14 @@ export const members = sqliteTable(
 /** How somebody has signed in (design §10). */
 export type SignInDriver = "access" | "oidc" | "local";
 
-/** Who is signed in. Not with Access, which keeps the sessions itself. */
+/** Who is signed in. With Access there are no rows, for it keeps the sessions itself. */
 export const sessions = sqliteTable(
   "sessions",
   {
     /** SHA-256 of the cookie's token, hexadecimal. */
     tokenHash: text("token_hash").primaryKey(),
     email: text("email").notNull(),
-    /** Holds only while this is the way to sign in. */
+    /** The session holds only while this is the way to sign in. */
     driver: text("driver").$type<SignInDriver>().notNull(),
     createdAt: text("created_at").notNull(),
     expiresAt: text("expires_at").notNull(),
@@ -82,14 +82,14 @@ export const signInAttempts = sqliteTable(
     nonce: text("nonce").notNull(),
     /** PKCE's secret half. */
     codeVerifier: text("code_verifier").notNull(),
-    /** The page to go to afterwards. */
+    /** The page to go to once signed in. */
     target: text("target").notNull(),
     expiresAt: text("expires_at").notNull(),
   },
   (table) => [index("sign_in_attempts_expiry").on(table.expiresAt)],
 );
 
-/** Spec §2.1. */
+/** API keys (spec §2.1). */
 export const apiKeys = sqliteTable(
   "api_keys",
   {
@@ -99,7 +99,7 @@ export const apiKeys = sqliteTable(
       .references(() => workspaces.id),
     name: text("name").notNull(),
     endpointType: text("endpoint_type").$type<EndpointType>().notNull(),
-    /** SHA-256 of the whole value, hexadecimal. */
+    /** SHA-256 of the whole key, hexadecimal. */
     keyHash: text("key_hash").notNull(),
     keyFirst8: text("key_first8").notNull(),
     keyLast4: text("key_last4").notNull(),
@@ -111,12 +111,12 @@ export const apiKeys = sqliteTable(
     createdBy: text("created_by").notNull().default("operator"),
     /** The expiration that was asked for, which a successor takes over. */
     expiresAt: text("expires_at"),
-    /** Of a key that was rotated: when it ends although it does not expire yet. */
+    /** When a key that was rotated ends although it does not expire yet; null: it was not rotated. */
     overlapEndsAt: text("overlap_ends_at"),
     deactivatedAt: text("deactivated_at"),
     /** Id of the key that this one was made from by rotation. */
     successorOf: text("successor_of"),
-    /** After so many days without a call somebody wants to know; null: nobody does. */
+    /** Days without a call after which somebody wants to know; null: nobody does. */
     silentAfterDays: integer("silent_after_days"),
     /** SHA-256 of the form's own token, hexadecimal: a form that is sent twice makes one key. Null: made without a form. */
     formToken: text("form_token"),
@@ -147,7 +147,7 @@ export const mappingRules = sqliteTable(
     version: integer("version").notNull().default(1),
     createdAt: text("created_at").notNull(),
     updatedAt: text("updated_at").notNull(),
-    /** How much it amounts to (domain/rules/rule-size.ts): what all of a workspace's rules may is bounded. */
+    /** The rule's size (domain/rules/rule-size.ts): the sum of a workspace's is bounded. */
     size: integer("size").notNull().default(0),
     frequency: text("frequency").$type<RuleFrequency>().notNull().default("every_time"),
     /** Who made this version: a member's email, or `operator`. */
@@ -165,7 +165,7 @@ export const ruleVersions = sqliteTable(
       .references(() => workspaces.id),
     ruleId: text("rule_id").notNull(),
     version: integer("version").notNull(),
-    /** In characters, about. */
+    /** What the row takes, in characters, about. */
     size: integer("size").notNull(),
     /** When the rule came to say this, and by whom. */
     at: text("at").notNull(),
@@ -186,14 +186,14 @@ export const auditLog = sqliteTable(
   "audit_log",
   {
     id: text("id").primaryKey(),
-    /** Null for what concerns no single workspace: a plan. */
+    /** Null where a plan is changed, which belongs to no workspace. */
     workspaceId: text("workspace_id"),
     at: text("at").notNull(),
     /** A member's email, or `operator`. */
     actor: text("actor").notNull(),
     /** Such as `key.created`, `key.deactivated`, `rule.updated`. */
     action: text("action").notNull(),
-    /** Id of what it was done to. */
+    /** Id of what the action was done to. */
     target: text("target").notNull(),
     detail: text("detail", { mode: "json" }).$type<JsonObject>().notNull(),
   },

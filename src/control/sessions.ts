@@ -15,13 +15,13 @@ export type Claim = { tokenHash: string; driver: SignInDriver } | { email: strin
 export interface Visitor {
   /** Lower case. */
   email: string;
-  /** Of the workspaces that this person is a member of, the first by name. */
+  /** The workspaces that this person is a member of: the first SWITCHER_WORKSPACES of them by name. */
   workspaces: { slug: string; name: string; role: Role }[];
   /** The workspace that was asked for, if it exists and this person is its member. */
   here: { workspace: Workspace; role: Role } | null;
 }
 
-/** One round trip. Null: nobody is signed in. */
+/** Who makes a request, and where, in one round trip; null: nobody is signed in. */
 export async function findVisitor(
   db: ControlDatabase,
   claim: Claim,
@@ -74,7 +74,7 @@ export async function openSession(
     .where(lte(sessions.expiresAt, iso(nowMs)))
     .limit(EXPIRED_SESSIONS_CLEARED);
   const [opened] = await db.batch([
-    // The columns in the order of the table.
+    // INSERT … SELECT takes the columns in the order of the table.
     db
       .insert(sessions)
       .select(
@@ -87,7 +87,7 @@ export async function openSession(
   return opened.length > 0;
 }
 
-/** Whose session it was, and their workspaces; null: there was none. */
+/** Signs out. Returns whose session it was, and their workspaces; null: there was none. */
 export async function closeSession(
   db: ControlDatabase,
   tokenHash: string,
@@ -102,7 +102,7 @@ export async function closeSession(
   return { email: closed.email, workspaceIds: rows.map(({ id }) => id) };
 }
 
-/** What the provider's answer is checked against. */
+/** What an OpenID provider's answer to a sign-in is checked against. */
 export interface SignInAttempt {
   state: string;
   nonce: string;
@@ -127,7 +127,7 @@ export async function keepAttempt(
   ]);
 }
 
-/** Once only: whatever comes of it, the attempt is over. */
+/** Takes an attempt to sign in, once only: whatever comes of it, the attempt is over. */
 export async function takeAttempt(
   db: ControlDatabase,
   tokenHash: string,

@@ -14,21 +14,21 @@ export interface Workspace {
   id: string;
   slug: string;
   name: string;
-  /** Id of its plan. */
+  /** Id of the workspace's plan. */
   plan: string;
-  /** Pay-as-you-go. */
+  /** Whether signals beyond the plan's limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
-  /** Billing periods are calendar months from here. */
+  /** Billing periods are calendar months from this time on. */
   anchor: string;
   createdAt: string;
-  /** Its plan's. */
+  /** The plan's retention; null: signals are kept for ever. */
   retentionDays: number | null;
 }
 
 export type NewWorkspace = Omit<Workspace, "id" | "createdAt" | "retentionDays">;
 export type WorkspaceChange = { [Field in "plan" | "overages" | "name"]?: Workspace[Field] | undefined };
 
-/** For a select with its plan joined. */
+/** The columns of a `Workspace`, for a select with the plan joined. */
 export const WORKSPACE_COLUMNS = {
   id: workspaces.id,
   slug: workspaces.slug,
@@ -40,7 +40,7 @@ export const WORKSPACE_COLUMNS = {
   retentionDays: plans.retentionDays,
 };
 
-/** Writes D1 only; the caller then configures the workspace. */
+/** Creates a workspace in D1 only; the caller then configures its objects. */
 export async function createWorkspace(
   db: ControlDatabase,
   workspace: NewWorkspace,
@@ -64,7 +64,7 @@ export async function createWorkspace(
   return inserted.length === 0 ? refuse("slug_taken") : ok(created);
 }
 
-/** Newest first. */
+/** All workspaces, newest first. */
 export async function listWorkspaces(db: ControlDatabase, page: Page): Promise<PageOf<Workspace>> {
   const rows = await db
     .select(WORKSPACE_COLUMNS)
@@ -98,7 +98,7 @@ export async function findWorkspace(db: ControlDatabase, id: string): Promise<Wo
   return (await query.where(eq(workspaces.id, id)).get()) ?? null;
 }
 
-/** Writes D1 only; the caller then configures the workspace, so that it takes effect with the next signal. */
+/** Changes a workspace in D1 only; the caller then configures its objects, so that it takes effect with the next signal. */
 export async function updateWorkspace(
   db: ControlDatabase,
   id: string,
@@ -149,11 +149,11 @@ export async function workspacesOnPlan(
   return rows.map((row) => row.id);
 }
 
-/** What D1 says, and the objects are to go by. */
+/** What the objects of a workspace are to go by, as D1 has it. */
 export interface WorkspaceConfig {
-  /** For the Quota Counter. */
+  /** What the Quota Counter is configured with. */
   quota: QuotaConfig;
-  /** For the Signal Store. */
+  /** What the Signal Store is configured with, in days; null: signals are kept for ever. */
   retentionDays: number | null;
 }
 

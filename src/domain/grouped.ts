@@ -1,6 +1,6 @@
 const NUMBER = new Intl.NumberFormat("en");
 
-/** `12,345`, as people read it. */
+/** A number with its digits in groups of three, as people read it: `12,345`. */
 export function grouped(value: number): string {
   return NUMBER.format(value);
 }

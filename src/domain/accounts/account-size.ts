@@ -5,11 +5,11 @@
  */
 import { ROW_MAX_BYTES } from "../../limits.ts";
 
-/** What stands in a change's row beside its two values is a fraction of this. */
+/** Room in a change's row beside its two values, which need a fraction of it. */
 const CHANGE_OTHER_BYTES = 10_000;
-/** Two of them are a change. One signal's values never come near it: SIGNAL_MAX_BYTES is a twentieth of a row. */
+/** One value at most, for a change holds two. A signal's values never come near it: SIGNAL_MAX_BYTES is a twentieth of a row. */
 export const VALUE_MAX_BYTES = (ROW_MAX_BYTES - CHANGE_OTHER_BYTES) / 2;
-/** Of an account's values, how many a refusal names: the largest. */
+/** How many of an account's values a refusal names: the largest ones. */
 const VALUES_NAMED = 5;
 
 /** A value of an account, by target (`plan`, `attributes.region`), with the bytes that it takes in the account's row. */
@@ -22,7 +22,7 @@ export function utf8Bytes(text: string): number {
 }
 
 /**
- * Bytes in the account's row, never too few.
+ * Bytes that a value takes in the account's row, never too few.
  *
  * @param text the value as JSON.
  * @param claim the update that it comes from, as JSON.
@@ -36,9 +36,9 @@ export function valueBytes(target: string, text: string, claim: string): number 
  * Why an update must not become part of its account, and what to do about it; null: it may. Nothing of a refused update
  * takes effect: half an update would be no state that the sender has ever described.
  *
- * @param accountBytes of all that is stored.
+ * @param accountBytes what all values of the account take as stored.
  * @param sent the update's values.
- * @param taken those of them that are later than what is stored, and take its place.
+ * @param taken those of the update's values that are later than what is stored, and take its place.
  */
 export function updateRefusal(
   accountBytes: number,

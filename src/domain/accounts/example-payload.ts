@@ -54,7 +54,7 @@ function isId(target: string): boolean {
   return target === "external_id";
 }
 
-/** One value that has all the types that are asked of it. */
+/** One value that has all the types that the mappings ask of it. */
 function valueFor(mappings: readonly PayloadMapping[]): unknown {
   const types = new Set(mappings.map(({ type }) => type));
   const target = mappings.find((mapping) => isId(mapping.target))?.target ?? mappings[0]?.target ?? "";
@@ -74,7 +74,7 @@ const TEXTS: Readonly<Record<string, string>> = {
 };
 const NUMBERS: Readonly<Record<string, number>> = { external_id: 4_711, user_count: 25, recurring_revenue: 1200.5 };
 
-/** False, and nothing is changed, where a value of another kind is in the way. */
+/** Puts a value in its place; false, and nothing is changed, where a value of another kind is in the way. */
 function put(root: JsonObject, steps: readonly (string | number)[], value: unknown): boolean {
   if (!fits(root, steps)) return false;
   let at: unknown = root;
@@ -115,7 +115,7 @@ function write(container: unknown, step: string | number, value: unknown): void 
   } else if (isJsonObject(container)) define(container, String(step), value);
 }
 
-/** As JSON.parse would: also `__proto__` is a property of its own. */
+/** Sets a property as JSON.parse would: also `__proto__` becomes one of the object's own. */
 function define(object: JsonObject, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }

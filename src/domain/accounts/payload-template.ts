@@ -17,7 +17,7 @@ import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;
 type PayloadType = (typeof PAYLOAD_TYPES)[number];
 
-/** What an account has by name; anything else goes to `attributes.<name>`. */
+/** The fields that an account has by name; anything else goes to `attributes.<name>`. */
 export const ACCOUNT_TARGETS = [
   "external_id",
   "name",
@@ -35,7 +35,7 @@ export interface PayloadMapping {
   /** Dot path into the payload. */
   path: string;
   type: PayloadType;
-  /** A payload without it is refused. Always true for `external_id`. */
+  /** Whether a payload without this field is refused. Always true for `external_id`. */
   required: boolean;
 }
 
@@ -60,7 +60,7 @@ export type CompiledTemplate = readonly (Omit<PayloadMapping, "path"> & { path: 
 
 const ATTRIBUTE = /^attributes\.([^\p{C}\s.]+)$/u;
 const ATTRIBUTE_PREFIX = "attributes.";
-/** Details in a refusal, in characters; what is beyond it is counted. A single one is shorter. */
+/** Characters of all details in a refusal; errors beyond that are counted. A single error is shorter. */
 const DETAIL_MAX_LENGTH = 1_000;
 
 export function isAccountTarget(target: string): boolean {
@@ -81,7 +81,10 @@ export function compileTemplate(template: readonly PayloadMapping[]): CompiledTe
   });
 }
 
-/** A path with `[]` reads the first element that has it. Refused with everything that is wrong, in the template's order. */
+/**
+ * Maps a payload to an account; a path with `[]` reads the first element that has it. Refused with everything that is
+ * wrong, in the template's order.
+ */
 export function mapAccount(template: CompiledTemplate, payload: JsonObject): Result<AccountRecord, TemplateError[]> {
   const record: AccountRecord = { externalId: "", fields: {}, attributes: {} };
   const errors: TemplateError[] = [];
@@ -100,7 +103,7 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
     else if (isField(target)) record.fields[target] = value;
     else if (target !== "external_id") record.attributes[target.slice(ATTRIBUTE_PREFIX.length)] = value;
     else {
-      // Whatever its type: the text as sent, so that no digit of it is lost.
+      // An external id stays the text that was sent, whatever its type, so that no digit of it is lost.
       const id = convert(sent, "string");
       if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
       else if (isWorthlessId(id))
@@ -111,7 +114,7 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
   return errors.length === 0 ? ok(record) : refuse(errors);
 }
 
-/** Names every error while there is room, and says how many more there are. */
+/** The refusal of a payload: names every error while there is room, and says how many more there are. */
 export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal {
   let detail = "";
   let named = 0;
@@ -145,7 +148,7 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["0", false],
 ]);
 
-/** @returns undefined where `sent` is no `type`. Numeric text is plain decimal, as in mapping rules. */
+/** `sent` as a `type`; undefined where it is none. Numeric text is plain decimal, as in mapping rules. */
 function convert(sent: unknown, type: PayloadType): unknown {
   switch (type) {
     case "string":
@@ -170,7 +173,7 @@ function convert(sent: unknown, type: PayloadType): unknown {
   }
 }
 
-/** Beyond 2^53, JSON.parse has lost the last digits. */
+/** Whether a number still has all its digits: beyond 2^53, JSON.parse has lost the last ones. */
 function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }

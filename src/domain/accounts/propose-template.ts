@@ -9,7 +9,7 @@ import type { JsonObject } from "../signal/signal.ts";
 
 /** Mappings proposed at most: what does not fit on a screen is not read. */
 const MAX_MAPPINGS = 15;
-/** Levels that are looked into. */
+/** Levels of a sample that are looked into. */
 const MAX_LEVELS = 4;
 
 /** Names by which senders call a field, the most telling first; compared without case and separators. */
@@ -33,7 +33,7 @@ interface Leaf {
   value: unknown;
 }
 
-/** Begins with a mapping of `external_id`; its path is empty where no name of the sample looks like one. */
+/** The proposal begins with a mapping of `external_id`; its path is empty where no name of the sample looks like one. */
 export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   const leaves: Leaf[] = [];
   collect(sample, "", MAX_LEVELS, leaves);
@@ -58,7 +58,7 @@ export function proposeTemplate(sample: JsonObject): PayloadMapping[] {
   return rows;
 }
 
-/** Texts, numbers and flags with their paths; arrays and the flags of `features: {…}` as a whole. */
+/** Collects texts, numbers and flags with their paths; arrays and the flags of `features: {…}` as a whole. */
 function collect(value: JsonObject, prefix: string, levels: number, leaves: Leaf[]): void {
   for (const [name, inner] of Object.entries(value)) {
     if (name === "" || name.includes(".") || /\[\d*\]$/.test(name) || inner === null || inner === "") continue;
@@ -85,7 +85,7 @@ function bestLeaf(
   return undefined;
 }
 
-/** The leaf alone, as its path reads it. */
+/** A payload with the leaf alone, as its path reads it. */
 function nest(leaf: Leaf): JsonObject {
   return { [leaf.path]: leaf.value };
 }
@@ -107,7 +107,7 @@ function typeOf(target: string, value: unknown): PayloadMapping["type"] {
   return isAmount && typeof value === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(value) ? "number" : "string";
 }
 
-/** Found out by doing it, whatever the reason would be. */
+/** Whether the mapping works for the payload. This is found out by mapping it, so that no reason against it is missed. */
 function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
   const id: PayloadMapping = { target: "external_id", path: ID_OF_TRIAL, type: "string", required: true };
   try {
@@ -118,7 +118,7 @@ function isMapped(row: PayloadMapping, payload: JsonObject): boolean {
   }
 }
 
-/** A name that no sample has. */
+/** A property's name that no sample has. */
 const ID_OF_TRIAL = "\u{f8ff}id";
 
 function lastName(path: string): string {

@@ -4,7 +4,7 @@ import { readSignals } from "../signal/signal-body.ts";
 import { ok, refuse, type Result } from "../result.ts";
 import type { JsonObject } from "../signal/signal.ts";
 
-/** Of an array, its first element: each is an update of its own. Refused with one sentence for the admin. */
+/** Reads a sample; of an array its first element, for each is an update of its own. Refused with one sentence for the admin. */
 export function readSample(text: string): Result<JsonObject, string> {
   const read = readSignals(new TextEncoder().encode(text), {
     maxSignals: Number.MAX_SAFE_INTEGER,

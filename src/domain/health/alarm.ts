@@ -9,11 +9,11 @@ import { roomLevel, type Filled } from "../quota/room.ts";
 /** `late`: look at it today. `stuck`: it gets no better by itself, or senders notice it: look at it now. */
 export type HealthWord = "ok" | "late" | "stuck";
 
-/** Work of the Signal Store's alarm that has not succeeded since. */
+/** Work of the Signal Store's alarm that has been failing since `sinceMs`. */
 export interface FailingJob {
   job: string;
   sinceMs: number;
-  /** Of the first failure. */
+  /** The error of the first failure. */
   error: string;
 }
 
@@ -24,11 +24,11 @@ export interface HealthFigures {
   isRestored: boolean;
   /** Signals that are accepted and not recorded yet. */
   waiting: number;
-  /** When the oldest of them was admitted, in milliseconds since 1970; null when none waits. */
+  /** When the oldest waiting signal was admitted, in milliseconds since 1970; null when none waits. */
   waitingSinceMs: number | null;
   booksBalanced: boolean;
   deadLetters: number;
-  /** When the latest of them was recorded; null when there is none. */
+  /** When the latest dead letter was recorded, in milliseconds since 1970; null when there is none. */
   deadLetterMs: number | null;
   failingJobs: FailingJob[];
 }
@@ -56,15 +56,16 @@ export interface HealthAlarm {
 }
 
 const MINUTE_MS = 60_000;
-/** The outbox sends again after 15 minutes: what waits longer than that was sent at least once before. */
+/** A signal that waits for so long is late: a healthy backlog is a hundred times younger. */
 export const SIGNALS_LATE_MS = 10 * MINUTE_MS;
+/** A signal that waits for so long is stuck: the outbox sends again after 15 minutes, and has done so several times. */
 export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
-/** A job that fails rests for a minute; R2 may not answer for some. */
+/** A job that fails for so long is told: it is tried again every minute, and R2 may not answer for some. */
 export const JOB_FAILING_MS = 10 * MINUTE_MS;
-/** Whoever has looked at dead letters and leaves them is not told of them for ever. */
+/** Dead letters are told for so long: whoever has looked at them and leaves them is not told for ever. */
 export const DEAD_LETTERS_NEW_MS = DAY_MS;
 
-/** The gravest first; none where all is well. */
+/** What is wrong with a workspace, the gravest first; nothing where all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   const level = roomLevel(figures.store, figures.outbox, figures.isRestored);
   const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
@@ -113,7 +114,7 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   return alarms.filter((alarm) => alarm !== false);
 }
 
-/** One of the two objects did not answer. */
+/** The alarm for a workspace one of whose two objects did not answer. */
 export function unreachable(error: string): HealthAlarm {
   return stuck(
     "unreachable",
@@ -121,7 +122,7 @@ export function unreachable(error: string): HealthAlarm {
   );
 }
 
-/** Of many workspaces too: the gravest. */
+/** The gravest word of the alarms, of one workspace or of many. */
 export function wordOf(alarms: readonly { word: HealthWord }[]): HealthWord {
   if (alarms.some(({ word }) => word === "stuck")) return "stuck";
   return alarms.some(({ word }) => word === "late") ? "late" : "ok";

@@ -5,7 +5,7 @@
 
 import type { JsonObject } from "../signal/signal.ts";
 
-/** `rest` is the path's text from this name on: a property of exactly that name wins over the steps. */
+/** One step of a path. `rest` is the path's text from a name on: a property of exactly that name wins over the steps. */
 type Step = { kind: "name"; name: string; rest: string } | { kind: "index"; index: number } | { kind: "any" };
 
 export type DotPath = readonly Step[];

@@ -17,7 +17,7 @@ export type JsonErrorKind =
   | "colon_expected"
   /** Neither a comma nor the closing bracket. */
   | "comma_expected"
-  /** The value was complete before. */
+  /** There is text behind a value that is complete. */
   | "text_after_end"
   | "control_character"
   | "bad_escape"
@@ -32,7 +32,7 @@ export interface JsonError {
 /** What the grammar takes next. An item may be the bracket that closes an empty array, a first name likewise. */
 type Expected = "value" | "item" | "first_name" | "name" | "colon" | "comma" | "nothing";
 
-/** Undefined behind the end of all bytes. */
+/** A byte, or undefined behind the end of the text. */
 type Byte = number | undefined;
 
 const QUOTE = 0x22;
@@ -52,12 +52,12 @@ const LETTER_F = 0x66;
 const LETTER_U = 0x75;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
-/** Makes a letter small. */
+/** The bit that makes a letter of ASCII small. */
 const LOWER_CASE = 0x20;
 
 const encoder = new TextEncoder();
 const WORDS = ["true", "false", "null"].map((word) => encoder.encode(word));
-/** What may follow a backslash, besides a `u`. */
+/** Characters that may follow a backslash, besides a `u`. */
 const ESCAPES = encoder.encode('"\\/bfnrt');
 
 /** The first error of [start, end); null where JSON.parse takes the text. */
@@ -128,7 +128,7 @@ class Levels {
   }
 }
 
-// Each of these returns the index after the token, or the complement (~) of the index where it goes wrong.
+// Each function from here on returns the index after its token, or the complement (~) of the index where it goes wrong.
 
 function afterScalar(bytes: Uint8Array, start: number, end: number): number {
   const byte = bytes[start];

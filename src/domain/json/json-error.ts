@@ -7,7 +7,7 @@ import { findJsonError } from "./json-check.ts";
 import type { JsonErrorKind } from "./json-check.ts";
 import { skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
-/** What is looked at before and behind an error: more than any explanation needs. */
+/** Bytes that are looked at before and behind an error: more than any explanation needs. */
 const AROUND_BYTES = 100;
 /** A text is measured in parts of so many bytes. */
 const PART_BYTES = 65_536;
@@ -32,7 +32,7 @@ const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
   [/^(?:undefined|None|nil)\s*(?:[,\]}]|$)/i, "JSON's word for no value is null. Send that, or leave the entry out."],
   [/^(?:true|false|null)\s*(?:[,\]}]|$)/i, "true, false and null are written in small letters."],
 ];
-/** The longest of them, and some white space. */
+/** The longest of the foreign values, and some white space. */
 const FOREIGN_VALUE_MAX_LENGTH = 20;
 
 /**
@@ -63,7 +63,7 @@ function place(bytes: Uint8Array, start: number, position: number): string {
   return `line ${line}, column ${column} (character ${before + column})`;
 }
 
-/** Of [start, end), in UTF-16 units; of a large text there is never more than a part. */
+/** The length of the text [start, end) in UTF-16 units; of a large text no more than a part is decoded at a time. */
 function lengthInUnits(bytes: Uint8Array, start: number, end: number): number {
   const utf8 = decoder();
   let units = 0;
@@ -152,7 +152,7 @@ function explainName(text: string, position: number, found: string): string {
   return `a name in double quotes was expected, but there is ${found}. Write each entry as "name": value.`;
 }
 
-/** Two values stand next to each other. */
+/** Explains an error where two values stand next to each other. */
 function explainNeighbours(text: string, position: number, found: string): string {
   const char = text.charAt(position);
   const before = lastBefore(text, position);

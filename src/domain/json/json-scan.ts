@@ -7,11 +7,11 @@
 
 /** The elements of an array: each one's slice [starts[i], ends[i]) without white space around it, and its own depth. */
 export interface ItemSpans {
-  /** Of the first `max` elements. */
+  /** Where the first `max` elements begin; `ends` and `depths` are of the same elements. */
   starts: number[];
   ends: number[];
   depths: number[];
-  /** How many there are. */
+  /** How many elements the array has. */
   count: number;
   /** The array's own slice, with its brackets. */
   open: number;
@@ -117,7 +117,7 @@ function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | nu
       }
       if (byte === CLOSE_BRACKET) return { ...items, close: at + 1 };
       start = skipSpace(bytes, at + 1);
-      // What stands there may be a comma or the end: an element that is none.
+      // No element stands here: there may be a comma or the end.
       at = start - 1;
       deepest = 0;
     }
@@ -141,7 +141,7 @@ function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
   return unescaped(utf8.decode(bytes.subarray(open + 1, close))) === "batch";
 }
 
-/** Null where it is no string's text. */
+/** What a string's text stands for, with its quotes; null where it is none. */
 function unescaped(text: string): unknown {
   try {
     return JSON.parse(`"${text}"`);
@@ -157,7 +157,7 @@ export function skipSpace(bytes: Uint8Array, from: number, end = bytes.length): 
   return at;
 }
 
-/** The same backwards, no further than `start`: the end of what stands before `end` without its white space. */
+/** The end of what stands before `end` without the white space behind it; no further back than `start`. */
 export function withoutSpaceBefore(bytes: Uint8Array, end: number, start = 0): number {
   let at = end;
   while (at > start && isSpace(bytes[at - 1])) at--;

@@ -5,7 +5,7 @@
 
 /** A number that JSON.parse has rounded, as the decimal that was sent. */
 export class WrittenNumber {
-  /** JSON; the same text for the same number, however it was written. */
+  /** The number as JSON: the same text for the same number, however it was written. */
   readonly decimal: string;
 
   constructor(decimal: string) {
@@ -33,7 +33,7 @@ export function asWritten(payload: unknown, text: string): unknown {
   });
 }
 
-/** Without zeros at either end of its digits: `123e2` for 12300 and for 1.23e4. */
+/** A number without zeros at either end of its digits: `123e2` for 12300 and for 1.23e4. */
 function decimalOf(number: string): string {
   const [, sign = "", whole = "", fraction = "", exponent = "0"] =
     /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number) ?? [];

@@ -100,14 +100,14 @@ export function keyEnds(key: string): KeyEnds {
   return { first8: key.slice(0, 8), last4: key.slice(-4) };
 }
 
-/** First 8 characters, an ellipsis, last 4 (spec §8.10). */
+/** A key as it is shown: its first 8 characters, an ellipsis, its last 4 (spec §8.10). */
 export function maskedKey({ first8, last4 }: KeyEnds): string {
   return `${first8}…${last4}`;
 }
 
 export type KeyStatus = "Active" | "Inactive";
 
-/** Spec §3.1: expired from the very millisecond of its expiration on. */
+/** A key is expired from the very millisecond of its expiration on (spec §3.1). */
 export function isExpired(expiresAtMs: number | null, nowMs: number): boolean {
   return expiresAtMs !== null && nowMs >= expiresAtMs;
 }
@@ -119,7 +119,7 @@ export function keyEnd(key: { expiresAt: string | null; overlapEndsAt: string | 
   return expiresAt < overlapEndsAt ? expiresAt : overlapEndsAt;
 }
 
-/** Spec §2.1: what the list shows; an expired key is inactive like a deactivated one. Times as ISO 8601 text. */
+/** The status that the list of keys shows: an expired one is inactive like a deactivated one (spec §2.1). Times are ISO 8601. */
 export function keyStatus(key: { endsAt: string | null; deactivatedAt: string | null }, nowMs: number): KeyStatus {
   if (key.deactivatedAt !== null) return "Inactive";
   return isExpired(key.endsAt === null ? null : Date.parse(key.endsAt), nowMs) ? "Inactive" : "Active";

@@ -3,6 +3,6 @@ import type { DayCounts } from "../quota/day-counts.ts";
 
 export interface CallDays {
   calls: DayCounts;
-  /** Days on which there may have been more: how often that may have happened. */
+  /** How often calls may have gone uncounted, on days on which there may have been more. */
   lost: DayCounts;
 }

@@ -3,7 +3,7 @@
 const NETWORK_GROUPS = 4;
 const MAPPED_IPV4 = /^(?:0{0,4}:){2,5}ffff:(\d{1,3}(?:\.\d{1,3}){3})$/i;
 
-/** In one spelling for each network; a text that is no address stands for itself. */
+/** The network of an address, in one spelling for each; a text that is no address stands for itself. */
 export function networkOf(address: string): string {
   if (!address.includes(":")) return address;
   const mapped = MAPPED_IPV4.exec(address)?.[1];

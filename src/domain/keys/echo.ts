@@ -5,13 +5,14 @@
 import { holdsKey } from "./api-key.ts";
 import { holdsSecret } from "./shared-secret.ts";
 
-/** Characters: fewer than half of a key's random ones. */
+/** Characters of an echo: fewer than half of a key's random ones. */
 const ECHO_MAX_LENGTH = 16;
 /** Characters that are looked at: a key or secret that begins within the echo is recognised by as many. */
 const LOOKED_AT = 256;
 
-/** What begins like a key, and runs that may be a key, a secret or a token, whole or cut off. */
+/** What begins like a key. */
 const BEGINS_LIKE_KEY = /sk_[0-9A-Za-z]{8,}/g;
+/** A run of characters that may be a key, a secret or a token, whole or cut off. */
 const LONG_RUN = /[0-9A-Za-z+/_=-]{21,}/g;
 
 const BLANK = "•••";
@@ -30,7 +31,7 @@ export function echo(text: string): string {
   return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
 }
 
-/** Of two letters of either kind at least, as next to no long word is. */
+/** Whether a run has at least two letters of either case, as next to no long word has. */
 function isMixed(run: string): boolean {
   return [/[a-z]/g, /[A-Z]/g].every((kind) => (run.match(kind)?.length ?? 0) >= 2);
 }

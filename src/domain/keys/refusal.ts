@@ -5,7 +5,7 @@
 
 import type { Described } from "./echo.ts";
 
-/** Spec §7, 401: all of them look the same to the sender. The cause is for the admin's rejections list only. */
+/** Causes of a 401 (spec §7), which all look the same to the sender: the cause is for the admin's rejections list only. */
 export type UnauthorizedCause =
   | "key_malformed"
   | "key_unknown"
@@ -44,7 +44,7 @@ export type SignalRefusal = Described & {
     | "template_mismatch";
 };
 
-/** Spec §7 and §8, 429. `retryAfterMs` says when a retry can succeed. */
+/** The refusals with 429 (spec §7, §8). `retryAfterMs` says when a retry can succeed. */
 export type LimitRefusal =
   | { code: "rate_limited"; retryAfterMs: number }
   | { code: "allowance_exceeded"; retryAfterMs: number }

@@ -15,7 +15,7 @@ import {
 export interface RejectionReason {
   keyId: string;
   code: RefusalCode;
-  /** Of a 401: what its sender was not told. */
+  /** The cause of a 401, which its sender was not told; null for every other code. */
   cause: UnauthorizedCause | null;
 }
 
@@ -23,18 +23,18 @@ export interface RejectionReason {
 export interface RefusedCalls extends RejectionReason {
   /** What the sender of the first of them was told, without what that repeated of the body. */
   detail: string;
-  /** Of the first of them. */
+  /** Id of the first of the calls. */
   requestId: string;
   calls: number;
-  /** Signals refused in them; a call of which that is not known has one. */
+  /** Signals refused in these calls; a call of which that is not known has one. */
   signals: number;
   firstAtMs: number;
   lastAtMs: number;
-  /** There may have been more of them. */
+  /** Whether there may have been more calls. */
   atLeast: boolean;
 }
 
-/** An entry of the list. */
+/** An entry of the rejections list. */
 export type Rejection = RefusedCalls;
 
 /**
@@ -65,7 +65,7 @@ export function forgetOld(list: Rejection[], nowMs: number): void {
   if (kept.length < list.length) list.splice(0, list.length, ...kept);
 }
 
-/** The bounds: of the new entry's reason, and in all. What was silent longest goes first. */
+/** Keeps the list within its bounds: of the new entry's reason, and in all. What was silent longest goes first. */
 function forgetBeyond(list: Rejection[], reason: RejectionReason): void {
   const ofReason = list.filter((entry) => isOfReason(entry, reason));
   const tooMany = ofReason.length > REJECTIONS_KEPT_OF_A_REASON ? ofReason : list.length > REJECTIONS_KEPT ? list : [];

@@ -2,7 +2,7 @@
 
 export type Role = "owner" | "admin" | "member";
 
-/** Everything that changes something: keys, rules, members, plan; members see the rest, read-only. */
+/** Whether a role may change things: keys, rules, members, plan. Members see the rest, read-only. */
 export function canManage(role: Role): boolean {
   return role === "owner" || role === "admin";
 }

@@ -8,7 +8,11 @@ const SECRET_LENGTH = 43;
 const MIN_CHANGES = 20;
 const MIN_OF_EACH_KIND = 2;
 
-/** @param draw gives 32 bytes from a cryptographic source as base64url; called again until they will do. */
+/**
+ * A new shared secret.
+ *
+ * @param draw gives 32 bytes from a cryptographic source as base64url; called again until they look random enough.
+ */
 export function composeSecret(draw: () => string): string {
   for (;;) {
     const secret = draw();
@@ -33,7 +37,7 @@ function looksRandom(text: string): boolean {
   let before: keyof typeof ofKind | undefined;
   for (const char of text) {
     const kind = char >= "a" && char <= "z" ? "lower" : char >= "A" && char <= "Z" ? "upper" : "digit";
-    // They separate words as often as they stand in a secret.
+    // A dash and an underscore separate words as often as they stand in a secret.
     if (char === "-" || char === "_") continue;
     ofKind[kind]++;
     if (before !== undefined && before !== kind) changes++;

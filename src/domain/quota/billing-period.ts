@@ -1,7 +1,7 @@
 /** Billing periods: calendar months from a workspace's anchor, in UTC, and what closing one does (spec §8.5). */
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 
-/** Start inclusive, end exclusive; milliseconds since 1970. */
+/** A billing period, its start inclusive, its end exclusive; milliseconds since 1970. */
 export interface BillingPeriod {
   startMs: number;
   endMs: number;
@@ -21,7 +21,7 @@ export function billingPeriodAt(anchorMs: number, nowMs: number): BillingPeriod 
     : { startMs: monthsAfter(anchor, months - 1), endMs: start };
 }
 
-/** Counted from the anchor itself each time, so that a short month does not shorten the ones after it. */
+/** The anchor, so many months later: counted from the anchor itself, so that a short month does not shorten later ones. */
 function monthsAfter(anchor: Date, months: number): number {
   const month = anchor.getUTCMonth() + months;
   const lastDay = new Date(Date.UTC(anchor.getUTCFullYear(), month + 1, 0)).getUTCDate();
@@ -31,7 +31,7 @@ function monthsAfter(anchor: Date, months: number): number {
 
 /** What the end of a period is judged by. */
 export interface PeriodEnd {
-  /** Ordinals given out: accepted and held together. */
+  /** Ordinals given out in the period: accepted and held signals together. */
   count: number;
   signalLimit: number;
   paid: boolean;
@@ -41,11 +41,11 @@ export interface PeriodEnd {
 export interface Streak {
   /** Consecutive closed periods over the allowance. */
   streak: number;
-  /** Once true, for good: no upgrade and no quiet month brings the extra room back. */
+  /** Whether there is extra room no more, for good: no upgrade and no quiet month brings it back. */
   extraRoomRemoved: boolean;
 }
 
-/** §8.5: over the allowance, on a paid plan, with overages off → one more; anything else → back to none. */
+/** The streak after a period: over the allowance, on a paid plan, with overages off → one more; else → none (spec §8.5). */
 export function closePeriod(before: Streak, period: PeriodEnd): Streak {
   const over = period.count > period.signalLimit && period.paid && !period.overages;
   const streak = over ? before.streak + 1 : 0;

@@ -45,7 +45,7 @@ export function balanceBooks(before: Admissions, recorded: Recorded, after: Admi
   };
 }
 
-/** Signals were admitted while the store was read: another reading may be sharper. */
+/** Whether signals were admitted while the store was read, so that another reading may be sharper. */
 export function readAgain(before: Admissions, after: Admissions): boolean {
   return before.admitted !== after.admitted;
 }

@@ -13,12 +13,12 @@ export function dayOf(ms: number): number {
   return Math.floor(ms / DAY_MS);
 }
 
-/** Counts with `changes` added, of DAYS_COUNTED days up to the latest that has any. None falls below zero. */
+/** Counts with `changes` added, of DAYS_COUNTED days up to the latest that has any. No count falls below zero. */
 export function addToDays(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts {
   return addToLatest(days, changes) ?? addToAny(days, changes);
 }
 
-/** What nearly every batch does: a change of the latest day alone, without reading those before it. Null: it is another. */
+/** Adds to the latest day alone, as nearly every batch does, without reading the days before it. Null: another day changes too. */
 function addToLatest(days: DayCounts, changes: ReadonlyMap<number, number>): DayCounts | null {
   const [change] = changes;
   if (change === undefined || changes.size > 1) return null;

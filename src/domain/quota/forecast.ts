@@ -5,16 +5,16 @@ import { signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** Signals per day. */
+/** How many signals come per day, and what that is the mean of. */
 export interface Pace {
   perDay: number;
-  /** Full days that it is the mean of; 0: it is of today alone, and rough. */
+  /** Full days that the mean is of; 0: the pace is of today alone, and rough. */
   fullDays: number;
 }
 
 /**
- * The mean of the last FORECAST_DAYS full days, idle ones too, or of as many as there are; with none, today's signals
- * as they would go on. Null: less than an hour of today is all there is.
+ * The pace of the last FORECAST_DAYS full days, idle ones too, or of as many as there are; with none, that of today's
+ * signals as they would go on. Null: less than an hour of today is all there is.
  *
  * @param days in order; all of the current period and of the one before it.
  * @param now.used accepted and held in the current period.

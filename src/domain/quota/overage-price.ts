@@ -1,12 +1,12 @@
 /** What a plan's overages cost, where its operator tells. Nothing is billed by this service. */
 export interface OveragePrice {
-  /** For 1,000 overages, in units of the currency. */
+  /** The price of 1,000 overages, in units of the currency. */
   perThousand: number;
   /** ISO 4217, such as `EUR`. */
   currency: string;
 }
 
-/** In units of the currency. */
+/** What so many overages cost, in units of the currency. */
 export function overageCost(overages: number, { perThousand }: OveragePrice): number {
   return (Math.max(0, overages) * perThousand) / 1_000;
 }

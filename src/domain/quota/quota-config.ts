@@ -4,8 +4,8 @@ export interface QuotaConfig {
   signalLimit: number;
   /** Only paid plans can lose the extra room (spec §8.5). */
   paid: boolean;
-  /** Pay-as-you-go. */
+  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
-  /** Billing periods are calendar months from here. Fixed by the first `configure`. */
+  /** Billing periods are calendar months from this time on. Fixed by the first `configure`. */
   anchorMs: number;
 }

@@ -7,9 +7,9 @@
 export interface QuotaPlan {
   /** The plan's signal limit L (the allowance) per billing period. */
   signalLimit: number;
-  /** Pay-as-you-go. */
+  /** Whether signals beyond the limit are accepted and metered (pay-as-you-go). */
   overages: boolean;
-  /** Three billing periods in a row ended over the allowance (spec §8.5). */
+  /** Whether three billing periods in a row have ended over the allowance (spec §8.5). */
   extraRoomRemoved: boolean;
 }
 
@@ -37,7 +37,7 @@ export function quotaBounds({ signalLimit, overages, extraRoomRemoved }: QuotaPl
   return { accept: signalLimit, hold: 2 * signalLimit, refusal: "extra_room_exceeded" };
 }
 
-/** First ordinal that is refused, less one; null with overages on: none is. */
+/** The last ordinal that is not refused; null with overages on, when none is. */
 export function quotaCeiling(plan: QuotaPlan): number | null {
   const { hold } = quotaBounds(plan);
   return hold === Infinity ? null : hold;

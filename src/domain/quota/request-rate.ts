@@ -9,15 +9,15 @@ export interface RequestRate {
 export interface RateState {
   /** Requests that may still come at once. */
   remaining: number;
-  /** Until the whole burst is there again. */
+  /** Milliseconds until the whole burst is there again. */
   resetMs: number;
 }
 
 export interface RateDecision extends RateState {
   allowed: boolean;
-  /** The new state; unchanged when refused. */
+  /** The key's new state; unchanged when the request is refused. */
   emptyAtMs: number;
-  /** Until one request is allowed; 0 when this one was. */
+  /** Milliseconds until a request is allowed; 0 when this one was. */
   retryAfterMs: number;
 }
 

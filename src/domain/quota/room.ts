@@ -1,10 +1,10 @@
-/** How full a workspace is, as far as somebody has to be told. Long before there is no room, and why it is so then. */
+/** How full a workspace is, as far as somebody has to be told: long before there is no room, and why there is none. */
 import { STORE_NOTICE_PERCENT } from "../../limits.ts";
 
-/** A database, in bytes. */
+/** How full a database is, in bytes. */
 export interface Filled {
   bytes: number;
-  /** From here on it takes nothing new. */
+  /** With so many bytes it takes nothing new. */
   maxBytes: number;
 }
 
@@ -15,7 +15,7 @@ export interface Filled {
  */
 export type RoomLevel = "ok" | "filling" | "full" | "restored" | "refusing";
 
-/** The worst of what holds. */
+/** The worst level that holds. */
 export function roomLevel(store: Filled, outbox: Filled, isRefused: boolean): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
   if (isRefused) return "restored";

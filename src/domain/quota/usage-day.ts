@@ -5,7 +5,7 @@
 
 import { DAY_MS } from "../duration.ts";
 
-/** Of one billing period so far. */
+/** What one billing period has counted so far. */
 export interface UsageCounts {
   accepted: number;
   held: number;
@@ -19,7 +19,7 @@ export interface UsageDay extends UsageCounts {
   dayMs: number;
 }
 
-/** Counts that go on; `dayMs` is the day of the last of them. */
+/** Counts of a period that goes on; `dayMs` is the day of the last signal counted. */
 export type Counting = UsageDay;
 
 export function utcDay(ms: number): number {

@@ -40,7 +40,7 @@ export interface Comparator {
   scansText: boolean;
 }
 
-/** Null: it lacks the value that its operator needs, and fits nothing. */
+/** A condition made ready; null: it lacks the value that its operator needs, and fits nothing. */
 export function comparatorOf({ operator, value }: MappingCondition): Comparator | null {
   if (operator === "exists" || operator === "not_exists") return at(() => true);
   if (operator === "is_true") return equalTo([true]);
@@ -76,7 +76,7 @@ export function comparatorOf({ operator, value }: MappingCondition): Comparator 
   }
 }
 
-/** As text, or as numbers. Of any number of operands it takes one look. */
+/** Equality with one of the operands, as text or as numbers: one look-up for any number of them. */
 function equalTo(operands: readonly (string | number | boolean)[]): Comparator {
   const texts = new Set(operands.map((one) => String(one).toLowerCase()));
   const numbers = new Set(operands.map((one) => toComparable(one).number).filter(isExact));
@@ -87,7 +87,7 @@ function at(fits: Comparator["fits"]): Comparator {
   return { fits, scansText: false };
 }
 
-/** Beyond 2^53 digits are lost, and two different order numbers would be equal: there the text decides alone. */
+/** Whether a number has all its digits. Beyond 2^53 two different order numbers would be equal: there the text decides alone. */
 function isExact(number: number): boolean {
   return Math.abs(number) <= Number.MAX_SAFE_INTEGER;
 }
@@ -98,7 +98,7 @@ export function toComparable(value: unknown): Comparable {
   return { text: typeof value === "boolean" ? String(value) : undefined, number: NaN };
 }
 
-/** No exponents: `1e5` is more often an id than a number, and would equal `100000`. */
+/** A text that is compared as a number. It has no exponent: `1e5` is more often an id, and would equal `100000`. */
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/;
 
 function numberOfText(text: string): number {

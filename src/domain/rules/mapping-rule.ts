@@ -26,7 +26,7 @@ export interface MappingRule {
   conditions: MappingCondition[];
   scoringSignal: string;
   points: number;
-  /** Absent: each time. */
+  /** Absent: the rule scores each time that it matches. */
   frequency?: RuleFrequency;
 }
 
@@ -36,7 +36,7 @@ export interface RuleMatch {
   readonly ruleVersion: number;
   readonly scoringSignal: string;
   readonly points: number;
-  /** Where not every match scores; which of them do is decided where the person's others are known. */
+  /** Present where not every match scores; which of them do is decided where the person's other scores are known. */
   readonly frequency?: Exclude<RuleFrequency, "every_time">;
 }
 
@@ -68,7 +68,7 @@ export interface CompiledRules {
   readonly byEvent: ReadonlyMap<string, readonly CompiledRule[]>;
   readonly byWildcard: readonly Wildcard[];
   readonly paths: readonly RulePath[];
-  /** Whether a condition looks at the email: then a signal without one is not judged before its owner is known. */
+  /** Whether a condition looks at the email: a signal without one is then not judged before its owner is known. */
   readonly asksForEmail: boolean;
 }
 
@@ -99,7 +99,7 @@ export function compileRules(rules: readonly MappingRule[]): CompiledRules {
 
   for (const rule of rules) {
     const compiled: CompiledRule = {
-      // One for all signals that match, so that a call that names it often carries it once.
+      // All signals that match share one object, so that a call that names it often carries it once.
       match: Object.freeze(matchOf(rule)),
       all: rule.match === "all",
       conditions: rule.conditions.map(compileCondition),
@@ -125,15 +125,15 @@ function matchOf({ id, version, scoringSignal, points, frequency = "every_time" 
 }
 
 export interface Evaluated {
-  /** Rules whose event pattern fits. */
+  /** How many rules' event patterns fit. */
   tried: number;
-  /** Those whose conditions hold, exact event names first. */
+  /** The rules whose conditions hold as well, those with exact event names first. */
   matches: RuleMatch[];
-  /** It took more than RULES_MAX_STEPS: nobody knows what matches, and nothing is said to. */
+  /** Whether it took more than RULES_MAX_STEPS: nobody knows what matches then, and `matches` is empty. */
   exceeded: boolean;
 }
 
-/** @param email the person's, as conditions on `email` see it; without it the signal's own (design §8.4). */
+/** @param email the person's address, as conditions on `email` see it; without it the signal's own (design §8.4). */
 export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluated {
   const run = new Run(compiled.paths, signal, email);
   let tried = 0;
@@ -156,7 +156,7 @@ export function isAboutEvent({ byEvent, byWildcard }: CompiledRules, event: stri
   return byEvent.has(event) || byWildcard.some((wildcard) => fitsWildcard(wildcard, event));
 }
 
-/** Where the events lie that a pattern can fit: all begin with `prefix`, or are it. */
+/** The events that a pattern can fit: all begin with `prefix`, or are just that where `exact`. */
 export function eventRange(pattern: string): { prefix: string; exact: boolean } {
   const [prefix = "", ...rest] = pattern.trim().split("*");
   return { prefix, exact: rest.length === 0 };
@@ -235,7 +235,7 @@ function stepsOf({ text }: Comparable): number {
   return text === undefined ? 1 : 1 + Math.floor(text.length / CHARACTERS_A_STEP);
 }
 
-/** Each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
+/** Looks for each part at its first possible place: where that fails, no other place helps, so nothing is tried twice. */
 function fitsWildcard({ first, middle, last }: Wildcard, event: string): boolean {
   const end = event.length - last.length;
   if (end < first.length || !event.startsWith(first) || !event.endsWith(last)) return false;

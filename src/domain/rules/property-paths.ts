@@ -18,7 +18,7 @@ function* leavesAt(path: string, value: unknown): Generator<[path: string, value
   }
 }
 
-/** Each path once, at most so many; those that reach nothing, for how their names are written, are left out. */
+/** The paths of all samples, each once, at most `limit`. Those that reach nothing, for how names are written, are left out. */
 export function propertyPaths(samples: readonly JsonObject[], limit: number): string[] {
   const paths = new Set<string>();
   for (const properties of samples) {

@@ -18,11 +18,11 @@ export interface ProposedRule {
   points: number;
 }
 
-/** More would fit no other signal than the sample. */
+/** Conditions of a proposal at most: more would fit no other signal than the sample. */
 const MAX_CONDITIONS = 5;
-/** The least that shows; what an event is worth only the admin knows. */
+/** Points of a proposal, the least that shows: what an event is worth only the admin knows. */
 const PROPOSED_POINTS = 1;
-/** A name or a choice is shorter, in characters; what somebody wrote is longer. */
+/** Characters of a text that is proposed at most: a name or a choice is shorter, what somebody wrote is longer. */
 const TEXT_MAX_LENGTH = 80;
 
 /** Last words of names whose values are kinds: `member_status`, `plan`, `product.category`. */
@@ -90,7 +90,7 @@ export function proposeRule(signal: NormalisedSignal, others: readonly Normalise
   };
 }
 
-/** Names that no path reaches are found out here, whatever the reason. */
+/** Whether a condition holds for a signal. A name that no path reaches is found out here, whatever the reason. */
 function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
   const rule = { id: "", version: 0, event: "*", match: "all" as const, scoringSignal: "", points: 0 };
   return evaluate(compileRules([{ ...rule, conditions: [condition] }]), signal).matches.length === 1;
@@ -115,7 +115,7 @@ function candidateOf(path: string, value: unknown): Candidate | undefined {
   const rank = rankOf(path);
   if (rank === undefined) return undefined;
   if (typeof value === "number" || (typeof value === "string" && !/\p{L}/u.test(value))) {
-    // `step: 3` is a kind; of any other number the next signal has another one.
+    // A short number under such a name (`step: 3`) is a kind; any other number is another one in the next signal.
     const isOrdinal = rank === "kind" && /^\d{1,4}$/.test(String(value));
     return isOrdinal ? { rank, condition: { path, operator: "equals", value } } : undefined;
   }
@@ -138,7 +138,7 @@ function rankOf(path: string): Rank | undefined {
   return LABEL.has(last) ? "kind" : "other";
 }
 
-/** Each part ends where the next may begin, so that no text makes these slow. */
+/** A web address, with a host and without. Each part ends where the next may begin, so that no text makes these slow. */
 const ADDRESS = /^(?:[a-z][a-z\d+.-]*:)?\/\/(?:[^/?#\s]*@)?([^/?#@\s]+)(\/[^?#\s]*)?(?:[?#]\S*)?$/i;
 const PATH = /^(\/[^?#\s]+)(?:[?#]\S*)?$/;
 
@@ -157,7 +157,7 @@ function stablePath(path: string): string {
   return cut === -1 ? path : `${segments.slice(0, cut).join("/")}/`;
 }
 
-/** What senders write where they have nothing, and placeholders that nobody filled. */
+/** Words that senders write where they have nothing, and placeholders that nobody filled. */
 const FILLER = /^\s*(?:null|undefined|nan|n\/a|none|unknown|\(.*\)|\[object .*|%.*%)\s*$|\{\{|\$\{|\*\|/i;
 
 /** Whether a text can be one of a few that a sender uses: a name or a choice, nobody's words and no address. */
@@ -167,13 +167,13 @@ function isChoice(text: string): boolean {
 
 const DATE = /^\s*(?:\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d)/;
 
-/** Email addresses, dates, long numbers, and words that look random. */
+/** Whether a text is one thing's own: an email address, a date, a long number, or one with words that look random. */
 function isInstance(text: string): boolean {
   if (/\S(?:@|%40)\S|\d{5}/.test(text) || DATE.test(text)) return true;
   return (text.match(/[a-z\d]+/gi) ?? []).some(isRandom);
 }
 
-/** Hexadecimal with digits in it, or a word that changes between letters and digits, or starts over in upper case, all the time. */
+/** Whether a word is hexadecimal with digits in it, or changes between letters, digits and upper case all the time. */
 function isRandom(word: string): boolean {
   if (word.length >= 8 && /^[\da-f]+$/i.test(word) && /\d/.test(word)) return true;
   const changes = word.match(/[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])/g)?.length ?? 0;

@@ -7,7 +7,7 @@ export interface RuleContent extends Pick<MappingRule, "event" | "match" | "cond
   enabled: boolean;
 }
 
-/** In the order in which a rule is read. */
+/** The fields of a rule, in the order in which it is read. */
 export const RULE_FIELDS = [
   "name",
   "event",

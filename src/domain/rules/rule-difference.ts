@@ -4,7 +4,7 @@ import { RULE_FIELDS, type RuleContent } from "./rule-content.ts";
 
 type PlainField = Exclude<keyof RuleContent, "conditions">;
 
-/** Of conditions those that went and came; neither where only their order is another one. */
+/** What a field was and is; of conditions, which ones went and came: none where only their order is another one. */
 export type RuleDifference =
   | { field: PlainField; from: RuleContent[PlainField]; to: RuleContent[PlainField] }
   | { field: "conditions"; removed: MappingCondition[]; added: MappingCondition[] };

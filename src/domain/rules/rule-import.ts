@@ -7,7 +7,7 @@ import { ruleDifferences } from "./rule-difference.ts";
 import { ruleSize } from "./rule-size.ts";
 
 export interface ImportedRule extends RuleContent {
-  /** Of a rule that may be there. */
+  /** Id of a rule that the workspace may have. */
   id?: string | undefined;
 }
 
@@ -22,7 +22,7 @@ export type ImportStep<Known extends KnownRule> =
 
 type KnownRule = RuleContent & { id: string };
 
-/** In the order of the import. */
+/** What each rule of the import would do, in the order of the import. */
 export function planImport<Known extends KnownRule>(
   known: readonly Known[],
   imported: readonly ImportedRule[],
@@ -45,7 +45,7 @@ export function planImport<Known extends KnownRule>(
   });
 }
 
-/** How many rules there are afterwards, and what they amount to (rule-size.ts). */
+/** How many rules there are after the import, and what they amount to (rule-size.ts). */
 export function afterImport<Known extends KnownRule>(
   known: readonly Known[],
   steps: readonly ImportStep<Known>[],

@@ -4,10 +4,10 @@
  */
 import type { MappingRule } from "./mapping-rule.ts";
 
-/** A longer path or value counts as one for each so many characters. */
+/** A path or value that is longer counts as one for each so many characters. */
 const CHARACTERS_COUNTED_AS_ONE = 50;
 
-/** One for each path and each value of the conditions, and for each `*` of the event pattern. */
+/** The size of a rule: one for each path and each value of the conditions, and for each `*` of the event pattern. */
 export function ruleSize({ event, conditions }: Pick<MappingRule, "event" | "conditions">): number {
   let size = event.split("*").length - 1;
   for (const { path, value } of conditions) {

@@ -18,7 +18,7 @@ export function canonicalForm(payload: unknown): string {
   return write(payload, DELIVERY_FIELDS);
 }
 
-/** The same for any value, with nothing left out. */
+/** JSON text that is the same for the same value, with nothing left out. */
 export function canonicalJson(value: unknown): string {
   return write(value, undefined);
 }
@@ -47,7 +47,7 @@ function write(value: unknown, without: ReadonlySet<string> | undefined): string
   return members + "}";
 }
 
-/** JSON.parse makes `Infinity` of 1e999, and JSON.stringify makes `null` of that. */
+/** A number as JSON. JSON.parse makes `Infinity` of 1e999, of which JSON.stringify would make `null`. */
 function writeNumber(value: number): string {
   if (Number.isFinite(value)) return JSON.stringify(value);
   return value > 0 ? "1e999" : "-1e999";
@@ -64,7 +64,7 @@ export interface DuplicateCandidate {
 }
 
 export interface DuplicateKey {
-  /** To be hashed. */
+  /** What is to be hashed. */
   text: string;
   windowMs: number;
 }
@@ -84,7 +84,7 @@ export function duplicateKey(candidate: DuplicateCandidate): DuplicateKey | null
   };
 }
 
-/** Of a signal that came with an idempotency key, and of an account update, which has no other. */
+/** The duplicate key of a signal with an idempotency key, and of an account update, which can have no other. */
 export function idempotencyDuplicateKey(idempotencyKey: string): DuplicateKey {
   return { text: `idempotency-key\n${idempotencyKey}`, windowMs: DUPLICATE_WINDOW_WITH_ID_MS };
 }
@@ -94,8 +94,8 @@ function namesSomebody(signal: NormalisedSignal): boolean {
 }
 
 /**
- * Of an identify that tells no time, the same content need not be the same call: an id that was given to somebody else
- * meanwhile, or a trait that was changed, is changed back by it. Done twice it does no harm.
+ * Whether a call is an identify that tells no time. Such a one with the same content need not be the same call: an id that
+ * was given to somebody else meanwhile, or a trait that was changed, is changed back by it. Done twice it does no harm.
  */
 function isLatestWord({ kind }: NormalisedSignal, { originalTimestamp, timestamp }: JsonObject): boolean {
   return kind === "identify" && isAbsent(originalTimestamp) && isAbsent(timestamp);

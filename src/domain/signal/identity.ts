@@ -41,7 +41,7 @@ const WORTHLESS_WORDS: ReadonlySet<string> = new Set([
 
 /** Placeholders that the sender's template engine did not fill: `{{lead.Id}}`, `${id}`, `*|ID|*`, `%id%`, `<%= id %>`. */
 const UNFILLED_PLACEHOLDER = /\{\{|\$\{|\*\||^<?%.*%>?$/s;
-/** All zeros, a zero UUID, `{}`, `---`: nothing that tells one id from another. */
+/** A character that tells one id from another: zeros, a zero UUID, `{}` and `---` have none. */
 const DISTINGUISHING_CHARACTER = /[1-9\p{L}]/u;
 
 /**
@@ -74,12 +74,12 @@ export function usableId(value: unknown): string | undefined {
 
 const EMAIL_SHAPE = /^[^\s\p{Cc}@]+@[^\s\p{Cc}@]+$/u;
 
-/** One `@` with something on both sides, no white space, no control or half characters, at most EMAIL_MAX_LENGTH. */
+/** An address has one `@` with something on both sides, no white space, control or half characters, at most EMAIL_MAX_LENGTH. */
 export function isPlausibleEmail(text: string): boolean {
   return text.length <= EMAIL_MAX_LENGTH && EMAIL_SHAPE.test(text) && text.isWellFormed();
 }
 
-/** Trimmed and lower-cased (design §8.1); undefined where there is no plausible address. */
+/** An address trimmed and lower-cased (design §8.1); undefined where there is no plausible one. */
 export function normaliseEmail(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   const email = value.trim().toLowerCase();

@@ -13,7 +13,7 @@ const PAGE_VIEW_EVENT = "Page Viewed";
 
 /** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
 const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
-/** Where a signal names no source, or (never past the edge) no event. */
+/** The name where a signal names no source, or (never past the edge) no event. */
 const UNKNOWN = "unknown";
 
 const CALL_TYPES: ReadonlySet<string> = new Set(CDP_CALL_TYPES);
@@ -36,7 +36,7 @@ export function cdpCallType(payload: JsonObject): string | undefined {
 export function normalise(payload: JsonObject, pathSource: string | undefined): NormalisedSignal {
   const callType = cdpCallType(payload);
   const context = object(payload["context"]);
-  // A group's own, which say nothing of the person.
+  // The traits of a `group` call are the group's, and say nothing of the person.
   const traits = callType === "group" ? EMPTY : object(payload["traits"]);
   const contextTraits = object(context["traits"]);
 
@@ -72,9 +72,9 @@ function eventOf(payload: JsonObject, callType: string | undefined): string {
 }
 
 /**
- * Not every RudderStack library says so: its Node SDK calls itself `analytics-node`, as an old one of Segment's does. But
- * RudderStack's send `channel` and `originalTimestamp` themselves, which at Segment only the server adds, together with
- * `receivedAt`; and RudderStack's server adds `rudderId`.
+ * Which CDP a call comes from. Not every RudderStack library says so: its Node SDK calls itself `analytics-node`, as an old
+ * one of Segment's does. But RudderStack's send `channel` and `originalTimestamp` themselves, which at Segment only the
+ * server adds, together with `receivedAt`; and RudderStack's server adds `rudderId`.
  */
 function cdpSource(payload: JsonObject, context: JsonObject): string {
   const library = text(object(context["library"])["name"]) ?? "";
@@ -85,7 +85,7 @@ function cdpSource(payload: JsonObject, context: JsonObject): string {
   return rudderstack ? "rudderstack" : "segment";
 }
 
-/** Spec §6.2: an identify without an email _trait_ creates no person, so there the top-level `email` does not count. */
+/** Spec §6.2: an identify without an email _trait_ creates no person, so its top-level `email` does not count. */
 function emailOf(
   payload: JsonObject,
   callType: string | undefined,
@@ -114,7 +114,7 @@ function propertiesOf(payload: JsonObject, callType: string | undefined, context
   return filled;
 }
 
-/** Fills what is still missing; `company` may be `{"name":"…"}`. */
+/** Fills in the traits that are still missing; `company` may be `{"name":"…"}`. */
 function addTraits(into: Traits, from: JsonObject): void {
   const { company } = from;
   add(into, "name", text(from["name"]) ?? fullName(from["firstName"], from["lastName"]));
@@ -139,7 +139,7 @@ function fullName(first: unknown, last: unknown): string | undefined {
   return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
 }
 
-/** Trimmed text, as it can be stored; undefined for everything that is none or is blank. */
+/** Trimmed text, as it can be stored; undefined for what is no text or blank. */
 function text(value: unknown): string | undefined {
   if (typeof value !== "string") return undefined;
   return value.trim().toWellFormed() || undefined;

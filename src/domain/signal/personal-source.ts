@@ -1,7 +1,7 @@
 /** Who sends a signal writes its source, and may write there whose it is: `newsletter for ann@example.com`. */
 import type { NormalisedSignal } from "./signal.ts";
 
-/** What is shorter stands in a source by chance. */
+/** Characters of a name at least: a shorter one may stand in a source by chance. */
 const NAME_MIN_LENGTH = 3;
 
 /** Whether a source has an address, or something of what the signal names its person by. */

@@ -15,12 +15,12 @@ import { ok, refuse } from "../result.ts";
 import { Utf8Text } from "../../platform/utf8-text.ts";
 
 export interface BodySignal {
-  /** Where in the body it stands, in bytes. */
+  /** Where in the body the signal begins and ends, in bytes. */
   start: number;
   end: number;
-  /** The UTF-8 length of its text. */
+  /** The UTF-8 length of the signal's text. */
   bytes: number;
-  /** Null: to be admitted. */
+  /** Why the signal is refused; null: it is to be admitted. */
   refusal: SignalRefusal | null;
 }
 
@@ -28,13 +28,13 @@ export interface SignalBody {
   /** Whether the sender sent several, also when it is one in an array: then the answer has one result for each. */
   several: boolean;
   signals: BodySignal[];
-  /** What they are slices of: the JSON text as sent. */
+  /** The JSON text as sent, of which the signals are slices. */
   text: Utf8Text;
 }
 
 export interface SignalBodyRules {
   maxSignals: number;
-  /** Also take newline-delimited JSON. */
+  /** Whether newline-delimited JSON is taken too. */
   lines: boolean;
   /** What is asked of each payload besides size and depth. */
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
@@ -43,7 +43,7 @@ export interface SignalBodyRules {
 const LINE_FEED = 0x0a;
 const OPEN_BRACKET = 0x5b;
 
-/** Null: not JSON, in this form at least. */
+/** What the body is when read in one form; null: it is not JSON in that form. */
 type Reading = Result<SignalBody, BodyRefusal> | null;
 
 export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
@@ -91,7 +91,7 @@ function readSingle(text: Utf8Text, rules: SignalBodyRules): Reading {
   return signal && ok({ several: false, signals: [signal], text });
 }
 
-/** Line by line, and no further than there may be. Null when no line is JSON: then it was not meant as lines. */
+/** Reads line by line, no more lines than there may be signals. Null when no line is JSON: then it was not meant as lines. */
 function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
   const { bytes } = text;
   const signals: BodySignal[] = [];
@@ -114,7 +114,7 @@ function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
   return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
 }
 
-/** In this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */
+/** One signal, checked in this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */
 function readOne(text: Utf8Text, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
   if (end - start > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, end - start) : null;
   const slice = text.slice(start, end);
@@ -135,12 +135,12 @@ function tooLarge(start: number, end: number, bytes: number): BodySignal {
   return { start, end, bytes, refusal: { code: "signal_too_large", detail } };
 }
 
-/** Without parsing it: of 16 MB that could take all the memory there is. */
+/** Whether the text is JSON, without parsing it: of 16 MB that could take all the memory there is. */
 function isJson({ bytes }: Utf8Text, start: number, end: number): boolean {
   return findJsonError(bytes, start, end) === null;
 }
 
-/** Undefined: not JSON. */
+/** The value of a JSON text, in an object of its own; undefined: not JSON. */
 function parsed(text: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

@@ -1,9 +1,9 @@
 /** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
 
-/** Spec §2.1: which endpoint family a key may be used on. */
+/** The endpoint family that a key may be used on (spec §2.1). */
 export type EndpointType = "signal_staging" | "product_org";
 
-/** Spec §3.2 and §8: what the Quota Counter said of an admitted signal. */
+/** What the Quota Counter said of an admitted signal (spec §3.2, §8). */
 export type Verdict = "accepted" | "held";
 
 /** A JSON object as `JSON.parse` makes it. */
@@ -25,16 +25,16 @@ export interface Traits {
  */
 export interface NormalisedSignal {
   kind: "signal" | "identify";
-  /** What mapping rules match on; for a page view `Page Viewed`. */
+  /** The event that mapping rules match on; for a page view `Page Viewed`. */
   event: string;
   source: string;
-  /** Trimmed and lower-cased; absent when the payload names none. */
+  /** The address, trimmed and lower-cased; absent when the payload names none. */
   email?: string;
   userId?: string;
   anonymousId?: string;
-  /** Of an `alias` call: an anonymous id or a user id, it does not say which. */
+  /** The id that an `alias` call replaces: an anonymous id or a user id, it does not say which. */
   previousId?: string;
-  /** The payload carries an id of its own (`messageId` or `id`): duplicates are looked for over days, not minutes. */
+  /** Whether the payload carries an id of its own (`messageId` or `id`): duplicates are looked for over days, not minutes. */
   hasOwnId: boolean;
   properties: JsonObject;
   traits: Traits;

@@ -14,7 +14,7 @@ import type { JsonObject } from "./signal.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 
-/** Names are stored with every signal, and shown to every member. */
+/** The refusal of a name with a credential in it: names are stored with every signal, and shown to every member. */
 const CREDENTIAL = "holds an API key or a secret, and names are shown";
 
 /** Checks in this order: an object → `event` → and of a universal signal `email` → `source` → `properties`. */
@@ -65,7 +65,7 @@ function checkEvent(event: unknown, what: string): SignalRefusal | undefined {
   };
 }
 
-/** The type of a CDP's call is the name of its event, unless it is a track. */
+/** Checks the type of a CDP's call, which is the name of its event unless it is a track. */
 function checkCallType(type: string): SignalRefusal | undefined {
   if (!holdsCredential(type)) return undefined;
   return { code: "event_invalid", detail: `\`type\` ${CREDENTIAL}. Send the type of the call, such as "identify".` };
