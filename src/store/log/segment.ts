@@ -17,7 +17,7 @@ export interface SegmentRow {
   /** The span of the times that the signals' ids tell, but for those in `late`. */
   first_ms: number;
   last_ms: number;
-  /** The span of their receipts, and of their ordinals. */
+  /** The span of the receipts, and of the ordinals, of the segment's lines. */
   received_from: number;
   received_to: number;
   ordinal_from: number;
@@ -28,16 +28,19 @@ export interface SegmentRow {
   groups: ArrayBuffer;
   /** Letters of the statuses that lines have. */
   statuses: string;
-  /** The object in R2 that has the payloads, and where in it; null: they are here, or nowhere. */
+  /** The object in R2 that has the payloads, and where in it they are; null: they are here, or nowhere. */
   cold: string | null;
   cold_offset: number;
   cold_bytes: number;
 }
 
-/** Lines as they are read: of a sealed segment, or those that are still open. */
+/** The lines of a sealed segment as they were read, or those that are still open. */
 export class Segment {
   readonly firstSeq: number;
-  /** Other ones where one of them changes; while it is open, more are added to the same. */
+  /**
+   * The segment's lines: other ones once any of them changes, while lines that are added to an open segment come to the
+   * same.
+   */
   readonly lines: Lines;
   /** How often it has been rewritten; what was read before an `await` is read again where this has moved. */
   readonly version: number;
@@ -59,7 +62,7 @@ export class Segment {
     return this.firstSeq + this.length - 1;
   }
 
-  /** @throws when the line is none of this segment. */
+  /** Facts of a line. @throws when the line is none of this segment. */
   facts(seq: number): Facts {
     const index = seq - this.firstSeq;
     if (index < 0 || index >= this.length) throw new Error(`line ${seq} is not in the segment of ${this.firstSeq}`);
@@ -133,7 +136,7 @@ export function summarise(lines: Lines): Summary {
   return { ...row, groups, statuses: lettersOf(letters) };
 }
 
-/** Letters of the statuses that lines have. */
+/** Letters of the statuses that a segment's lines have. */
 export function statusLetters(lines: Lines): string {
   return lettersOf(new Set(lines.column("status").map((cell) => statusLetter(statusOf(cell)))));
 }
@@ -158,7 +161,7 @@ function bytesOf(mark: number): Uint8Array {
   return Uint8Array.of(mark >>> 16, (mark >>> 8) & 0xff, mark & 0xff);
 }
 
-/** FNV-1a, its halves folded together. */
+/** FNV-1a of a text, its halves folded together. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);

@@ -20,7 +20,7 @@ export class StoredPayloads {
     this.#name = name;
   }
 
-  /** Of a segment whose payloads are not in R2. */
+  /** Payloads of a segment that are not in R2. */
   read({ firstSeq, lines }: Segment): Payloads {
     const known = this.#cached.get(firstSeq);
     if (known !== undefined) return known;
@@ -30,7 +30,7 @@ export class StoredPayloads {
     return payloads;
   }
 
-  /** As they are moved to R2; null: there are none here. */
+  /** A segment's payloads compressed, as they are moved to R2; null: there are none here. */
   packed(firstSeq: number): ArrayBuffer | null {
     const [row] = this.#sql.exec<{ payloads: ArrayBuffer }>(
       `SELECT payloads FROM ${this.#name}_payloads WHERE first_seq = ?`,
@@ -39,7 +39,7 @@ export class StoredPayloads {
     return row?.payloads ?? null;
   }
 
-  /** In place of those that are there. Where no line has one, no row is left. */
+  /** Stores a segment's payloads in place of those that are there. Where no line has one, no row is left. */
   write(firstSeq: number, payloads: Payloads, lines: Lines): void {
     this.#cached.delete(firstSeq);
     if (payloads.every((payload) => payload === null)) return this.remove(firstSeq);
@@ -55,7 +55,7 @@ export class StoredPayloads {
     this.#sql.exec(`DELETE FROM ${this.#name}_payloads WHERE first_seq = ?`, firstSeq);
   }
 
-  /** Forgets what is in memory. */
+  /** Forgets what is in memory, after a transaction was taken back. */
   reload(): void {
     this.#cached.clear();
   }

@@ -13,13 +13,13 @@ import { toSqlBlob } from "./sql-blob.ts";
 const COLUMNS = `first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from, ordinal_to, period_end,
   statuses, cold, cold_offset, cold_bytes, groups`;
 
-/** What is open when it is sealed. */
+/** The open lines of a log, which become a segment. */
 export interface OpenLines {
   firstSeq: number;
   lines: Lines;
-  /** HASH_BYTES of each. */
+  /** HASH_BYTES of each line. */
   hashes: Uint8Array;
-  /** The span of the times that their ids tell. */
+  /** The span of the times that the lines' ids tell. */
   span: { first: number; last: number };
 }
 
@@ -47,7 +47,7 @@ export class StoredSegments {
     this.#name = name;
   }
 
-  /** Null where there is none. */
+  /** The number of the first line of all segments; null where there is no segment. */
   get firstSeq(): number | null {
     const [row] = this.#sql.exec<{ first: number | null }>(
       `SELECT min(first_seq) AS first FROM ${this.#name}_segments`,
@@ -80,7 +80,7 @@ export class StoredSegments {
     );
   }
 
-  /** Rows for which a condition holds. It is part of the statement: never what was sent. */
+  /** Rows for which a condition holds. The condition is part of the statement: it never holds what was sent. */
   rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
     return this.#sql
       .exec<SegmentRow>(`SELECT ${COLUMNS} FROM ${this.#name}_segments WHERE ${condition}`, ...values)
@@ -101,13 +101,13 @@ export class StoredSegments {
     return segment;
   }
 
-  /** The one that has this line; null: there is none. */
+  /** The segment that has this line; null: there is none. */
   of(seq: number): Segment | null {
     const [row] = this.rows("first_seq <= ? ORDER BY first_seq DESC LIMIT 1", seq);
     return row === undefined || row.last_seq < seq ? null : this.read(row);
   }
 
-  /** HASH_BYTES of each line. */
+  /** HASH_BYTES of each line of a segment. */
   hashesOf(firstSeq: number): Uint8Array {
     const [row] = this.#sql.exec<{ hashes: ArrayBuffer }>(
       `SELECT hashes FROM ${this.#name}_facts WHERE first_seq = ?`,
@@ -116,7 +116,7 @@ export class StoredSegments {
     return new Uint8Array(row?.hashes ?? new ArrayBuffer());
   }
 
-  /** Of segments with lines received in that time, one after the other, since there may be very many. */
+  /** Hashes of segments with lines received in that time, one after the other, since there may be very many. */
   *hashesReceived(fromMs: number, toMs: number): Generator<SegmentHashes> {
     const rows = this.#sql.exec<{ first_seq: number; received_to: number; hashes: ArrayBuffer }>(
       `SELECT first_seq, received_to, hashes FROM ${this.#name}_segments JOIN ${this.#name}_facts USING (first_seq)
@@ -161,7 +161,7 @@ export class StoredSegments {
     this.#cached.set(firstSeq, new Segment(firstSeq, lines, version, { ...row, statuses }));
   }
 
-  /** Whether it is still as it was read, before an `await` for instance. */
+  /** Whether the segment is still as it was read, before an `await` for instance. */
   isCurrent({ firstSeq, version }: Segment, row: SegmentRow): boolean {
     const [now] = this.#sql.exec<{ version: number; cold: string | null }>(
       `SELECT version, cold FROM ${this.#name}_segments JOIN ${this.#name}_facts USING (first_seq) WHERE first_seq = ?`,
@@ -170,7 +170,7 @@ export class StoredSegments {
     return now !== undefined && now.version === version && now.cold === row.cold;
   }
 
-  /** The payloads are in R2 now, there; or in another place than before. */
+  /** Says where in R2 the payloads of a segment are now. */
   moveToCold(firstSeq: number, { key, offset, bytes }: ColdPlace): void {
     this.#sql.exec(
       `UPDATE ${this.#name}_segments SET cold = ?, cold_offset = ?, cold_bytes = ? WHERE first_seq = ?`,
@@ -182,7 +182,7 @@ export class StoredSegments {
     this.#cached.delete(firstSeq);
   }
 
-  /** Says in its row what its lines are now; until then it also says what they were. */
+  /** Makes a segment's row say what its lines are now; until then it also says what they were. */
   summariseAgain(firstSeq: number): void {
     const segment = this.of(firstSeq);
     if (segment === null) throw new Error(`there is no segment of ${firstSeq}`);
@@ -203,7 +203,7 @@ export class StoredSegments {
     this.#cached.delete(firstSeq);
   }
 
-  /** Forgets what is in memory. */
+  /** Forgets what is in memory, after a transaction was taken back. */
   reload(): void {
     this.#cached.clear();
   }

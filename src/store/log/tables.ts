@@ -5,11 +5,11 @@
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-/** One row a log: what is not in a segment yet. Padded, so that SQLite writes only the pages that differ. */
+/** The head of each log: lines that are in no segment yet. Padded, so that SQLite writes only the pages that differ. */
 export const heads = sqliteTable("heads", {
   log: integer("log").primaryKey(),
   nextSeq: integer("next_seq").notNull(),
-  /** JSON of whoever keeps the log, see head.ts. */
+  /** JSON of what whoever keeps the log adds to it, see head.ts. */
   meta: text("meta").notNull(),
   facts: blob("facts").notNull(),
   payloads: blob("payloads").notNull(),
@@ -36,13 +36,14 @@ function segmentsOf(log: string) {
     },
     (table) => [
       index(`${log}_segments_time`).on(table.firstMs),
-      // When held signals are purged next. A partial index: of the log of held signals, while they are held.
+      // This index tells when held signals are purged next. It is partial: only the log of held signals has it, for lines
+      // that are still held.
       ...(log === "held"
         ? [
             index("held_segments_due")
               .on(table.periodEnd)
               .where(sql`instr(statuses, 'h') > 0`),
-            // In which order they are released.
+            // The order in which held signals are released.
             index("held_segments_order")
               .on(table.ordinalFrom)
               .where(sql`instr(statuses, 'h') > 0`),
@@ -90,14 +91,14 @@ export const coldObjects = sqliteTable(
   "cold_objects",
   {
     key: text("key").primaryKey(),
-    /** `writing` may or may not be in R2; nothing refers to it. `removing` holds nothing that anybody needs. */
+    /** The state: `writing` may or may not be in R2, and nothing refers to it; `removing` holds nothing that anybody needs. */
     state: text("state").$type<"writing" | "stored" | "removing">().notNull(),
     at: integer("at").notNull(),
-    /** The segments in it are among these. */
+    /** First and last line between which the object's segments are. */
     firstSeq: integer("first_seq").notNull(),
     lastSeq: integer("last_seq").notNull(),
   },
-  // Every batch asks whether one is not finished, of up to a thousand that a day makes.
+  // Every batch asks whether an object is not finished, of up to a thousand that a day makes.
   (table) => [index("cold_objects_state").on(table.state, table.at)],
 );
 

@@ -8,20 +8,20 @@ import type { StoredSegments } from "./stored-segments.ts";
 
 /** Rows of segments that a walk reads at a time: few at first, since most walks end soon. */
 const ROWS = { first: 4, most: 64 } as const;
-/** More than a segment ever has. */
+/** Most lines that a segment can have, with room to spare. */
 const MOST_LINES = 1_024;
 
-/** A segment that is wanted may have other lines besides those that are. */
+/** What a walk looks for. A segment that it stops at may have other lines besides. */
 export interface Wanted {
   event?: string | undefined;
   source?: string | undefined;
   status?: LineStatus | undefined;
-  /** Received not before, and before: milliseconds since 1970. */
+  /** When the signals were received: not before `sinceMs`, and before `untilMs`, in milliseconds since 1970. */
   sinceMs?: number | undefined;
   untilMs?: number | undefined;
 }
 
-/** From the latest line before `before` back to the oldest. */
+/** Segments from the latest line before `before` back to the oldest. */
 export function* walkSegmentsBack(
   segments: StoredSegments,
   open: Segment,
@@ -40,7 +40,7 @@ export function* walkSegmentsBack(
   }
 }
 
-/** From the first line after `after` on. What is open is asked for when its turn comes: the walk may be a long one. */
+/** Segments from the first line after `after` on. The open one is asked for when its turn comes: the walk may be a long one. */
 export function* walkSegments(
   segments: StoredSegments,
   open: () => Segment,
@@ -48,7 +48,7 @@ export function* walkSegments(
   wanted: Wanted,
 ): Generator<Segment> {
   const { sql, values } = conditionOf(wanted);
-  // By the primary key: the segment that has the line begins no more than so many lines before.
+  // This is a range of the primary key: the segment that has the line begins no more than so many lines before.
   const condition = `last_seq > ? AND first_seq > ? AND ${sql} ORDER BY first_seq LIMIT ?`;
   let last = after;
   for (let limit: number = ROWS.first; ; limit = Math.min(limit * 4, ROWS.most)) {
@@ -61,7 +61,7 @@ export function* walkSegments(
   if (now.length > 0 && now.lastSeq > after) yield now;
 }
 
-/** Part of a statement, and the values of its parameters in their order. */
+/** What is wanted as part of a statement, and the values of its parameters in their order. */
 function conditionOf({ event, source, status, sinceMs, untilMs }: Wanted): { sql: string; values: SqlStorageValue[] } {
   const parts: [sql: string, SqlStorageValue][] = [];
   if (event !== undefined) parts.push(["instr(groups, ?) > 0", toSqlBlob(groupMark(event, source))]);

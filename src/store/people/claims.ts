@@ -9,13 +9,13 @@ export interface Claim extends Receipt {
   personId: number;
 }
 
-/** In order of receipt; a claim of whoever has the id already says nothing. */
+/** The claims with one more, in order of receipt, at most `most`; a claim of whoever has the id already says nothing. */
 export function addClaim(claims: readonly Claim[], claim: Claim, most: number): Claim[] {
   const sorted = [...claims, claim].sort((one, other) => (isLater(one, other) ? 1 : -1));
   return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
 }
 
-/** Undefined: nobody's. */
+/** The claim that a signal of this receipt goes by; undefined: the id is nobody's. */
 export function claimInForce(claims: readonly Claim[], receipt: Receipt): Claim | undefined {
   return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
 }

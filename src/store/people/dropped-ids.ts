@@ -9,15 +9,18 @@ import type { VisitorId } from "./visitor-keys.ts";
 const OLDEST = `SELECT key, "at", ordinal FROM identities AS theirs
   WHERE person_id = ? AND key > ? AND key < ? AND NOT EXISTS (SELECT 1 FROM link_jobs WHERE link_jobs.key = theirs.key)
   ORDER BY "at", ordinal LIMIT ?`;
-// Who had the id before must not have it again. Claims of somebody who is being deleted are the deletion's.
+// Earlier claims go too: who had the id before must not have it again. Claims of somebody who is being deleted are the
+// deletion's.
 const DROP = `DELETE FROM identities WHERE key = ? AND ("at", ordinal) <= (?, ?)
   AND EXISTS (SELECT 1 FROM people WHERE people.id = person_id) RETURNING person_id`;
 
 type Row = { key: ArrayBuffer; at: number; ordinal: number };
 
 /**
- * @param count claims of the person's to ids of that kind; fewer are dropped where signals wait.
- * @returns whose claims were dropped, one for each: also of persons who had such an id before.
+ * Drops a person's oldest ids of a kind.
+ *
+ * @param count how many are to go; fewer do where signals wait to be linked.
+ * @returns the person of each claim that was dropped: also persons who had such an id before.
  */
 export function dropOldestIds(sql: SqlStorage, personId: number, kind: VisitorId["kind"], count: number): number[] {
   const oldest = sql.exec<Row>(OLDEST, personId, ...keysOf(kind), count).toArray();
@@ -30,7 +33,7 @@ export function dropOldestIds(sql: SqlStorage, personId: number, kind: VisitorId
   });
 }
 
-/** Each pair is there both ways. */
+/** Deletes the pairs of an id, each of which is there both ways. */
 export function forgetPairs(sql: SqlStorage, key: ArrayBuffer): void {
   sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
   sql.exec("DELETE FROM pairs WHERE key = ?", key);

@@ -13,7 +13,7 @@ type Row = { at: number; ordinal: number; person_id: number };
 // Claims of somebody who is being deleted go page by page: they count for nothing from the beginning.
 const COUNTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
 const READ = `SELECT at, ordinal, person_id FROM identities WHERE key = ? AND ${COUNTS} ORDER BY at, ordinal`;
-/** By the places of the keys. */
+/** The claims of several ids, with the place of each id among those that are asked for. */
 const READ_MANY = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${COUNTS}`;
 const PAGE_VALUES = 500;
@@ -23,16 +23,16 @@ type Growth = Record<VisitorId["kind"], number>;
 export class Identities {
   readonly #sql: SqlStorage;
   readonly #claims = new Map<string, readonly Claim[]>();
-  /** By how many claims persons have come to have more, or fewer. */
+  /** How many claims each person has gained, or lost. */
   #grown = new Map<number, Growth>();
-  /** Ids that have become somebody's, in this batch. */
+  /** Ids that have become somebody's in this batch. */
   readonly claimed: VisitorId[] = [];
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
   }
 
-  /** What will be asked of ids, by few statements. Returns the persons that they belong to. */
+  /** Reads what will be asked of ids by few statements. Returns the persons that they belong to. */
   preload(ids: readonly VisitorId[]): Set<number> {
     const persons = new Set<number>();
     const byList = new Map(ids.map((id) => [visitorList(id), id] as const));
@@ -51,7 +51,7 @@ export class Identities {
     return persons;
   }
 
-  /** In order of receipt. */
+  /** The claims of an id, in order of receipt. */
   claimsOf(id: VisitorId): readonly Claim[] {
     const key = visitorList(id);
     let claims = this.#claims.get(key);
@@ -65,14 +65,14 @@ export class Identities {
     return claims;
   }
 
-  /** Undefined: nobody's, as far as is known. */
+  /** The person an id belonged to at a receipt; undefined: nobody, as far as is known. */
   ownerAt(id: VisitorId, receipt: Receipt): number | undefined {
     return claimInForce(this.claimsOf(id), receipt)?.personId;
   }
 
   /**
-   * From then on the id is that person's (spec §6, identify); and with it all that it is paired with and nobody's yet, the
-   * nearest first, CLAIM_SPREADS_TO of them.
+   * Makes an id a person's from a receipt on (spec §6, identify); and with it all ids that it is paired with and that are
+   * nobody's yet, the nearest first, CLAIM_SPREADS_TO of them.
    */
   claim(id: VisitorId, claim: Claim): void {
     const before = this.claimsOf(id);
@@ -92,7 +92,7 @@ export class Identities {
     }
   }
 
-  /** Two ids of one visitor (design §8.1). Takes effect when one of them is, or becomes, somebody's. */
+  /** Pairs two ids of one visitor (design §8.1). This takes effect when one of them is, or becomes, somebody's. */
   pair(one: VisitorId, other: VisitorId, receipt: Receipt): void {
     const [claimsOfOne, claimsOfOther] = [this.claimsOf(one), this.claimsOf(other)];
     if (claimsOfOne.length > 0 && claimsOfOther.length > 0) return;
@@ -108,14 +108,14 @@ export class Identities {
     }
   }
 
-  /** By how many claims persons have come to have more, or fewer, since this was last asked. */
+  /** How many claims each person has gained, or lost, since this was last asked. */
   takeGrowth(): ReadonlyMap<number, Growth> {
     const grown = this.#grown;
     this.#grown = new Map();
     return grown;
   }
 
-  /** So many of a person's ids are nobody's from now on, as far as that can be. Returns how many. */
+  /** Makes a person's oldest ids of a kind nobody's, as many as `count` where that can be. Returns how many. */
   dropOldest(personId: number, kind: VisitorId["kind"], count: number): number {
     const dropped = dropOldestIds(this.#sql, personId, kind, count);
     for (const one of dropped) this.#grow(one, kind, -1);
@@ -176,7 +176,7 @@ export class Identities {
   }
 }
 
-/** Of an id, in order of receipt; also those of somebody who is being deleted. */
+/** The claims of an id, in order of receipt, also those of somebody who is being deleted. */
 export function claimsInStore(sql: SqlStorage, id: VisitorId): Claim[] {
   return sql
     .exec<Row>("SELECT at, ordinal, person_id FROM identities WHERE key = ? ORDER BY at, ordinal", visitorKey(id))
@@ -184,7 +184,7 @@ export function claimsInStore(sql: SqlStorage, id: VisitorId): Claim[] {
     .map(({ at, ordinal, person_id: personId }) => ({ receivedAtMs: at, ordinal, personId }));
 }
 
-/** Each value once, as many at a time as a statement takes: one for many is a third of the work of one for each. */
+/** Each value once, in as many at a time as a statement takes: one for many is a third of the work of one for each. */
 export function* pagesOf<Value>(values: Iterable<Value>): Generator<Value[]> {
   const all = [...new Set(values)];
   for (let from = 0; from < all.length; from += PAGE_VALUES) yield all.slice(from, from + PAGE_VALUES);

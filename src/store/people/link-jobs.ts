@@ -3,23 +3,23 @@ import { LINK_ALARM_MS } from "../../limits.ts";
 import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
-/** Scoring signals, and their points. */
+/** How many scoring signals were made, and their points. */
 export interface LinkCounts {
   added: number;
   points: number;
 }
 
-/** Notes a visitor who has such signals. One who is noted already waits as long as that says. */
+/** Notes a visitor who has such signals. One who is noted already goes on waiting as before. */
 export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number): void {
   sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
 }
 
-/** When the next one is due, in milliseconds since 1970; null when there is none. */
+/** When the next job is due, in milliseconds since 1970; null when there is none. */
 export function nextLinkJobMs(sql: SqlStorage): number | null {
   return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM link_jobs").one().at;
 }
 
-/** Those that are due by then, the ones that wait longest first. */
+/** Visitors whose jobs are due by then, the ones that wait longest first. */
 export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): VisitorId[] {
   return sql
     .exec<{ key: ArrayBuffer }>("SELECT key FROM link_jobs WHERE due_at <= ? ORDER BY due_at LIMIT ?", byMs, limit)
@@ -27,7 +27,7 @@ export function dueLinkJobs(sql: SqlStorage, byMs: number, limit: number): Visit
     .map(({ key }) => visitorOfKey(key));
 }
 
-/** Whether there is one that nothing has hindered so far: it is to be taken at once. */
+/** Whether there is a job that nothing has hindered so far: it is to be taken at once. */
 export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
   return dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1).length > 0;
 }
@@ -36,19 +36,19 @@ export function hasLinkJob(sql: SqlStorage, visitor: VisitorId): boolean {
   return isLinkJobDue(sql, visitor, Number.MAX_SAFE_INTEGER);
 }
 
-/** Whether it is still to be done then: it may have been ended, or put off, meanwhile. */
+/** Whether a visitor's job is due by then: it may have been ended, or put off, meanwhile. */
 export function isLinkJobDue(sql: SqlStorage, visitor: VisitorId, byMs: number): boolean {
   const found = sql.exec("SELECT 1 FROM link_jobs WHERE key = ? AND due_at <= ?", visitorKey(visitor), byMs);
   return found.toArray().length > 0;
 }
 
-/** A turn has ended before all was done: the alarm goes on at once, with the one that waits longest. */
+/** Has the alarm go on at once, with the job that waits longest: a turn has ended before all was done. */
 export function hurryLinkJobs(sql: SqlStorage, nowMs: number): void {
   const [visitor] = dueLinkJobs(sql, nowMs + LINK_ALARM_MS, 1);
   if (visitor !== undefined) putOffLinkJob(sql, visitor, nowMs);
 }
 
-/** What a step has made of the visitor's lines. */
+/** Adds to a job what a step has made of the visitor's lines. */
 export function countInLinkJob(sql: SqlStorage, visitor: VisitorId, { added, points }: LinkCounts): void {
   if (added === 0) return;
   sql.exec(
@@ -59,7 +59,7 @@ export function countInLinkJob(sql: SqlStorage, visitor: VisitorId, { added, poi
   );
 }
 
-/** What its steps have made of the visitor's lines so far, as far as somebody wanted to know. */
+/** What a job's steps have made of the visitor's lines so far, as far as somebody wanted to know. */
 export function linkCounts(sql: SqlStorage, visitor: VisitorId): LinkCounts {
   const found = sql.exec<{ added: number; points: number }>(
     "SELECT added, points FROM link_jobs WHERE key = ?",

@@ -43,7 +43,7 @@ export class Linking {
   readonly #done = new Set<number>();
   readonly #lacking = new Set<number>();
 
-  /** @param rules null: only what can be said without them is done, and what takes a bounded time. */
+  /** Prepares to link. @param rules null: only what can be said without them is done, and what takes a bounded time. */
   constructor(
     state: StoreState,
     changing: { people: People; groups: EventGroupChanges },
@@ -73,14 +73,14 @@ export class Linking {
     const { sql, signals } = this.#state;
     const oldest = signals.firstSeq;
     return listed.flatMap(({ visitor, seqs }) => {
-      // Those that no segment has any more are gone: nothing is left to be linked of them.
+      // Lines that no segment has any more are gone: nothing is left to be linked of them.
       const done = seqs.filter((seq) => this.#done.has(seq) || seq < oldest);
       changeEntries(sql, visitorList(visitor), "", new Map(done.map((seq) => [seq, "gone"] as const)));
       return done.length === 0 && seqs.some((seq) => this.#lacking.has(seq)) ? [visitor] : [];
     });
   }
 
-  /** Times and traits of the persons that lines were taken from, as the lines that are left make them. */
+  /** Counts the times and traits of persons again from the lines that are left, where lines were taken from them. */
   recount(): void {
     const { sql, signals } = this.#state;
     for (const personId of this.#left) {
@@ -91,7 +91,7 @@ export class Linking {
     }
   }
 
-  /** Null: nothing changes. */
+  /** A line's facts once it is linked; null: nothing changes. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before, kind } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
@@ -106,7 +106,7 @@ export class Linking {
       this.#done.add(seq);
       return { ...facts, owner };
     }
-    // Whom it is taken from is counted again, from all of their signals.
+    // A line is taken from a person only with the rules at hand, for all of that person's signals have to be counted again.
     if (before !== null && this.#rules.rules === null) return null;
     const judged = this.#judge(seq, facts, email);
     if (judged === null) {
@@ -127,7 +127,7 @@ export class Linking {
     return linked;
   }
 
-  /** What the rules make of it; null where that takes a payload that is not here. */
+  /** What the rules make of a line; null where that takes a payload that is not here. */
   #judge(seq: number, facts: Facts, email: string): Pick<Facts, "rulesTried" | "verdicts"> | null {
     const { version, rules } = this.#rules;
     if (isJudged(this.#state, seq, facts, version)) return facts;
@@ -145,7 +145,7 @@ export class Linking {
 
 const NOTHING = { rulesTried: 0, verdicts: [] };
 
-/** One after the other: somebody may have a hundred thousand. */
+/** Receipts and traits of lines, one after the other: somebody may have a hundred thousand. */
 function* linesOf({ signals }: StoreState, seqs: readonly number[]) {
   for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
     for (const seq of here) {

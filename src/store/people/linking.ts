@@ -38,19 +38,19 @@ export interface LinkWork {
   state: StoreState;
   storage: DurableObjectStorage;
   objects: ColdObjects;
-  /** The workspace's, as they are now. */
+  /** The workspace's rules, as they are now. */
   rules: () => Promise<WorkspaceRules>;
-  /** A step of this turn was in vain, since the rules were older than some that have been applied. */
+  /** Whether a step of this turn was in vain, since the rules were older than some that have been applied. */
   isStale?: boolean;
 }
 
-/** A segment as it was read, and the lines of it that are on lists. */
+/** A segment as it was read, with those of its lines that are on lists. */
 interface Part {
   segment: Segment;
   seqs: readonly number[];
 }
 
-/** What a batch has made known, while the batch is being recorded. What it cannot do is left to jobs. */
+/** Links signals of visitors whom a batch has made known, while it is being recorded. What it cannot do is left to jobs. */
 export function linkAtOnce(
   state: StoreState,
   { people, groups }: { people: People; groups: EventGroupChanges },
@@ -71,7 +71,7 @@ export function linkAtOnce(
 }
 
 /**
- * One step. A job whose payloads cannot be had waits for a while.
+ * Takes a step of linking. A job whose payloads cannot be had waits for a while.
  *
  * @returns whether the next step can follow at once; false also when there are no more jobs.
  * @throws when the rules cannot be asked for.
@@ -85,20 +85,20 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   const parts = partsOf(state, listedOf(state, visitors));
   const payloads = await readPayloads(signals, objects, wantedOf(state, parts, current));
   return inTransaction(work, () => {
-    // Run through rules that are older than some that have been applied meanwhile: once more, and then later.
+    // Where rules have been applied meanwhile that are newer than these, the step is done once more, and after that later.
     if (isStale(sql, current.version)) {
       if (work.isStale === true) throw new Error("the mapping rules are older than some that have been applied");
       return (work.isStale = true);
     }
     const nowMs = Date.now();
-    // Where somebody is being deleted, for instance, their visitors' lists are not this step's any more.
+    // A visitor's list may not be this step's any more: where somebody is being deleted, for instance.
     const due = visitors.filter((visitor) => isLinkJobDue(sql, visitor, nowMs + LINK_ALARM_MS));
     const listed = listedOf(state, due);
     const here = new Set(listed.flatMap(({ seqs }) => seqs));
     const changing = { people: new People(state), groups: new EventGroupChanges() };
     const linking = new Linking(state, changing, current, payloads, nowMs);
     for (const { segment, seqs } of parts) {
-      // What has changed meanwhile is left for the next step.
+      // Lines that have changed meanwhile are left for the next step.
       const left = seqs.filter((seq) => here.has(seq));
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
@@ -115,7 +115,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
   });
 }
 
-/** Memory follows what is stored, also where a transaction is taken back. */
+/** Runs one transaction. Memory follows what is stored, also where the transaction is taken back. */
 function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
   try {
     return storage.transactionSync(act);
@@ -125,7 +125,7 @@ function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
   }
 }
 
-/** LINK_PAGE_SIGNALS lines at most. */
+/** The oldest lines of the visitors' lists, LINK_PAGE_SIGNALS at most. */
 function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): Listed[] {
   const listed: Listed[] = [];
   let left = LINK_PAGE_SIGNALS;
@@ -140,7 +140,7 @@ function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): Listed[]
   return listed;
 }
 
-/** RULE_STEP_SEGMENTS at most: what is in memory at a time are whole segments, however few of their lines are listed. */
+/** Segments of the lines, RULE_STEP_SEGMENTS at most: they are in memory as a whole, however few of their lines are listed. */
 function partsOf({ signals }: StoreState, listed: readonly Listed[]): Part[] {
   const parts: Part[] = [];
   for (const part of signals.segmentsOf(listed.flatMap(({ seqs }) => seqs))) {
@@ -150,7 +150,7 @@ function partsOf({ signals }: StoreState, listed: readonly Listed[]): Part[] {
   return parts;
 }
 
-/** Those of the lines whose payloads it takes to say what they score. */
+/** The lines whose payloads it takes to say what they score. */
 function wantedOf(state: StoreState, parts: readonly Part[], { version, rules }: WorkspaceRules): Part[] {
   return parts
     .map(({ segment, seqs }) => ({

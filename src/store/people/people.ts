@@ -24,7 +24,7 @@ import type { VisitorId } from "./visitor-keys.ts";
 /** What a signal says about who sent it. */
 export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
 
-/** As the signal itself names them. */
+/** The visitor of a line, as the signal itself names them. */
 export function visitorOf({ email, userId, anonymousId }: Facts): Visitor {
   return {
     ...(email === null ? {} : { email }),
@@ -50,7 +50,7 @@ type Row = {
   ids_dropped: number;
 };
 
-/** In the order of INSERT. */
+/** The columns of a person, in the order of INSERT. */
 const COLUMNS = [
   "id",
   "email",
@@ -78,7 +78,7 @@ const ID_COUNTS = [
   ["anonymous_id", "anonymous_ids"],
   ["user_id", "user_ids"],
 ] as const;
-/** For how many visitors reading at a time is worth it. */
+/** From how many visitors on reading them together is worth it. */
 const PRELOAD_FROM = 4;
 
 type RawRow = [
@@ -113,7 +113,7 @@ export class People {
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
-  /** Null where nobody wants to be told. */
+  /** News of scores; null where nobody wants to be told. */
   readonly news: ScoreNews | null;
 
   constructor(state: StoreState) {
@@ -123,7 +123,7 @@ export class People {
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
   }
 
-  /** What a batch will ask for, by few statements. */
+  /** Reads what a batch will ask for by few statements. */
   preload(visitors: readonly Visitor[]): void {
     if (visitors.length < PRELOAD_FROM) return;
     const emails = visitors.flatMap(({ email }) => email ?? []);
@@ -138,7 +138,7 @@ export class People {
     this.#readMany("id", this.#byId, this.identities.preload(ids));
   }
 
-  /** Design §8.3: by email, else user id, else anonymous id. An email nobody has makes a new person. */
+  /** Whose a signal is (design §8.3): by email, else user id, else anonymous id. An email nobody has makes a new person. */
   ownerOf({ email, userId, anonymousId }: Visitor, receipt: Receipt): Owner | null {
     if (email !== undefined) return { personId: this.personFor(email, receipt), by: "email" };
     return this.#linked("user_id", userId, receipt) ?? this.#linked("anonymous_id", anonymousId, receipt);
@@ -173,7 +173,7 @@ export class People {
     return this.#get(personId)?.now.email ?? null;
   }
 
-  /** Conflicting traits: the latest by receipt wins, field by field. */
+  /** Takes over traits of a person. Of conflicting ones the latest by receipt wins, field by field. */
   enrich(personId: number, traits: Traits, receipt: Receipt): void {
     const person = this.#get(personId);
     if (person === null) return;
@@ -196,7 +196,7 @@ export class People {
     now.last_day = dayOf(now.last_seen);
   }
 
-  /** A line has become a person's, with what it has scored; `event` names what it says. */
+  /** Makes a line a person's, with what it has scored. @param event names what the line says. */
   own(personId: number, entry: Entry, event: string | null): void {
     const person = this.#get(personId);
     if (person === null) return;
@@ -207,7 +207,7 @@ export class People {
   }
 
   /**
-   * What rules made of lines of a person becomes something else: null is nothing.
+   * Changes what rules made of lines of a person; null is nothing.
    *
    * @param changes in the order of the lines.
    * @returns of how many lines what they score was added, changed and removed.
@@ -227,7 +227,7 @@ export class People {
     return done;
   }
 
-  /** Lines are a person's no longer. */
+  /** Takes lines from a person. */
   disown(personId: number, entries: readonly Entry[]): void {
     const person = this.#get(personId);
     if (person === null) return;
@@ -236,10 +236,10 @@ export class People {
   }
 
   /**
-   * A person's times and traits as the lines that are left make them, given again. What comes from signals that retention
-   * has deleted stays.
+   * Counts a person's times and traits again, from the lines that are left, which are given. What comes from signals that
+   * retention has deleted stays.
    *
-   * @param keptUntilMs the latest receipt of those.
+   * @param keptUntilMs the latest receipt of signals that retention has deleted.
    */
   recount(personId: number, lines: Iterable<{ receipt: Receipt; traits: Traits }>, keptUntilMs: number): void {
     const person = this.#get(personId);
@@ -266,7 +266,7 @@ export class People {
     return this.#get(personId)?.now.recent ?? "";
   }
 
-  /** Returns how many lines have come to count where others do no longer. */
+  /** Writes what has changed. Returns how many lines have come to count where others do no longer. */
   write(): number {
     this.#countIds();
     const people = [...this.#byId.values()].filter((person) => person !== null);
@@ -277,7 +277,7 @@ export class People {
     return replaced;
   }
 
-  /** Nobody keeps more than PERSON_MAX_IDS of a kind. */
+  /** Counts ids again, and drops the oldest: nobody keeps more than PERSON_MAX_IDS of a kind. */
   #countIds(): void {
     for (const person of this.#withGrownIds()) {
       for (const [kind, column] of ID_COUNTS) {
@@ -340,7 +340,7 @@ export class People {
     return [...allEntries(this.#state.sql, personList(id), recent), ...entries];
   }
 
-  /** Of entries that are stored, or were added in this batch. */
+  /** Changes entries of a person that are stored, or were added in this batch. */
   #change(person: Person, changes: Map<number, Scored | null | "gone">): void {
     person.entries = person.entries.flatMap((entry) => {
       const change = changes.get(entry.seq);
@@ -353,7 +353,7 @@ export class People {
   }
 
   /**
-   * Of those columns that become something else: where a column has an index, naming it writes a row there too, whether
+   * Writes those columns of a person that have changed: where a column has an index, naming it writes a row there too, whether
    * its value is another one or not.
    */
   #write(person: Person): void {
@@ -382,7 +382,7 @@ export class People {
     person.before = { ...now };
   }
 
-  /** What is to be in the row; the rest goes to the rows of the list. */
+  /** Adds a person's new entries. Returns those that are to be in the person's row; the rest goes to the rows of the list. */
   #addEntries({ now: { id, recent }, entries }: Person): string {
     const all = addToRecent(recent, entries);
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
@@ -390,7 +390,7 @@ export class People {
   }
 }
 
-/** What is searched for names: name and company, a line each, so that nothing is found that is partly in both. */
+/** The text in which names are searched: name and company, a line each, so that nothing is found that is partly in both. */
 function namesOf({ name, company }: Row): string {
   return name === null && company === null ? "" : folded(`${name ?? ""}\n${company ?? ""}`);
 }

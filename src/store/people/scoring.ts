@@ -7,7 +7,7 @@ import type { RuleDayChanges } from "../rules/rule-days.ts";
 import type { StoreState } from "../state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
-/** Whose score it is. */
+/** The person whose score it is. */
 interface Owner {
   id: number;
   score: number;
@@ -16,7 +16,7 @@ interface Owner {
 export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
-  /** By person: rules that score them once a day, or once ever, and of which something counts no longer. */
+  /** Rules, by person, that score them once a day, or once ever, and of which something counts no longer. */
   readonly #released = new Map<number, Set<string>>();
 
   constructor(state: StoreState, ruleDays: RuleDayChanges) {
@@ -24,12 +24,12 @@ export class Scoring {
     this.#ruleDays = ruleDays;
   }
 
-  /** Returns what of it counts. */
+  /** Adds what a line scores to its person. Returns the matches that count. */
   add(owner: Owner, scored: Scored): readonly RuleMatch[] {
     return this.#score(owner, scored, 1, (match) => this.#state.once.take(owner.id, scored, match));
   }
 
-  /** Returns whether anything of it had counted. */
+  /** Takes what a line scores from its person. Returns whether anything of it had counted. */
   remove(owner: Owner, scored: Scored): boolean {
     const counted = this.#score(owner, scored, -1, (match) => {
       if (!this.#state.once.release(owner.id, scored, match)) return false;
@@ -39,7 +39,7 @@ export class Scoring {
     return counted.length > 0;
   }
 
-  /** What is said of a line becomes something else; null: nothing. */
+  /** Changes what rules made of a line; null: nothing. */
   change(owner: Owner, before: Scored | null, after: Scored | null): "added" | "changed" | "removed" | null {
     const [gone, come] = [without(before, after), without(after, before)];
     const lost = gone !== null && this.remove(owner, gone);
@@ -49,8 +49,8 @@ export class Scoring {
   }
 
   /**
-   * In place of what counts no longer another line of the person counts: the first one that is kept and can. What was
-   * dropped scores what it had scored.
+   * Where a line counts no longer, another line of the person counts in its place: the first one that is kept and can. What
+   * retention has dropped scores what it had scored.
    *
    * @param entries gives all of the person's, those of this batch too; asked only where there is something to replace.
    * @returns how many lines have come to count.
@@ -97,7 +97,7 @@ export class Scoring {
   }
 }
 
-/** What rules made of a line, but for what is said by the other as well; null: nothing. */
+/** What rules made of a line, without what the other says as well; null: nothing. */
 function without(scored: Scored | null, other: Scored | null): Scored | null {
   const verdicts = scored?.verdicts.filter((id) => other?.verdicts.includes(id) !== true) ?? [];
   return scored === null || verdicts.length === 0 ? null : { ...scored, verdicts };

@@ -15,26 +15,30 @@ export const people = sqliteTable(
     names: text("names").notNull().default(""),
     /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
     traitReceipts: text("trait_receipts").notNull().default(""),
-    /** Sum of the points of what the person's signals have scored. */
+    /** Sum of the points that the person's signals have scored. */
     score: integer("score").notNull().default(0),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
-    /** Of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
+    /** Day of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
     lastDay: integer("last_day").notNull(),
-    /** The latest entries of the list of their signals, see timelines.ts. */
+    /** The latest entries of the list of the person's signals, see timelines.ts. */
     recent: text("recent").notNull().default(""),
-    /** Claims of theirs in `identities`, and how many were dropped, since nobody keeps more than PERSON_MAX_IDS of a kind. */
+    /**
+     * How many ids are the person's in `identities`, and how many were dropped: nobody keeps more than PERSON_MAX_IDS of a
+     * kind.
+     */
     anonymousIds: integer("anonymous_ids").notNull().default(0),
     userIds: integer("user_ids").notNull().default(0),
     idsDropped: integer("ids_dropped").notNull().default(0),
   },
   (table) => [
-    // The orders of the list of people. A row is written for each whenever a statement names its column.
+    // The list of people is ordered by these indexes. A row of one is written whenever a statement names its column.
     index("people_last_day").on(table.lastDay),
     index("people_score")
       .on(table.score)
       .where(sql`score <> 0`),
-    // Whom an email names, and who is found by a part of it or of the names. No two have the same: people.ts looks first.
+    // This index finds people by their email, and by a part of it or of the names. No two have the same email: people.ts
+    // looks first.
     index("people_email").on(table.email, table.names),
   ],
 );
@@ -57,7 +61,7 @@ export const identities = sqliteTable(
   ],
 );
 
-/** Ids that an identify without email, or an alias, has said to be one visitor's. Each pair is here both ways. WITHOUT ROWID. */
+/** Pairs of ids that an identify without email, or an alias, has said to be one visitor's, each both ways. WITHOUT ROWID. */
 export const pairs = sqliteTable(
   "pairs",
   {
@@ -82,7 +86,7 @@ export const linkJobs = sqliteTable(
   {
     key: blob("key").notNull(),
     dueAt: integer("due_at").notNull(),
-    /** Scoring signals that its steps have made, and their points: told when it has ended. */
+    /** Scoring signals that the job's steps have made, and their points: told when it has ended. */
     added: integer("added").notNull().default(0),
     points: integer("points").notNull().default(0),
   },

@@ -14,22 +14,22 @@ export interface Scored {
   signalId: string;
   /** Receipt of the signal. */
   atMs: number;
-  /** See rules/verdicts.ts. */
+  /** Numbers of the verdicts, see rules/verdicts.ts. */
   verdicts: readonly number[];
 }
 
 export interface Entry {
   seq: number;
-  /** Null: nothing. */
+  /** What the line has scored; null: nothing. */
   scored: Scored | null;
 }
 
-/** What the list of its person is to say of a line. */
+/** What the list of a line's person is to say of it; null: it has scored nothing. */
 export function scoredBy({ admission, verdicts }: Facts): Scored | null {
   return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
 }
 
-/** What a person's row is to say after these have been added; null where that is too much, and all goes to `insertEntries`. */
+/** What a person's row is to say with these entries added; null where that is too much, and all goes to `insertEntries`. */
 export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
   const all = isBehind(recent, entries)
     ? `${recent},${writeEntries(entries)}`
@@ -89,7 +89,7 @@ export function latestEntries(
   return found.sort((one, other) => other.seq - one.seq).slice(0, limit);
 }
 
-/** All entries of a list, in ascending order: those of the row, and those of `timelines`. */
+/** All entries of a list, in ascending order: those of the person's row, and those of `timelines`. */
 export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[] {
   const rows = sql.exec<Row>("SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq", keyOf(list));
   return [...[...rows].flatMap(({ entries }) => readEntries(entries)), ...readEntries(recent)].sort(
@@ -97,7 +97,7 @@ export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[]
   );
 }
 
-/** The first row of a list, or the first that begins after a line: hundreds of entries. Empty: there is none. */
+/** Entries in the first row of a list, or in the first that begins after a line: hundreds. Empty: there is none. */
 export function firstEntries(sql: SqlStorage, list: ListKey, after = -1): Entry[] {
   const [row] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
@@ -112,7 +112,8 @@ export function hasEntries(sql: SqlStorage, list: ListKey): boolean {
 }
 
 /**
- * Changes what is said of some lines; `null` takes them out. Lines that are not listed are let pass.
+ * Changes what is said of some lines: `null` says that they scored nothing, "gone" takes them out. Lines that are not listed
+ * are let pass.
  *
  * @returns what the person's row is to say.
  */
@@ -142,14 +143,17 @@ export function changeEntries(
   return left.size === changes.size ? recent : writeEntries(after);
 }
 
-/** Deletes a list: what is in the person's row is not here. */
+/** Deletes the rows of a list. Entries in the person's own row are not among them. */
 export function deleteList(sql: SqlStorage, list: ListKey): void {
   sql.exec("DELETE FROM timelines WHERE list = ?", keyOf(list));
 }
 
 type Row = { first_seq: number; entries: string };
 
-/** Numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given, and the verdicts. */
+/**
+ * Writes an entry, its numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given,
+ * and the verdicts.
+ */
 function writeEntry({ seq, scored }: Entry): string {
   if (scored === null) return seq.toString(36);
   const { text, ms } = writeId(scored.signalId);
@@ -168,7 +172,7 @@ function readEntry(text: string): Entry {
 const ID_PREFIX = "sig_";
 const uuid = new Uint8Array(UUID_BYTES);
 
-/** A signal's id: in base64 where it is a UUID, else as it is, behind a point. */
+/** Writes a signal's id: in base64 where it is a UUID, else as it is, behind a point. */
 function writeId(id: string): { text: string; ms: number } {
   const isUuid =
     id.length === ID_PREFIX.length + UUID_CHARACTERS &&
@@ -183,7 +187,7 @@ function readId(text: string): { signalId: string; ms: number } {
   return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
 }
 
-/** The row that a line is to be in, and where the next one begins. Mostly it is the last one, by one statement. */
+/** The row that a line is to be in, and where the next row begins. Mostly it is the last one, which one statement finds. */
 function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | undefined; end: number } {
   const [last] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? ORDER BY first_seq DESC LIMIT 1",
@@ -227,7 +231,7 @@ function isBehind(text: string, entries: readonly Entry[]): boolean {
   return true;
 }
 
-/** In ascending order; one that is there already is replaced. */
+/** Two lists of entries as one, in ascending order; one that is in both is taken from the second. */
 function merged(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
   const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
   return [...all.values()].sort((one, other) => one.seq - other.seq);
@@ -245,7 +249,7 @@ function replaceRow(sql: SqlStorage, list: ListKey, firstSeq: number, entries: r
   writeRows(sql, list, entries);
 }
 
-/** In as many rows as it takes. */
+/** Writes entries, in as many rows as they take. */
 function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
   let text = "";
   let firstSeq = 0;

@@ -6,7 +6,7 @@ export const TRAITS = ["name", "company", "title"] as const;
 
 export type TraitReceipts = Partial<Record<keyof Traits, Receipt>>;
 
-/** A receipt for each trait in the order of TRAITS, in base 36; `=` is the one before it, nothing is none. */
+/** Writes a receipt for each trait in the order of TRAITS, in base 36; `=` stands for the one before it, nothing for none. */
 export function writeReceipts(receipts: TraitReceipts): string {
   let before: Receipt | undefined;
   const texts = TRAITS.map((trait) => {

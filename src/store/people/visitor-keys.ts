@@ -14,7 +14,7 @@ const UUID_HERE = 0xff;
 const LETTERS = { anonymous_id: "a", user_id: "u" } as const;
 const [encoder, decoder] = [new TextEncoder(), new TextDecoder()];
 
-/** `p17`, `uid`: whose list of lines it is. */
+/** Whose list of lines it is: a person's, such as `p17`, or a visitor's, a letter and the id. */
 export type ListKey = string;
 
 export function personList(personId: number): ListKey {
@@ -25,7 +25,7 @@ export function visitorList({ kind, value }: VisitorId): ListKey {
   return LETTERS[kind] + value;
 }
 
-/** As it stands in a row. */
+/** A list's key, as it stands in a row. */
 export function keyOf(list: ListKey): ArrayBuffer {
   if (list.length === 1 + UUID_CHARACTERS) {
     const bytes = new Uint8Array(2 + UUID_BYTES);
@@ -53,7 +53,7 @@ export function visitorOfKey(key: ArrayBuffer): VisitorId {
   return { kind: list.startsWith(LETTERS.user_id) ? "user_id" : "anonymous_id", value: list.slice(1) };
 }
 
-/** Behind which, and before which, all keys of such ids are. */
+/** Two keys between which all keys of ids of this kind are. */
 export function keysOf(kind: VisitorId["kind"]): [behind: ArrayBuffer, before: ArrayBuffer] {
   const letter = LETTERS[kind].charCodeAt(0);
   return [Uint8Array.of(letter).buffer, Uint8Array.of(letter + 1).buffer];
