@@ -10,7 +10,7 @@ export function callOf(c: Context<PagesEnv>): DestinationsCall {
   return { env: c.env, db: c.get("db"), workspace: c.get("workspace"), origin, by: byMember(c) };
 }
 
-/** `/w/{slug}/settings/notifications`. */
+/** Path of the notifications, `/w/{slug}/settings/notifications`. */
 export function notificationsPath(c: Context<PagesEnv>): string {
   return `${workspacePath(c)}/settings/notifications`;
 }

@@ -43,7 +43,7 @@ export function Flags({ value }: { value: unknown }) {
 
 type Flag = [name: string, is: boolean | string | number];
 
-/** Null: they are something else, or too long for a badge. */
+/** The flags of a value; null where it is something else, or too long for badges. */
 function flagsOf(value: unknown): Flag[] | null {
   if (typeof value !== "object" || value === null) return null;
   const entries: [unknown, unknown][] = Array.isArray(value)

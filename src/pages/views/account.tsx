@@ -7,7 +7,7 @@ import type { AccountPage, ShownChange } from "../../store/record-pages.ts";
 import { Flags, ShortValue, Value } from "./account-values.tsx";
 import { Empty, Head, Pager, Panel, Stat, Stats, Table, Time } from "./parts.tsx";
 
-/** Of keys, by id; null: whoever looks may not see them (spec §1). */
+/** Names of keys by their ids; null: whoever looks may not see them (spec §1). */
 export type KeyNames = ReadonlyMap<string, string> | null;
 
 interface Props {

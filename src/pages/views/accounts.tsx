@@ -7,7 +7,7 @@ import { ShortValue } from "./account-values.tsx";
 import { SelectField, TextField } from "./fields.tsx";
 import { Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
 
-/** External ids are the sender's own: `.` and `..` would be a step in the path, so that they are in the query. */
+/** External ids are the sender's own and may be `.` or `..`, which a path takes for steps: so they stand in the query. */
 function accountPath(base: string, externalId: string): string {
   return `${base}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 }

@@ -13,9 +13,9 @@ interface Props {
   base: string;
   asked: ActivityQuery;
   entries: PageOf<AuditRecord>;
-  /** Names to choose from; others can be typed. */
+  /** Actors to choose from; others can be typed. */
   actors: readonly string[];
-  /** Names by id; empty where they are not shown. */
+  /** Names of API keys by id; empty where they are not shown. */
   keys: ReadonlyMap<string, string>;
   plans: ReadonlyMap<string, string>;
   forManagers: boolean;
@@ -105,7 +105,7 @@ function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowM
 
 function actionOptions(chosen: string, forManagers: boolean): [string, string][] {
   const known = Object.entries(AUDIT_COPY)
-    // Plans are no workspace's.
+    // Plans belong to no workspace: their entries are in no workspace's log.
     .filter(
       ([action]) =>
         !action.startsWith("plan.") && (forManagers || !MANAGERS_ACTIONS.some((begin) => action.startsWith(begin))),

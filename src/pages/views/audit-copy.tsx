@@ -16,7 +16,7 @@ export interface Place {
 }
 
 interface Reading {
-  /** In the list to filter by. */
+  /** The action's name in the list to filter by. */
   label: string;
   sentence: (entry: AuditRecord, place: Place) => Child;
 }
@@ -228,13 +228,13 @@ function destination(label: string, sentence: (name: Child, entry: AuditRecord) 
   };
 }
 
-/** Of an entry that a newer version has written: its name. */
+/** How an action reads. One that this version does not know, because a newer one has written it, reads as its name. */
 export function readingOf(action: string): Reading {
   const known: Partial<Record<string, Reading>> = AUDIT_COPY;
   return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
 }
 
-/** What a change of the workspace says it did, such as `switched overages on`. */
+/** What a change of the workspace did, each such as `switched overages on`. */
 function changesOf({ name, plan, overages }: AuditRecord["detail"], place: Place): string[] {
   return [
     ...(typeof overages === "boolean" ? [`switched overages ${overages ? "on" : "off"}`] : []),

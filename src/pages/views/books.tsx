@@ -6,7 +6,7 @@ import { Badge, Panel } from "./parts.tsx";
 interface Term {
   name: string;
   meaning: string;
-  /** Below the workspace's path. */
+  /** Address of these signals, below the workspace's path. */
   list?: string;
 }
 

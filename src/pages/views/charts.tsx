@@ -104,7 +104,7 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
   );
 }
 
-/** Lines across at round values, and times below. */
+/** Axes of a chart: lines across at round values, and times below. */
 export function Axes({
   x,
   y,

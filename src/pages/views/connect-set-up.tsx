@@ -23,11 +23,11 @@ interface SetUp {
   /** Whether calls carry a secret; null: not known here, because it is a matter of the key. */
   hasSecret: boolean | null;
   composed: Composed;
-  /** Fields that the form of the event sends along. */
+  /** Query fields that the form of the event sends along. */
   query: Record<string, string>;
 }
 
-/** @param setUp.children what stands beside the code, where there is room. */
+/** @param setUp.children stands beside the code where there is room. */
 export function SetUpView({ children, ...setUp }: PropsWithChildren<SetUp>) {
   const { origin, endpointType, payloadTemplate, hasSecret } = setUp;
   const webhooks = webhooksOf(origin, { key: KEY_PLACEHOLDER, endpointType, payloadTemplate });

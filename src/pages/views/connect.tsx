@@ -14,14 +14,14 @@ import { TestCall } from "./test-call.tsx";
 import { Copy, Empty, Head, Notice, Pager, Panel, Time } from "./parts.tsx";
 
 export interface ManagersConnect {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
   origin: string;
   query: Record<string, string>;
   active: PageOf<ApiKey>;
-  /** Null: there is no active key. */
+  /** The key whose steps are shown; null: there is no active key. */
   selected: ApiKey | null;
-  /** Of that key. */
+  /** What came with the selected key. */
   calls: KeyCalls | null;
   composed: Composed;
   nowMs: number;
@@ -95,7 +95,7 @@ interface Came {
   endpointType: EndpointType;
 }
 
-/** Taken anew by the script until a call was accepted. */
+/** What came with the key; the script takes it anew until a call was accepted. */
 function WhatCame(came: Came) {
   const { home, keyId, calls, nowMs, endpointType } = came;
   const isSignals = endpointType === "signal_staging";
@@ -139,7 +139,7 @@ function WhatCame(came: Came) {
   );
 }
 
-/** Such as "3 calls came, all refused: Not JSON". */
+/** What is said where every call was refused, such as `3 calls came, all refused: Not JSON`. */
 function allRefused(rejections: readonly Rejection[]): string {
   const calls = rejections.reduce((sum, entry) => sum + entry.calls, 0);
   const atLeast = rejections.some((entry) => entry.atLeast) ? "At least " : "";
@@ -153,7 +153,7 @@ function reasonsOf(rejections: readonly Rejection[]): string {
   return [...new Set(reasons)].join("; ");
 }
 
-/** For members who may not manage keys: the same steps, and nothing of any key. */
+/** Connect for members who may not manage keys: the same steps, and nothing of any key. */
 export function MembersConnectView({
   origin,
   workspaceName,

@@ -9,7 +9,7 @@ import { indented } from "./indented.ts";
 import { Badge, Empty, Fact, Facts, Head, Json, Notice, Panel, Table, Time } from "./parts.tsx";
 
 export interface DeliveryPage {
-  /** `/w/{slug}/settings/notifications`. */
+  /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   detail: DeliveryDetail & { body: string | null };
   refused: string | undefined;
@@ -91,7 +91,7 @@ interface OutcomeOf {
   isTest: boolean;
 }
 
-/** In a sentence, for who has just sent a test. */
+/** What came of a delivery, in a sentence, for somebody who has just sent a test. */
 function Outcome({ last, state, isTest }: OutcomeOf) {
   if (last === undefined) {
     return (

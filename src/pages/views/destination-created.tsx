@@ -4,10 +4,10 @@ import { VerifyPanel } from "./destination-parts.tsx";
 import { Copy, Head, Notice, Panel, Time } from "./parts.tsx";
 
 export interface DestinationCreated {
-  /** `/w/{slug}/settings/notifications`. */
+  /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   destination: Destination;
-  /** Null: this kind has none. */
+  /** The signing secret; null: this kind of destination has none. */
   secret: string | null;
   /** Whether the destination was there before, and only its secret is new. */
   isRotated: boolean;

@@ -9,14 +9,14 @@ import { FormErrors, TextField } from "./fields.tsx";
 import { Head, Json, Panel } from "./parts.tsx";
 
 export interface DestinationForm {
-  /** `/w/{slug}/settings/notifications`. */
+  /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   workspaceId: string;
   typed: TypedDestination;
   errors: DestinationErrors;
   /** What this deployment can send to. */
   offered: readonly DestinationType[];
-  /** The destination that is changed, as it is; null: a new one. */
+  /** The destination that is changed, as it is stored; null for a new one. */
   changed: { name: string; maskedTarget: string } | null;
 }
 
@@ -96,7 +96,7 @@ interface TargetField {
   typed: TypedDestination;
   error: string | undefined;
   offered: readonly DestinationType[];
-  /** Of the destination that is changed, without what is secret of it. */
+  /** Target of the destination that is changed, its secret parts masked; undefined for a new one. */
   current: string | undefined;
 }
 

@@ -5,7 +5,7 @@ import { DELIVERY_END, destinationSaid } from "../notification-copy.ts";
 import { VERIFY_CODE } from "../verify-code.ts";
 import { Badge, Copy, Panel, Time } from "./parts.tsx";
 
-/** Its state in a word or two, and since when. */
+/** A destination's state in a word or two, and since when. */
 export function DestinationBadge({ destination, nowMs }: { destination: Destination; nowMs: number }) {
   const { tone, label, sinceMs } = destinationSaid(destination);
   return (
@@ -23,7 +23,7 @@ export function DestinationBadge({ destination, nowMs }: { destination: Destinat
 /** What became of a delivery so far, and what comes next. */
 export function DeliveryBadge({ delivery, nowMs }: { delivery: Delivery; nowMs: number }) {
   const { type, state, endReason, attempts, dueAtMs } = delivery;
-  // A test is tried once.
+  // A test is tried once only: that its attempts failed says nothing more than that it failed.
   const ending = type === "destination.test" && endReason === "attempts_failed" ? null : endReason;
   if (state === "delivered") return <Badge tone="good">Delivered</Badge>;
   if (state === "failed") {

@@ -16,7 +16,7 @@ export function isSecretOverlap(text: unknown): text is Overlap {
 
 const USUAL: Overlap = "24h";
 
-/** @param props.error of a form that came without an answer. */
+/** @param props.error what is wrong with a form that came without an overlap. */
 export function RotateSecretView({
   path,
   destination,

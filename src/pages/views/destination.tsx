@@ -12,15 +12,15 @@ import { indented } from "./indented.ts";
 import { Confirm, Empty, Fact, Facts, Head, Json, Notice, Pager, Panel, Table, Time } from "./parts.tsx";
 
 export interface DestinationPage {
-  /** `/w/{slug}/settings/notifications`. */
+  /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
-  /** Absolute, of the workspace's pages: what is written for people links there. */
+  /** Absolute URL of the workspace's pages, for the links in what is written for people. */
   pagesUrl: string;
   workspaceId: string;
   destination: Destination;
   deliveries: PageOf<Delivery>;
   query: Record<string, string>;
-  /** What could not be done just now. */
+  /** Why what was just asked for was not done. */
   refused: string | undefined;
   nowMs: number;
 }
@@ -113,7 +113,7 @@ function What({ page: { destination, nowMs } }: { page: DestinationPage }) {
   );
 }
 
-/** What it is told of, each with an example as this destination gets it. */
+/** The events that a destination is told of, each with an example as it gets it. */
 function Told({ page: { destination, workspaceId, pagesUrl } }: { page: DestinationPage }) {
   const { type, events } = destination;
   return (

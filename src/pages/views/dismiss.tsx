@@ -2,13 +2,13 @@
 import type { Dismissible } from "../dismissed.ts";
 
 interface Props {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
   what: Dismissible;
   state: string;
-  /** Where to return. */
+  /** Path of the page to return to. */
   back: string;
-  /** Of the button, for screen readers. */
+  /** The button's name for screen readers. */
   label: string;
 }
 

@@ -70,10 +70,10 @@ export function ReceiptView({
   nowMs,
 }: {
   base: string;
-  /** Null: not known here, because the receipt was found by its id. */
+  /** The deleted person's email; null: not known, because the receipt was found by its id. */
   email: string | null;
   receipt: ErasureReceipt;
-  /** There is somebody of this email again. */
+  /** Whether there is a person of this email again. */
   isBack: boolean;
   nowMs: number;
 }) {

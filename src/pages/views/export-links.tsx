@@ -1,4 +1,4 @@
-/** Links to what the workspace holds, as files. For owners and admins. */
+/** Links to what the workspace holds, as files, for owners and admins. */
 import { EXPORTS } from "../export-copy.ts";
 import { Panel } from "./parts.tsx";
 

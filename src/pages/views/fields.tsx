@@ -3,7 +3,7 @@ import type { Child, JSX } from "hono/jsx";
 import type { DayRange } from "../day-range.ts";
 
 interface Labelled {
-  /** Also the id. */
+  /** The control's name, and its id. */
   name: string;
   label: Child;
   hint?: Child;
@@ -13,8 +13,8 @@ interface Labelled {
 type Input = Omit<JSX.IntrinsicElements["input"], "name" | "id">;
 
 /**
- * What describes the control, for screen readers. A browser focuses the first control of a page that asks for it: of a
- * form that comes back, the first one with an error.
+ * Attributes that tie hint and error to a control. With an error it asks for the focus: a browser gives it to the first
+ * control that does, so to the first wrong field of a form.
  */
 function described({ name, hint, error }: Labelled) {
   const ids = [hint === undefined ? [] : `${name}-hint`, error === undefined ? [] : `${name}-error`].flat();
@@ -53,7 +53,7 @@ export function TextField({ name, label, hint, error, ...input }: Labelled & Inp
   );
 }
 
-/** A name of which some are known: they are offered, and others can be typed. */
+/** A field for a name: known ones are offered, and others can be typed. */
 export function NameField({
   name,
   label,
@@ -77,7 +77,7 @@ export function NameField({
   );
 }
 
-/** From a day to a day, in UTC, both included. */
+/** Fields for a range of days in UTC, both ends included. */
 export function DayFields({ days: { from, to }, label = "From" }: { days: DayRange; label?: string }) {
   return (
     <>

@@ -14,10 +14,10 @@ interface Step {
   name: keyof StepsDone;
   title: string;
   text: Child;
-  /** Below the workspace's path. */
+  /** Where the step is done, below the workspace's path. */
   path: string;
   button: string;
-  /** Only owners and admins can do it. */
+  /** True: only owners and admins can do this step. */
   managers: boolean;
 }
 

@@ -14,7 +14,7 @@ const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC
 const TIME = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" });
 const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 
-/** `3 minutes ago`, `in 2 days`, `just now`. */
+/** A time as seen from now: `3 minutes ago`, `in 2 days`, `just now`. */
 export function ago(ms: number, nowMs: number): string {
   const apart = ms - nowMs;
   for (const [unit, unitMs] of UNITS) {
@@ -23,40 +23,40 @@ export function ago(ms: number, nowMs: number): string {
   return apart > 0 ? "in less than a minute" : "just now";
 }
 
-/** `Nov 21, 2026, 10:35:12 AM UTC`. */
+/** A time such as `Nov 21, 2026, 10:35:12 AM UTC`. */
 export function exactTime(ms: number): string {
   return `${EXACT.format(ms)} UTC`;
 }
 
-/** `Nov 21, 2026`, in UTC. */
+/** A day in UTC, such as `Nov 21, 2026`. */
 export function day(ms: number): string {
   return DATE.format(ms);
 }
 
-/** `10:35`, in UTC. */
+/** A time of day in UTC, such as `10:35`. */
 export function time(ms: number): string {
   return TIME.format(ms);
 }
 
 export { grouped };
 
-/** `€12.50`; of what is less than a cent as much as it takes to see it. */
+/** An amount such as `€12.50`; less than a cent has as many digits as it takes to see it. */
 export function money(amount: number, currency: string): string {
   const digits = amount > 0 && amount < 0.01 ? { maximumSignificantDigits: 2 } : {};
   return new Intl.NumberFormat("en", { style: "currency", currency, ...digits }).format(amount);
 }
 
-/** `12.3K`. */
+/** A large number in short, such as `12.3K`. */
 export function compact(value: number): string {
   return COMPACT.format(value);
 }
 
-/** `+20`, `-5`. */
+/** Points with their sign, such as `+20` or `-5`. */
 export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
 }
 
-/** `1 signal`, `2 signals`. */
+/** A count with its noun, such as `1 signal` or `2 signals`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${grouped(count)} ${count === 1 ? one : many}`;
 }

@@ -1,4 +1,4 @@
-/** JSON with line breaks, for people; what is none stays as it is. */
+/** JSON text with line breaks, for people; a text that is no JSON stays as it is. */
 export function indented(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

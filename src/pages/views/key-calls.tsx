@@ -7,7 +7,7 @@ import { DAYS_COUNTED } from "../../limits.ts";
 import { compact, counted, day, grouped } from "./format.ts";
 import { Panel, Table } from "./parts.tsx";
 
-/** Narrow, so that its words can be read on a phone. */
+/** The chart is narrow, so that its words can be read on a phone. */
 const WIDTH = 480;
 const HEIGHT = 130;
 const MARGIN = { top: 10, right: 4, bottom: 24, left: 44 };
@@ -16,7 +16,7 @@ interface Day {
   atMs: number;
   accepted: number;
   refused: number;
-  /** There may have been more of them. */
+  /** Whether the day's counts of accepted and refused calls are lower bounds. */
   acceptedAtLeast: boolean;
   refusedAtLeast: boolean;
 }
@@ -97,7 +97,7 @@ function Bars({ days, label }: { days: readonly Day[]; label: string }) {
   const y = scaleLinear([0, Math.max(1, ...days.map(heightOf))], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(3);
   const width = x(1) - x(0) - 2;
   const ticks = y.ticks(3).filter((tick) => Number.isInteger(tick));
-  // The first, the last, and one in between have their day below.
+  // Three bars have their day below: the first, the last, and the one in the middle.
   const named = [
     { index: 0, anchor: "start" },
     { index: Math.floor(days.length / 2), anchor: "middle" },

@@ -9,13 +9,13 @@ import { Copy, Head, Notice, Panel } from "./parts.tsx";
 import { TestCall } from "./test-call.tsx";
 
 export interface Created {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
-  /** `/w/{slug}/settings/api-keys`. */
+  /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   origin: string;
   created: CreatedKey;
-  /** By rotation: the key that it replaces, as it is now. */
+  /** The key that a rotation replaced, as it is now; null where the key is no successor. */
   replaced: ApiKey | null;
   nowMs: number;
 }

@@ -7,7 +7,7 @@ import { TemplateEditor } from "./template-editor.tsx";
 import { Head, Panel } from "./parts.tsx";
 
 export interface KeyForm {
-  /** `/w/{slug}/settings/api-keys`. */
+  /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   typed: TypedKey;
   errors: KeyFormErrors;
@@ -38,7 +38,7 @@ export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
         data-preview-url={`${path}/new/preview`}
         novalidate
       >
-        {/* Enter in a field presses the first button of a form. */}
+        {/* Enter in a field presses the first button of a form: this one, which nobody sees. */}
         <button class="visually-hidden" tabindex={-1} aria-hidden="true">
           Create API Key
         </button>

@@ -15,7 +15,7 @@ interface LifetimeForm {
   label: string;
   typed: TypedLifetime;
   error: string | undefined;
-  /** The expiration of the key that is rotated, which the new one may take over. */
+  /** Expiration of the key that is rotated, which the new one may take over; null where it has none. */
   kept?: string | null;
 }
 

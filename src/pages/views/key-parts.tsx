@@ -16,7 +16,7 @@ export function LocalTime({ iso }: { iso: string }) {
   );
 }
 
-/** The same without the time, which is shown on hover. */
+/** A date in UTC, or with a script in the viewer's own zone; its time is shown on hover. */
 export function LocalDate({ iso }: { iso: string }) {
   return (
     <time datetime={iso} data-local="date" title={exactTime(Date.parse(iso))} class="nowrap">
@@ -25,12 +25,12 @@ export function LocalDate({ iso }: { iso: string }) {
   );
 }
 
-/** Where the pages of the keys are reached from. */
+/** The link back from a key's pages to the list of keys. */
 export function KeyCrumbs({ path }: { path: string }): Child {
   return <a href={path}>API Keys</a>;
 }
 
-/** Which key it is about, before it is rotated or ended. */
+/** Says which key a page is about that rotates or ends it. */
 export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
   return (
     <Facts>
@@ -45,7 +45,7 @@ export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: nu
   );
 }
 
-/** When it ends by itself, in amber where that is near. */
+/** When a key ends by itself, in amber where that is near. */
 export function Expiration({ apiKey: { endsAt, deactivatedAt }, nowMs }: { apiKey: ApiKey; nowMs: number }) {
   if (endsAt === null) return <>Never</>;
   const leftMs = Date.parse(endsAt) - nowMs;
@@ -62,7 +62,7 @@ export function Expiration({ apiKey: { endsAt, deactivatedAt }, nowMs }: { apiKe
   );
 }
 
-/** Spec §2.1 and §3.1: active, or since when it is not and why. */
+/** A key's status (spec §2.1, §3.1): active, or since when it is not and why. */
 export function KeyBadge({ apiKey, nowMs }: { apiKey: ApiKey; nowMs: number }) {
   const { deactivatedAt, endsAt } = apiKey;
   if (keyStatus(apiKey, nowMs) === "Active") return <Badge tone="good">Active</Badge>;

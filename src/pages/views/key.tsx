@@ -25,20 +25,20 @@ export interface TypedField {
 }
 
 export interface KeyPage {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
-  /** `/w/{slug}/settings/api-keys`. */
+  /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   origin: string;
   apiKey: ApiKey;
-  /** What has come of its calls. */
+  /** What has come of the key's calls. */
   calls: Calls;
-  /** What it was rotated into, and from. */
+  /** The keys that this one was rotated into and from; null where there is none. */
   successor: ApiKey | null;
   predecessor: ApiKey | null;
-  /** Its refused calls by reason. */
+  /** The key's refused calls by reason. */
   refused: readonly RejectionGroup[];
-  /** The latest of them, an entry for each run of the same. */
+  /** The key's latest refused calls, an entry for each run of the same. */
   runs: readonly Rejection[];
   rename: TypedField;
   silence: TypedField;

@@ -8,11 +8,11 @@ import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";
 import { Badge, Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
 
 export interface KeyList {
-  /** `/w/{slug}/settings/api-keys`. */
+  /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   query: Record<string, string>;
   page: PageOf<ApiKey>;
-  /** Key id → milliseconds since 1970. */
+  /** When each key was used last, in milliseconds since 1970, by key id. */
   lastUsed: Record<string, number>;
   successors: ReadonlyMap<string, ApiKey>;
   predecessors: ReadonlyMap<string, ApiKey>;

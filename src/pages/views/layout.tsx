@@ -8,7 +8,7 @@ import { Icon, type IconName } from "./icons.tsx";
 
 export interface Document {
   title: string;
-  /** Of the content security policy. */
+  /** The nonce of the content security policy. */
   nonce: string;
   children: Child;
 }
@@ -138,7 +138,7 @@ function Switcher({ frame: { workspace, workspaces } }: { frame: Frame }) {
   );
 }
 
-/** Spec §1: the entry of the API keys is shown only to owners and admins. So is that of the notifications. */
+/** The sidebar. Only owners and admins see the entries of the API keys (spec §1) and the notifications. */
 function Navigation({ frame: { role, workspace }, section }: { frame: Frame; section: Section | null }) {
   return (
     <nav aria-label="Workspace">

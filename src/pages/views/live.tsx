@@ -12,7 +12,7 @@ const STATUSES: Record<LiveStatus, { label: string; tone: Tone; meaning: string 
 };
 
 export interface LiveData {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   path: string;
   items: readonly LiveItem[];
   filter: LiveFilter;
@@ -105,7 +105,7 @@ function Status({ status }: { status: LiveStatus }) {
   );
 }
 
-/** The script makes the same row, see client/live.ts. */
+/** A row of the live page. The script makes the same one (client/live-row.ts). */
 function Row({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: number }) {
   return (
     <tr data-key={item.key} data-status={item.status}>

@@ -9,15 +9,15 @@ import { Badge, Confirm, Copy, Head, Notice, Pager, Panel, Table, Time } from ".
 
 interface Props {
   base: string;
-  /** Of the workspace. */
+  /** The workspace's name. */
   name: string;
   members: PageOf<Member>;
   cursor: string | undefined;
   /** Address of the workspace, which leads to sign-in. */
   signIn: string;
-  /** Who has just been added. */
+  /** The member who has just been added; null where nobody has. */
   invited: Member | null;
-  /** Of who looks. */
+  /** Role of whoever looks at the page. */
   role: Role;
   me: string;
   nowMs: number;
@@ -116,7 +116,7 @@ function AddMember({ path, role, typed, errors = {} }: Props & { path: string })
   );
 }
 
-/** What `by` may make of somebody. */
+/** The roles that `by` may give to somebody whose role is `current`; null: to a new member. */
 function rolesFor(by: Role, current: Role | null): Role[] {
   return ROLES.map(([role]) => role).filter((role) => canChangeMember(by, current, role));
 }

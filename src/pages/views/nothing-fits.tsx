@@ -5,19 +5,19 @@ import { Empty } from "./parts.tsx";
 
 export interface AskedFilter {
   label: string;
-  /** As it is to be read; empty: not asked for. */
+  /** What is asked for, as people read it. Empty: the filter is not in use. */
   value: string;
-  /** Of the address's query. */
+  /** The filter's fields in the address's query. */
   names: readonly string[];
 }
 
 interface Props {
   title: string;
-  /** Of the list. */
+  /** The list's path. */
   path: string;
-  /** Of its address: what is asked for. */
+  /** The query of the list's address. */
   query: Record<string, string>;
-  /** Of these, those that are asked for are shown. */
+  /** All filters of the list; those in use are shown. */
   filters: readonly AskedFilter[];
   /** What else there is to say. */
   children?: Child;
@@ -53,7 +53,7 @@ export function NothingFits({ title, path, query, filters, children }: Props) {
   );
 }
 
-/** @param label what happened on those days. */
+/** A filter by days. @param label says what happened on those days. */
 export function daysAsked(label: string, { from, to }: DayRange): AskedFilter {
   const value = from === "" ? (to === "" ? "" : `until ${to}`) : to === "" ? `from ${from}` : `${from} to ${to}`;
   return { label, value: value === "" ? "" : `${value} (UTC)`, names: ["from", "to"] };

@@ -9,11 +9,11 @@ import { counted, grouped } from "./format.ts";
 import { Empty, Head, Notice, Panel, Table, Time } from "./parts.tsx";
 
 export interface NotificationsData {
-  /** `/w/{slug}/settings/notifications`. */
+  /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   destinations: readonly Destination[];
   thresholds: {
-    /** As typed. */
+    /** The thresholds as they are typed. */
     typed: string;
     error: string | undefined;
   };

@@ -3,7 +3,7 @@ import type { Child, PropsWithChildren } from "hono/jsx";
 import { STATUS_COPY, type Tone } from "../copy.ts";
 import { ago, exactTime, grouped } from "./format.ts";
 
-/** Relative, the exact time on hover: UTC here, the viewer's own zone with a script. */
+/** A relative time; on hover the exact one, in UTC or with a script in the viewer's own zone. */
 export function Time({ ms, nowMs = Date.now() }: { ms: number; nowMs?: number }) {
   return (
     <time datetime={new Date(ms).toISOString()} title={exactTime(ms)} class="nowrap">
@@ -84,7 +84,7 @@ export function Stat({ label, value, note }: { label: Child; value: Child; note?
 
 export type Column = string | { text: string; number?: boolean; hidden?: boolean };
 
-/** Of a long text two lines; all of it when it is opened. */
+/** Two lines of a long text; all of it once it is opened. */
 export function Clamped({ children }: PropsWithChildren) {
   return (
     <details class="clamp">
@@ -106,7 +106,7 @@ export function ShortId({ id }: { id: string }) {
  * A table that scrolls by itself where it is too wide, and is a list of cards on a phone.
  *
  * @param props.caption names it for screen readers.
- * @param props.tall many rows of little weight: on a phone they stay within a screen.
+ * @param props.tall for many rows of little weight: on a phone they stay within a screen.
  */
 export function Table({
   caption,
@@ -150,7 +150,7 @@ export function Empty({ title, children }: PropsWithChildren<{ title: string }>)
 /**
  * Links of a list that pages by cursor.
  *
- * @param query of the page that is shown, `cursor` included when it is not the first.
+ * @param query query of the page that is shown, with its `cursor` where it is not the first.
  */
 export function Pager({ path, query, next }: { path: string; query: Record<string, string>; next: string | null }) {
   const { cursor, ...rest } = query;

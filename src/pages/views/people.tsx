@@ -10,7 +10,7 @@ import { daysAsked, NothingFits } from "./nothing-fits.tsx";
 import { Empty, Head, Pager, Panel, Table, Time } from "./parts.tsx";
 import { NotAll } from "./signal-parts.tsx";
 
-/** Of any email: it may hold slashes, percent signs, whatever. */
+/** Path of a person's page; an email may hold slashes, percent signs, whatever. */
 export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
 }
@@ -19,7 +19,7 @@ interface Props {
   base: string;
   list: PeopleList;
   people: PeoplePage;
-  /** Nobody is found, and there is a receipt for the deletion of whoever had this email. */
+  /** Whether nobody is found, and there is a receipt for the deletion of whoever had this email. */
   wasDeleted: boolean;
   mayExport: boolean;
   nowMs: number;

@@ -10,7 +10,7 @@ export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 
 interface Props {
   base: string;
-  /** Of the person. */
+  /** Path of the person's page. */
   path: string;
   timeline: PageOf<TimelineEntry>;
   shown: PersonTimeline;
@@ -111,12 +111,12 @@ const WHY = {
   anonymous_id: "matched by anonymous id",
 } as const satisfies Record<NonNullable<TimelineSignal["namedBy"]>, string>;
 
-/** How it came to be this person's. */
+/** How a signal came to be this person's. */
 function why({ kind, namedBy, namedByValue, linkedAtMs }: TimelineSignal): Child {
   const by = (
     <>
       {WHY[namedBy ?? "email"]}
-      {/* The email stands at the top of the page. */}
+      {/* An email is not repeated here: it stands at the top of the page. */}
       {namedBy !== null && namedBy !== "email" && (
         <>
           {" "}

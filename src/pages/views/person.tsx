@@ -12,7 +12,7 @@ interface Props {
   base: string;
   found: PersonPage;
   shown: PersonTimeline;
-  /** Of the timeline. */
+  /** The timeline's cursor; undefined on its first page. */
   cursor: string | undefined;
   rules: RuleNames;
   mayManage: boolean;
@@ -71,7 +71,7 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
   );
 }
 
-/** What happened just now is not drawn as if it had taken all day. */
+/** The shortest time that the curve spans, so that what happened just now is not drawn as if it had taken all day. */
 const CURVE_MIN_MS = 3_600_000;
 
 function scoreNote({ signals, complete }: ScoreCurve): string {
@@ -83,7 +83,7 @@ function NotKnown() {
   return <span class="quiet">not known</span>;
 }
 
-/** Up and down in steps: a score is what it is until the next signal. */
+/** The score over time. It goes in steps: a score is what it is until the next signal. */
 function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowMs: number }) {
   const [first] = curve.points;
   if (first === undefined) {

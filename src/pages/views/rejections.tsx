@@ -13,13 +13,13 @@ import type { AskedFilter } from "./nothing-fits.tsx";
 import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "./parts.tsx";
 
 export interface RejectionsData {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   path: string;
-  /** Owners and admins see the keys. */
+  /** Whether whoever looks is owner or admin: only they see the keys. */
   manager: boolean;
-  /** Of all that are kept. */
+  /** Groups of all refused calls that are kept, whatever the filter. */
   groups: readonly RejectionGroup[];
-  /** As many entries are kept as can be: earlier ones may have gone. */
+  /** True: as many entries are kept as can be, so that earlier ones may have gone. */
   isFull: boolean;
   days: DayRange;
   keyNames: ReadonlyMap<string, string>;
@@ -175,7 +175,7 @@ function askedOf({ query, days, keyNames }: RejectionsData): AskedFilter[] {
   ];
 }
 
-/** Of a key whose name is not shown, or not known: enough to tell it from the others. */
+/** What stands for a key's name where it is not shown or not known: enough to tell the key from others. */
 function keyLabel(keyId: string): string {
   return `An API key (…${keyId.slice(-4)})`;
 }
@@ -188,7 +188,7 @@ function Reason({ code }: { code: RefusalCode }) {
   );
 }
 
-/** Spec §5.6: only owners and admins get to the keys. */
+/** A key's name, a link for owners and admins only: nobody else gets to the keys (spec §5.6). */
 function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
   const name = keyNames.get(keyId) ?? "An API key";
   return manager ? <a href={`${path}/settings/api-keys/${keyId}`}>{name}</a> : <>{name}</>;

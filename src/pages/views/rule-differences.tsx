@@ -1,4 +1,4 @@
-/** What of a mapping rule is something else than it was, in words; of very much the beginning. */
+/** How two versions of a mapping rule differ, in words; of very many differences the first ones. */
 import type { Child } from "hono/jsx";
 import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";

@@ -18,7 +18,7 @@ export interface EditorProps {
   errors: FieldErrors;
   preview: Previewed;
   suggestions: RuleSuggestions;
-  /** Where one begins where nothing is wrong: else that is the first wrong field. */
+  /** The field that has the focus where nothing is wrong; the first wrong field takes it otherwise. */
   focus: "name" | "last_condition" | null;
 }
 
@@ -29,7 +29,7 @@ const PREVIEW_DAYS = [
   ["365", "the last year"],
 ] as const;
 
-/** @param version that is edited; undefined for a new rule. */
+/** @param version the version that is edited; undefined for a new rule. */
 export function Editor({
   base,
   action,
@@ -53,7 +53,7 @@ export function Editor({
         data-preview-url={`${base}/rules/preview`}
         data-preview-first
       >
-        {/* What the Enter key presses: the first submit button of a form. */}
+        {/* The Enter key presses the first submit button of a form: this one, which saves. */}
         <button class="default-submit" name="do" value="save" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
@@ -213,7 +213,7 @@ function Condition({ row, index, errors, focused }: ConditionProps) {
           </option>
         ))}
       </select>
-      {/* HTML takes away a line's end at the beginning. */}
+      {/* HTML takes away a line's end at the beginning of a textarea: a text that begins with one gets another. */}
       <textarea
         name="value"
         id={`value-${index}`}

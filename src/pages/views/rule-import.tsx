@@ -17,7 +17,7 @@ export function ImportForm({
   problems,
 }: {
   base: string;
-  /** What was sent. */
+  /** The text of the file as it was sent. */
   text: string;
   problems: readonly FileProblem[];
 }) {

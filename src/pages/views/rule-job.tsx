@@ -11,7 +11,7 @@ export function isUnderWay(job: RuleJob | null): boolean {
   return job !== null && job.status !== "done";
 }
 
-/** What looks again by itself while a job is under way: the job, and above it what it changes. */
+/** A rule's job, below what it changes; the page looks at both again by itself while the job is under way. */
 export function Applied({
   job,
   version,
@@ -26,7 +26,7 @@ export function Applied({
   );
 }
 
-/** @param version of the rule as it is now; null: deleted. */
+/** @param version the rule's present version; null: the rule is deleted. */
 function Job({ job, version, nowMs }: { job: RuleJob; version: number | null; nowMs: number }) {
   const { status, scanned, total, ruleVersion } = job;
   const what =

@@ -9,11 +9,11 @@ interface ApplyOfferProps {
   path: string;
   rule: { version: number; enabled: boolean };
   facts: RuleFacts | undefined;
-  /** What the rule matches, of what is stored; null: it is disabled. */
+  /** What the rule matches among stored signals; null: the rule is disabled. */
   found: Pick<RulePreview, "matches" | "complete"> | null;
 }
 
-/** Nothing where the rule, as it is now, has been applied or is being applied, or where that would change nothing. */
+/** The offer; empty where the rule as it is now has been or is being applied, and where that would change nothing. */
 export function ApplyOffer({ path, rule, facts, found }: ApplyOfferProps) {
   const { job = null, hasScoringSignals = false } = facts ?? {};
   const isApplied = rule.enabled ? job?.ruleVersion === rule.version : job?.ruleVersion === null && isUnderWay(job);

@@ -5,13 +5,13 @@ import { counted, day, grouped, signed } from "./format.ts";
 import { Json, Notice, Panel, Stat, Stats, Time } from "./parts.tsx";
 import { SignalLink } from "./signal-parts.tsx";
 
-/** Null: not asked for yet. */
+/** What a preview found, or why there is none; null: it was not asked for yet. */
 export type Previewed =
   | { errors: FieldErrors }
   | { days: number; points: number; found: RulePreview; similar: string[] }
   | null;
 
-/** @param props.paths of what signals of the rule's events carry, so that they follow the event while it is typed. */
+/** @param props.paths paths that signals of the rule's event carry; they stand here to follow the event while it is typed. */
 export function Preview({ base, preview, paths }: { base: string; preview: Previewed; paths: readonly string[] }) {
   return (
     <div id="preview" aria-live="polite">
@@ -44,7 +44,7 @@ interface FoundProps {
   days: number;
   points: number;
   found: RulePreview;
-  /** Where nothing matches: events whose names differ in letter case only. */
+  /** Events whose names differ from the rule's in letter case only; looked for where nothing matches. */
   similar: readonly string[];
 }
 

@@ -4,7 +4,7 @@ import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
 import { grouped, signed } from "./format.ts";
 
-/** @param props.mostValues of a condition's list that are named; undefined: all of them. */
+/** @param props.mostValues how many values of a condition's list are named; undefined: all of them. */
 export function RuleSays({ rule, mostValues }: { rule: RuleContent; mostValues?: number }) {
   const { event, match, conditions, scoringSignal, points, frequency } = rule;
   return (
@@ -30,7 +30,7 @@ export function RuleSays({ rule, mostValues }: { rule: RuleContent; mostValues?:
   );
 }
 
-/** @param props.mostValues of a list that are named; undefined: all of them. */
+/** A condition in words. @param props.mostValues how many values of a list are named; undefined: all of them. */
 export function ConditionSays({
   condition,
   mostValues,

@@ -16,7 +16,7 @@ export function RuleVersions({
 }: {
   base: string;
   rule: StoredRule;
-  /** The present one first. */
+  /** The rule's versions, the present one first. */
   versions: readonly RuleVersion[];
 }) {
   const path = `${base}/rules/${rule.id}`;
@@ -67,7 +67,7 @@ export function OneVersion({
   nowMs: number;
   rule: StoredRule;
   version: RuleVersion;
-  /** Nothing was done: the rule was not what it had been when it was looked at. */
+  /** True: nothing was done, because the rule had changed since it was looked at. */
   changedMeanwhile: boolean;
 }) {
   const path = `${base}/rules/${rule.id}`;

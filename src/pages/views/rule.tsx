@@ -14,9 +14,9 @@ import { Enabled, matches } from "./rules.tsx";
 import { SignalLink } from "./signal-parts.tsx";
 
 interface NewRuleProps extends EditorProps {
-  /** Ids of the signals that it was pre-filled from. */
+  /** Ids of the signals that the form was pre-filled from. */
   from: readonly string[];
-  /** The rule that it is a copy of. */
+  /** The rule that the new one is a copy of; null where it is none. */
   copied: StoredRule | null;
 }
 
@@ -65,7 +65,7 @@ export function Rule({
   nowMs: number;
   rule: StoredRule;
   facts: RuleFacts | undefined;
-  /** That the form was made from. */
+  /** The rule's version that the form was made from. */
   version: number;
   changedMeanwhile: boolean;
 }) {

@@ -22,7 +22,7 @@ export function Rules({
   query: Record<string, string>;
   nowMs: number;
   rules: PageOf<StoredRule>;
-  /** In the order of the rules. */
+  /** What the store knows of each rule, in the order of the rules. */
   facts: readonly RuleFacts[];
 }) {
   const create = manager && (

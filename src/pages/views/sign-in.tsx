@@ -4,7 +4,7 @@ import { SIGN_IN_COPY } from "../session/copy.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import type { Role } from "../../domain/keys/role.ts";
 
-/** @param members null: they are not told, and one is to be named. */
+/** @param members to choose from; null: they are not told, and an email is to be typed. */
 export function LocalSignIn({ members, to }: { members: readonly Choice[] | null; to: string }) {
   return (
     <>
@@ -39,7 +39,7 @@ interface Choice {
   roles: string;
 }
 
-/** A link, because the content security policy lets no form lead to another origin. */
+/** Leads to the provider by a link, because the content security policy lets no form lead to another origin. */
 export function OidcSignIn({ to }: { to: string }) {
   return (
     <>

@@ -9,7 +9,7 @@ import { Step } from "./timeline.tsx";
 export interface FateProps {
   base: string;
   manager: boolean;
-  /** Of the rules that matched, those that are there still. */
+  /** Those of the matched rules that still exist, by id. */
   rules: ReadonlyMap<string, { name: string; version: number }>;
   trace: SignalTrace;
 }
@@ -94,7 +94,7 @@ function Processed({ base, rules, trace }: Omit<FateProps, "manager">) {
   );
 }
 
-/** Design §8.3: by email, else user id, else anonymous id. */
+/** Whose the signal is, and by what: its email, else user id, else anonymous id (design §8.3). */
 function Owner({ base, trace }: { base: string; trace: SignalTrace }) {
   const { person, kind } = trace;
   if (person === null) {
@@ -138,7 +138,7 @@ function Names({ trace: { userId, anonymousId, person, email } }: { trace: Signa
   );
 }
 
-/** Of a rule that does not score each time: how often it does, or why it scores nothing here. */
+/** How often a rule scores that does not score each time, or why it scores nothing here. */
 function HowOften({ base, matched }: { base: string; matched: MatchedRule }) {
   const { scored, scoredBy, frequency } = matched;
   if (frequency === undefined) return <></>;

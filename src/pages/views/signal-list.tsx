@@ -18,9 +18,9 @@ export function AllSignals({
 }: {
   base: string;
   query: Record<string, string>;
-  /** To choose from; others can be typed. */
+  /** Events and sources to choose from; others can be typed. */
   names: RecentNames;
-  /** Names by id; null where they are not shown. */
+  /** Names of API keys by id; null where they are not shown. */
   keys: ReadonlyMap<string, string> | null;
   signals: FoundSignals;
 }) {

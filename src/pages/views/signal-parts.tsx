@@ -5,7 +5,7 @@ import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { counted, grouped } from "./format.ts";
 import { Pager, StatusBadge, Table, Time } from "./parts.tsx";
 
-/** `signals/group` of a group; names may hold any characters. */
+/** Address of a group (`signals/group`); names may hold any characters. */
 export function groupPath(base: string, event: string, source: string): string {
   return `${base}/signals/group?${new URLSearchParams({ event, source }).toString()}`;
 }
@@ -14,7 +14,7 @@ export function personPath(base: string, email: string): string {
   return `${base}/people?${new URLSearchParams({ email }).toString()}`;
 }
 
-/** Below the heading of the lists of signals. */
+/** The tabs below the heading of the lists of signals. */
 export function SignalTabs({ base, shown }: { base: string; shown: "queue" | "all" | "dead" }) {
   const current = (tab: typeof shown) => (tab === shown ? ("page" as const) : undefined);
   return (
@@ -32,7 +32,7 @@ export function SignalTabs({ base, shown }: { base: string; shown: "queue" | "al
   );
 }
 
-/** An id's end tells it from the others; the whole of it is in the address, and on hover. */
+/** A link with the end of a signal's id, which tells it from others; the whole id is in the address, and on hover. */
 export function SignalLink({ base, id }: { base: string; id: string }) {
   return (
     <a class="mono nowrap" href={`${base}/signals/${encodeURIComponent(id)}`} title={id}>

@@ -61,7 +61,7 @@ export function Queue({
   );
 }
 
-/** Why nothing new comes in. */
+/** Says that the storage is full, which is why nothing new comes in. */
 function Full({ base }: { base: string }) {
   return (
     <Notice tone="bad" title="The storage is full: signals are accepted, but none is processed.">
@@ -72,7 +72,7 @@ function Full({ base }: { base: string }) {
   );
 }
 
-/** What needs somebody to look at it. */
+/** Notices of held signals and dead letters: somebody has to look at them. */
 function Waiting({ base, totals: { held, deadLettered } }: { base: string; totals: StoreTotals }) {
   return (
     <>

@@ -19,7 +19,7 @@ export function Trace({
   rules,
   found,
 }: Omit<FateProps, "trace"> & {
-  /** Null: not to be shown, or gone. */
+  /** Name of the signal's key; null: it is not to be shown, or the key is gone. */
   keyName: string | null;
   found: { recorded: SignalTrace } | { inFlight: InFlightSignal };
 }) {
@@ -98,7 +98,7 @@ function Crumbs({ base, trace }: { base: string; trace: SignalTrace | null }) {
   );
 }
 
-/** Spec §8.2 to §8.4: decided by its ordinal in the billing period and the limit at that moment. */
+/** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */
 function Verdict({
   base,
   verdict,

@@ -7,12 +7,12 @@ import { TextArea, TextField } from "./fields.tsx";
 import { Panel } from "./parts.tsx";
 
 interface Props {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
   webhook: Webhook;
   /** What stands in the URL for the full key that has to be typed; null: the URL has it. */
   placeholder: string | null;
-  /** The shared secret; `ask`: it has to be typed; null: none is needed. */
+  /** The key's shared secret; `ask`: it has to be typed; null: none is needed. */
   secret: { value: string } | "ask" | null;
 }
 

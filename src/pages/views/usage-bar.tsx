@@ -3,12 +3,12 @@ import type { Said } from "../usage-copy.ts";
 import { Dismiss } from "./dismiss.tsx";
 
 interface Props {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   home: string;
   notice: Said;
-  /** What is dismissed: another one is said again. */
+  /** Names the notice that is dismissed; a notice in another state is shown again. */
   state: string;
-  /** Where to return. */
+  /** Path of the page to return to. */
   back: string;
 }
 

@@ -9,16 +9,16 @@ import { counted, grouped } from "./format.ts";
 import { Badge, Confirm, Panel, Table } from "./parts.tsx";
 
 export interface ChangesData {
-  /** `/w/{slug}`. */
+  /** The workspace's path, `/w/{slug}`. */
   path: string;
   workspace: Workspace;
   plans: readonly Plan[];
   usage: Usage;
-  /** Of overages, on the workspace's plan. */
+  /** What overages cost on the workspace's plan; null: no price is configured. */
   price: OveragePrice | null;
-  /** Since the workspace began, and of the current period. */
+  /** The books since the workspace began, and those of the current period. */
   books: { all: Books; period: Books };
-  /** Owners and admins: they see what can be changed. */
+  /** Whether whoever looks is owner or admin: only they see what can be changed. */
   manager: boolean;
 }
 

@@ -15,22 +15,22 @@ const FORECAST_SCALES_AFTER_DAYS = 3;
 const INNER_WIDTH = WIDTH - MARGIN.left - MARGIN.right;
 
 export interface UsageChartData {
-  /** In words, what is to be seen. */
+  /** What is to be seen, in words. */
   label: string;
   curve: readonly CurvePoint[];
   periodStartMs: number;
   periodEndMs: number;
   signalLimit: number;
-  /** Where refusals begin; null with overages on. */
+  /** The count at which refusals begin; null with overages on. */
   ceiling: number | null;
-  /** Null: no forecast. */
+  /** The pace to forecast by; null: there is no forecast. */
   pace: Pace | null;
 }
 
 export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLimit, ceiling, pace }: UsageChartData) {
   const now = curve.at(-1) ?? { atMs: periodStartMs, accepted: 0, held: 0, rejected: 0 };
   const forecast = pace === null ? [] : forecastLine(now, pace.perDay, periodEndMs, ceiling);
-  // What a few days say of a month may be far off: such a forecast leaves the chart, rather than flattening what is sure.
+  // A forecast from a few days may be far off: it leaves the chart, rather than flattening what is sure.
   const measured = pace !== null && pace.fullDays >= FORECAST_SCALES_AFTER_DAYS ? [...curve, ...forecast] : curve;
   const top = Math.max(1, ceiling ?? signalLimit, ...measured.map(({ accepted, held }) => accepted + held));
   const x = scaleUtc([periodStartMs, periodEndMs], [MARGIN.left, WIDTH - MARGIN.right]);
@@ -90,7 +90,7 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
   );
 }
 
-/** From now to the period's end at this pace; flat from where signals would be refused. */
+/** The forecast from now to the period's end at this pace; flat from where signals would be refused. */
 function forecastLine(now: CurvePoint, perDay: number, periodEndMs: number, ceiling: number | null): CurvePoint[] {
   const used = now.accepted + now.held;
   const until = used + (perDay * Math.max(0, periodEndMs - now.atMs)) / DAY_MS;

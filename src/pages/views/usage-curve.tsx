@@ -13,7 +13,7 @@ export interface CurveData {
   usage: Usage;
   curve: readonly CurvePoint[];
   pace: Pace | null;
-  /** Of the workspace's plan. */
+  /** What overages cost on the workspace's plan; null: no price is configured. */
   price: OveragePrice | null;
   nowMs: number;
 }
@@ -101,7 +101,7 @@ function forecastSaid(usage: Usage, pace: Pace | null, price: OveragePrice | nul
     if (overages <= 0) return `${perDay}, ${limit}.`;
     return `${perDay}, about ${grouped(total)} by ${day(usage.periodEndMs)}, ${grouped(overages)} of them overages${thatCost(overages, price)}.`;
   }
-  // Beyond the limit everything is refused without extra room.
+  // Without extra room all signals beyond the limit are refused: twice the limit is never reached.
   const twice = usage.extraRoomRemoved ? null : when(quotaBounds(usage).hold, "twice the limit");
   if (twice === null || limit.includes("not")) return `${perDay}, ${limit}.`;
   return `${perDay}, ${limit}, and ${twice}.`;

@@ -14,7 +14,7 @@ import { Curve, type CurveData } from "./usage-curve.tsx";
 
 export interface UsageData extends CurveData, ChangesData {
   health: Health;
-  /** What was wrong with a form. */
+  /** What was wrong with the form that was sent. */
   error?: string;
 }
 
