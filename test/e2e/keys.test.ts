@@ -48,7 +48,7 @@ async function withPage<T>(
   }
 }
 
-test("created by an admin, used, rotated, deactivated by an owner; a member sees none of it", async () => {
+test("a key is created by an admin, used, rotated, and deactivated by an owner; a member sees none of it", async () => {
   const workspace = await newWorkspace("life");
   const [first, second] = await withPage(workspace, workspace.admin, async (page) => {
     await page.getByText("No API key yet").waitFor();
@@ -123,7 +123,7 @@ describe("the full key is shown once", () => {
     }
   });
 
-  test("its copy button copies it", async () => {
+  test("its copy button copies the full key", async () => {
     const workspace = await newWorkspace("copy");
     await withPage(workspace, workspace.owner, async (page, context) => {
       await context.grantPermissions(["clipboard-read", "clipboard-write"]);
@@ -214,7 +214,7 @@ test("a double click without a script makes one key too, and the second answer s
   );
 });
 
-test("made with the keyboard alone, and one sees where one is", async () => {
+test("a key is made with the keyboard alone, and one sees where one is", async () => {
   const workspace = await newWorkspace("keyboard");
   await withPage(workspace, workspace.owner, async (page) => {
     const focused = () => page.evaluate<string>(FOCUSED);

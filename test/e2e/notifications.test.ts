@@ -80,7 +80,7 @@ test("a destination is made, tested, seen to fail, mended, and gets what it miss
   expect(receiver.forged).toEqual([]);
 });
 
-test("without a script: tested with its result at once, paused, rotated, deleted", async () => {
+test("without a script a destination is tested with its result at once, paused, its secret rotated, and deleted", async () => {
   const workspace = await newWorkspace("told-plainly");
   context = await newContext(browser, { javaScriptEnabled: false });
   const page = await signIn(context, workspace.owner);

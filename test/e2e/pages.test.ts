@@ -117,14 +117,17 @@ async function overflow(): Promise<string[]> {
   return [...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []), ...tables];
 }
 
-describe("accessible and within the screen in light and dark, wide and narrow, and without complaints", () => {
-  test.each([...PATHS.map((path) => HOME + path), "/sign-in", "/w/"])("%s", async (path) => {
-    await page.goto(path);
-    expect(await wrong()).toEqual([]);
-    expect(said).toEqual([]);
-  });
+describe("in light and dark, wide and narrow, and without complaints", () => {
+  test.each([...PATHS.map((path) => HOME + path), "/sign-in", "/w/"])(
+    "%s is accessible and within the screen",
+    async (path) => {
+      await page.goto(path);
+      expect(await wrong()).toEqual([]);
+      expect(said).toEqual([]);
+    },
+  );
 
-  test("a created key", async () => {
+  test("a created key is accessible and within the screen", async () => {
     await page.goto(`${HOME}/settings/api-keys/new`);
     await page.getByLabel("Name", { exact: true }).fill("Looked at");
     await page.getByLabel("Secret").check();
@@ -134,7 +137,7 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
     expect(said).toEqual([]);
   });
 
-  test("what an action asks first, which opens above the page and moves nothing on it", async () => {
+  test("what an action asks first is accessible and within the screen, opens above the page and moves nothing on it", async () => {
     await page.setViewportSize(SIZES.wide);
     await page.goto(`${HOME}/settings/members`);
     const others = page.getByRole("button", { name: /^(Remove|Leave|Change role)$/ });
@@ -154,7 +157,7 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
   test.each([
     ["done", [{ name: "Registered", event: "Registered - *", scoring_signal: "webinar", points: 5 }], "Import 1 rule"],
     ["wrong", [{ name: "Registered", event: "" }], "Show what would change"],
-  ])("an import of rules that can be %s", async (_, items, button) => {
+  ])("an import of rules that can be %s is accessible and within the screen", async (_, items, button) => {
     await page.goto(`${HOME}/rules/import`);
     await page.getByLabel("Or its text").fill(JSON.stringify({ items }));
     await page.getByRole("button", { name: "Show what would change" }).click();
@@ -168,7 +171,7 @@ describe("accessible and within the screen in light and dark, wide and narrow, a
     ["rules/new", "Create rule"],
     ["settings/members", "Add member"],
     ["settings/notifications/new", "Create destination"],
-  ])("%s, sent empty", async (path, button) => {
+  ])("%s, sent empty, is accessible and within the screen", async (path, button) => {
     await page.goto(`${HOME}/${path}`);
     // The browser's own check is not what is looked at here.
     await page.evaluate("document.querySelectorAll('form').forEach((form) => (form.noValidate = true))");

@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const account = (page: Page) => page.locator(".account");
 
-describe("to the page that was asked for, and out again", () => {
+describe("a member signs in, to the page that was asked for, and out again", () => {
   test("from the list of members", async () => {
     const { home, admin } = await newWorkspace("local");
     const context = await newContext(browser);
@@ -90,7 +90,7 @@ describe("to the page that was asked for, and out again", () => {
   });
 });
 
-describe("a session that ends in the middle", () => {
+describe("when a session ends in the middle", () => {
   test("a form says so, and what was typed is sent again after signing in", async () => {
     const { home, owner } = await newWorkspace("ended");
     const context = await newContext(browser);

@@ -40,7 +40,7 @@ async function reloadUntil(page: Page, text: string): Promise<void> {
     .toContain(text);
 }
 
-test("from the curl line on the page to the score on screen", async () => {
+test("a signal goes from the curl line on the page to the score on screen", async () => {
   const workspace = await newWorkspace("curl");
   await withPage(workspace, "/rules/new", async (page) => {
     await page.getByLabel("Event", { exact: true }).fill("Filled Out Form");

@@ -62,7 +62,7 @@ test("a signal that makes a person cross a threshold is told within seconds, and
   expect(receiver.forged).toEqual([]);
 });
 
-test("with a rotated secret both verify until the overlap ends", async () => {
+test("after a secret is rotated both secrets verify until the overlap ends", async () => {
   const [workspace, receiver] = [await service.newWorkspace(), await newReceiver()];
   const id = await workspace.tell(receiver);
   const old = receiver.secret;
@@ -91,7 +91,7 @@ test("a Slack-compatible webhook is sent a sentence with a link", async () => {
   });
 });
 
-test("what fails comes again under the same id with the same body, and says so", async () => {
+test("a delivery that fails comes again under the same id with the same body, and says so", async () => {
   const receiver = await newReceiver((response, nth) => {
     response.statusCode = nth === 1 ? 500 : 200;
     response.end(nth === 1 ? "not now <b>" : "ok");

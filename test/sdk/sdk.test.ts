@@ -227,7 +227,7 @@ describe("§4.2 a batch in the SDKs' form with one bad event", () => {
       { "content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip" },
       gzipSync(JSON.stringify(BATCH)),
     ],
-  ])("loses only that one: %s", async (_, headers, body) => {
+  ])("loses that event alone: %s", async (_, headers, body) => {
     const workspace = await service.newWorkspace();
     const response = await fetch(workspace.url, { method: "POST", headers, body });
     expect(response.status).toBe(202);

@@ -30,7 +30,7 @@ afterAll(async () => {
   removeScratch();
 });
 
-test("it is what a deployment has that says nothing else; the pages know who comes, and need no sign-in page", async () => {
+test("Access is what a deployment has that says nothing else; the pages know who comes, and need no sign-in page", async () => {
   const browser = new Browser();
   const page = await browser.follow(`${owner.address}/`);
   expect([page.status, page.url.pathname]).toEqual([200, "/w/acme/signals"]);
@@ -40,7 +40,7 @@ test("it is what a deployment has that says nothing else; the pages know who com
   expect([signIn.status, location(signIn).pathname]).toEqual([303, "/w/acme/usage"]);
 });
 
-test("who does not come through it gets nothing, whatever the request says", async () => {
+test("who does not come through Access gets nothing, whatever the request says", async () => {
   const browser = new Browser();
   // The Worker's own socket: nobody stands in front of it.
   for (const path of ["/w/acme/usage", "/w/", "/sign-in"]) {
@@ -54,7 +54,7 @@ test("who does not come through it gets nothing, whatever the request says", asy
   expect((await fetch(`${owner.origin}/w/acme/usage`, { headers })).status).toBe(401);
 });
 
-test("a form of another site is refused here too: Access' cookie comes with it", async () => {
+test("a form of another site is refused behind Access too, whose cookie comes with it", async () => {
   const headers = { origin: "https://evil.example", "content-type": "application/x-www-form-urlencoded" };
   const answer = await fetch(`${owner.address}/w/acme/settings/members`, { method: "POST", headers, body: "a=b" });
   expect(answer.status).toBe(403);

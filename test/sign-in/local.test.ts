@@ -61,7 +61,7 @@ test("a browser at this machine's own name sees the members, and signs in as one
   expect([signedIn.status, signedIn.cookies.length]).toEqual([303, 1]);
 });
 
-test("at another name nothing is answered, with the right operator token neither", async () => {
+test("at another name local sign-in answers nothing, not even with the right operator token", async () => {
   for (const to of ["/sign-in", "/w/", "/operator/workspaces", "/docs", "/healthz"]) {
     const answer = await ask("GET", to, { host: EVIL, authorization: `Bearer ${TOKEN}`, "sec-fetch-site": "none" });
     expect([to, answer.status]).toEqual([to, 403]);

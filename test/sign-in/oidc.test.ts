@@ -69,8 +69,8 @@ async function outcome(browser: Browser, answer: Answer) {
 /** Told this, and led to sign-in as before. */
 const nobody = (status: number, title: string) => ({ status, title, cookie: undefined, page: 303 });
 
-describe("a member signs in", () => {
-  test("and ends on the page that was asked for; the provider was asked with PKCE, state and nonce", async () => {
+describe("a member who signs in", () => {
+  test("ends on the page that was asked for; the provider was asked with PKCE, state and nonce", async () => {
     const browser = new Browser();
     const page = await signIn(browser);
     expect([page.status, page.url.pathname + page.url.search]).toEqual([200, PAGE]);
@@ -89,7 +89,7 @@ describe("a member signs in", () => {
     });
   });
 
-  test("each time with new values, and a new session", async () => {
+  test("does so with new values each time, and gets a new session", async () => {
     const [one, two] = [new Browser(), new Browser()];
     for (const browser of [one, two]) await signIn(browser);
     const asked = [one, two].map(
@@ -101,7 +101,7 @@ describe("a member signs in", () => {
     expect(one.cookies(service.origin).get("session")).not.toBe(two.cookies(service.origin).get("session"));
   });
 
-  test("the provider's description is read once, not at every sign-in", async () => {
+  test("does not have the provider's description read at every sign-in, but once", async () => {
     await signIn(new Browser());
     provider.asked.length = 0;
     await signIn(new Browser());
@@ -109,7 +109,7 @@ describe("a member signs in", () => {
     expect(provider.asked).not.toContain("/.well-known/openid-configuration");
   });
 
-  test("and out again: the session is gone from the database", async () => {
+  test("and out again leaves no session in the database", async () => {
     const browser = new Browser();
     await signIn(browser);
     const before = await sessions();
@@ -119,7 +119,7 @@ describe("a member signs in", () => {
     expect((await browser.ask(service.origin + PAGE)).status).toBe(303);
   });
 
-  test("without a word on whether the email is verified: a company's own provider has made the addresses", async () => {
+  test("needs no word on whether the email is verified: a company's own provider has made the addresses", async () => {
     provider.account = { email: "member@acme.example" };
     expect((await signIn(new Browser())).status).toBe(200);
   });
@@ -247,7 +247,7 @@ describe("nobody is signed in", () => {
   });
 });
 
-describe("a provider whose ID token has the email", () => {
+describe("where the ID token has the email, whether it signs in is decided by what is said against it", () => {
   let other: TestProvider;
   let theirs: Service;
 
@@ -280,7 +280,7 @@ describe("a provider whose ID token has the email", () => {
     ],
     ["verified in the user info", { email_verified: true }, {}, 200],
     ["said of in neither", {}, {}, 200],
-  ])("and it is %s", async (_, userInfo, idToken, status) => {
+  ])("an email that is %s", async (_, userInfo, idToken, status) => {
     other.account = { email: OWNER.email, ...userInfo };
     other.inIdToken = { email: OWNER.email, ...idToken };
     const browser = new Browser();
@@ -290,7 +290,7 @@ describe("a provider whose ID token has the email", () => {
   });
 });
 
-describe("providers differ", () => {
+describe("a provider", () => {
   const SECRET = "a secret with + / : and %41";
 
   test.each([
@@ -326,7 +326,7 @@ describe("providers differ", () => {
     30_000,
   );
 
-  test("one that is not there, or says that it is another one, is told plainly, and nothing is kept", async () => {
+  test("that is not there, or says that it is another one, is told plainly, and nothing is kept", async () => {
     const gone = await startProvider();
     gone.close();
     for (const issuer of [gone.issuer, provider.issuer.replace("127.0.0.1", "localhost")]) {

@@ -42,7 +42,7 @@ describe("§8.7 an account's size", () => {
     );
   });
 
-  test("two values are a change, and fit a row: also one that comes too late", () => {
+  test("always has room for the two largest values of a change; a larger one is refused, also when it comes too late", () => {
     expect(2 * VALUE_MAX_BYTES).toBeLessThan(ROW_MAX_BYTES);
     expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES }))).toBeNull();
     expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES + 1 }), values({}))).toContain("`plan` would take");

@@ -132,14 +132,14 @@ test("§5: whatever is drawn, a key that log redactors would miss is drawn again
 });
 
 describe("§2.1, §8.10 what is shown of a key", () => {
-  test("first 8 characters, an ellipsis, last 4", () => {
+  test("is its first 8 characters, an ellipsis, its last 4", () => {
     const key = "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz";
     expect(maskedKey(keyEnds(key))).toBe("sk_abcde…wxyz");
     expect(keyEnds(key)).toEqual({ first8: "sk_abcde", last4: "wxyz" });
   });
 });
 
-describe("invariant 6: a key inside another text", () => {
+describe("invariant 6: a key is found inside another text, and only a whole one", () => {
   test.each([
     ["alone", "sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz1", true],
     ["in the middle", "order/sk_abcdeFGHIJKLMNOPQRSTUVWXYZ0123456789wxyz1/7", true],
@@ -150,7 +150,7 @@ describe("invariant 6: a key inside another text", () => {
   });
 });
 
-describe("§3.1 status", () => {
+describe("§3.1 the status of a key", () => {
   const nowMs = Date.parse("2026-11-20T12:00:00.000Z");
 
   test.each([

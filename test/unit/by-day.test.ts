@@ -59,7 +59,7 @@ function paged(all: readonly Row[], towards: Direction, size: number): Row[] {
   }
 }
 
-test("everything comes once, whatever a day has and wherever pages end; in order where a day has no more than a chunk", () => {
+test("a list by day has everything once, whatever a day has and wherever pages end; in order where a day has no more than a chunk", () => {
   fc.assert(
     fc.property(rows, direction, fc.integer({ min: 1, max: 9 }), (all, towards, size) => {
       const found = paged(all, towards, size);
@@ -74,7 +74,7 @@ test("everything comes once, whatever a day has and wherever pages end; in order
   );
 });
 
-test("a place that this did not give out is none", () => {
+test("a place in a list that was not given out is none", () => {
   for (const cursor of [
     "",
     "x",
@@ -90,7 +90,7 @@ test("a place that this did not give out is none", () => {
   }
 });
 
-test("a place has a day, the key of its chunk or none, and an order of the types that the list has", () => {
+test("a place in a list has a day, the key of its chunk or none, and an order of the types that the list has", () => {
   const read = (fields: unknown) => readDayPlace(fields, ["string", "number"], ["number", "string"]);
   expect(read([3, null, [7, "a"]])).toEqual({ day: 3, chunk: null, last: [7, "a"] });
   expect(read([3, ["k", 9], [7, ""]])).toEqual({ day: 3, chunk: ["k", 9], last: [7, ""] });

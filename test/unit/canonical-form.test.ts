@@ -50,7 +50,7 @@ describe("§8.2 canonical form", () => {
     ["keys sorted by UTF-16 code units", `{"\uff5e":1,"😀":2,"z":3}`, `{"z":3,"😀":2,"\uff5e":1}`],
     ["arrays keep their order", `[3,1,2]`, `[3,1,2]`],
     ["delivery fields left out", `{"sentAt":"x","receivedAt":"y","_metadata":{},"a":1}`, `{"a":1}`],
-    ["but only at the top", `{"properties":{"sentAt":"x"}}`, `{"properties":{"sentAt":"x"}}`],
+    ["delivery fields kept below the top", `{"properties":{"sentAt":"x"}}`, `{"properties":{"sentAt":"x"}}`],
     ["-0 is 0", `{"a":-0}`, `{"a":0}`],
     ["1.0 is 1", `{"a":1.0,"b":1e2}`, `{"a":1,"b":100}`],
     ["numbers beyond the largest are not null", `{"a":1e999,"b":-1e999,"c":null}`, `{"a":1e999,"b":-1e999,"c":null}`],
@@ -61,7 +61,7 @@ describe("§8.2 canonical form", () => {
     ["null", `null`, `null`],
   ])("%s", (_, sent, form) => expect(canonicalForm(JSON.parse(sent))).toBe(form));
 
-  test("the deepest signal that the edge lets in", () => {
+  test("is made of the deepest signal that the edge lets in", () => {
     const deep = "[".repeat(SIGNAL_MAX_DEPTH) + "]".repeat(SIGNAL_MAX_DEPTH);
     expect(canonicalForm(JSON.parse(deep))).toBe(deep);
   });
@@ -134,12 +134,12 @@ const neighbour = ({ units }: Decimal, step: bigint): Decimal => ({
 describe("§8.2 numbers count as they were written", () => {
   test.each([
     ["beyond 2^53", `{"id":9007199254740993}`, `{"id":9007199254740992}`],
-    ["far beyond it", `{"id":123456789012345678901}`, `{"id":123456789012345678902}`],
+    ["far beyond 2^53", `{"id":123456789012345678901}`, `{"id":123456789012345678902}`],
     ["below zero", `{"id":-9007199254740993}`, `{"id":-9007199254740992}`],
     ["nested", `{"a":[{"b":9007199254740993}]}`, `{"a":[{"b":9007199254740992}]}`],
     ["with an exponent", `{"a":90071992547409.93e2}`, `{"a":9007199254740992}`],
     ["of a fraction", `{"a":0.12345678901234567}`, `{"a":0.12345678901234568}`],
-    ["beyond the largest", `{"a":1000000000000001e300}`, `{"a":1000000000000002e300}`],
+    ["beyond the largest number", `{"a":1000000000000001e300}`, `{"a":1000000000000002e300}`],
     ["a text of the same digits", `{"a":9007199254740993}`, `{"a":"9007199254740993"}`],
   ])("two that differ only in digits that are rounded away differ: %s", (_, one, other) =>
     expect(formOf(one)).not.toBe(formOf(other)),
@@ -153,7 +153,7 @@ describe("§8.2 numbers count as they were written", () => {
     ["two exponents", `[1000000000000001e300]`, `[1.000000000000001e+315]`],
   ])("one number is the same, however it is written: %s", (_, one, other) => expect(formOf(one)).toBe(formOf(other)));
 
-  test("the form has all digits, and is JSON whose form is itself", () => {
+  test("the canonical form has all digits, and is JSON whose canonical form is itself", () => {
     const form = `{"a":[9007199254740993e0,12345678901234567e-3],"b":"9007199254740993","c":9007199254740992}`;
     const sent = `{"c":9007199254740992, "b":"9007199254740993", "a":[9007199254740993, 12345678901234.5670], "sentAt":0}`;
     expect(formOf(sent)).toBe(form);
@@ -216,7 +216,7 @@ describe("§8.2 what makes a duplicate", () => {
     expect(keyOf({ ...call, messageId: "m1" })?.windowMs).toBe(7 * DAY_MS);
     expect(keyOf({ ...call, id: 12 })?.windowMs).toBe(7 * DAY_MS);
   });
-  test("one without over 10 minutes", () => {
+  test("a payload without an id of its own is looked for over 10 minutes", () => {
     expect(keyOf(call)?.windowMs).toBe(600_000);
     expect(keyOf({ ...call, messageId: null, id: "" })?.windowMs).toBe(600_000);
   });
@@ -226,7 +226,7 @@ describe("§8.2 what makes a duplicate", () => {
     const again = { sentAt: "2026-02-24T01:00:00Z", _metadata: { nodeVersion: "24" }, ...event };
     expect(keyOf(first)).toEqual(keyOf(again));
   });
-  test("another content, another path source or another id is not", () => {
+  test("an event of another content, another path source or another id is not the same", () => {
     const texts = [
       keyOf(call),
       keyOf({ ...call, event: "Filled out form" }),
@@ -242,7 +242,7 @@ describe("§8.2 what makes a duplicate", () => {
     expect(text("9007199254740993")).not.toBe(text("9007199254740992"));
     expect(text("9007199254740993")).toBe(text("9007199254740993.0"));
   });
-  test("a signal that names nobody and carries no id never is", () => {
+  test("a signal that names nobody and carries no id never is a duplicate", () => {
     expect(keyOf({ event: "A", properties: {} })).toBeNull();
     expect(keyOf({ event: "A", email: "", userId: "null", anonymousId: "0" })).toBeNull();
   });
@@ -252,18 +252,20 @@ describe("§8.2 what makes a duplicate", () => {
     ["anonymousId", "a-1"],
     ["id", "i-1"],
     ["messageId", "m-1"],
-  ])("one that has %s can be", (field, value) => expect(keyOf({ event: "A", [field]: value })).not.toBeNull());
+  ])("a signal that has %s can be a duplicate", (field, value) =>
+    expect(keyOf({ event: "A", [field]: value })).not.toBeNull(),
+  );
 
   describe("an identify", () => {
     const identify = { type: "identify", anonymousId: "a-1", traits: { email: "jane@example.com" } };
-    test("that tells neither id nor time never is: the same again may change back what another one changed", () => {
+    test("that tells neither id nor time never is a duplicate: the same again may change back what another one changed", () => {
       expect(keyOf(identify)).toBeNull();
       expect(keyOf({ ...identify, timestamp: "", originalTimestamp: null, sentAt: "2026-02-23T22:28:55Z" })).toBeNull();
     });
-    test.each(["timestamp", "originalTimestamp"])("that tells a %s can be, within minutes", (field) =>
+    test.each(["timestamp", "originalTimestamp"])("that tells a %s can be a duplicate, within minutes", (field) =>
       expect(keyOf({ ...identify, [field]: "2026-02-23T22:28:55Z" })?.windowMs).toBe(600_000),
     );
-    test("with an id, or an idempotency key, is told by that, over 7 days", () => {
+    test("with an id, or an idempotency key, is a duplicate by that, over 7 days", () => {
       expect(keyOf({ ...identify, messageId: "m-1" })?.windowMs).toBe(7 * DAY_MS);
       expect(keyOf(identify, undefined, "k1#0")?.windowMs).toBe(7 * DAY_MS);
     });

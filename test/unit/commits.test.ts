@@ -73,7 +73,7 @@ describe("commits", () => {
     expect(Math.max(...senders.waitsMs)).toBeLessThanOrEqual(GATHER_MS);
   });
 
-  test("below that rate nobody waits", async () => {
+  test("below 50 a second wait for nobody", async () => {
     const senders = new Senders();
     await senders.crowd(20, 10);
     expect(Math.max(...senders.waitsMs)).toBe(0);

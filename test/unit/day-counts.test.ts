@@ -10,7 +10,7 @@ test("a day begins at midnight UTC", () => {
   expect(dayOf(midnight + 24 * 3_600_000 - 1)).toBe(dayOf(midnight));
 });
 
-test("the latest day that has any comes first, then its count and those before it, back to the first that has any", () => {
+test("of counts by day the latest day that has any comes first, then its count and those before it, back to the first that has any", () => {
   expect(addToDays("", new Map([[7, 1]]))).toBe("7,1");
   expect(addToDays("7,1", new Map([[7, 1]]))).toBe("7,2");
   expect(addToDays("7,2", new Map([[8, 5]]))).toBe("8,5,2");
@@ -20,13 +20,13 @@ test("the latest day that has any comes first, then its count and those before i
   expect(addToDays("8,15,2", new Map([[7, -2]]))).toBe("8,15");
 });
 
-test("none falls below zero", () => {
+test("no day's count falls below zero", () => {
   expect(addToDays("5,2", new Map([[5, -2]]))).toBe("");
   expect(addToDays("5,2", new Map([[5, -3]]))).toBe("");
   expect(addToDays("5,2,1", new Map([[4, -2]]))).toBe("5,2");
 });
 
-test("only the days up to DAYS_COUNTED before the latest are kept", () => {
+test("only counts of the days up to DAYS_COUNTED before the latest are kept", () => {
   const days = addToDays("100,1", new Map([[100 + DAYS_COUNTED - 1, 1]]));
   expect(days).toBe(`${100 + DAYS_COUNTED - 1},1${",0".repeat(DAYS_COUNTED - 2)},1`);
   expect(addToDays(days, new Map([[100 + DAYS_COUNTED, 1]]))).toBe(`${100 + DAYS_COUNTED},1,1`);
@@ -34,7 +34,7 @@ test("only the days up to DAYS_COUNTED before the latest are kept", () => {
   expect(addToDays(`${100 + DAYS_COUNTED},1`, new Map([[100, 1]]))).toBe(`${100 + DAYS_COUNTED},1`);
 });
 
-describe("whatever comes and goes", () => {
+describe("counts by day, whatever comes and goes", () => {
   /** Mostly of the latest days, as batches are; more goes than came. */
   const day = fc.oneof(fc.integer({ min: 98, max: 101 }), fc.integer({ min: 40, max: 140 }));
   const batch = fc
@@ -51,7 +51,7 @@ describe("whatever comes and goes", () => {
     return new Map(counted.filter(([at]) => at > latest - DAYS_COUNTED));
   }
 
-  test("each day has what a table of days and counts has", () => {
+  test("are what a table of days and counts has", () => {
     fc.assert(
       fc.property(batches, (all) => {
         let days = "";
@@ -68,7 +68,7 @@ describe("whatever comes and goes", () => {
     );
   });
 
-  test("any order and split of what comes gives the same", () => {
+  test("are the same in any order and split of what comes", () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(fc.nat(60), fc.nat(3)), { maxLength: 20 }), fc.nat(20), (changes, at) => {
         const add = (days: string, some: readonly (readonly [number, number])[]) => {

@@ -15,7 +15,7 @@ describe("§8.5 dot paths", () => {
     ["a property", `{"a":1}`, "a", [1]],
     ["a nested property", `{"a":{"b":{"c":"x"}}}`, "a.b.c", ["x"]],
     ["null is a value that is there", `{"a":null}`, "a", [null]],
-    ["false, 0 and the empty text too", `{"a":{"b":[false,0,""]}}`, "a.b[]", [false, 0, ""]],
+    ["false, 0 and the empty text are values that are there", `{"a":{"b":[false,0,""]}}`, "a.b[]", [false, 0, ""]],
     ["a missing property", `{"a":1}`, "b", []],
     ["a property of a text", `{"a":"text"}`, "a.length", []],
     ["a property of null", `{"a":null}`, "a.b", []],
@@ -31,19 +31,19 @@ describe("§8.5 dot paths", () => {
     ["an array has no named properties", `{"a":[1,2]}`, "a.length", []],
     ["names with spaces", `{"Form Name":"x"}`, "Form Name", ["x"]],
     ["brackets that are no index belong to the name", `{"utm[source]":"x"}`, "utm[source]", ["x"]],
-    ["such a name can still be an array", `{"f[a]":["x"]}`, "f[a][0]", ["x"]],
+    ["a name with brackets that are no index can be an array's", `{"f[a]":["x"]}`, "f[a][0]", ["x"]],
     ["a name with a dot in it", `{"a.b":1}`, "a.b", [1]],
     ["a name with a dot in it wins over the steps", `{"a":{"b":2},"a.b":1}`, "a.b", [1]],
-    ["also further down", `{"x":{"a":{"b":2},"a.b":1}}`, "x.a.b", [1]],
+    ["a name with a dot in it wins further down too", `{"x":{"a":{"b":2},"a.b":1}}`, "x.a.b", [1]],
     ["a name that ends like an index wins too", `{"a[0]":1,"a":[2]}`, "a[0]", [1]],
-    ["a name of a longer path does not", `{"a.b":{"c":1}}`, "a.b", [{ c: 1 }]],
+    ["a name of a longer path does not win over the steps", `{"a.b":{"c":1}}`, "a.b", [{ c: 1 }]],
   ])("%s", (_, json, path, values) => expect(read(json, path)).toEqual(values));
 
   test.each(["constructor", "__proto__", "toString", "a.constructor.name", "a.__proto__", "hasOwnProperty"])(
     "%s is not reached through the prototype",
     (path) => expect(read(`{"a":{}}`, path)).toEqual([]),
   );
-  test("but is read where the sender sent it", () => {
+  test("a name of the prototype's is read where the sender sent it", () => {
     expect(read(`{"__proto__":{"x":1},"constructor":"c"}`, "__proto__.x")).toEqual([1]);
     expect(read(`{"__proto__":{"x":1},"constructor":"c"}`, "constructor")).toEqual(["c"]);
     expect(read(`{"__proto__":{"x":1}}`, "x")).toEqual([]);
@@ -53,7 +53,7 @@ describe("§8.5 dot paths", () => {
     expect(parseDotPath(path)).toBeUndefined(),
   );
 
-  test("readValue takes the first", () => {
+  test("readValue takes the first value of a path", () => {
     const path = parseDotPath("items[].sku");
     if (path === undefined) throw new Error("does not parse");
     expect(readValue({ items: [{}, { sku: "B" }, { sku: "C" }] }, path)).toBe("B");

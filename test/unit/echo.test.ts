@@ -14,7 +14,7 @@ describe("an echo", () => {
   test.each([
     ["is the text itself where that is short", "jane@example", '"jane@example"'],
     ["has at most 16 characters", "0123456789abcdefg", '"0123456789abcdef"…'],
-    ["may have all 16", "0123456789abcdef", '"0123456789abcdef"'],
+    ["may have 16 characters", "0123456789abcdef", '"0123456789abcdef"'],
     ["leaves no half character", `${"x".repeat(15)}😀`, `"${"x".repeat(15)}\ufffd"…`],
     ["escapes what would break a line", "a\nb", '"a\\nb"'],
     ["is cut where what was looked at is short, and the text long", `sk_${"A".repeat(300)}`, '"•••"…'],

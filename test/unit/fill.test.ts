@@ -22,7 +22,7 @@ test("a database is asked for its size when nothing is known, and then not befor
   expect([fill.reaches(1_000 * MB), asked]).toEqual([false, 3]);
 });
 
-test("near its limit, or with a small one, it is asked each time", () => {
+test("a database near its limit, or with a small limit, is asked for its size each time", () => {
   let asked = 0;
   const fill = new Fill(() => ++asked * MB);
   expect([1, 2, 3, 4].map(() => fill.reaches(3 * MB))).toEqual([false, false, true, true]);

@@ -57,7 +57,7 @@ describe("§8.3 worthless ids link nobody", () => {
     ["an id with percent signs", "50%off"],
     ["letters of any script", "пользователь"],
     ["255 characters", "a".repeat(255)],
-  ])("but %s does", (_, id) => expect(usableId(id)).toBe(id));
+  ])("an id that is %s is not worthless, and links", (_, id) => expect(usableId(id)).toBe(id));
 });
 
 describe("§8.3 ids as they link", () => {
@@ -106,7 +106,7 @@ describe("§8.1 email addresses", () => {
   });
 
   test("are trimmed and lower-cased", () => expect(normaliseEmail("  Jane@Example.COM ")).toBe("jane@example.com"));
-  test.each([[null], [undefined], [5], [{}], [["a@b.c"]]])("%s is none", (value) =>
+  test.each([[null], [undefined], [5], [{}], [["a@b.c"]]])("%s is no address", (value) =>
     expect(normaliseEmail(value)).toBeUndefined(),
   );
   test("normalising twice changes nothing more", () => {

@@ -162,8 +162,12 @@ describe("scanItems of a batch", () => {
   test.each([
     ["after another key", '{"sentAt":"x","batch":[1,{}]}', [1, {}]],
     ["the last of several counts", '{"batch":[1,2],"batch":[3,4]}', [3, 4]],
-    ["also when the last is written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
-    ["also when the first is", '{"\\u0062atch":[1,2],"batch":[3,4]}', [3, 4]],
+    ["the last of several counts, also when it is written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
+    [
+      "the last of several counts, also when the first is written with escapes",
+      '{"\\u0062atch":[1,2],"batch":[3,4]}',
+      [3, 4],
+    ],
     ["not one on a deeper level", '{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
     ["not one within an element", '{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
     ["not a value of that name", '{"a":"batch","b":[1],"batch":[2],"c":["batch",[3]]}', [2]],

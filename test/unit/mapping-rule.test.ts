@@ -49,17 +49,17 @@ describe("§8.5 event patterns", () => {
     ["letter case matters", "form filled", "Form Filled", false],
     ["a part of the name is not enough", "Form", "Form Filled", false],
     ["* is everything", "*", "Form Filled", true],
-    ["at the end", "Form*", "Form Filled", true],
-    ["also for nothing", "Form Filled*", "Form Filled", true],
-    ["at the beginning", "*Filled", "Form Filled", true],
-    ["in the middle", "F*d", "Form Filled", true],
-    ["letter case matters with it too", "form*", "Form Filled", false],
-    ["both ends fixed and overlapping", "Form F*m Filled", "Form Filled", false],
-    ["several", "*o*m*F*", "Form Filled", true],
-    ["several in the wrong order", "*F*o*F*o*", "Form Filled", false],
+    ["* at the end", "Form*", "Form Filled", true],
+    ["* at the end, for nothing", "Form Filled*", "Form Filled", true],
+    ["* at the beginning", "*Filled", "Form Filled", true],
+    ["* in the middle", "F*d", "Form Filled", true],
+    ["letter case matters beside * too", "form*", "Form Filled", false],
+    ["* between ends that overlap", "Form F*m Filled", "Form Filled", false],
+    ["several *", "*o*m*F*", "Form Filled", true],
+    ["several parts in the wrong order", "*F*o*F*o*", "Form Filled", false],
     ["the last part may come only once", "*ab*ab", "xab", false],
     ["a middle part must end before the last begins", "a*bc*cd", "abcd", false],
-    ["two in a row are one", "Form**Filled", "Form Filled", true],
+    ["two * in a row are one", "Form**Filled", "Form Filled", true],
     ["? is itself", "For?", "Form", false],
     [". and () are themselves", "a.(b)", "a.(b)", true],
     [". is no wildcard", "a.*", "ab", false],
@@ -75,7 +75,7 @@ describe("§8.5 event patterns", () => {
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 
-  test("valid patterns", () => {
+  test("a pattern has 1 to 255 characters, not all of them blank", () => {
     expect(["A", "*", "A*", "x".repeat(255)].filter((pattern) => !isEventPattern(pattern))).toEqual([]);
     expect(["", "  ", "x".repeat(256)].filter(isEventPattern)).toEqual([]);
   });
@@ -168,7 +168,7 @@ describe("§8.5 operators", () => {
     expect(holds(onX("greater_than", 5), signal({ properties: JSON.parse(`{"x":1e999}`) }))).toBe(false);
   });
 
-  test("each has rows where it holds and rows where it does not", () => {
+  test("each operator has rows where it holds and rows where it does not", () => {
     for (const operator of MAPPING_OPERATORS) {
       const results = new Set(rows.filter((row) => row[0] === operator).map((row) => row[3]));
       expect([operator, results.size]).toEqual([operator, 2]);
@@ -208,7 +208,7 @@ describe("§8.5 paths", () => {
     ["not_: no element is", { path: "properties.items[].sku", operator: "not_equals", value: "c3" }, true],
     ["not_contains: one element does", { path: "properties.items[].sku", operator: "not_contains", value: "2" }, false],
     ["any element exists", { path: "properties.items[].sku", operator: "exists" }, true],
-    ["an element that is null does not", { path: "properties.items[].x", operator: "exists" }, false],
+    ["an element that is null does not exist", { path: "properties.items[].x", operator: "exists" }, false],
     ["any element of nothing", { path: "properties.none[].x", operator: "not_exists" }, true],
     ["an element itself", { path: "properties.tags[]", operator: "in", value: ["Red", "Blue"] }, true],
     ["the prototype", { path: "properties.constructor", operator: "exists" }, false],
@@ -233,7 +233,7 @@ describe("§8.5 paths", () => {
     "properties.a.b[0].c",
     "properties.items[].sku",
     "properties.Form Name",
-  ])("%s is one", (path) => expect(isRulePath(path)).toBe(true));
+  ])("%s is a path", (path) => expect(isRulePath(path)).toBe(true));
   test.each([
     "",
     "Event",
@@ -245,7 +245,7 @@ describe("§8.5 paths", () => {
     "userId",
     "__proto__",
     `properties.${"x".repeat(255)}`,
-  ])("%s is none", (path) => expect(isRulePath(path)).toBe(false));
+  ])("%s is no path", (path) => expect(isRulePath(path)).toBe(false));
   test("a condition on no path, which no validated rule has, never holds", () => {
     expect(holds({ path: "userId", operator: "not_exists" }, sent)).toBe(false);
   });
@@ -295,7 +295,7 @@ describe("§8.5 what a match says", () => {
     }
     expect(next.map((match) => match.points)).toEqual([5, 5]);
   });
-  test("no rules, no matches", () =>
+  test("without rules there are no matches", () =>
     expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [], exceeded: false }));
 });
 

@@ -187,7 +187,7 @@ describe("a queue message", () => {
     ["of no version", good(2).replace('"v":1,', "")],
     ["with fewer signals than it says", writeRow(rowOf(2, 2, 2, 2), writeSignal({ id: "a", key: "k" }, "1"))],
     ["with a broken envelope", good(2).replace('{"id"', "{id")],
-    ["that is none", "\u001dhello"],
+    ["that is no row at all", "\u001dhello"],
   ])("a row %s is left alone, and its neighbours are read", (_, row) => {
     const message = readMessage(writeMessage("ws_1", good(1) + row + good(3)));
     expect(message).toMatchObject({ workspaceId: "ws_1", rows: [{ row: { row: 1 } }, { row: { row: 3 } }] });
@@ -209,7 +209,7 @@ describe("the first signals of a text", () => {
     );
   });
 
-  test("none of none", () => {
+  test("are none where there are none", () => {
     expect(firstSignals("", 3)).toBe("");
     expect(firstSignals("", 0)).toBe("");
   });

@@ -108,8 +108,16 @@ describe("§8.1 the page's name and address", () => {
 describe("§8.1 screen, group and alias", () => {
   test.each([
     ["has its name from the top", { name: " Home " }, { name: "Home" }],
-    ["unless its properties have one", { name: "Top", properties: { name: "Own", a: 1 } }, { name: "Own", a: 1 }],
-    ["also where that is blank", { name: "Top", properties: { name: "" } }, { name: "Top" }],
+    [
+      "keeps the name that its properties have",
+      { name: "Top", properties: { name: "Own", a: 1 } },
+      { name: "Own", a: 1 },
+    ],
+    [
+      "has its name from the top where its properties' name is blank",
+      { name: "Top", properties: { name: "" } },
+      { name: "Top" },
+    ],
     ["no address, which is the page's before it", { context: { page: { url: "https://example.com" } } }, {}],
     ["nothing to fill in", { properties: { a: 1 } }, { a: 1 }],
   ])("a screen: %s", (_, more, properties) =>
@@ -131,7 +139,7 @@ describe("§8.1 screen, group and alias", () => {
     expect(signal).toMatchObject({ event: "group", userId: "u-1", traits: {} });
     expect(signal).not.toHaveProperty("email");
   });
-  test("those of its context are the person's", () => {
+  test("the traits of a group's context are the person's", () => {
     const context = { traits: { email: "peter@example.com", name: "Peter Gibbons" } };
     expect(normalise({ type: "group", userId: "u-1", traits, context }, undefined)).toMatchObject({
       email: "peter@example.com",
@@ -156,7 +164,7 @@ describe("§8.1 screen, group and alias", () => {
     expect(signal.previousId).toBe(expected);
     expect(Object.hasOwn(signal, "previousId")).toBe(expected !== undefined);
   });
-  test("no other call does", () => {
+  test("no other call than an alias names the id before", () => {
     for (const type of ["identify", "track", "page", "screen", "group", undefined]) {
       const signal = normalise({ type, event: "A", userId: "u-1", previousId: "a-1" }, undefined);
       expect(signal).not.toHaveProperty("previousId");
@@ -176,7 +184,7 @@ describe("§8.1 source", () => {
   const receivedAt = "2026-02-23T22:28:55.387Z";
   test.each([
     ["the path's wins", { event: "A", source: "body" }, "path", "path"],
-    ["also over the CDP's", cdp, "path", "path"],
+    ["the path's wins over the CDP's", cdp, "path", "path"],
     ["the CDP's wins over the body's", cdp, undefined, "segment"],
     [
       "RudderStack says so",
@@ -184,10 +192,20 @@ describe("§8.1 source", () => {
       undefined,
       "rudderstack",
     ],
-    ["in any letter case", { ...cdp, context: { library: { name: "analytics-RUDDER" } } }, undefined, "rudderstack"],
+    [
+      "RudderStack says so in any letter case",
+      { ...cdp, context: { library: { name: "analytics-RUDDER" } } },
+      undefined,
+      "rudderstack",
+    ],
     ["RudderStack's Node SDK, whose library does not", node, undefined, "rudderstack"],
-    ["the same with a time that the caller gave", { ...node, timestamp }, undefined, "rudderstack"],
-    ["the same passed on", { ...node, timestamp, receivedAt, rudderId: "r-1" }, undefined, "rudderstack"],
+    ["RudderStack's Node SDK, with a time that the caller gave", { ...node, timestamp }, undefined, "rudderstack"],
+    [
+      "RudderStack's Node SDK, passed on",
+      { ...node, timestamp, receivedAt, rudderId: "r-1" },
+      undefined,
+      "rudderstack",
+    ],
     ["Segment's old Node SDK, passed on", { ...node, timestamp, receivedAt }, undefined, "segment"],
     ["another library", { ...cdp, context: { library: { name: "analytics.js" } } }, undefined, "segment"],
     [
@@ -241,7 +259,7 @@ describe("§8.3 ids", () => {
     const { userId, anonymousId } = normalise({ event: "A", ...ids }, undefined);
     expect({ userId, anonymousId }).toEqual({ userId: undefined, anonymousId: undefined, ...expected });
   });
-  test("absent ones are no fields at all", () => {
+  test("absent ids are no fields at all", () => {
     expect(Object.keys(normalise({ event: "A", email: "", userId: null }, undefined))).not.toEqual(
       expect.arrayContaining(["email"]),
     );
@@ -303,12 +321,12 @@ describe("§6 traits", () => {
       name: "Jane",
     });
   });
-  test("but only where an email says who that is", () => {
+  test("the marketing template's properties enrich nobody where no email says who that is", () => {
     expect(traitsOf({ event: "A", userId: "u-1", email: "", properties })).toEqual({});
   });
 });
 
-describe("total", () => {
+describe("of any payload", () => {
   test("the event is trimmed", () =>
     expect(normalise({ event: "  Filled  Form " }, undefined).event).toBe("Filled  Form"));
   test("properties that are none are empty", () => {

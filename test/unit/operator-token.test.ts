@@ -36,7 +36,7 @@ test.each([
   ["the one that was published", "OPERATOR_TOKEN=local-operator", {}],
   ["the published one in quotes", 'OPERATOR_TOKEN = "local-operator"\nA=1', { A: "1" }],
   ["one of two", "A=1\nOPERATOR_TOKEN=\nB=2\n", { A: "1", B: "2" }],
-])("where it is %s, one is made, and what else is set stays", async (_, text, others) => {
+])("where the token is %s, one is made, and what else is set stays", async (_, text, others) => {
   const file = await varsWith(text);
   const token = await operatorToken(file);
   expect(token).toMatch(/^[\w-]{32}$/);

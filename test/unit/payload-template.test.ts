@@ -300,7 +300,7 @@ describe("§2.1 templates", () => {
     "attributes.a b",
     "attributes.__proto__",
     "constructor",
-  ])("%j is none", (target) => expect(isAccountTarget(target)).toBe(false));
+  ])("%j is no target", (target) => expect(isAccountTarget(target)).toBe(false));
   test.each([
     ["without an external_id", [attribute("x")]],
     ["with a path that is none", [ID, attribute("x", { path: "a..b" })]],

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { readAccountsQuery, readPeopleQuery } from "../../src/pages/people-query.ts";
 
-test("without anything, the newest come first, and the address says nothing", () => {
+test("where nothing is asked for, the newest people come first, and the address says nothing", () => {
   expect(readPeopleQuery({})).toMatchObject({
     q: "",
     sort: "newest",
@@ -29,7 +29,7 @@ test("what is shown is kept for the next page", () => {
   expect(readAccountsQuery({ sort: "newest", cursor: "7" }).shown).toEqual({ cursor: "7" });
 });
 
-test("what makes no sense is as if it were not there", () => {
+test("what makes no sense in a query is as if it were not there", () => {
   const strange = { sort: "toString", score: "1e3", from: "2026-02-31", q: "  " };
   expect(readPeopleQuery(strange).query).toEqual({ sort: "newest" });
   expect(readPeopleQuery(strange).shown).toEqual({});

@@ -16,10 +16,13 @@ test.each([
   expect(tellsWhose(source, zoe)).toBe(true);
 });
 
-test.each(["website", "marketing-automation", "unknown", ""])("others do not: %j", (source) => {
-  expect(tellsWhose(source, zoe)).toBe(false);
-});
+test.each(["website", "marketing-automation", "unknown", ""])(
+  "another source says nothing of whose the signal is: %j",
+  (source) => {
+    expect(tellsWhose(source, zoe)).toBe(false);
+  },
+);
 
-test("what is very short says nothing, and neither does what is absent", () => {
+test("what is very short says nothing of whose the signal is, and neither does what is absent", () => {
   expect(tellsWhose("form 42 of jo", { userId: "42", traits: { name: "Jo" } })).toBe(false);
 });

@@ -79,13 +79,13 @@ describe("§8.2 an account update", () => {
       duplicateWindowMs: 0,
     }));
 
-  test("is one by its Idempotency-Key, whatever it says, whenever it comes within 7 days", () => {
+  test("is a duplicate by its Idempotency-Key, whatever it says, whenever it comes within 7 days", () => {
     expect(update({ idem: "k1:0" }).duplicateWindowMs).toBe(DUPLICATE_WINDOW_WITH_ID_MS);
     expect(hashOf({ idem: "k1:0" })).not.toBeNull();
     expect(hashOf({ idem: "k1:0" }, "free", AT + 6 * 24 * 3_600_000)).toBe(hashOf({ idem: "k1:0" }));
   });
 
-  test("is another one with another key, at another place in the body, or of another API key", () => {
+  test("is no duplicate with another Idempotency-Key, at another place in the body, or of another API key", () => {
     const hashes = [{ idem: "k1:0" }, { idem: "k2:0" }, { idem: "k1:1" }, { idem: "k1:0", key: "key_2" }];
     expect(new Set(hashes.map((envelope) => hashOf(envelope))).size).toBe(hashes.length);
   });
@@ -102,7 +102,7 @@ describe("§8.2 a signal", () => {
     expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
 });
 
-describe("what a message says of a signal's admission goes with it", () => {
+describe("what a message says of a signal's admission goes with the signal", () => {
   const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 1, count: 1, accepted: 1 };
   const received = (envelope: Partial<Envelope>, payload = '{"event":"A"}'): ReceivedSignal => ({
     envelope: { id: "sig_1", key: "key_1", ...envelope },
@@ -144,7 +144,7 @@ describe("what a message says of a signal's admission goes with it", () => {
     ]);
   });
 
-  test("and so does its payload, of one that is given up as well", () => {
+  test("with its payload, also where the signal is given up", () => {
     expect(buriedSignal(received({}, "{"), "Again and again")).toEqual({
       admission,
       payload: "{",

@@ -32,7 +32,7 @@ test("what no path reaches is not proposed: empty names and names without end; o
   expect(propertyPaths([properties], ALL)).toEqual(["properties.a[0]", "properties.fine"]);
 });
 
-test("they are no more than are asked for, and no more is looked at", () => {
+test("no more paths are proposed than are asked for, and no more is looked at", () => {
   const endless = new Proxy(
     {},
     {

@@ -26,7 +26,7 @@ function matchesItsSample(sample: NormalisedSignal): boolean {
   return evaluate(compileRules([rule]), sample).matches.length === 1;
 }
 
-describe("§6.3 real payloads", () => {
+describe("§6.3 what is proposed for a real payload", () => {
   test("a form of the marketing automation template: the form, nothing of the person", () => {
     const sent = normalise(
       {
@@ -232,7 +232,7 @@ describe("§6.3 what a condition is proposed for", () => {
   });
 });
 
-describe("§6.3 always a rule", () => {
+describe("§6.3 what is proposed is always a rule", () => {
   const word = fc.constantFrom(
     "form",
     "name",

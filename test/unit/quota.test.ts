@@ -31,15 +31,25 @@ describe("§8.2–§8.6: the verdict of the n-th signal", () => {
   test.each<[string, number, QuotaPlan, Verdict]>([
     ["§8.2: the first is processed", 1, free, "accept"],
     ["§8.2: the L-th is processed", L, free, "accept"],
-    ["§8.3: the one after it is held", L + 1, free, "hold"],
+    ["§8.3: the (L + 1)-th is held", L + 1, free, "hold"],
     ["§8.3: the 2L-th is held", 2 * L, free, "hold"],
-    ["§8.4: the one after that is refused", 2 * L + 1, free, "extra_room_exceeded"],
+    ["§8.4: the (2L + 1)-th is refused", 2 * L + 1, free, "extra_room_exceeded"],
     ["§8.5: without the extra room the L-th is processed", L, capped, "accept"],
-    ["§8.5: and the next is refused at once", L + 1, capped, "allowance_exceeded"],
-    ["§8.5: so are those beyond 2L, for the same reason", 2 * L + 1, capped, "allowance_exceeded"],
-    ["§8.6: with overages the one after L is processed", L + 1, { ...free, overages: true }, "accept"],
-    ["§8.6: so are those beyond 2L", 2 * L + 1, { ...free, overages: true }, "accept"],
-    ["§8.6: also when the extra room is gone", 2 * L + 1, { ...capped, overages: true }, "accept"],
+    ["§8.5: without the extra room the (L + 1)-th is refused at once", L + 1, capped, "allowance_exceeded"],
+    [
+      "§8.5: without the extra room those beyond 2L are refused for the same reason",
+      2 * L + 1,
+      capped,
+      "allowance_exceeded",
+    ],
+    ["§8.6: with overages the (L + 1)-th is processed", L + 1, { ...free, overages: true }, "accept"],
+    ["§8.6: with overages those beyond 2L are processed", 2 * L + 1, { ...free, overages: true }, "accept"],
+    [
+      "§8.6: with overages all are processed, also when the extra room is gone",
+      2 * L + 1,
+      { ...capped, overages: true },
+      "accept",
+    ],
     ["a limit of 0 processes and holds nothing", 1, { ...free, signalLimit: 0 }, "extra_room_exceeded"],
     ["a limit of 0 without the extra room", 1, { ...capped, signalLimit: 0 }, "allowance_exceeded"],
     ["a limit of 0 with overages processes all", 1, { ...free, signalLimit: 0, overages: true }, "accept"],
@@ -130,17 +140,33 @@ const close = (periods: PeriodEnd[], before = NONE): Streak => periods.reduce(cl
 describe("§8.5: the end of a billing period", () => {
   test.each<[string, PeriodEnd[], Streak]>([
     ["two in a row over the allowance leave the extra room", [over, over], { streak: 2, extraRoomRemoved: false }],
-    ["the third in a row ends it", [over, over, over], { streak: 3, extraRoomRemoved: true }],
+    [
+      "the third in a row over the allowance ends the extra room",
+      [over, over, over],
+      { streak: 3, extraRoomRemoved: true },
+    ],
     ["exactly the allowance is not over it", [over, over, within], NONE],
-    ["one within it starts the count anew", [over, over, within, over, over], { streak: 2, extraRoomRemoved: false }],
-    ["three anew end it", [over, within, over, over, over], { streak: 3, extraRoomRemoved: true }],
-    ["an unpaid plan never loses it", Array.from({ length: 5 }, () => ({ ...over, paid: false })), NONE],
+    [
+      "a period within the allowance starts the count anew",
+      [over, over, within, over, over],
+      { streak: 2, extraRoomRemoved: false },
+    ],
+    [
+      "three in a row counted anew end the extra room",
+      [over, within, over, over, over],
+      { streak: 3, extraRoomRemoved: true },
+    ],
+    ["an unpaid plan never loses the extra room", Array.from({ length: 5 }, () => ({ ...over, paid: false })), NONE],
     [
       "an unpaid period starts the count anew",
       [over, over, { ...over, paid: false }, over],
       { streak: 1, extraRoomRemoved: false },
     ],
-    ["a plan with overages never loses it", Array.from({ length: 5 }, () => ({ ...over, overages: true })), NONE],
+    [
+      "a plan with overages never loses the extra room",
+      Array.from({ length: 5 }, () => ({ ...over, overages: true })),
+      NONE,
+    ],
     ["a period with overages starts the count anew", [over, over, { ...over, overages: true }], NONE],
     [
       "a period without a signal is within, even with a limit of 0",
@@ -152,7 +178,7 @@ describe("§8.5: the end of a billing period", () => {
       [over, over, { ...over, count: 1, signalLimit: 0 }],
       { streak: 3, extraRoomRemoved: true },
     ],
-    ["each is judged by its own limit", [over, over, { ...over, signalLimit: L + 1 }], NONE],
+    ["each period is judged by its own limit", [over, over, { ...over, signalLimit: L + 1 }], NONE],
   ])("%s", (_, periods, after) => {
     expect(close(periods)).toEqual(after);
   });

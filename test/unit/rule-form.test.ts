@@ -126,7 +126,7 @@ describe("what is wrong is said at its field", () => {
     }
   });
 
-  test("and of several errors of one field the first", () => {
+  test("of several errors of one field the first is said", () => {
     const errors = errorsOf({ name: "", points: "", ...rows({ path: "form_name", operator: "matches" }) });
     expect(Object.keys(errors).sort()).toEqual(["conditions.0.operator", "conditions.0.path", "name", "points"]);
   });

@@ -15,7 +15,7 @@ describe("§8.5 the size of a rule", () => {
     ["each value of a list", "Form", [on("event", ["a", 1, true])], 4],
     ["an empty value", "Form", [on("event", "")], 2],
     ["a path of 50 characters", "Form", [on("x".repeat(50))], 1],
-    ["a longer one", "Form", [on("x".repeat(51))], 2],
+    ["a path of more than 50 characters", "Form", [on("x".repeat(51))], 2],
     ["a long value", "Form", [on("event", ["x".repeat(255), "x".repeat(50)])], 8],
     ["all conditions", "F*", [on("event"), on("source", "a"), on("email", ["a", "b"])], 7],
   ] as const)("%s", (_, event, conditions, size) =>

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { safeTarget } from "../../src/pages/session/target.ts";
 
 test.each(["/w/", "/w/acme/usage", "/w/acme/people?email=jane%40example.com&cursor=x", "/w/acme/a%2Fb"])(
-  "%s is kept",
+  "the target %s is kept",
   (to) => expect(safeTarget(to)).toBe(to),
 );
 
@@ -24,9 +24,9 @@ test.each([
   ["another path", "/operator/plans"],
   ["a path that only begins alike", "/wide"],
   ["white space before it", " /w/acme"],
-])("not kept: %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
+])("a target that is not kept: %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
 
-test("whatever it is, a browser stays on the site and in the pages", () => {
+test("whatever the target is, a browser stays on the site and in the pages", () => {
   const piece = fc.constantFrom(
     "/",
     "\\",

@@ -60,7 +60,7 @@ describe("a body is taken apart as if it were parsed as a whole", () => {
       }, text),
     );
 
-  test("also where it is broken anywhere", () => {
+  test("wherever it is broken", () => {
     fc.assert(
       fc.property(fc.oneof(bodies, spoilt), (text) => {
         expect(found(text)).toEqual(expected(text));
@@ -109,7 +109,7 @@ describe("a body is taken apart as if it were parsed as a whole", () => {
     expect(codes(`{"batch":[1],"more":${large}}`)).toEqual(["signal_too_large"]);
   });
 
-  test("of too many the number is told, where the body is JSON at all", () => {
+  test("of too many signals the number is told, where the body is JSON at all", () => {
     const detail = expect.stringContaining("holds 11 signals");
     expect(read(`[${Array(11).fill(1).join(",")}]`)).toMatchObject({ refusal: { code: "batch_too_long", detail } });
     expect(read(`[${Array(11).fill(1).join(",")},x]`)).toMatchObject({ refusal: { code: "body_not_json" } });
@@ -123,7 +123,7 @@ describe("a body is bytes", () => {
     return texts(result.value).map((text, index) => [text, result.value.signals[index]?.bytes]);
   };
 
-  test("those that are no UTF-8 become U+FFFD in the one signal that holds them, and count as what is passed on", () => {
+  test("bytes that are no UTF-8 become U+FFFD in the one signal that holds them, and count as what is passed on", () => {
     // The first is Latin-1.
     expect(readBytes(Buffer.from('[{"a":"\xe9"},{"b":"\xc3\xa9"},{"c":1}]', "latin1"))).toEqual([
       ['{"a":"\ufffd"}', 11],
@@ -141,7 +141,7 @@ describe("a body is bytes", () => {
     expect(readBytes(Buffer.from("[\ufeff1]"))).toBe("body_not_json");
   });
 
-  test("a large one gives the same signals as a small one, whatever its letters take", () => {
+  test("a large body gives the same signals as a small one, whatever its letters take", () => {
     const item = fc.record({ text: fc.string({ unit: "binary" }), wide: fc.constantFrom("", "é", "ж", "漢", "😀") });
     fc.assert(
       fc.property(fc.array(item, { minLength: 1, maxLength: 9 }), (items) => {
@@ -167,12 +167,12 @@ describe("lines of JSON", () => {
     expect(performance.now() - started).toBeLessThan(6_000);
   });
 
-  test("as many as there may be are read, whatever is blank between and around them", () => {
+  test("are read, as many as there may be, whatever is blank between and around them", () => {
     const result = read(`\n\n${"1\r\n\n \n".repeat(10)}\n`, lines);
     expect(result.ok && values(result.value)).toEqual(Array(10).fill(1));
   });
 
-  test("a broken one is refused alone; where none is JSON it was not meant as lines", () => {
+  test("of which one is broken have that one refused alone; a body of which no line is JSON was not meant as lines", () => {
     const result = read('{"a":1}\n{"a":\n[2]', lines);
     expect(result.ok && texts(result.value)).toEqual(['{"a":1}', '{"a":', "[2]"]);
     const codes = result.ok && result.value.signals.map(({ refusal }) => refusal?.code);
@@ -243,7 +243,7 @@ describe("sizes to the byte, and what is told of them", () => {
     expect(deep).toMatchObject({ value: { signals: [{ refusal: { detail } }] } });
   });
 
-  test("as many as there may be are taken, and of one more it is told how many there are", () => {
+  test("as many signals as there may be are taken, and of one more it is told how many there are", () => {
     const numbers = (count: number) => Array.from({ length: count }, (_, n) => n);
     expect(refusalsOf(JSON.stringify(numbers(10)))).toHaveLength(10);
     expect(refusalsOf(JSON.stringify(numbers(11)))).toEqual({

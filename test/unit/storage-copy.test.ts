@@ -21,7 +21,7 @@ function health(more: Partial<Room> = {}): Room {
   };
 }
 
-describe("how full it is", () => {
+describe("how full the storage is", () => {
   const of = (bytes: number) => ({ bytes, maxBytes: 1_000 });
 
   test.each<[store: number, outbox: number, RoomLevel]>([
@@ -54,16 +54,16 @@ describe("how full it is", () => {
   });
 });
 
-describe("notices", () => {
+describe("notices of the storage", () => {
   const ROOM = { bytes: 100, maxBytes: 1_000 };
   const FULL = { bytes: 1_000, maxBytes: 1_000 };
   const waiting = { waiting: 12_000, waitingSinceMs: NOW - 3 * HOUR };
 
-  test("none while there is room", () => {
+  test("there is none while there is room", () => {
     expect(storageNotice(health(), NOW)).toBeNull();
   });
 
-  test("a warning before it is full; alarm once nothing is processed; with what to do", () => {
+  test("a warning comes before it is full, an alarm once nothing is processed, with what to do", () => {
     expect(storageNotice(health({ level: "filling", store: { bytes: 855, maxBytes: 1_000 } }), NOW)).toMatchObject({
       tone: "warn",
       title: "85 % of the storage is used.",
@@ -75,7 +75,7 @@ describe("notices", () => {
     });
   });
 
-  test("that calls are refused, for want of room in the storage or for another reason", () => {
+  test("say that calls are refused, for want of room in the storage or for another reason", () => {
     const full = storageNotice(health({ level: "refusing", store: FULL, ...waiting }), NOW);
     expect(full).toMatchObject({ tone: "bad", title: expect.stringContaining("503") });
     expect(full?.text).toMatch(/^The storage is full\. 12,000 signals wait;.*delete people/);
@@ -86,14 +86,14 @@ describe("notices", () => {
 });
 
 describe("what waits, and how far back duplicates are found", () => {
-  test("one, or none", () => {
+  test("is said of one, and of none", () => {
     expect(waitingSaid(health(), NOW)).toBe("No signal waits.");
     expect(waitingSaid(health({ waiting: 1, waitingSinceMs: NOW - 5_000 }), NOW)).toBe(
       "1 signal waits; the oldest came just now.",
     );
   });
 
-  test("seven days, or less in days and hours", () => {
+  test("is said in seven days, or less in days and hours", () => {
     const said = (duplicatesCoveredMs: number) => duplicatesSaid(health({ duplicatesCoveredMs }));
     expect(said(7 * DAY)).toBe("7 days back.");
     expect(said(7 * DAY - 1)).toMatch(/^6 days back, instead of 7: /);
@@ -126,7 +126,7 @@ test("no signal waits where none does, or where it is not known since when", () 
   ]);
 });
 
-test("ten percent and more are whole numbers", () => {
+test("how full the storage is, is a whole number from ten percent on", () => {
   const said = (bytes: number) => storedSaid(health({ store: { bytes, maxBytes: 1_000_000 } }));
   expect([said(99_900), said(100_000), said(109_999)]).toEqual([
     "99.9 KB of 1 MB, 10.0 %",

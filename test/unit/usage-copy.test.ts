@@ -29,8 +29,8 @@ function usage(more: Partial<Usage> = {}): Usage {
   };
 }
 
-describe("notices", () => {
-  test("none below 80 %", () => {
+describe("notices of usage", () => {
+  test("there is none below 80 %", () => {
     expect(usageNotice(usage({ accepted: 79 }))).toBeNull();
   });
 
@@ -52,7 +52,7 @@ describe("notices", () => {
     });
   });
 
-  test("without extra room they are refused from the limit on", () => {
+  test("without extra room signals are refused from the limit on", () => {
     expect(usageNotice(usage({ accepted: 100, extraRoomRemoved: true }))?.title).toContain("signals are refused");
     // A workspace that lost a larger plan in mid-period.
     expect(usageNotice(usage({ accepted: 300, extraRoomRemoved: true }))?.title).toContain("signals are refused");
@@ -270,7 +270,7 @@ describe("what a change will do", () => {
     expect(said({ perThousand: 120, currency: "JPY" })).toContain("at ¥120 per 1,000");
   });
 
-  test("in whole sentences: what holds from when, what comes next, and what of that which is held", () => {
+  test("is said in whole sentences: what holds from when, what comes next, and what of that which is held", () => {
     expect(changeSaid(usage({ accepted: 39, held: 60 }), { ...to, signalLimit: 100 })).toBe(
       "It takes effect with the next signal. 1 more signal is accepted in this period; then as many again are held, and " +
         "beyond 200 they are refused. Signals already held stay held until you release them: 60 fit then.",

@@ -81,10 +81,10 @@ describe("a first refusal is news", () => {
   });
 });
 
-describe("a score crosses", () => {
+describe("the thresholds that a score crosses", () => {
   const thresholds = [-10, 0, 50, 100];
 
-  test("those that it rises to, or past", () => {
+  test("are those that it rises to, or past", () => {
     expect(risenTo(0, 100, thresholds)).toEqual([50, 100]);
     expect(risenTo(49, 50, thresholds)).toEqual([50]);
     expect(risenTo(50, 99, thresholds)).toEqual([]);
@@ -92,7 +92,7 @@ describe("a score crosses", () => {
     expect(risenTo(100, 0, thresholds)).toEqual([]);
   });
 
-  test("those that it falls below", () => {
+  test("are those that it falls below", () => {
     expect(fallenBelow(100, 99, thresholds)).toEqual([100]);
     expect(fallenBelow(100, 100, thresholds)).toEqual([]);
     expect(fallenBelow(60, -5, thresholds)).toEqual([0, 50]);

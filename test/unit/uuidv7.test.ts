@@ -7,7 +7,7 @@ const moments = fc.integer({ min: 0, max: 2 ** 48 - 1 });
 const random = fc.uint8Array({ minLength: UUIDV7_RANDOM_BYTES, maxLength: UUIDV7_RANDOM_BYTES });
 
 describe("RFC 9562 §5.7: UUID version 7", () => {
-  test("the RFC's own example (appendix A.6)", () => {
+  test("is the RFC's own example (appendix A.6) for its time and randomness", () => {
     const bytes = Uint8Array.of(0x0c, 0xc3, 0x18, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f);
     expect(uuidv7(0x017f22e279b0, bytes)).toBe("017f22e2-79b0-7cc3-98c4-dc0c0c07398f");
   });

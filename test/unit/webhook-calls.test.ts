@@ -40,7 +40,7 @@ describe("a curl line", () => {
   });
 });
 
-test("the JavaScript call makes exactly that request", async () => {
+test("the JavaScript call makes exactly the request of the curl line", async () => {
   const calls: unknown[][] = [];
   const fetch = (...call: unknown[]): Promise<Response> => {
     calls.push(call);
@@ -65,7 +65,7 @@ test("the JavaScript call makes exactly that request", async () => {
 
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
-test.skipIf(!hasPython)("the Python call makes exactly that request", () => {
+test.skipIf(!hasPython)("the Python call makes exactly the request of the curl line", () => {
   const stub = `
 import io, json, urllib.request
 def urlopen(request):
