@@ -206,7 +206,10 @@ export interface Person {
   score: number;
   firstSeenMs: number;
   lastSeenMs: number;
-  /** Older ids that were dropped: nobody keeps more than PERSON_MAX_IDS of a kind. One that came back and was dropped again counts twice. */
+  /**
+   * How many older ids were dropped: nobody keeps more than PERSON_MAX_IDS of a kind. One that came back and was dropped
+   * again counts twice.
+   */
   idsDropped: number;
   /** The latest ids, newest first, at most PERSON_IDENTITIES_LISTED. */
   identities: Identity[];

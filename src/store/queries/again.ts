@@ -40,7 +40,9 @@ export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: n
   }));
 }
 
-/** Of segments that have such signals behind the ordinal. */
+/**
+ * Rows of segments with held signals of the period whose ordinals are behind this one, in the order of their first ordinals.
+ */
 function* rowsByOrdinal(held: Log, periodEndMs: number, behind: number): Generator<SegmentRow> {
   for (let [ordinal, seq, isMore] = [0, 0, true]; isMore;) {
     const rows = held.rows(
@@ -69,7 +71,7 @@ function byOrdinal(one: HeldLine, other: HeldLine): number {
   return one.facts.admission.ordinal - other.facts.admission.ordinal;
 }
 
-/** Dead letters in order of arrival. */
+/** Dead letters, in the order in which they were recorded. */
 export function deadSignals({ sql }: StoreState, cursor: number, limit: number): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
     "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
@@ -79,7 +81,7 @@ export function deadSignals({ sql }: StoreState, cursor: number, limit: number):
   return rows.toArray().map(toStored);
 }
 
-/** Of these signals the dead letters. */
+/** The dead letters among these signals. */
 export function deadSignalsById({ sql }: StoreState, ids: string[]): StoredSignal[] {
   const rows = sql.exec<DeadLetterRow>(
     "SELECT * FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) AND status = 'dead'",

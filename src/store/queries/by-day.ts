@@ -4,21 +4,21 @@
  * time: the order is exact where a day has no more than that, and whatever a day has, everything comes once.
  */
 
-/** What lists are ordered by, the most telling first: values of the same types in all rows. */
+/** What rows are ordered by, the most telling value first; values have the same types in all rows. */
 export type Values = readonly (string | number)[];
 
 export interface DayList<Row> {
   chunk: number;
   /** `down`: the latest day comes first. */
   direction: "down" | "up";
-  /** The first day of this direction that anything is of, from that one on, which counts; null: there is none. */
+  /** The next day in this direction that has any rows, `from` included; null: there is none. */
   nextDay(from: number): number | null;
-  /** Of a day, in the order of the keys, the next `chunk` behind this key; from the beginning where that is null. */
+  /** The next `chunk` rows of a day behind a key, in the order of the keys; the first ones where the key is null. */
   rows(day: number, behind: Values | null): Row[];
   keyOf(row: Row): Values;
-  /** The time, and what tells rows of the same time apart. */
+  /** The time of a row, and what tells rows of the same time apart. */
   orderOf(row: Row): Values;
-  /** Whether a row comes before the other, by their orders: less than 0. */
+  /** Compares two rows by their orders; less than 0: the first one comes first. */
   compare(one: Values, other: Values): number;
 }
 
@@ -29,7 +29,7 @@ export interface DayPlace {
   last: Values | null;
 }
 
-/** Each with the place behind it. */
+/** The rows of a list, each with the place behind it. */
 export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generator<{ row: Row; place: DayPlace }> {
   const [first, step] = list.direction === "down" ? [Number.MAX_SAFE_INTEGER, -1] : [0, 1];
   let last = from?.last ?? null;
@@ -53,7 +53,7 @@ export function* byDay<Row>(list: DayList<Row>, from: DayPlace | null): Generato
   }
 }
 
-/** Value by value; numbers and texts from the lowest. */
+/** Compares value by value; numbers and texts from the lowest. */
 export function ascending(one: Values, other: Values): number {
   for (const [index, value] of one.entries()) {
     const otherValue = other[index] ?? value;
@@ -62,12 +62,12 @@ export function ascending(one: Values, other: Values): number {
   return 0;
 }
 
-/** As a cursor tells it, see cursor.ts. */
+/** A place as a cursor tells it, see cursor.ts. */
 export function writeDayPlace({ day, chunk, last }: DayPlace): unknown {
   return [day, chunk, last];
 }
 
-/** @returns null for what is no such place, with a key and an order of these types. */
+/** Reads a place back. @returns null for what is no such place, with a key and an order of these types. */
 export function readDayPlace(fields: unknown, key: Types, order: Types): DayPlace | null {
   if (!Array.isArray(fields) || fields.length !== 3) return null;
   const [day, chunk, last] = fields as unknown[];

@@ -4,7 +4,10 @@ export function writeCursor(place: unknown): string {
   return JSON.stringify(place);
 }
 
-/** Null for the first page, and for what is no JSON. Whoever reads it looks whether it is a place of theirs. */
+/**
+ * The place that a cursor tells. Null for the first page, and for what is no JSON; the caller checks that the place is one
+ * of theirs.
+ */
 export function readCursor(cursor: string | null): unknown {
   if (cursor === null) return null;
   try {

@@ -17,11 +17,11 @@ interface Row {
   [column: string]: SqlStorageValue;
   first_seen: number;
   sample_id: string;
-  /** Its line; below zero: among the held ones. */
+  /** The sample's line; a negative number is one of the log of held signals. */
   sample_seq: number;
 }
 
-/** The most recently seen group first. A cursor that was not given out here finds nothing. */
+/** Groups, the most recently seen first. A cursor that was not given out here finds nothing. */
 export async function listEventGroups(
   state: StoreState,
   objects: ColdObjects,
@@ -47,7 +47,7 @@ export async function listEventGroups(
   };
 }
 
-/** In the order of the groups; null where there is no payload, or none that can be had now. */
+/** The groups' samples in their order; null where there is no payload, or none that can be had now. */
 export function samplesOfGroups(
   state: StoreState,
   objects: ColdObjects,
@@ -86,7 +86,7 @@ function readGroup(sql: SqlStorage, { event, source }: GroupName): Row {
     .one();
 }
 
-/** Of those that are lines of this log. */
+/** Payloads of the samples that are lines of this log. */
 function samplesOf(log: Log, objects: ColdObjects, seqs: readonly number[]): Promise<Payloads> {
   const lines = log.segmentsOf(seqs.filter((seq) => seq > 0));
   const wanted = [...lines].map(({ segment, seqs: here }) => {

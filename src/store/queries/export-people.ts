@@ -30,10 +30,10 @@ const LISTS = [
 const IDS_AT_ONCE = 500;
 
 interface Position {
-  /** The last whose line has been begun. */
+  /** Number of the last person whose line has been begun. */
   person: number;
   lastPerson: number;
-  /** Where in the line it goes on; null: it is written. */
+  /** Where in the line the export goes on; null: the line is written. */
   list: { index: number; behind: ClaimPlace; some: boolean } | null;
 }
 
@@ -60,7 +60,7 @@ interface Part {
   position: Position;
 }
 
-/** The beginning of a line. */
+/** The beginning of the next person's line. */
 function nextPerson({ sql }: StoreState, { person, lastPerson }: Position, format: ExportFormat): Part | null {
   const [row] = sql.exec<PersonRow>(
     `SELECT ${PERSON_COLUMNS} FROM people WHERE id > ? AND id <= ? ORDER BY id LIMIT 1`,
@@ -77,7 +77,7 @@ function beginningOf(index: number) {
   return { index, behind: FIRST_CLAIM, some: false };
 }
 
-/** The next ids of a list, with its end if it has one. */
+/** The next ids of a list, with the list's end if this is it. */
 function nextIds({ sql }: StoreState, { list, ...position }: Position, format: ExportFormat): Part {
   if (list === null) throw new Error("a line that is written has no more ids");
   const { kind } = LISTS[list.index] ?? LISTS[0];
@@ -92,7 +92,7 @@ function nextIds({ sql }: StoreState, { list, ...position }: Position, format: E
   return { text, position: { ...position, list: isLast ? null : beginningOf(list.index + 1) } };
 }
 
-/** Of a JSON array in a cell: one that has something has quotes in it, so that it is quoted (RFC 4180). */
+/** Part of a JSON array in a cell: an array that has something has quotes in it, so that the cell is quoted (RFC 4180). */
 function csvPart(ids: string, isGoingOn: boolean): string {
   if (ids === "") return "";
   return `${isGoingOn ? "," : '"['}${ids.replaceAll('"', '""')}`;

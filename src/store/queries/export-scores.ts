@@ -26,7 +26,7 @@ interface Position {
 
 type Person = { id: number; email: string; recent: string };
 
-/** A page looks at EXPORT_PAGE_LOOKS people and parts of their lists: few may have scored anything. */
+/** A page of the export. It looks at EXPORT_PAGE_LOOKS people and parts of their lists: few may have scored anything. */
 export function exportScores(state: StoreState, format: ExportFormat, cursor: string | null): ExportPage {
   let text = cursor === null && format === "csv" ? headerOf(COLUMNS) : "";
   let position = cursor === null ? beginning(state) : (JSON.parse(cursor) as Position);
@@ -66,7 +66,7 @@ function beginning({ books, signals }: StoreState): Position {
   return { person: 0, after: null, lastPerson: books.nextPersonId - 1, lastSeq: signals.nextSeq - 1 };
 }
 
-/** Who it goes on with: the same, else the next who is not being deleted. */
+/** The person with whom the export goes on: the same, else the next who is not being deleted. */
 function personOf(sql: SqlStorage, { person, after, lastPerson }: Position): Person | null {
   const [row] = sql.exec<Person>(
     `SELECT id, email, recent FROM people WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1`,

@@ -53,7 +53,7 @@ interface Position {
   in: "dead" | "signals" | "held";
   after: number;
   lastDead: number;
-  /** Of the log and the held ones: fixed when the dead letters have been written. */
+  /** Where the log and the held signals end: fixed when the dead letters have been written. */
   ends: { signals: number; held: number } | null;
 }
 
@@ -99,7 +99,7 @@ interface ExportedLine {
   payload: string | null;
 }
 
-/** What is on one page, read at once. */
+/** What is on one page, read in one go. */
 class SignalsPage {
   readonly #state: StoreState;
   readonly #cold: Payloads;
@@ -117,7 +117,7 @@ class SignalsPage {
     this.#leaving = new Leaving(state.sql);
   }
 
-  /** @returns where the next page begins; null where this is the last. */
+  /** Reads the page. @returns where the next page begins; null where this is the last. */
   read(position: Position): Position | null {
     const { signals, held } = this.#state;
     const { lastDead } = position;
@@ -150,7 +150,7 @@ class SignalsPage {
     return this.#found.map((one) => (one.facts === null ? deadRow(one.dead) : this.#toRow(one, names)));
   }
 
-  /** @returns the number read last; null where there are no more. */
+  /** Reads dead letters. @returns the number read last; null where there are no more. */
   #readDead(after: number, last: number): number | null {
     const rows = this.#state.sql.exec<DeadLetterRow>(
       "SELECT * FROM dead_letters WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
@@ -199,7 +199,7 @@ class SignalsPage {
     this.#characters += payload?.length ?? 0;
   }
 
-  /** Lines of a segment together: it is expanded once. */
+  /** Notes a line whose payload is missing. Those of one segment stand together, which is expanded once. */
   #miss(segment: Segment, seq: number): void {
     const last = this.missing.at(-1);
     if (last?.segment === segment) last.seqs.push(seq);
@@ -212,7 +212,7 @@ class SignalsPage {
     this.#characters += row.payload?.length ?? 0;
   }
 
-  /** Where it is by now, if it went there after that was written. */
+  /** Adds a signal that has left the held ones from where it is by now, unless that is written already. */
   #addReleased(id: string, endOfSignals: number, lastDead: number): void {
     const { signals, sql } = this.#state;
     const found = signals.find(id);
@@ -271,7 +271,7 @@ function deadRow(row: DeadLetterRow): ExportRow {
   };
 }
 
-/** Only a dead letter can hold what is none. */
+/** Whether a payload is JSON. Only a dead letter's can be anything else. */
 function isJson(text: string): boolean {
   try {
     JSON.parse(text);

@@ -2,7 +2,7 @@
 import { stringify } from "csv-stringify/sync";
 import type { ExportFormat } from "../data-care.ts";
 
-/** By name, in order. `json`: a JSON text, taken over as it is. */
+/** Columns by name, in their order. `json`: a JSON text, taken over as it is. */
 export type Columns = Record<string, "value" | "time" | "json">;
 
 export type ExportRow = Record<string, string | number | null>;

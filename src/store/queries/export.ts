@@ -9,7 +9,10 @@ import { exportPeople } from "./export-people.ts";
 import { exportScores } from "./export-scores.ts";
 import { exportSignals } from "./export-signals.ts";
 
-/** @throws when payloads that are in cold storage cannot be had: an export leaves nothing out without a word. */
+/**
+ * One page of an export. @throws when payloads that are in cold storage cannot be had: an export leaves nothing out without
+ * a word.
+ */
 export async function exportPage(
   state: StoreState,
   objects: ColdObjects,

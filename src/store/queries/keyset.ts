@@ -14,7 +14,7 @@ export interface Order {
   kind: "number" | "text";
   id: SQLiteColumn;
   direction: "up" | "down";
-  /** Only values that begin with it; with a collation of NOCASE, in whatever case. */
+  /** Only values that begin with this are listed; with a collation of NOCASE, in whatever case. */
   prefix?: string;
 }
 
@@ -37,7 +37,7 @@ export function readBehind<Row>(
   const last = lastOf(order, cursor);
   const end = prefix === undefined ? sql`` : sql` AND ${value} < ${`${prefix}\u{10FFFF}`}`;
   if (last === null) return read(prefix === undefined ? undefined : sql`${value} >= ${prefix}${end}`, limit + 1);
-  // The plus: the cursor says where to begin, not the prefix.
+  // The plus keeps SQLite from beginning at the prefix: the cursor says where to begin.
   const within = prefix === undefined ? sql`` : sql` AND +${value} >= ${prefix}${end}`;
   const beyond = sql.raw(direction === "up" ? ">" : "<");
   const same = read(sql`${value} = ${last.value} AND ${id} ${beyond} ${last.id}${within}`, limit + 1);
@@ -49,7 +49,7 @@ export function ordered({ value, id, direction }: Order): [SQL, SQL] {
   return direction === "up" ? [asc(value), asc(id)] : [desc(value), desc(id)];
 }
 
-/** Null for the first page, and where the cursor is none. */
+/** The row that a cursor names; null for the first page, and where the cursor is none. */
 function lastOf({ kind }: Order, cursor: string | null): { id: number; value: number | string } | null {
   const [, id, text] = /^(\d{1,15})\.(.*)$/su.exec(cursor ?? "") ?? [];
   if (id === undefined || text === undefined) return null;

@@ -7,7 +7,7 @@ import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
 import { toSummary } from "./signal-list.ts";
 
-/** Newest first. */
+/** The latest signals, the latest first. */
 export function latestSignals(state: StoreState, limit: number): LiveSignal[] {
   const names = new Names(state.sql);
   const latest: LiveSignal[] = [];

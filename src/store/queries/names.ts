@@ -13,7 +13,7 @@ export class Names {
     this.#sql = sql;
   }
 
-  /** Reads in one statement what `of` is going to be asked. */
+  /** Reads in one statement the names that `of` is going to be asked for. */
   load(lines: Iterable<Facts>): void {
     const ids = new Set([...lines].flatMap(({ owner }) => (owner === null ? [] : [owner.personId])));
     const unknown = [...ids].filter((id) => !this.#emails.has(id));
@@ -26,14 +26,14 @@ export class Names {
     for (const { id, email } of rows) this.#emails.set(id, email);
   }
 
-  /** Null: nobody, or nobody any more. */
+  /** Email of whoever a signal is of; null: nobody, or somebody who has been deleted. */
   of(facts: Facts): string | null {
     this.load([facts]);
     if (facts.owner !== null) return this.#emails.get(facts.owner.personId) ?? null;
     return facts.email === null || this.#isLeaving(facts.email, facts.admission.receivedAtMs) ? null : facts.email;
   }
 
-  /** Whether who had this email then is being deleted. */
+  /** Whether the person who had this email then is being deleted. */
   #isLeaving(email: string, atMs: number): boolean {
     this.#leaving ??= new Map(
       this.#sql

@@ -30,18 +30,18 @@ export interface DeadSummary {
   received_at: number;
 }
 
-/** A line of a log; or a dead letter. */
+/** A signal as it was found: a line of a log, or a dead letter. */
 export type Found = { facts: Facts; dead: null } | { facts: null; dead: DeadSummary };
 
-/** What has been looked at in each of the three: the numbers that are next are below. */
+/** How far each of the three has been looked at: what comes next has a lower number. */
 export type Places = [signals: number, held: number, dead: number];
 
-/** Something that has been looked at, and the signal if it is one of those that are asked for. */
+/** Something that has been looked at. `found` is null where it is not asked for. */
 export interface Step {
   source: 0 | 1 | 2;
-  /** What has been looked at by now, in the source. */
+  /** The number in the source that was looked at last. */
   place: number;
-  /** What it took, in lines. */
+  /** What the look took, in lines. */
   cost: number;
   found: Found | null;
   recordedAtMs: number;
@@ -56,7 +56,7 @@ const NO_RECEIPT: Receipt = { receivedAtMs: 0, ordinal: 0 };
 
 export const ALL: Readonly<Places> = [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
 
-/** @param filter its email trimmed and lower-cased. */
+/** Everything, the latest recorded first. @param filter its email trimmed and lower-cased. */
 export function* newestFirst(
   state: StoreState,
   filter: FindFilter,
@@ -81,7 +81,7 @@ export function* newestFirst(
   }
 }
 
-/** Signals of one batch are recorded at the same time, in order of receipt. */
+/** Whether a signal comes first. Signals of one batch are recorded at the same time, in order of receipt. */
 function isNewer(one: Step, other: Step): boolean {
   return one.recordedAtMs === other.recordedAtMs
     ? isLater(one.receipt, other.receipt)
@@ -97,7 +97,7 @@ function* signalSteps(state: StoreState, filter: FindFilter, before: number, nam
   else yield* linesOfPerson(state, filter, filter.email, before);
 }
 
-/** What was released is elsewhere by now. */
+/** Held signals. Those that were released are elsewhere by now. */
 function* heldSteps({ held }: StoreState, filter: FindFilter, before: number, names: Names): Steps {
   const { status } = filter;
   if (status === undefined || status === "held" || status === "purged") {
@@ -168,7 +168,10 @@ function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, 
   };
 }
 
-/** The email is the list's, or has been compared: a person may have another one by now. */
+/**
+ * Whether a line is asked for, but for its email, which is that of the person's list or has been compared: a person may have
+ * another one by now.
+ */
 function isAskedFor(facts: Facts, asked: Asked | FindFilter): boolean {
   const { event, source, status } = asked;
   if (facts.status === "released") return false;
@@ -188,7 +191,7 @@ function isAdmitted({ keyId, receivedAtMs }: Admission, asked: Asked | FindFilte
   );
 }
 
-/** Of a dead letter nobody knows what it says, or of whom. */
+/** Dead letters. Nobody knows what they say, or of whom. */
 function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): Steps {
   const { event, source, email, status } = filter;
   if (event !== undefined || source !== undefined || email !== undefined) return;

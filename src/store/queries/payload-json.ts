@@ -1,4 +1,4 @@
-/** A payload is shown as JSON; one that is not (which only a dead letter can hold) as its text. */
+/** A payload as JSON; as its text where it is none, which only a dead letter's can be. */
 export function parsed(payload: string | null): unknown {
   if (payload === null) return null;
   try {

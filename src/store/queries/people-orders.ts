@@ -9,7 +9,7 @@ import type { DayList } from "./by-day.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
-/** Somebody, or nobody where a person was looked at in vain; and the place behind, which a cursor tells. */
+/** A person, or null where one was looked at in vain; and the place behind, which a cursor tells. */
 export interface Step {
   row: PersonRow | null;
   place: unknown;
@@ -21,11 +21,11 @@ const WAYS = {
   up: { beyond: ">", order: "ASC", parts: ["<", "0", ">"], first: 0 },
 } as const;
 type Direction = keyof typeof WAYS;
-/** Of the scores of a part: their sign, and what none is above. */
+/** For each part of the scores their sign, and the score that none is above. */
 const SIGN = { ">": 1, "0": 0, "<": -1 } as const;
 const HIGHEST = { ">": Number.MAX_SAFE_INTEGER, "0": 0, "<": -1 } as const;
 
-/** @param place of a cursor; one that makes no sense is none. */
+/** People in an order. @param place of a cursor; one that makes no sense is none. */
 export function inOrder(sql: SqlStorage, sort: PeopleSort, filter: PeopleFilter, place: unknown): Generator<Step> {
   switch (sort) {
     case "newest":
@@ -54,8 +54,8 @@ function* byEmail(sql: SqlStorage, place: unknown): Generator<Step> {
 }
 
 /**
- * Those above zero and below by the index of those who have a score; between them everybody else by their numbers, among
- * whom those with a score are passed by.
+ * People by their scores. The index of those who have a score gives those above zero and below; between them comes everybody
+ * else by number, and those with a score are passed by there.
  */
 function* byScore(
   sql: SqlStorage,
@@ -68,7 +68,7 @@ function* byScore(
   let from = isOf(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
   for (const part of parts) {
     if (from !== null && Math.sign(from.score) !== SIGN[part]) continue;
-    // The rest is lower still.
+    // All parts that are left have lower scores still.
     if (direction === "down" && minScore > HIGHEST[part]) return;
     const rows = part === "0" ? everybody(from) : scored(part, from);
     for (const row of rows) {
@@ -83,12 +83,13 @@ function* byScore(
   }
 
   function* scored(part: ">" | "<", behind: typeof from): Generator<PersonRow> {
-    // Repeated: a partial index is used where the statement has its condition.
+    // Both conditions on the score are needed: a partial index is used where the statement has its condition.
     const those = `${PEOPLE} score <> 0 AND score ${part} 0`;
     const further = `ORDER BY score ${order}, id ${order}`;
     if (behind === null) return yield* sql.exec<PersonRow>(`${those} ${further}`);
     const { score, id } = behind;
-    // Asked for at once, SQLite would read everybody of that score from the first.
+    // These are two statements because SQLite would read everybody of that score from the first, were both asked for at
+    // once.
     yield* sql.exec<PersonRow>(`${those} AND score = ? AND id ${beyond} ? ORDER BY id ${order}`, score, id);
     yield* sql.exec<PersonRow>(`${those} AND score ${beyond} ? ${further}`, score);
   }

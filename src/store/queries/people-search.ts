@@ -22,11 +22,11 @@ export interface Listed {
 
 export type ListedPage = Omit<PeoplePage, "items"> & { items: Listed[] };
 
-/** Whom a search finds, by its first six parameters. The index is named, as SQLite would rather look for a score. */
+/** Whom a search finds, by its first three parameters. The index is named, as SQLite would rather look for a score. */
 const FOUND = `FROM people INDEXED BY people_email
   WHERE email > ?1 AND (instr(email, ?2) > 0 OR instr(names, ?3) > 0)`;
 const NARROWED = `${FOUND} AND score >= ?4 AND last_day >= ?5 AND last_day <= ?6`;
-/** Of the place of a page of what was sorted; other places are those of people-orders.ts. */
+/** Marks the place of a page of what was sorted; other places are those of people-orders.ts. */
 const SORTED = "sorted";
 
 export function findPeople(state: StoreState, query: PeopleQuery, page: Page): PeoplePage {
@@ -34,13 +34,13 @@ export function findPeople(state: StoreState, query: PeopleQuery, page: Page): P
   return { ...found, items: items.map(({ row }) => toPersonSummary(row)) };
 }
 
-/** A cursor that makes no sense is none. */
+/** People with a cursor each. A cursor that makes no sense is none. */
 export function listPeople(state: StoreState, query: PeopleQuery, { cursor, limit }: Page): ListedPage {
   const { sql } = state;
   const place = readCursor(cursor);
   const { text = "" } = query;
   if (text === "") return walked(sql, query, place, limit);
-  // Whom a page by email was begun with goes on so.
+  // A search whose first page was by email goes on so.
   const isByEmail = query.sort === "email" || typeof place === "string" || state.books.nextPersonId > PEOPLE_SEARCHED;
   const found = isByEmail ? null : sortedPage(sql, query, text, place, limit);
   return found ?? { ...byEmail(sql, query, text, place, limit), sorted: query.sort === "email" };
@@ -53,7 +53,7 @@ export function isCursorOf(text: string, cursor: string | null): boolean {
   return cursor === null || typeof place === "string" || sortedPlace(place) !== null;
 }
 
-/** In an order, passing by whoever does not fit. */
+/** People in an order, passing by whoever does not fit. */
 function walked(sql: SqlStorage, query: PeopleQuery, place: unknown, limit: number): ListedPage {
   const items: Listed[] = [];
   let looked = 0;
@@ -75,7 +75,7 @@ function fits({ score, last_day: day }: PersonRow, filter: PeopleFilter): boolea
   return score >= (minScore ?? -Infinity) && day >= (sinceDay ?? 0) && day <= (untilDay ?? Infinity);
 }
 
-/** All whom the search finds, sorted. Null: they are too many, unless an earlier page has shown some of them. */
+/** Everybody whom the search finds, sorted. Null: they are too many, unless an earlier page has shown some of them. */
 function sortedPage(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -108,13 +108,13 @@ function sortedPage(
   return { items, next, complete: true, sorted: true };
 }
 
-/** Null for a place of another kind. */
+/** The place of a page of what was sorted; null for a place of another kind. */
 function sortedPlace(place: unknown): readonly [id: number, value: number] | null {
   const behind = Array.isArray(place) && place[0] === SORTED ? place.slice(1) : null;
   return isOf(behind, ["number", "number"]) ? [Number(behind[0]), Number(behind[1])] : null;
 }
 
-/** What is sorted by, and whether the lowest comes first. */
+/** The column that each order sorts by, and whether its lowest value comes first. */
 const SORTS = {
   newest: { column: "id", direction: -1 },
   email: { column: "id", direction: 1 },
@@ -124,7 +124,10 @@ const SORTS = {
   last_seen_up: { column: "last_seen", direction: 1 },
 } as const satisfies Record<PeopleSort, { column: string; direction: 1 | -1 }>;
 
-/** The index in its own order, however many there are: a page goes through PEOPLE_SEARCHED of them at most. */
+/**
+ * Whom the search finds, in the order of the index, however many there are: a page goes through PEOPLE_SEARCHED people at
+ * most.
+ */
 function byEmail(
   sql: SqlStorage,
   query: PeopleQuery,
@@ -152,7 +155,7 @@ function byEmail(
   return { items, next: end === undefined ? null : writeCursor(end.email), complete: end === undefined };
 }
 
-/** The index alone says who fits, unless it is narrowed down by what is in the people's rows. */
+/** What finds those who fit: the index alone, unless they are narrowed down by what is in the people's rows. */
 function fitting({ minScore, sinceDay, untilDay }: PeopleFilter): string {
   return minScore === undefined && sinceDay === undefined && untilDay === undefined ? FOUND : NARROWED;
 }

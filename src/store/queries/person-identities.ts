@@ -5,15 +5,15 @@
 import { keysOf, visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol.ts";
 
-/** Behind the claim that was looked at last. */
+/** A place in a person's claims: behind the one that was looked at last. */
 export interface ClaimPlace {
-  /** As hexadecimal digits. */
+  /** The claim's key as hexadecimal digits. */
   key: string;
   atMs: number;
   ordinal: number;
 }
 
-/** Before all of them. */
+/** The place before all claims. */
 export const FIRST_CLAIM: ClaimPlace = { key: "", atMs: Number.MAX_SAFE_INTEGER, ordinal: 0 };
 
 type Row = { key: ArrayBuffer; at: number; ordinal: number; is_theirs: number };
@@ -22,7 +22,7 @@ export function keyOfPlace({ key }: ClaimPlace): ArrayBuffer {
   return new Uint8Array(Buffer.from(key, "hex")).buffer;
 }
 
-/** `limit`: claims that are looked at; `next`: null where there are no more. */
+/** A part of a person's ids. `limit`: claims that are looked at; `next`: null where there are no more. */
 export function readIdentities(
   sql: SqlStorage,
   personId: number,
@@ -55,7 +55,7 @@ export function readIdentities(
   };
 }
 
-/** The first of them, and whether there are more; of very many, no more than the claims until `until` are looked at. */
+/** The first ids of a person, and whether there are more; of very many, no more than the claims until `until` are looked at. */
 export function firstIdentities(
   sql: SqlStorage,
   personId: number,

@@ -17,12 +17,12 @@ import type { ListedPerson } from "./scored.ts";
 import { sharedIds } from "./shared-ids.ts";
 import { shown } from "./signal-list.ts";
 
-/** Where a signal holds what named its person. */
+/** The field of a signal that holds what named its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
 
 type Row = PersonRow & { recent: string };
 
-/** Null: nobody has this email, or they are being deleted. A cursor that makes no sense is none. */
+/** One person's page. Null: nobody has this email, or they are being deleted. A cursor that makes no sense is none. */
 export function readPersonPage(
   state: StoreState,
   email: string,
@@ -58,7 +58,7 @@ function listSignals(state: StoreState, person: ListedPerson, before: number, li
   };
 }
 
-/** Those that have scored, the latest first. Where few have, a page may have fewer, and another one follows. */
+/** The person's signals that have scored, the latest first. Where few have, a page may have fewer, and another one follows. */
 function listScores(state: StoreState, person: ListedPerson, before: number, limit: number): PageOf<TimelineEntry> {
   const scored: Entry[] = [];
   let last = 0;

@@ -15,7 +15,7 @@ export interface PersonRow {
   ids_dropped: number;
 }
 
-/** Part of statements. */
+/** Columns that a list of people reads: part of statements. */
 export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen, last_day, ids_dropped";
 
 export function toPersonSummary(row: PersonRow): PersonSummary {

@@ -16,12 +16,12 @@ export interface QueueFilter {
   /** Part of the event name, in any letter case. */
   search?: string;
   source?: string;
-  /** Only groups with such signals. */
+  /** Only groups that have held signals, or anonymous ones. */
   only?: "held" | "anonymous";
-  /** When they were last seen, in days since 1970; both included. */
+  /** The first and the last day on which groups may have been seen last, in days since 1970; both included. */
   sinceDay?: number;
   untilDay?: number;
-  /** Without it the last seen comes first. */
+  /** The order of the groups; without it the last seen comes first. */
   sort?: QueueSort;
 }
 
@@ -105,7 +105,7 @@ function sortedPage(sql: SqlStorage, filter: QueueFilter, sort: "count" | "name"
   };
 }
 
-/** Null: no such group. */
+/** One group; null: there is none of this event and source. */
 export function findGroup(sql: SqlStorage, event: string, source: string): QueueGroup | null {
   const [row] = sql.exec<Row>(
     `SELECT event, source, count, held, anonymous, first_seen, last_seen, sample_id, days FROM event_groups
@@ -128,7 +128,7 @@ export function recentNames(sql: SqlStorage): RecentNames {
   return { events: sorted(groups.map(({ event }) => event)), sources: sorted(groups.map(({ source }) => source)) };
 }
 
-/** The latest QUEUE_SUGGEST_GROUPS. */
+/** The groups seen last, QUEUE_SUGGEST_GROUPS at most. */
 export function recentGroups(sql: SqlStorage): ScannedGroup[] {
   const groups: ScannedGroup[] = [];
   for (const { row } of groupsByDay(sql, null)) {
@@ -137,7 +137,7 @@ export function recentGroups(sql: SqlStorage): ScannedGroup[] {
   return groups;
 }
 
-/** Those last seen within these days, the latest first where nothing else is asked for; then by event and source. */
+/** Groups that were last seen within these days, the latest first where nothing else is asked for; then by event and source. */
 export function groupsByDay(
   sql: SqlStorage,
   from: DayPlace | null,
@@ -173,7 +173,7 @@ export function groupsByDay(
 const LATEST = "SELECT max(last_day) AS day FROM event_groups WHERE last_day <= ? AND last_day >= ?";
 const EARLIEST = "SELECT min(last_day) AS day FROM event_groups WHERE last_day >= ? AND last_day <= ?";
 
-/** Null for one that this list did not give out. */
+/** The place that a cursor tells; null for a cursor that this list did not give out. */
 export function readGroupCursor(cursor: string): DayPlace | null {
   return readDayPlace(readCursor(cursor), ["string", "string"], ["number", "string", "string"]);
 }

@@ -13,7 +13,7 @@ import { parsed } from "./payload-json.ts";
 
 type Group = Pick<ScannedGroup, "event" | "source" | "count">;
 
-/** @param pattern of events; blank: any. */
+/** Suggestions for a rule. @param pattern of events; blank: any. */
 export async function suggestForRule(
   state: StoreState,
   objects: ColdObjects,
@@ -37,7 +37,7 @@ export async function suggestForRule(
   };
 }
 
-/** An event's name may be one that has not come lately. */
+/** The groups of a pattern's events. An event may be one that has not come lately. */
 function groupsOf(sql: SqlStorage, recent: readonly Group[], pattern: string): readonly Group[] {
   if (pattern === "") return recent;
   if (!pattern.includes("*")) {

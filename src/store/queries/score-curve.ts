@@ -12,13 +12,13 @@ interface ScoredPoints {
 }
 
 /**
- * Of the latest signals of a person, by the times of their receipt: they may have been linked late.
+ * The curve of a person's latest signals, by the times of their receipt: they may have been linked late.
  *
  * @param score what it has come to.
  */
 export function readScoreCurve(state: StoreState, person: ListedPerson, score: number): ScoreCurve {
   const scored: ScoredPoints[] = [];
-  // One more than are made use of tells that there are more.
+  // One more than are made use of tells whether there are more.
   const look = { before: Number.MAX_SAFE_INTEGER, look: SCORE_CURVE_SIGNALS + 1 };
   let isMore = false;
   for (const { looked, entry } of latestScored(state, person, look)) {
@@ -39,7 +39,7 @@ export function readScoreCurve(state: StoreState, person: ListedPerson, score: n
   };
 }
 
-/** Those near each other in time as one, at the time of the last. */
+/** Points of scoring signals that are near each other in time as one, at the time of the last. */
 function inSteps(scored: readonly ScoredPoints[]): { atMs: number; points: number }[] {
   const first = scored[0]?.atMs ?? 0;
   const stepMs = Math.floor(((scored.at(-1)?.atMs ?? 0) - first) / SCORE_CURVE_STEPS) + 1;

@@ -11,7 +11,7 @@ const ENTRIES_AT_ONCE = 1_000;
 
 export interface ListedPerson {
   id: number;
-  /** The latest entries of their list, as their row has them. */
+  /** The latest entries of the person's list, as their row has them. */
   recent: string;
 }
 
@@ -21,7 +21,7 @@ export function isScored(entry: Entry): entry is ScoredEntry {
   return entry.scored !== null;
 }
 
-/** The entry with what counts of it: a rule may have scored the person before. */
+/** An entry with those verdicts that count: a rule may have scored the person before. */
 export function counting({ once, verdicts }: StoreState, personId: number, entry: Entry): Entry {
   const { seq, scored } = entry;
   if (scored === null) return entry;
@@ -67,7 +67,7 @@ export function nextEntries(
       after + 1,
     )
     .toArray();
-  // The row that has `after` may have nothing behind it: then the next one is read too.
+  // The row that has `after` may have nothing behind it, so that the next one is read too.
   const whole = rows.slice(0, 2);
   const end = rows[2]?.first_seq ?? Number.POSITIVE_INFINITY;
   const entries = [...whole.flatMap((row) => readEntries(row.entries)), ...readEntries(recent)]
@@ -76,7 +76,7 @@ export function nextEntries(
   return { entries, last: end === Number.POSITIVE_INFINITY ? null : end - 1 };
 }
 
-/** A signal may have scored by several rules. */
+/** The scoring signals of an entry: it may have scored by several rules. */
 export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): ScoringSignal[] {
   return scored.verdicts.map((verdict) => ({
     ...state.verdicts.get(verdict),
@@ -85,7 +85,7 @@ export function toScoringSignals(state: StoreState, { scored }: ScoredEntry): Sc
   }));
 }
 
-/** What rules made of a line that counts. */
+/** The matches of a line that count. */
 export function countedOf({ once, verdicts }: StoreState, facts: Facts): RuleMatch[] {
   const { owner, admission } = facts;
   if (owner === null) return [];

@@ -10,14 +10,14 @@ export interface SharedId {
   kind: Identity["kind"];
   value: string;
   email: string;
-  /** Receipt of what named the other person, the last time. */
+  /** Receipt of what named the other person last. */
   sinceMs: number;
 }
 
 type Row = { key: ArrayBuffer; email: string; at: number };
 
 /**
- * The latest first, SHARED_IDS_SHOWN at most.
+ * Shared ids of a person, the latest first, SHARED_IDS_SHOWN at most.
  *
  * @param until the claim of the person that is looked at last: somebody may have very many. Null: all are.
  */

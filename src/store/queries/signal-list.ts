@@ -17,7 +17,7 @@ export interface FoundSignals extends PageOf<SignalSummary> {
   complete: boolean;
 }
 
-/** A cursor that was not given out here finds nothing. */
+/** A page of the signals that are asked for. A cursor that was not given out here finds nothing. */
 export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {
   const names = new Names(state.sql);
   const email = filter.email?.trim().toLowerCase();
@@ -60,13 +60,13 @@ export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
   };
 }
 
-/** @throws for a line that is never shown. */
+/** A status as it is shown. @throws for a line that is never shown. */
 export function shown(status: SignalStatus | "released"): SignalStatus {
   if (status === "released") throw new Error("a released signal is recorded elsewhere");
   return status;
 }
 
-/** Null for a cursor that this list did not give out. */
+/** The places that a cursor tells; null for a cursor that this list did not give out. */
 function readPlaces(cursor: string | null): Places | null {
   if (cursor === null) return [...ALL];
   const [, signals, held, dead] = /^(\d{1,16})\.(\d{1,16})\.(\d{1,16})$/.exec(cursor) ?? [];

@@ -74,7 +74,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return (this.#state ??= new StoreState(this.ctx.storage.sql));
   }
 
-  /** For who reads the groups of the signal queue: their rows are brought up to date. */
+  /** The state for readers of the signal queue's groups: their rows are brought up to date first. */
   protected get stateWithGroups(): StoreState {
     const { state } = this;
     if (Object.keys(state.books.groups).length > 0) {
@@ -86,7 +86,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return state;
   }
 
-  /** All of it, or nothing; memory follows. */
+  /** Runs a transaction: all of it, or nothing; memory follows. */
   protected transact<T>(act: () => T): T {
     try {
       return this.ctx.storage.transactionSync(act);
@@ -105,7 +105,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return this.state.books.rows.at(-1)?.[1] ?? 0;
   }
 
-  /** Of rows that the counter has not settled. */
+  /** What became of rows that the counter has not settled. */
   knownRows(rows: { row: number; atMs: number }[]): KnownRows {
     return knownRows(this.state.books, rows);
   }
@@ -115,7 +115,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return ruleVersions(this.state.sql);
   }
 
-  /** Pages that were freed do not count: what is deleted makes room at once. */
+  /** How the store is. Pages that were freed do not count: what is deleted makes room at once. */
   health(): StoreHealth {
     const { sql, originals, books } = this.state;
     return {
@@ -133,7 +133,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return this.state.sql.databaseSize >= storeMaxBytes(this.env);
   }
 
-  /** See again.ts. */
+  /** Held signals that are to be released, see again.ts. */
   held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
     return heldSignals(this.state, periodEndMs, cursor, limit);
   }
@@ -146,7 +146,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return deadSignalsById(this.state, ids);
   }
 
-  /** Since the beginning, or for one billing period. */
+  /** The books since the beginning, or for one billing period. */
   totals(periodStartMs?: number): StoreTotals {
     return readTotals(this.state.books.totals, periodStartMs);
   }
@@ -155,12 +155,12 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return listEventGroups(this.stateWithGroups, this.coldObjects(), page);
   }
 
-  /** See signal-list.ts. */
+  /** Signals by what is asked for, see signal-list.ts. */
   signals(filter: FindFilter, page: Page): FoundSignals {
     return findSignals(this.state, filter, page);
   }
 
-  /** See live.ts. */
+  /** What the live page begins with, see live.ts. */
   latest(limit: number): LiveSignal[] {
     return latestSignals(this.state, limit);
   }
@@ -180,7 +180,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return { groups, sources, totals: this.totals(), isFull: this.isFull(), hasPeople: anybody !== undefined };
   }
 
-  /** One group of it with its signals; null: no such group. */
+  /** One group of the signal queue with its signals; null: no such group. */
   queueGroup(
     event: string,
     source: string,
@@ -192,7 +192,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return group && { group, signals: findSignals(this.state, filter, page) };
   }
 
-  /** See rule-suggestions.ts. */
+  /** What a rule's editor proposes, see rule-suggestions.ts. */
   suggestForRule(pattern: string): Promise<RuleSuggestions> {
     return suggestForRule(this.stateWithGroups, this.coldObjects(), pattern);
   }
@@ -206,12 +206,12 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return readPeople(this.state, filter, page);
   }
 
-  /** See people-search.ts. */
+  /** The page of people, see people-search.ts. */
   findPeople(query: PeopleQuery, page: Page): PeoplePage {
     return findPeople(this.state, query, page);
   }
 
-  /** See person-page.ts. */
+  /** The page of one person, see person-page.ts. */
   personPage(email: string, timeline: PersonTimeline, page: Page): PersonPage | null {
     return readPersonPage(this.state, email, timeline, page);
   }
@@ -229,7 +229,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return listAccounts(this.ctx.storage, filter, page);
   }
 
-  /** See accounts/account-page.ts. */
+  /** The page of accounts, see accounts/account-page.ts. */
   async findAccounts(query: AccountsQuery, page: Page): Promise<PageOf<AccountSummary>> {
     const { findAccounts } = await import("../accounts/account-page.ts");
     return findAccounts(this.ctx.storage, query, page);
@@ -244,13 +244,13 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return listDeadLetters(this.state.sql, page);
   }
 
-  /** See export.ts. */
+  /** A page of an export, see export.ts. */
   async exportPage(range: ExportRange): Promise<ExportPage> {
     const { exportPage } = await import("./export.ts");
     return exportPage(this.state, this.coldObjects(), range);
   }
 
-  /** See rules/preview.ts. */
+  /** A page of a rule's preview, see rules/preview.ts. */
   previewPage(rule: MappingRule, range: PreviewRange): Promise<PreviewPage> {
     return previewPage(this.state, this.coldObjects(), rule, range);
   }
@@ -259,7 +259,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return findRuleJob(this.state.sql, ruleId);
   }
 
-  /** See rules/rule-facts.ts. */
+  /** What rules have done, see rules/rule-facts.ts. */
   ruleFacts(ruleIds: string[]): RuleFacts[] {
     return ruleFacts(this.state, ruleIds);
   }

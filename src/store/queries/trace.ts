@@ -21,17 +21,21 @@ interface Place {
   segment: Segment;
 }
 
-/** Null when the store has not seen it. The payload is null while cold storage, where it is, does not answer. */
+/**
+ * The way of a signal. Null when the store has not seen it. The payload is null while cold storage, where it is, does not
+ * answer.
+ */
 export async function traceSignal(state: StoreState, objects: ColdObjects, id: string): Promise<SignalTrace | null> {
   const before = findLine(state, id);
   if (before === null) return traceDead(state, id);
   const payload = await payloadOf(before, objects);
-  // Meanwhile it may have been linked, or have been deleted with its person: its payload alone stays what it was.
+  // While the payload was read the signal may have been linked, or deleted with its person: the payload alone stays what it
+  // was.
   const now = findLine(state, id);
   return now === null ? traceDead(state, id) : traceLine(state, now, payload);
 }
 
-/** What was released is to be found where it is by now. */
+/** The line of a signal. One that was released is found where it is by now. */
 function findLine(state: StoreState, id: string): Place | null {
   for (const log of [state.signals, state.held] as const) {
     const found = log.find(id);

@@ -1,6 +1,6 @@
 /**
  * The store's side of the books (design §1.2), kept in the head of the log so that a batch writes no row for them: how
- * many signals of each billing period are in which place. And what else is remembered there of what was recorded.
+ * many signals of each billing period are in which place. The head also has what else is to be remembered of what was recorded.
  */
 import type { LineStatus } from "../log/line.ts";
 import type { LogMeta } from "../log/head.ts";
@@ -15,7 +15,7 @@ export type BookColumn = keyof StoreTotals;
 
 const COLUMNS: readonly BookColumn[] = ["processed", "duplicates", "held", "purged", "deadLettered"];
 
-/** Where each status is counted; what is released is counted where it is recorded again. */
+/** The column in which each status is counted; a released signal is counted where it is recorded again. */
 export const COLUMN_OF: Record<Exclude<LineStatus, "released">, BookColumn> = {
   processed: "processed",
   anonymous: "processed",
@@ -24,7 +24,7 @@ export const COLUMN_OF: Record<Exclude<LineStatus, "released">, BookColumn> = {
   purged: "purged",
 };
 
-/** No row up to that number, as it was given first, was admitted later. */
+/** That no row up to a number, as the number was given first, was admitted after a time. */
 type NumbersSeen = [row: number, untilMs: number];
 
 /** Counts in the order of COLUMNS, by the start of the period. */
@@ -32,15 +32,18 @@ type Totals = Record<string, number[]>;
 
 export interface BooksMeta extends LogMeta {
   totals: Totals;
-  /** Of those, what retention has dropped: with what is still there they add up. */
+  /** What retention has dropped of `totals`: with what is still there it adds up to them. */
   dropped: Totals;
   /** Numbers of outbox rows that have been recorded, as ranges in ascending order. */
   rows: [first: number, last: number][];
-  /** The latest time at which one of those was admitted. */
+  /** The latest time at which a row that has been recorded was admitted. */
   latestRowAtMs: number;
-  /** Each time that numbers came again: up to which they had been seen, and the latest time at which one of those was admitted. */
+  /**
+   * Each time that row numbers came again: up to which number they had been seen, and the latest time at which one of those
+   * was admitted.
+   */
   restored: NumbersSeen[];
-  /** The same of each time that none had come for a while, the latest of them: the counter may have been restored then. */
+  /** The latest times that no row had come for a while, as in `restored`: the counter may have been restored then. */
   pauses: NumbersSeen[];
   /** Rows that were recorded with a later time than others up to their numbers have by that: the latest of them. */
   late: [row: number, atMs: number][];
@@ -51,13 +54,13 @@ export interface BooksMeta extends LogMeta {
   nextPersonId: number;
   /** What is still to be added to the rows of the signal queue's groups. */
   groups: Record<string, GroupChange>;
-  /** And to those of the mapping rules. */
+  /** What is still to be added to the rows of the mapping rules. */
   rules: Record<string, RuleChange>;
-  /** From which line on all anonymous ones have been run through the mapping rules of that version; null: of none. */
+  /** From which line on all anonymous signals have been run through the mapping rules of a version; null: of none. */
   judged: { rulesVersion: number | null; sinceSeq: number };
   /** What is to be told of what happens here; null: nobody wants to know anything. */
   wanted: WantedEvents | null;
-  /** Null while nobody wants to know of dead letters, or none has come. */
+  /** What is remembered of dead letters to be told; null while nobody wants to know of any, or none has come. */
   deadLetterNews: DeadLetterNews | null;
 }
 
@@ -86,7 +89,7 @@ export function countInBooks(totals: Totals, periodStartMs: number, column: Book
   counts[at] = (counts[at] ?? 0) + by;
 }
 
-/** Since the beginning, or of one period. */
+/** The books since the beginning, or of one period. */
 export function readTotals(totals: Totals, periodStartMs: number | undefined): StoreTotals {
   const periods = periodStartMs === undefined ? Object.values(totals) : [totals[periodStartMs] ?? []];
   const sum = (column: BookColumn): number =>
@@ -137,7 +140,7 @@ export interface KnownRows {
   totals: StoreTotals;
 }
 
-/** Of the others it knows nothing: they are, or will be, on their way. */
+/** What is known of rows. Of those in neither list the store knows nothing: they are, or will be, on their way. */
 export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: number }[]): KnownRows {
   const known: KnownRows = { recorded: [], refused: [], totals: readTotals(books.totals, undefined) };
   for (const row of rows) {
@@ -153,7 +156,7 @@ function isRecorded(books: BooksMeta, { row, atMs }: { row: number; atMs: number
   return atMs <= seen[1] || books.late.some(([number, lateMs]) => number === row && lateMs === atMs);
 }
 
-/** When numbers up to one not below that stood still. */
+/** When row numbers stood still at this one or a later one, if they did. */
 function seenBefore({ restored, pauses }: BooksMeta, row: number): NumbersSeen | undefined {
   return restored.find(([last]) => row <= last) ?? pauses.find(([last]) => row <= last);
 }
@@ -162,7 +165,7 @@ function seenNow({ rows, latestRowAtMs }: BooksMeta): NumbersSeen {
   return [rows.at(-1)?.[1] ?? 0, latestRowAtMs];
 }
 
-/** A counter that was restored goes on with numbers that were given before, and with later times, after a while. */
+/** Notes that no row has come for a while: a counter that was restored goes on with numbers given before, at later times. */
 function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): void {
   const highest = rows.at(-1)?.[1];
   if (highest === undefined || atMs < latestRowAtMs + ROW_PAUSE_MS) return;

@@ -34,7 +34,7 @@ export function readDeadLetter(sql: SqlStorage, seq: number): DeadLetterRow | nu
   return sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE seq = ?", seq).toArray()[0] ?? null;
 }
 
-/** By the signal's id; the latest, where it has died more than once. */
+/** A dead letter by its signal's id; the latest, where the signal has died more than once. */
 export function findDeadLetter(sql: SqlStorage, id: string): DeadLetterRow | null {
   const [row] = sql.exec<DeadLetterRow>("SELECT * FROM dead_letters WHERE id = ? ORDER BY seq DESC LIMIT 1", id);
   return row ?? null;
@@ -48,7 +48,7 @@ export function admissionOf({ admission }: DeadLetterRow): Admission {
   return JSON.parse(admission) as Admission;
 }
 
-/** When the latest that nobody has replayed was recorded. */
+/** When the latest dead letter that nobody has replayed was recorded; null: there is none. */
 export function latestDeadLetterMs(sql: SqlStorage): number | null {
   const [latest] = sql.exec<{ recorded_at: number }>(
     "SELECT recorded_at FROM dead_letters WHERE status = 'dead' AND seq < ? ORDER BY seq DESC LIMIT 1",
@@ -57,7 +57,7 @@ export function latestDeadLetterMs(sql: SqlStorage): number | null {
   return latest?.recorded_at ?? null;
 }
 
-/** Newest first. */
+/** Dead letters, the newest first. */
 export function listDeadLetters(sql: SqlStorage, { cursor, limit }: Page): PageOf<DeadLetter> {
   const rows = sql
     .exec<DeadLetterRow>(

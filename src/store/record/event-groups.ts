@@ -29,7 +29,7 @@ export interface GroupChange extends GroupCounts {
   source: string;
   /** The part of `count` that each day has, by its number. */
   days: Record<string, number>;
-  /** What was received, if anything was: the earliest, the latest, and the original of the latest. */
+  /** Signals that were received: the time of the first, the receipt of the latest, and that one's original; null: none was. */
   received: { firstMs: number; latest: Receipt; sample: Sample } | null;
 }
 
@@ -65,7 +65,7 @@ const READ = `SELECT ${COLUMNS.join(", ")} FROM event_groups WHERE event = ? AND
 export class EventGroupChanges {
   readonly #groups = new Map<string, GroupChange>();
 
-  /** @param receivedAtMs of the signals that are counted. */
+  /** Counts signals of a group. @param receivedAtMs of the signals that are counted. */
   count(event: string, source: string, by: GroupCounts, receivedAtMs: number): void {
     const group = this.#group(event, source);
     const day = dayOf(receivedAtMs);
@@ -75,13 +75,13 @@ export class EventGroupChanges {
     group.anonymous += by.anonymous;
   }
 
-  /** @param sample the signal itself, or its original. */
+  /** Notes a signal that was received. @param sample the signal itself, or its original. */
   received(event: string, source: string, receipt: Receipt, sample: Sample): void {
     const group = this.#group(event, source);
     group.received = laterOf(group.received, { firstMs: receipt.receivedAtMs, latest: receipt, sample });
   }
 
-  /** Into the head: whoever calls it flushes the log. */
+  /** Adds the changes to those in the head. The caller flushes the log. */
   write({ sql, books }: StoreState): void {
     for (const [key, change] of this.#groups) {
       const known = books.groups[key];
@@ -101,7 +101,7 @@ export class EventGroupChanges {
   }
 }
 
-/** Brings the rows of the groups up to date, for whoever reads them. Whoever calls it flushes the log. */
+/** Brings the rows of the groups up to date, for whoever reads them. The caller flushes the log. */
 export function settleGroups({ sql, books }: StoreState): void {
   settle(sql, books.groups);
 }
@@ -151,10 +151,10 @@ function insert(sql: SqlStorage, { event, source, received, days, ...counts }: G
   sql.exec(INSERT, event, source, ...values, ...of);
 }
 
-/** Of those columns that become something else: where one has an index, naming it writes a row there too. */
+/** Writes those columns of a group that have changed: where one has an index, naming it writes a row there too. */
 function update(sql: SqlStorage, row: Row, change: GroupChange): void {
   const { received } = change;
-  // Nothing of it is left, and its name may be somebody's.
+  // A group that has no signals left goes: its name may be somebody's.
   if (row.count + change.count <= 0) {
     sql.exec("DELETE FROM event_groups WHERE event = ? AND source = ?", change.event, change.source);
     return;

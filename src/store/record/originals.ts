@@ -23,7 +23,7 @@ import type { Segment } from "../log/segment.ts";
 
 const LONG = 0x80;
 const BASE64URL = { alphabet: "base64url" } as const;
-/** Of a content hash, that are at least HASH_BYTES. */
+/** Characters of a content hash in base64url that are at least HASH_BYTES. */
 const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
 const FEWEST_SLOTS = 1_024;
 const MOST_FULL = 0.7;
@@ -33,7 +33,7 @@ export interface Candidate {
   hash: Uint8Array;
   receivedAtMs: number;
   windowMs: number;
-  /** It comes once more, released or replayed, long after its receipt. */
+  /** Whether the signal comes once more, released or replayed, long after its receipt. */
   again: boolean;
 }
 
@@ -54,7 +54,10 @@ export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
 class Table {
   readonly beganAtMs: number;
   readonly #baseSeq: number;
-  /** Two numbers a slot: the fingerprint, 0 where there is none, and how far the line is from `baseSeq`: behind it, or before. */
+  /**
+   * Two numbers a slot: the fingerprint, 0 where the slot is free, and how far the line's number is from `baseSeq`, in
+   * either direction.
+   */
   #slots = new Uint32Array(FEWEST_SLOTS * 2);
   #used = 0;
 
@@ -67,7 +70,7 @@ class Table {
     return this.#slots.byteLength;
   }
 
-  /** Whether the next one makes it grow. */
+  /** Whether the next hash makes the table grow. */
   get isFull(): boolean {
     return this.#used >= (this.#slots.length / 2) * MOST_FULL;
   }
@@ -86,7 +89,7 @@ class Table {
     for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
       const found = this.#slots[slot * 2];
       if (found === 0 || found === undefined) return;
-      // As a signed number: where the first line was taken back, others may have come before its number.
+      // The distance is signed: where the first line was taken back, others may have come before its number.
       if (found === fingerprint) into.push(this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0));
     }
   }
@@ -111,7 +114,7 @@ class Table {
   }
 }
 
-/** All of this isolate, so that many workspaces do not take more memory than there is. */
+/** The originals of all workspaces in this isolate, so that together they do not take more memory than there is. */
 let everyone: WeakRef<Originals>[] = [];
 
 function bytesOfAll(): number {
@@ -123,7 +126,7 @@ export class Originals {
   readonly #log: Log;
   #long: Table[] | null = null;
   #short: Table[] = [];
-  /** Receipts from then on are in memory; later than it should be where memory was short. */
+  /** Signals received from this time on are in memory; it is later than it should be where memory was short. */
   #coveredSinceMs = 0;
 
   constructor(log: Log) {
@@ -139,7 +142,7 @@ export class Originals {
     return Math.min(DUPLICATE_WINDOW_WITH_ID_MS, nowMs - this.#coveredSinceMs);
   }
 
-  /** To be called for each line that was appended with a hash. */
+  /** Notes an original. To be called for each line that was appended with a hash. */
   add(hash: Uint8Array, seq: number, nowMs: number): void {
     if (this.#long === null) return;
     const isLong = ((hash[0] ?? 0) & LONG) !== 0;
@@ -148,7 +151,7 @@ export class Originals {
     const keptMs = LATE_AFTER_MS + (isLong ? DUPLICATE_WINDOW_WITH_ID_MS : DUPLICATE_WINDOW_WITHOUT_ID_MS);
     let last = tables.at(-1);
     if (last === undefined || nowMs - last.beganAtMs >= everyMs || (last.isFull && last.isLargest)) {
-      // What the first one holds is no older than the beginning of the second.
+      // What the first table holds is no older than the beginning of the second.
       while (tables[1] !== undefined && tables[1].beganAtMs < nowMs - keptMs) tables.shift();
       last = new Table(nowMs, seq);
       tables.push(last);
@@ -184,13 +187,13 @@ export class Originals {
     return isSame(hash, candidate.hash) ? originalIn(segment, seq, candidate) : null;
   }
 
-  /** Candidates that come so late, or again, that their twins may have left memory. */
+  /** Originals of candidates that come so late, or again, that their twins may have left memory. */
   #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
     const found = new Map<Candidate, Original>();
     const late = candidates.filter(({ again, receivedAtMs }) => again || nowMs - receivedAtMs > LATE_AFTER_MS);
     if (late.length === 0) return found;
     const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
-    // What has been received since then with an id of its own is in memory.
+    // Signals with an id of their own that were received since this time are in memory.
     const rememberedMs = Math.max(this.#coveredSinceMs, nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS);
     const until = ({ receivedAtMs, windowMs }: Candidate): number =>
       windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS
@@ -213,7 +216,7 @@ export class Originals {
     return found;
   }
 
-  /** From what is on disk, once after a start. */
+  /** Fills the tables from what is on disk, once after a start. */
   #build(nowMs: number): void {
     if (this.#long !== null) return;
     this.#long = [];
@@ -221,7 +224,8 @@ export class Originals {
     everyone.push(new WeakRef(this));
     for (const { firstSeq, receivedToMs, hashes } of this.#log.hashesReceived(this.#coveredSinceMs)) {
       const shortToo = receivedToMs >= nowMs - DUPLICATE_WINDOW_WITHOUT_ID_MS - LATE_AFTER_MS;
-      // As if added then; never in the future, where a test or a wrong clock may have put it.
+      // A hash counts as added when its segment was last received; never in the future, where a wrong clock may have put
+      // that.
       const addedAtMs = Math.min(nowMs, receivedToMs);
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
@@ -232,7 +236,7 @@ export class Originals {
     }
   }
 
-  /** Before a table of so many bytes doubles. Where there is no room, the oldest is forgotten. */
+  /** Makes room before a table of so many bytes doubles: where there is none, the oldest table is forgotten. */
   #makeRoom(bytes: number, nowMs: number): void {
     while (bytesOfAll() + bytes > ORIGINALS_MAX_BYTES) {
       const tables = (this.#long?.length ?? 0) > 1 ? this.#long : this.#short;
@@ -249,7 +253,10 @@ function originalIn(segment: Segment, seq: number, { receivedAtMs, windowMs }: C
   return isNear && isOriginal(facts) ? { seq, id: facts.admission.id } : null;
 }
 
-/** Never 0, which means that there is none; without the first byte, that says how long the window is. */
+/**
+ * The fingerprint of a hash: never 0, which marks a free slot, and without the first byte, which says how long the window
+ * is.
+ */
 function fingerprintOf(hash: Uint8Array): number {
   const [, one = 0, two = 0, three = 0, four = 0] = hash;
   return (one | (two << 8) | (three << 16) | (four << 24)) >>> 0 || 1;

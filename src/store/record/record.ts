@@ -33,11 +33,11 @@ interface Pending {
   signal: SignalToRecord;
   receipt: Receipt;
   status: LineStatus | "dead";
-  /** Null: it could be processed. */
+  /** Why the signal is a dead letter; null: it could be processed. */
   deadReason: string | null;
   isErased: boolean;
   hash: Uint8Array | null;
-  /** Of the same batch, or recorded before. */
+  /** The signal of which this one is a duplicate: of the same batch, or recorded before. Null: it is none. */
   original: Pending | Original | null;
   owner: Owner | null;
   matches: readonly RuleMatch[];
@@ -45,11 +45,11 @@ interface Pending {
 }
 
 export interface Recorded {
-  /** The first of them, as the live page shows them. */
+  /** The first signals of the batch, as the live page shows them. */
   live(limit: number): LiveSignal[];
 }
 
-/** @param rulesVersion of the rules that the signals were run through; null: earlier signals are linked later. */
+/** Records signals. @param rulesVersion of the rules that they were run through; null: earlier signals are linked later. */
 export function recordSignals(
   state: StoreState,
   batch: readonly SignalToRecord[],
@@ -106,7 +106,10 @@ function toPending(signal: SignalToRecord): Pending {
   };
 }
 
-/** In this order: its person deleted → dead → past its period → held → duplicate → to be processed. */
+/**
+ * Decides what becomes of each signal, in this order: its person deleted → dead → past its period → held → duplicate → to be
+ * processed.
+ */
 function decideFates(state: StoreState, pending: readonly Pending[], people: People, nowMs: number): void {
   const erasedUntilMs = namesErasedUntilMs(state.sql);
   const candidates: { one: Pending; key: string; candidate: Candidate }[] = [];
@@ -138,7 +141,7 @@ function decideFates(state: StoreState, pending: readonly Pending[], people: Peo
   }
 }
 
-/** A dead letter goes by the fields that name people, as far as it can be read. */
+/** Whether a signal's person has been deleted. A dead letter goes by the fields that name people, as far as it can be read. */
 function isErased(state: StoreState, { signal, receipt }: Pending, people: People, erasedUntilMs: number): boolean {
   if (receipt.receivedAtMs > erasedUntilMs) return false;
   const isDead = signal.work.kind === "dead";
@@ -150,7 +153,10 @@ function isNear(one: Pending, other: Pending, windowMs: number): boolean {
   return Math.abs(one.receipt.receivedAtMs - other.receipt.receivedAtMs) <= windowMs;
 }
 
-/** Spec §6, identify: without an email no person and no link; but ids that are named together are one visitor's. */
+/**
+ * Takes in what a signal says of its visitor (spec §6, identify): without an email no person and no link; but ids that are
+ * named together are one visitor's.
+ */
 function identify(one: Pending, people: People): void {
   const { work } = one.signal;
   if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
@@ -171,19 +177,19 @@ function identify(one: Pending, people: People): void {
   } else if (ids[0] !== undefined && ids[1] !== undefined) people.identities.pair(ids[0], ids[1], one.receipt);
 }
 
-/** Whose it is; one whose visitor is unknown waits as anonymous. */
+/** Finds whose a signal is; one whose visitor is unknown waits as anonymous. */
 function own(one: Pending, people: People): void {
   const { work } = one.signal;
   if (one.status !== "processed" || work.kind === "account" || work.kind === "dead") return;
   const visitor = work.normalised;
   if (visitor.email === undefined && visitor.userId === undefined && visitor.anonymousId === undefined) return;
-  // A rule asks for the email of its owner: it is run through the rules when it is linked.
+  // Without an evaluation, a rule asks for the email of the owner: the signal is run through the rules when it is linked.
   one.owner = work.evaluation === null ? null : people.ownerOf(visitor, one.receipt);
   if (one.owner !== null) one.matches = work.evaluation?.matches ?? [];
   else if (work.kind === "signal") one.status = "anonymous";
 }
 
-/** Design §8.7. A held update takes no effect. */
+/** Updates an account (design §8.7). A held update takes no effect. */
 function updateAccount(one: Pending, accounts: Accounts): void {
   const { admission, work } = one.signal;
   if (one.status !== "processed" || work.kind !== "account") return;
@@ -194,7 +200,7 @@ function updateAccount(one: Pending, accounts: Accounts): void {
   one.hash = null;
 }
 
-/** Returns what the log says of it; null where it is not there. */
+/** Writes the signal where it belongs. Returns what the log says of it; null where it is not in the log. */
 function append(state: StoreState, one: Pending, nowMs: number): Facts | null {
   const { status, signal, hash } = one;
   if (status === "dead") {
@@ -214,7 +220,10 @@ function append(state: StoreState, one: Pending, nowMs: number): Facts | null {
   return facts;
 }
 
-/** Of an anonymous one: whether it says what the rules make of it, so that they need not be asked when it is linked. */
+/**
+ * Notes of an anonymous signal whether its line says what the rules make of it, so that they need not be asked when it is
+ * linked.
+ */
 function noteJudged({ books }: StoreState, { seq, signal: { work } }: Pending, rulesVersion: number | null): void {
   const isJudged = rulesVersion !== null && work.kind === "signal" && work.evaluation !== null;
   if (!isJudged) books.judged = { rulesVersion, sinceSeq: seq + 1 };
@@ -229,7 +238,7 @@ function factsOf(state: StoreState, one: Pending, status: LineStatus, nowMs: num
   // found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";
-  // An anonymous one has them for when it is linked.
+  // An anonymous signal keeps its matches for when it is linked.
   const matches = status === "anonymous" ? (worked?.evaluation?.matches ?? []) : one.matches;
   return {
     admission: {
@@ -303,7 +312,7 @@ function count({ books }: StoreState, one: Pending, groups: EventGroupChanges): 
   return groups.count(event, source, counts, admission.receivedAtMs);
 }
 
-/** Of the whole batch, in one row. */
+/** Raises the events of the whole batch, in one row. */
 function raise(state: StoreState, pending: readonly Pending[], { news }: People, nowMs: number): void {
   if (state.books.wanted === null) return;
   const dead = pending.filter(({ status }) => status === "dead").map(({ deadReason }) => deadReason ?? "");
@@ -322,7 +331,7 @@ function visitorOf({ work }: SignalToRecord) {
   return work.kind === "signal" || work.kind === "identify" ? work.normalised : null;
 }
 
-/** A rule may have scored the person before. */
+/** The matches of a signal that count: a rule may have scored the person before. */
 function countedOf({ once }: StoreState, { owner, matches, signal, receipt }: Pending): readonly RuleMatch[] {
   const occasion = { signalId: signal.admission.id, atMs: receipt.receivedAtMs };
   return owner === null ? matches : matches.filter((match) => once.counts(owner.personId, occasion, match));

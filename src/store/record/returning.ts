@@ -29,7 +29,7 @@ export class Returning {
     return again.from === "held" ? this.#leaveHeld(signal, again.place) : this.#leaveDead(signal, again.place);
   }
 
-  /** To be called once all are recorded. */
+  /** Writes what has left. To be called once all signals are recorded. */
   write(): void {
     const { held } = this.#state;
     for (const { segment, seqs } of held.segmentsOf(this.#released.keys())) {
@@ -39,7 +39,7 @@ export class Returning {
     held.flush();
   }
 
-  /** One that was purged on its way is recorded all the same. */
+  /** Takes a signal out of the held ones. One that was purged on its way is recorded all the same. */
   #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
     const facts = this.#released.has(place) ? null : this.#state.held.read(place);
     if (facts === null || facts.admission.id !== id || facts.erasedAtMs !== null) return false;
@@ -54,7 +54,7 @@ export class Returning {
     return true;
   }
 
-  /** One that is dead again stays where it is. */
+  /** Takes a dead letter out. One that is dead again stays where it is. */
   #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
     const row = readDeadLetter(this.#state.sql, place);
     if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;

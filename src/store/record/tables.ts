@@ -13,14 +13,14 @@ export const eventGroups = sqliteTable(
     anonymous: integer("anonymous").notNull(),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
-    /** Of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
+    /** Day of `last_seen`, in days since 1970: an index on the time would be written with every signal. */
     lastDay: integer("last_day").notNull(),
     /** The original of the latest receipt, whose ordinal is beside it: signals of one commit share their time. */
     sampleId: text("sample_id").notNull(),
     sampleOrdinal: integer("sample_ordinal").notNull(),
-    /** Its line; a negative number is one of the log of held signals. */
+    /** The sample's line; a negative number is one of the log of held signals. */
     sampleSeq: integer("sample_seq").notNull(),
-    /** Of what `count` counts, by day of receipt. */
+    /** Counts of the group's signals by day of receipt; what is in `count` is in these. */
     days: text("days").$type<DayCounts>().notNull().default(""),
   },
   (table) => [primaryKey({ columns: [table.event, table.source] }), index("event_groups_last_day").on(table.lastDay)],

@@ -12,7 +12,7 @@ import { countIn, countReplaced } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 
 /**
- * The next rows of lists, `limit` at most. The caller writes the job.
+ * Removes verdicts from the next rows of lists, `limit` at most. The caller writes the job.
  *
  * @param verdicts what is to be removed.
  * @returns whether there are no more.
@@ -28,7 +28,7 @@ export function removeDroppedScores(
     const changes = new Map<number, { before: Scored; after: Scored | null }>();
     for (const { seq, scored } of readEntries(entries)) {
       if (scored === null || seq > job.last_seq || !hasOneOf(scored.verdicts, verdicts)) continue;
-      // What is said of a line that is there has been seen to.
+      // A line that is still there has been seen to by the job's earlier steps.
       if (hasOneOf(state.signals.read(seq)?.verdicts ?? [], verdicts)) continue;
       const left = scored.verdicts.filter((id) => !verdicts.has(id));
       changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
@@ -68,7 +68,7 @@ function takeRows(
       personId,
     );
     if (next === undefined) return true;
-    // What is in the person's row comes first: it may move to the rows of the list, never back.
+    // The entries in the person's own row come first: they may move to the rows of the list, never back.
     take(next.id, next.recent);
     [job.person_id, job.position] = [next.id, 0];
   }

@@ -31,12 +31,12 @@ export class Once {
     return this.counts(personId, occasion, match) ? null : holder;
   }
 
-  /** Whether the signal could score in place of one that does no longer: nothing else of the person does, nor itself. */
+  /** Whether the signal could score in place of one that does no longer: no signal of the person does, this one included. */
   isOpen(personId: number, { atMs }: Occasion, match: RuleMatch): boolean {
     return match.frequency !== undefined && this.#holderFor(personId, atMs, match) === null;
   }
 
-  /** The rule has matched a signal of the person. Returns whether that counts: the first one does. */
+  /** Notes that the rule has matched a signal of the person. Returns whether that counts: the first one does. */
   take(personId: number, occasion: Occasion, match: RuleMatch): boolean {
     const { ruleId, frequency } = match;
     if (frequency === undefined) return true;
@@ -51,7 +51,7 @@ export class Once {
     return true;
   }
 
-  /** The signal is the person's no more, or what the rule made of it is taken back. Returns whether it had counted. */
+  /** Takes a match back: the signal is the person's no more, or the rule does not match it. Returns whether it had counted. */
   release(personId: number, occasion: Occasion, match: RuleMatch): boolean {
     if (match.frequency === undefined) return true;
     if (!this.#isHeldBy(personId, occasion, match.ruleId)) return false;

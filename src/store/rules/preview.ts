@@ -13,13 +13,13 @@ import type { PreviewPage, PreviewRange, PreviewSample } from "../rule-protocol.
 import type { StoreState } from "../state.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 
-/** Lines of a segment, the latest first. */
+/** Lines of a segment that are looked at, the latest first. */
 interface Part {
   segment: Segment;
   lines: { seq: number; facts: Facts }[];
 }
 
-/** The latest signals of the rule's events. Where payloads cannot be had the preview ends. */
+/** A page of a preview: the latest signals of the rule's events. Where payloads cannot be had the preview ends. */
 export async function previewPage(
   state: StoreState,
   objects: ColdObjects,
@@ -60,7 +60,7 @@ export async function previewPage(
   return { ...page, people: [...matching], personDays: [...days] };
 }
 
-/** Null as `next`: there are no more. */
+/** The lines that a page looks at. `next` is null where there are no more. */
 function latestLines(
   { signals }: StoreState,
   rule: MappingRule,
@@ -71,7 +71,8 @@ function latestLines(
   const parts: Part[] = [];
   let [found, segments] = [0, 0];
   for (const segment of signals.walkBack(beforeSeq, exact ? { event: prefix } : {})) {
-    // Nothing is recorded before it is received: what comes before such a line was received too early as well.
+    // Nothing is recorded before it is received, so that all lines before one recorded too early were received too early as
+    // well.
     if (segment.facts(segment.lastSeq).recordedAtMs < sinceMs) break;
     const part: Part = { segment, lines: [] };
     parts.push(part);

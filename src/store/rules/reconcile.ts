@@ -1,10 +1,11 @@
 /**
  * A mapping rule is applied to the signals that are stored already (design §8.5): what it scored is brought in line with
- * what it says now, and scores with that. In steps, each one transaction that also says how far the job is, so that a
- * crash repeats nothing and loses nothing. The store's alarm drives it.
+ * what it says now, and scores with that. A job goes in steps, each one transaction that also says how far the job is, so that
+ * a crash repeats nothing and loses nothing. The store's alarm drives it.
  *
- * A job looks at the lines that were there when it was asked for, all of them sealed then. Those recorded or linked after that have been run
- * through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is left alone.
+ * A job looks at the lines that were there when it was asked for, all of them sealed then. Lines recorded or linked after that
+ * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
+ * left alone.
  */
 import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
@@ -26,18 +27,21 @@ import type { RuleJobRow } from "./rule-jobs.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 import type { ScorableFacts } from "./rule-signals.ts";
 
-/** Verdicts of one rule: the version that each is of. */
+/** The version that each verdict of a rule is of. */
 type Versions = ReadonlyMap<number, number>;
 
 /** A line that may come to score something else. */
 interface Candidate {
   seq: number;
   facts: ScorableFacts;
-  /** Whether the rule is about its event: then it takes the payload to say what it scores. Otherwise nothing. */
+  /**
+   * Whether the rule is about the line's event: then it takes the payload to say what it scores. Otherwise it scores
+   * nothing.
+   */
   isAbout: boolean;
 }
 
-/** A segment as it was read. */
+/** A segment as it was read, with the lines of it that may change. */
 interface Part {
   segment: Segment;
   candidates: Candidate[];
@@ -80,7 +84,7 @@ export async function stepRuleJob(
   }
 }
 
-/** Of the next segments, at least of one if there is one. */
+/** The next segments that a job looks at: one at least, if there is one, and whether they are the last. */
 function nextParts(state: StoreState, job: RuleJobRow, limit: number): { parts: Part[]; areLast: boolean } {
   const rule = ruleOf(job);
   const outdated = outdatedVerdicts(job, verdictsOf(state.sql, job.rule_id));
@@ -123,7 +127,7 @@ function reader(
   return { read, event: rule !== null && exact && outdated.length === 0 ? event : undefined };
 }
 
-/** Those that the rule is about, or has scored, and few others. */
+/** Numbers of the lines that the rule is about, or has scored, and of few others. */
 function linesOf(
   segment: Segment,
   compiled: CompiledRules,
@@ -135,7 +139,7 @@ function linesOf(
   return event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...scored]);
 }
 
-/** One step, in its transaction. */
+/** One step of a job, in its transaction. */
 class Step {
   readonly #state: StoreState;
   readonly #job: RuleJobRow;
@@ -144,7 +148,7 @@ class Step {
   readonly #compiled: CompiledRules;
   readonly #versions: Versions;
   readonly #people: People;
-  /** By person. */
+  /** Changes of what lines score, by person. */
   readonly #changes = new Map<number, ScoreChanges>();
 
   constructor(state: StoreState, job: RuleJobRow, nowMs: number) {
@@ -173,7 +177,10 @@ class Step {
     signals.flush();
   }
 
-  /** Returns whether the next one can be taken: nothing of it has changed since it was read, and its payloads are there. */
+  /**
+   * Takes in a segment. Returns whether the next one can be taken: this one has not changed since it was read, and its
+   * payloads are there.
+   */
   #takePart({ segment, candidates, scanned }: Part, payloads: Payloads): boolean {
     const job = this.#job;
     if (candidates.length > 0 && !this.#state.signals.isCurrent(segment)) return false;
@@ -211,8 +218,8 @@ class Step {
   }
 
   /**
-   * After the last line: a rule that there is keeps what it scored on signals that are stored no longer, since nobody can
-   * say what it would score now. One that is no more loses it, from the next step on.
+   * Ends the job after its last line: a rule that still exists keeps what it scored on signals that are stored no longer, since
+   * nobody can say what it would score now. A rule that is no more loses that, from the next step on.
    */
   #isDone(limit: number): boolean {
     const { books } = this.#state;
@@ -236,7 +243,7 @@ function verdictsOf(sql: SqlStorage, ruleId: string): Versions {
   return new Map([...rows].map(({ id, rule_version: version }) => [id, version] as const));
 }
 
-/** Those that no line is to have any more where the rule is not about it. */
+/** Verdicts that no line is to have any more where the rule is not about its event. */
 function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions: Versions): number[] {
   const last = version ?? Number.POSITIVE_INFINITY;
   return [...versions].filter(([, one]) => (rule === null ? one <= last : one < last)).map(([id]) => id);

@@ -10,7 +10,7 @@ import type { StoreState } from "../state.ts";
 /** What is to be added to a rule's row; plain data, as the head keeps it. */
 export interface RuleChange {
   count: number;
-  /** By the numbers of the days. */
+  /** Counts by the numbers of the days. */
   days: Record<string, number>;
 }
 
@@ -23,7 +23,7 @@ export class RuleDayChanges {
     addTo(change, { count: by, days: { [dayOf(atMs)]: by } });
   }
 
-  /** Into the head: whoever calls it flushes the log. */
+  /** Adds the changes to those in the head. The caller flushes the log. */
   write({ sql, books }: StoreState): void {
     for (const [ruleId, change] of this.#rules) addTo((books.rules[ruleId] ??= { count: 0, days: {} }), change);
     this.#rules.clear();
@@ -33,7 +33,7 @@ export class RuleDayChanges {
   }
 }
 
-/** Null: the rule has scored nothing that is still there. */
+/** How often a rule has scored. Null: it has scored nothing that is still there. */
 export function readRuleDays({ sql, books }: StoreState, ruleId: string): { count: number; days: DayCounts } | null {
   return sumOf(readRow(sql, ruleId), books.rules[ruleId]);
 }

@@ -6,14 +6,14 @@ import { readRuleDays } from "./rule-days.ts";
 import { findRuleJob } from "./rule-jobs.ts";
 
 export interface RuleFacts {
-  /** Scoring signals that the rule has made, by day of receipt. */
+  /** How many scoring signals the rule has made, by day of receipt. */
   days: DayCounts;
-  /** The latest application to what is stored. */
+  /** The rule's latest application to what is stored; null: there was none. */
   job: RuleJob | null;
   hasScoringSignals: boolean;
 }
 
-/** In the order of the ids. */
+/** What rules have done, in the order of the ids. */
 export function ruleFacts(state: StoreState, ruleIds: readonly string[]): RuleFacts[] {
   return ruleIds.map((ruleId) => {
     const row = readRuleDays(state, ruleId);

@@ -36,7 +36,7 @@ export interface RuleJobRow {
   crossings: string;
 }
 
-/** What a step changes. */
+/** The columns that a step changes. */
 const PROGRESS = [
   "status",
   "started_at",
@@ -54,14 +54,14 @@ const PROGRESS = [
 ] as const;
 
 /**
- * Begins anew where the rule is being applied already. A request that was overtaken by a later one changes nothing. What
- * is open is sealed, so that a job only ever looks at segments; the caller flushes.
+ * Begins a job, or begins it anew where the rule is being applied already. A request that was overtaken by a later one changes
+ * nothing. Open lines are sealed, so that a job only ever looks at segments; the caller flushes.
  */
 export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: number): void {
   const { ruleId, rule, rulesVersion } = toApply;
   const before = findRow(state.sql, ruleId);
   if (before !== null && before.rules_version > rulesVersion) return;
-  // What it has done so far is all that it does.
+  // The job before ends here, so that what it has done so far is all that it does.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.signals.seal();
   settleGroups(state);
@@ -88,12 +88,12 @@ export function hasRuleJobs(sql: SqlStorage): boolean {
   return nextRuleJobMs(sql) !== null;
 }
 
-/** When the next one is due, in milliseconds since 1970; null when all are done. */
+/** When the next job is due, in milliseconds since 1970; null when all are done. */
 export function nextRuleJobMs(sql: SqlStorage): number | null {
   return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM rule_jobs WHERE status <> 'done'").one().at;
 }
 
-/** The one that waits longest. */
+/** The job that waits longest, of those that are due; null: none is. */
 export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
   const [row] = sql.exec<RuleJobRow>(
     "SELECT * FROM rule_jobs WHERE status <> 'done' AND due_at <= ? ORDER BY due_at LIMIT 1",
@@ -102,7 +102,10 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
   return row ?? null;
 }
 
-/** The highest of the workspace's rules of which anything was applied to what is stored; and of each rule that has scored. */
+/**
+ * The highest version of all of the workspace's rules of which anything was applied to what is stored; and that of each rule
+ * that has scored.
+ */
 export function ruleVersions(sql: SqlStorage): RuleVersions {
   const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
   const rows = sql.exec<{ rule_id: string; version: number }>(
@@ -129,14 +132,14 @@ export function saveProgress(sql: SqlStorage, job: RuleJobRow): void {
   );
 }
 
-/** What a step has done to the scores of one person. */
+/** Adds to a job what a step has done to the scores of one person. */
 export function countIn(job: RuleJobRow, done: { added: number; changed: number; removed: number }): void {
   job.added += done.added;
   job.changed += done.changed;
   job.removed += done.removed;
 }
 
-/** Where another line counts in place of one that does no longer, nothing has come of it. */
+/** Corrects a job's counts: where another line counts in place of one that does no longer, nothing has come of it. */
 export function countReplaced(job: RuleJobRow, replaced: number): void {
   if (replaced <= job.removed) job.removed -= replaced;
   else job.added += replaced;
@@ -150,7 +153,10 @@ function findRow(sql: SqlStorage, ruleId: string): RuleJobRow | null {
   return sql.exec<RuleJobRow>("SELECT * FROM rule_jobs WHERE rule_id = ?", ruleId).toArray()[0] ?? null;
 }
 
-/** As the signal queue counts them, without held ones. Of very many event names not all are looked at. */
+/**
+ * How many signals a rule's events have, as the signal queue counts them, without held ones. Of very many event names not
+ * all are looked at.
+ */
 function estimate(sql: SqlStorage, rule: MappingRule): number {
   const { prefix, exact } = eventRange(rule.event);
   const compiled = compileRules([rule]);

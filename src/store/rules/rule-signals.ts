@@ -8,7 +8,7 @@ import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";
 import type { Evaluation, RuleMatch } from "../protocol.ts";
 
-/** The rules' verdict; or that they ask for an email that only the signal's owner has, or take too many steps. */
+/** The rules' verdict on a signal; or that they ask for an email that only its owner has, or take too many steps. */
 export function evaluateSignal(
   rules: CompiledRules,
   signal: NormalisedSignal,
@@ -23,7 +23,10 @@ export function evaluateSignal(
 /** A line that can score. */
 export type ScorableFacts = Facts & { owner: Owner };
 
-/** What of the rules matches a stored signal; nothing where that takes too many steps. Its person is only looked up where the rules ask for their email. */
+/**
+ * The rules' matches of a stored signal; none where that takes too many steps. Its person is only looked up where the rules
+ * ask for their email.
+ */
 export function matchesOf(
   rules: CompiledRules,
   facts: ScorableFacts,
@@ -36,7 +39,7 @@ export function matchesOf(
   return evaluate(rules, signal, email).matches;
 }
 
-/** Of its person, who is known by it where it is what named them. */
+/** Email of a line's person. Where an email named the person, the line has it. */
 function emailOf({ owner, email }: ScorableFacts, people: People): string | null {
   return owner.by === "email" && email !== null ? email : people.emailOf(owner.personId);
 }
@@ -46,7 +49,7 @@ export function canScore(facts: Facts): facts is ScorableFacts {
   return facts.kind === "signal" && facts.status === "processed" && facts.owner !== null;
 }
 
-/** Whether the signal queue counts it. */
+/** Whether the signal queue counts a line. */
 export function isCounted({ kind, status }: Facts): boolean {
   return kind === "signal" && (status === "processed" || status === "anonymous");
 }

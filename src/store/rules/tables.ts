@@ -15,13 +15,16 @@ export const verdicts = sqliteTable(
     ruleVersion: integer("rule_version").notNull(),
     scoringSignal: text("scoring_signal").notNull(),
     points: integer("points").notNull(),
-    /** Null: each time. */
+    /** How often the rule scores a person; null: each time. */
     frequency: text("frequency").$type<NonNullable<RuleMatch["frequency"]>>(),
   },
   (table) => [uniqueIndex("verdicts_rule").on(table.ruleId, table.ruleVersion)],
 );
 
-/** Of rules that score a person once a day, or once ever: the signal that counts, see once.ts. WITHOUT ROWID. */
+/**
+ * The signal that counts, for each person, of rules that score a person once a day, or once ever; see once.ts. WITHOUT
+ * ROWID.
+ */
 export const once = sqliteTable(
   "once",
   {
@@ -46,23 +49,26 @@ export const ruleJobs = sqliteTable(
   "rule_jobs",
   {
     ruleId: text("rule_id").primaryKey(),
-    /** As it is applied; null: it is deleted or disabled, and what it scored is removed. */
+    /** The rule as it is applied; null: it is deleted or disabled, and what it scored is removed. */
     rule: text("rule", { mode: "json" }).$type<MappingRule>(),
-    /** The rule's: what newer versions have made is let alone. Null: it is deleted, there will be none. */
+    /** Version of the rule: what newer versions have made is let alone. Null: it is deleted, there will be none. */
     ruleVersion: integer("rule_version"),
-    /** The workspace's, when the rule was read: signals that were run through older rules are not taken any more. */
+    /**
+     * Version of all of the workspace's rules when this one was read: signals that were run through older rules are not
+     * taken any more.
+     */
     rulesVersion: integer("rules_version").notNull(),
     status: text("status").$type<RuleJobStatus>().notNull(),
     requestedAt: integer("requested_at").notNull(),
     startedAt: integer("started_at"),
     finishedAt: integer("finished_at"),
-    /** When it goes on: later than now where a payload could not be had. */
+    /** When the job goes on: later than now where a payload could not be had. */
     dueAt: integer("due_at").notNull(),
     /** The last line to be looked at: later ones have been run through this rule, or a newer one, as they came. */
     lastSeq: integer("last_seq").notNull(),
-    /** The line looked at last; with a person, where the row of their list begins that was looked at last. */
+    /** The line that was looked at last; with a person, where the row of their list begins that was looked at last. */
     position: integer("position").notNull(),
-    /** Whose list is being gone through for scores of dropped signals; null: lines are. */
+    /** The person whose list is being gone through for scores of dropped signals; null: lines are. */
     personId: integer("person_id"),
     total: integer("total").notNull(),
     scanned: integer("scanned").notNull(),
@@ -70,7 +76,7 @@ export const ruleJobs = sqliteTable(
     added: integer("added").notNull(),
     changed: integer("changed").notNull(),
     removed: integer("removed").notNull(),
-    /** What its steps have done to scores: told when it has ended. */
+    /** What the job's steps have done to scores: told when it has ended. */
     points: integer("points").notNull().default(0),
     crossings: text("crossings", { mode: "json" }).$type<Crossings[]>().notNull().default([]),
   },

@@ -27,7 +27,7 @@ export class Verdicts {
     this.#sql = sql;
   }
 
-  /** Those of a signal, each once, in order of their numbers. */
+  /** Numbers of a signal's verdicts, each once, in ascending order. */
   idsOf(matches: readonly RuleMatch[]): number[] {
     return [...new Set(matches.map((match) => this.idOf(match)))].sort((one, other) => one - other);
   }
@@ -75,7 +75,7 @@ export class Verdicts {
 
   /** What rules made of a line, whether that counts or not (once.ts). */
   of(facts: Facts): RuleMatch[] {
-    // What an anonymous one says is what it will score once it is somebody's.
+    // The verdicts of an anonymous line say what it will score once it is somebody's.
     return facts.owner === null ? [] : facts.verdicts.map((id) => this.get(id));
   }
 
@@ -83,7 +83,7 @@ export class Verdicts {
     return ids.reduce((sum, id) => sum + this.get(id).points, 0);
   }
 
-  /** What is in memory may have been taken back. */
+  /** Forgets what is in memory, which may have been taken back. */
   forget(): void {
     this.#byId.clear();
     this.#ids.clear();
