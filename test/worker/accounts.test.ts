@@ -373,7 +373,7 @@ describe("an account of many large values", () => {
   });
 });
 
-describe("the list", () => {
+describe("the list of accounts", () => {
   test("goes from new to old, page by page", async () => {
     const workspace = await newAccounts();
     const ids = ["a", "b", "c", "d", "e"];
@@ -461,7 +461,7 @@ describe("the preview of a template", () => {
     });
   });
 
-  test("or all that is wrong, in the template's order", async () => {
+  test("is all that is wrong, in the template's order, where a call would be refused", async () => {
     const sample = { company: { name: "Acme" }, seats: "many" };
     expect(await preview({ payload_template: TEMPLATE, sample })).toEqual({
       status: 200,
@@ -628,7 +628,7 @@ const everyAccount = (all: readonly Placed[]) =>
     all.some((one) => one.account === account && !one.held),
   );
 
-describe("invariant 5", () => {
+describe("invariant 5: an account's history", () => {
   test("any order, repetition and split gives the accounts of the updates in order of receipt, and their history", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, plan, async (all, { places, sizes }) => {
@@ -671,7 +671,7 @@ describe("invariant 5", () => {
     }
   }
 
-  test("one after the other, in order and once, has the whole history, however often a value is said again", async () => {
+  test("updates one after the other, in order and once, have the whole history, however often a value is said again", async () => {
     await assertForSoLong(
       fc.asyncProperty(history, async (all) => {
         const updates = place(all);
@@ -707,7 +707,7 @@ describe("invariant 5", () => {
       },
     ],
     [
-      "one among updates that came late themselves and said the same",
+      "an older value among updates that came late themselves and said the same",
       {
         updates: [
           [1, "free"],
@@ -724,7 +724,7 @@ describe("invariant 5", () => {
       },
     ],
     [
-      "one that says what the next change says: it was so earlier",
+      "an older value that the next change says too: it was so earlier",
       {
         updates: [
           [1, "free"],

@@ -64,8 +64,8 @@ async function scored(workspace: TestWorkspace): Promise<string[]> {
 
 afterEach(() => vi.useRealTimers());
 
-describe("design §6: release of held signals", () => {
-  test("as many as a larger plan has room for, oldest first; each is scored, and counted once", async () => {
+describe("design §6: a release of held signals", () => {
+  test("takes as many as a larger plan has room for, oldest first; each is scored, and counted once", async () => {
     const workspace = await withRule({ signalLimit: 3 });
     const ids = await sendAll(workspace, 6);
     await workspace.settled();
@@ -88,7 +88,7 @@ describe("design §6: release of held signals", () => {
     expect(await trace(workspace, ids[5])).toMatchObject({ status: "held", points: 0 });
   });
 
-  test("all of them with overages on, and they are metered as overage", async () => {
+  test("takes all of them with overages on, and they are metered as overage", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -116,7 +116,7 @@ describe("design §6: release of held signals", () => {
     expect(released.map((signal) => buriedSignal(signal, "").admission.again)).toEqual([{ from: "held", place }]);
   });
 
-  test("none without room, and none by itself", async () => {
+  test("takes none without room, and is never made by itself", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -125,7 +125,7 @@ describe("design §6: release of held signals", () => {
     expect(await workspace.settled()).toMatchObject({ held: 2, processed: 2 });
   });
 
-  test("asked for at the same time and again, each signal is released once", async () => {
+  test("that is asked for at the same time and again releases each signal once", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -137,7 +137,7 @@ describe("design §6: release of held signals", () => {
     expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
   });
 
-  test("each with its Idempotency-Key: of two with the same one is a duplicate, whatever they say", async () => {
+  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 2);
     for (const n of [3, 4]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
@@ -148,7 +148,7 @@ describe("design §6: release of held signals", () => {
     expect(await scored(workspace)).toEqual(["p1@example.com", "p2@example.com", "p3@example.com"]);
   });
 
-  test("both objects killed right after: nothing is lost, nothing doubled", async () => {
+  test("loses and doubles nothing where both objects are killed right after it", async () => {
     const workspace = await withRule({ signalLimit: 2 });
     await sendAll(workspace, 4);
     await workspace.settled();
@@ -187,7 +187,7 @@ describe("design §6: release of held signals", () => {
   });
 });
 
-describe("design §8: replay of dead letters", () => {
+describe("design §8: a replay of dead letters", () => {
   /** Makes the store refuse signals, as a bug would; each message comes to the consumer as one that has failed before. */
   async function refuseInserts(workspace: TestWorkspace): Promise<void> {
     await new TestCounter(workspace.id).sendTo((messages) =>
@@ -204,7 +204,7 @@ describe("design §8: replay of dead letters", () => {
     return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
   }
 
-  test("all of them after a fix: they score, and the books stay balanced throughout", async () => {
+  test("takes all of them after a fix: they score, and the books stay balanced throughout", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     const ids = await sendAll(workspace, 3);
@@ -219,7 +219,7 @@ describe("design §8: replay of dead letters", () => {
     expect(await replay(workspace)).toEqual({ replayed: 0 });
   });
 
-  test("one of them; what is still broken is a dead letter again, with the reason", async () => {
+  test("takes one where one is asked for; what is still broken is a dead letter again, with the reason", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     const [first = "", second = ""] = await sendAll(workspace, 2);
@@ -232,7 +232,7 @@ describe("design §8: replay of dead letters", () => {
     expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
   });
 
-  test("each with its Idempotency-Key: of two with the same one is a duplicate, whatever they say", async () => {
+  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
     const workspace = await withRule({});
     await refuseInserts(workspace);
     for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
@@ -242,7 +242,7 @@ describe("design §8: replay of dead letters", () => {
     expect(await workspace.settled()).toMatchObject({ processed: 1, duplicates: 1, dead_lettered: 0, balanced: true });
   });
 
-  test("of another workspace, or not dead at all: none", async () => {
+  test("takes none of another workspace, and none that is not dead", async () => {
     const [workspace, other] = [await withRule({}), await withRule({})];
     const ids = await sendAll(workspace, 1);
     await workspace.settled();

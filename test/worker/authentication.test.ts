@@ -172,7 +172,7 @@ describe("§5.2, §7: 403", () => {
     expect((await workspace.send({ id: "1" }, { path: PRODUCT_ORGS, key: accountKey.key })).status).toBe(202);
   });
 
-  test("only after the secret has passed, and before the body is looked at", async () => {
+  test("comes only after the secret has passed, and before the body is looked at", async () => {
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ secret: true });
     const post = (headers: Record<string, string>, body: unknown = SIGNAL) =>
@@ -183,7 +183,7 @@ describe("§5.2, §7: 403", () => {
     expect((await post({ "x-api-secret": key.secret ?? "" }, "{ broken")).status).toBe(403);
   });
 
-  test("an expired key is a 401 there too", async () => {
+  test("an expired key is a 401 on the other family's endpoints too", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const key = await workspace.newKey({ expires_at: new Date(NOW + 1).toISOString() });
@@ -284,7 +284,7 @@ describe("§3.1: deactivation (invariant 4)", () => {
 });
 
 describe("§7.1: the request rate of a key", () => {
-  test("a burst, then 429 with Retry-After; then as many as the rate gives back", async () => {
+  test("lets a burst through, then answers 429 with Retry-After; then lets through as many as the rate gives back", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const burst = await concurrently(64, 1_010, () => workspace.send(SIGNAL));
@@ -339,7 +339,7 @@ describe("design §5: an isolate sheds what is far beyond the rate", () => {
     };
   }
 
-  test("without asking, but for one call a second", async () => {
+  test("without asking the counter, but for one call a second", async () => {
     stopClock();
     const { send, reached } = sender(await newWorkspace());
     const statuses: number[] = [];
@@ -375,7 +375,7 @@ describe("design §5: failed authentications are limited by client address", () 
     return statuses;
   }
 
-  test("429 with Retry-After, for that address, and not for keys that are known", async () => {
+  test("with a 429 and Retry-After, for that address, and not for keys that are known", async () => {
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
     const right = { "x-api-secret": withSecret.secret ?? "" };
@@ -487,7 +487,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     return { request, answer: worker.fetch(request, environment, createExecutionContext()) };
   };
 
-  test("the 401 then asks nobody and leaves the body unread", async () => {
+  test("its 401 asks nobody and leaves the body unread", async () => {
     const workspace = await newWorkspace();
     const other = await workspace.newKey();
     await workspace.send(SIGNAL, { key: other.key });
@@ -501,7 +501,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
   });
 
-  test("and nothing else is taken for it: whatever a key was refused for, it is good until it is deactivated", async () => {
+  test("nothing else is taken for a deactivation: whatever a key was refused for, it is good until it is deactivated", async () => {
     stopClock();
     const workspace = await newWorkspace({ signalLimit: 3 });
     const key = await workspace.newKey({ secret: true });
@@ -523,7 +523,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     expect([await good(), await statusOf("{ broken", right), await good()]).toEqual([401, 401, 401]);
   });
 
-  test("the counter hears of such calls as a count, the first after a second, then once a minute", async () => {
+  test("the counter hears of a deactivated key's calls as a count, the first after a second, then once a minute", async () => {
     stopClock();
     const workspace = await newWorkspace();
     await deactivate(workspace, workspace.key);
@@ -607,7 +607,7 @@ describe("§2.1: last used", () => {
 });
 
 describe("§7: refused calls are in the admin's list with their reason", () => {
-  test("a wrong secret and an expired key, too", async () => {
+  test("also those for a wrong secret and an expired key", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const withSecret = await workspace.newKey({ secret: true });
@@ -647,7 +647,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     expect(await listed(workspace, { id, key })).toMatchObject({ last_used_at: null });
   });
 
-  test("takes from the key's bucket as any other, and is told that it comes too fast", async () => {
+  test("a call that is refused takes from the key's bucket as any other, and is told that it comes too fast", async () => {
     stopClock();
     const workspace = await newWorkspace();
     const answers = await concurrently(64, 1_010, () => workspace.send("{ broken"));

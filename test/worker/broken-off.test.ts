@@ -45,7 +45,7 @@ function tally(results: { status: string; code?: string }[] = []): Record<string
   return counts;
 }
 
-describe("where sending all of it again is harmless it is 503 with Retry-After and the results so far", () => {
+describe("a call that breaks off where sending all of it again is harmless is 503 with Retry-After and the results so far", () => {
   test.each([
     ["each signal has an id of its own", withIds(), {}],
     ["the call has an Idempotency-Key", body(), { "idempotency-key": "once" }],
@@ -79,7 +79,7 @@ describe("where sending all of it again is harmless it is 503 with Retry-After a
     30_000,
   );
 
-  test("as are account updates", async () => {
+  test("as when it is of account updates", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const workspace = await newWorkspace({
       key: { endpoint_type: "product_org", payload_template: template },
@@ -98,11 +98,11 @@ describe("where sending all of it again is harmless it is 503 with Retry-After a
   });
 });
 
-describe("where it is not", () => {
+describe("a call that breaks off where sending all of it again is not harmless", () => {
   test.each([
     ["no signal has an id", body()],
     ["one that was stored has none", body((n) => (n === 3 ? {} : { id: `m${n}` }))],
-  ])("as when %s, it is 202 partial, and its items say unavailable", async (_, signals) => {
+  ])("as when %s, is 202 partial, and its items say unavailable", async (_, signals) => {
     const workspace = await newWorkspace();
     const answer = await send(workspace, signals, { slice: 2, fault: down });
     expect(answer.status).toBe(202);
@@ -112,7 +112,7 @@ describe("where it is not", () => {
     expect((await workspace.counter.books()).admitted).toBe(accepted);
   });
 
-  test("an id that only those have that were not stored does not matter, nor that only these lack one", async () => {
+  test("is told by the signals that were stored: whether only others have an id, or lack one, does not matter", async () => {
     const workspace = await newWorkspace();
     const without = await send(
       workspace,

@@ -151,7 +151,7 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).jobs).toBe(0);
   });
 
-  test("of a user id likewise, and what is cold and what is not are linked together", async () => {
+  test("of a user id are fetched when its person is known, and what is cold and what is not are linked together", async () => {
     const visit = (n: number): Delivered => {
       return { id: `sig_${n}`, payload: { event: "Visit", userId: "u-1", n }, at: START + n };
     };
@@ -376,8 +376,8 @@ describe("an outage of R2 delays, and loses nothing", () => {
   });
 });
 
-describe("objects", () => {
-  test("killed when R2 has taken an object and before the store knows: all is moved again, nothing stays behind", async () => {
+describe("objects of cold storage", () => {
+  test("are written again, and nothing stays behind, where the store is killed before it knows that R2 has taken them", async () => {
     let taken = false;
     const stuck = bucketWith({
       after: () => {

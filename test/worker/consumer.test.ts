@@ -332,7 +332,7 @@ describe("the dead-letter queue", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
   });
 
-  test("one that cannot be recorded even so does not take along what came before it", async () => {
+  test("of which one signal cannot be recorded even so keeps what came before it", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), good("poison")]);
     await refuse(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
     expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
@@ -340,7 +340,7 @@ describe("the dead-letter queue", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2 });
   });
 
-  test("retries what it cannot record either", async () => {
+  test("retries what it cannot record", async () => {
     const { counter, bodies } = await onTheWay([good("a")]);
     const bindings = withStore(counter.id, { record: unreachable });
     const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });

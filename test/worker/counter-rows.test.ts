@@ -56,11 +56,11 @@ describe("a signal costs", () => {
     expect(await costOfSignals(180, 1_000, 2)).toBeLessThanOrEqual(2.05);
   }, 20_000);
 
-  test("as much twenty times a second, settled forty at a time", async () => {
+  test("as many rows where it comes twenty times a second, settled forty at a time", async () => {
     expect(await costOfSignals(400, 50, 40)).toBeLessThanOrEqual(2.05);
   }, 20_000);
 
-  test("a fiftieth of that in batches of 100", async () => {
+  test("a fortieth of a row in batches of 100, which are settled one by one", async () => {
     const counter = await newCounterAtStart();
     const { rows, alarms } = await countRows(counter, async () => {
       for (let n = 1; n <= 20; n++) {
@@ -71,7 +71,7 @@ describe("a signal costs", () => {
     expect((rows + alarms) / 2_000).toBeLessThanOrEqual(0.025);
   });
 
-  test("an alarm in a quiet minute, and none while nothing comes", async () => {
+  test("an alarm where it comes in a quiet minute, and none while nothing comes", async () => {
     const counter = await newCounterAtStart();
     const cost = async (ms: number, work: () => Promise<unknown>) => {
       const { alarms } = await countRows(counter, async () => {
@@ -159,7 +159,7 @@ describe.each(restarts)("when the object $title, its counts are as they were", (
     await expectKept(counter);
   });
 
-  test("and a settled row holds nothing of its signals", async () => {
+  test("while a settled row holds nothing of its signals", async () => {
     const counter = await newCounterAtStart();
     await counter.admit(1, admitCall(1, { payload: '{"email":"jane@example.com"}' }));
     await counter.stub.settle([1]);

@@ -427,7 +427,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
   expect(fromCold).toBeGreaterThan(0);
 }, 90_000);
 
-test("§8: one signal after the other, in order and once, gives the same", async () => {
+test("§8: one signal after the other, in order and once, gives the people, links, scores, groups and totals of the history", async () => {
   await assertForSoLong(
     fc.asyncProperty(history, fc.boolean(), async (received, withEmailRule) => {
       const signals = place(received);

@@ -232,7 +232,7 @@ describe("signals that were on their way", () => {
     },
   ];
 
-  test("received before the deletion, and recorded after it, are deleted as they arrive", async () => {
+  test("that were received before the deletion, and are recorded after it, are deleted as they arrive", async () => {
     await history();
     await erased(JANE);
     await send(...late.map((signal, index) => ({ ...signal, ordinal: 400 + index })));
@@ -244,7 +244,7 @@ describe("signals that were on their way", () => {
     await keepsItsBooks();
   });
 
-  test("received after it make a new person; a visitor of theirs is unknown again", async () => {
+  test("that were received after the deletion make a new person; a visitor of theirs is unknown again", async () => {
     await history();
     await erased(JANE);
     const at = Date.now() + 1_000;
@@ -401,7 +401,7 @@ describe("a deletion", () => {
     expect((await everything()).includes("jane")).toBe(false);
   });
 
-  test("is no longer counted by the rules that scored them", async () => {
+  test("takes the person out of what is counted of the rules that scored them", async () => {
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
     const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });

@@ -22,8 +22,8 @@ function withEmail(send: EmailBinding["send"]): Env & { EMAIL: EmailBinding } {
   return { ...env, EMAIL_FROM: "signals@example.com", EMAIL: { send } };
 }
 
-describe("with the binding and a sender", () => {
-  test("the choice exists, and what is no address is refused", async () => {
+describe("email, where there are the binding and a sender", () => {
+  test("can be chosen, and what is no address is refused", async () => {
     const bound = withEmail(vi.fn<EmailBinding["send"]>());
     const { id } = await newWorkspace();
     const by = { actor: "jane@example.com", nowMs: Date.now() };
@@ -44,7 +44,7 @@ describe("with the binding and a sender", () => {
     }
   });
 
-  test("an event is a sentence and a link, known by its id", async () => {
+  test("has for an event a sentence and a link, known by its id", async () => {
     const send = vi.fn<EmailBinding["send"]>();
     expect(await sendEmail(withEmail(send), PARCEL)).toMatchObject({ status: null, error: null });
     expect(send.mock.lastCall?.[0]).toEqual({
@@ -56,7 +56,7 @@ describe("with the binding and a sender", () => {
     });
   });
 
-  test("what the platform refuses has failed with its code, and nothing else of what it says", async () => {
+  test("that the platform refuses has failed with its code, and nothing else of what it says", async () => {
     const send = vi
       .fn<SendEmail["send"]>()
       .mockRejectedValue(Object.assign(new Error("ops@example.com"), { code: "E_SUPPRESSED" }));
@@ -65,7 +65,7 @@ describe("with the binding and a sender", () => {
   });
 });
 
-test("without them the choice does not exist, and what is left of it says so", async () => {
+test("without the binding and a sender email cannot be chosen, and what is left of it says so", async () => {
   expect(offeredTypes(env)).toEqual(["webhook", "slack"]);
   expect((await sendEmail(env, PARCEL)).error).toMatch(/sends no email/);
 });

@@ -37,7 +37,7 @@ function stored(): Promise<string> {
   });
 }
 
-test("nothing that waits, is gathered, was delivered or was answered holds the person any more, and the others' stays", async () => {
+test("nothing that waits, is gathered, was delivered or was answered holds a deleted person any more, and what is others' stays", async () => {
   const events = ["person.score_crossed", "person.scored"];
   const { id } = await told.create(receiver, { events });
   receiver.answer = () => new Response("noted: /people/gone%40example.com");
@@ -65,7 +65,7 @@ test("nothing that waits, is gathered, was delivered or was answered holds the p
   expect(ends.filter((reason) => reason === "erased")).toHaveLength(1);
 });
 
-test("what a source has raised before and hands on after is dropped; who comes again later is a new person", async () => {
+test("what a source has raised before a deletion and hands on after it is dropped; who comes again later is a new person", async () => {
   const { id } = await told.create(receiver, { events: ["person.score_crossed", "person.scored"] });
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
   vi.setSystemTime(Date.now() + 1_000);
@@ -81,7 +81,7 @@ test("what a source has raised before and hands on after is dropped; who comes a
   expect(id).toMatch(/^dst_/);
 });
 
-test("whose address is part of another's takes nothing of the other", async () => {
+test("the deletion of somebody whose address is part of another's takes nothing of the other", async () => {
   await told.create(receiver);
   receiver.answer = () => new Response("no", { status: 500 });
   await told.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));

@@ -277,7 +277,7 @@ describe("signals that move while they are exported", () => {
   });
 });
 
-describe("people", () => {
+describe("exported people", () => {
   test("of very many ids are written in parts, and an id is with who has it now", async () => {
     const identify = (id: string, email: string, anonymousId: string, n: number) => ({
       id,
@@ -334,7 +334,7 @@ describe("people", () => {
   }, 20_000);
 });
 
-describe("scoring signals", () => {
+describe("exported scoring signals", () => {
   test("come each once, however many a person has, also of signals that are not kept any more", async () => {
     const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
     await workspace.operator("POST", "/rules", rule);
@@ -391,10 +391,10 @@ describe("scoring signals", () => {
   });
 });
 
-describe("as CSV", () => {
+describe("an export as CSV", () => {
   const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
 
-  test("it has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
+  test("has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
     const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
     expect(await rows("people?format=csv")).toEqual([header, ""]);
     const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
@@ -408,7 +408,7 @@ describe("as CSV", () => {
     ]);
   });
 
-  test("the header comes once, however many pages", async () => {
+  test("has its header once, however many pages there are", async () => {
     await send(EXPORT_PAGE_ROWS + 1);
     const all = await rows("signals?format=csv");
     expect(all).toHaveLength(EXPORT_PAGE_ROWS + 3);
@@ -448,7 +448,7 @@ describe("as CSV", () => {
   });
 });
 
-describe("the answer", () => {
+describe("the answer to an export", () => {
   test.each([
     ["signals", "application/x-ndjson", "signals", "ndjson"],
     ["people?format=csv", "text/csv; charset=utf-8; header=present", "people", "csv"],

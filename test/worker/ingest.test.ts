@@ -162,7 +162,7 @@ describe("§4: {source}", () => {
     expect(await accepted(workspace)).toBe(1);
   });
 
-  test("the body's source is used without one, and a CDP's is detected", async () => {
+  test("where the path has none, the body's source is used, and a CDP's is detected", async () => {
     const workspace = await newWorkspace();
     const sourceOf = async (body: unknown) => {
       const id = await idOf(await workspace.send(body));
@@ -275,7 +275,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect([...(await storedTexts(workspace)).values()]).toEqual(['{"event":"first"}', '{"event":"last"}']);
   });
 
-  test("if none is kept, the status is the first item's own, and the results come along", async () => {
+  test("if no item is kept, the status is the first item's own, and the results come along", async () => {
     const workspace = await newWorkspace();
     const large = signal("x", { properties: { a: "x".repeat(65_536) } });
     const first = await workspace.send([signal(""), large], { path: BATCH });
@@ -297,7 +297,7 @@ describe("§4, design §9: several signals in one call", () => {
     expect(await accepted(workspace)).toBe(0);
   });
 
-  test("if none is kept and any was refused for quota, the status is 429: a retry may help", async () => {
+  test("if no item is kept and any was refused for quota, the status is 429: a retry may help", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
     await workspace.send([signal("a"), signal("b")]);
     const response = await workspace.send([signal(""), signal("c")]);
@@ -334,7 +334,7 @@ describe("design §9: the body decides, not its label", () => {
     expect((await workspace.send(FORM, { headers: { "content-type": type } })).status).toBe(202);
   });
 
-  test("so is JSON without a label, with a length and without, and after a byte order mark", async () => {
+  test("JSON without a label is taken, with a length and without, and after a byte order mark", async () => {
     const workspace = await newWorkspace();
     const path = WEBHOOK.replace("{key}", workspace.key.key);
     const post = (body: BodyInit, headers: Record<string, string> = {}) =>
@@ -646,7 +646,7 @@ describe("design §9: a payload is stored as it was sent", () => {
 });
 
 describe("design §8.2: Idempotency-Key", () => {
-  test("the second call with it is a duplicate, whatever it holds; items of one call are not", async () => {
+  test("makes a second call with it a duplicate, whatever that holds; items of one call are none", async () => {
     const workspace = await newWorkspace();
     const headers = { "idempotency-key": "order 1" };
     expect((await workspace.send([signal("a"), signal("a")], { headers })).status).toBe(202);

@@ -148,7 +148,7 @@ describe("calls by day", () => {
 });
 
 describe("the key's page", () => {
-  test("shows them as a chart that says in words what it shows, and as a table", async () => {
+  test("shows calls by day as a chart that says in words what it shows, and as a table", async () => {
     const { workspace, home, owner } = await newMembers();
     const path = `${home}/settings/api-keys/${workspace.key.id}`;
     expect(textOf(await owner.see(path))).toContain("Calls None in the last 30 days.");

@@ -135,7 +135,7 @@ describe("design §5: rotation", () => {
     await expect(rotate(other, "1h", workspace.key)).rejects.toThrow(/404/);
   });
 
-  test("it is in the audit log", async () => {
+  test("a rotation is in the audit log", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "1h");
     const entry = await env.DB.prepare("SELECT detail FROM audit_log WHERE action = 'key.rotated' AND target = ?")
@@ -148,7 +148,7 @@ describe("design §5: rotation", () => {
     });
   });
 
-  test("two of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
+  test("two rotations of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
     const { id: workspaceId, key } = await newWorkspace();
     const db = controlDatabase(env.DB);
     // Both have found that nothing was made yet before either writes.

@@ -58,7 +58,7 @@ test("a key's end is told 30, 7 and 1 days ahead, once each; not of one that was
   expect(receiver.received[0]?.body.data).toMatchObject({ expires_at: endsAt, successor_id: null, last_used_at: null });
 });
 
-test("of a key that was rotated the last day is told, and only while it is in use", async () => {
+test("of a key that was rotated only the last day is told, and only while it is in use", async () => {
   const [used, unused] = [
     await told.workspace.newKey({ name: "Used" }),
     await told.workspace.newKey({ name: "Unused" }),
@@ -90,7 +90,7 @@ test("a silent key is told after as many days as were chosen for it, once until 
   ]);
 });
 
-test("while nobody wants to know, nobody looks", async () => {
+test("while nobody wants to be told of keys, nothing looks at them", async () => {
   await told.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });
   await told.create(receiver, { events: ["usage.level"] });
   const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");

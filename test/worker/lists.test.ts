@@ -290,7 +290,7 @@ describe("event groups", () => {
   });
 });
 
-describe("people", () => {
+describe("people in a list", () => {
   /** Numbers of people in this order, page by page. */
   async function inOrder(sort: PeopleSort, limit = 25): Promise<number[]> {
     const found: number[] = [];
@@ -317,7 +317,7 @@ describe("people", () => {
     });
   const numbers = (count: number) => Array.from({ length: count }, (_, n) => n + 1);
 
-  test("by score: above zero, without one, below, and the newest first among the same", async () => {
+  test("come by score: above zero, without one, below, and the newest first among the same", async () => {
     const scores = [5, 0, -3, 0, 0, 5, 12, -3, -1, 0];
     const rows = numbers(90).map((id) => ({ id, score: scores[id % scores.length] ?? 0, lastSeen: 1 }));
     await insert(rows);
@@ -330,7 +330,7 @@ describe("people", () => {
     }
   });
 
-  test("by score: the few who have none among very many who do take pages that are not full", async () => {
+  test("come by score: the few who have none among very many who do take pages that are not full", async () => {
     await insert(
       numbers(PEOPLE_SCAN + 500).map((id) => ({ id, score: id === 3 || id > PEOPLE_SCAN + 490 ? 0 : -1, lastSeen: 1 })),
     );
@@ -339,7 +339,7 @@ describe("people", () => {
     expect(new Set(found).size).toBe(PEOPLE_SCAN + 500);
   }, 20_000);
 
-  test("by when they were last seen: exactly where a day has no more than are sorted, each once where it has more", async () => {
+  test("come by when they were last seen: exactly where a day has no more than are sorted, each once where it has more", async () => {
     const many = numbers(PEOPLE_DAY_SORTED + 200).map((id) => ({
       id,
       score: 0,
@@ -354,7 +354,7 @@ describe("people", () => {
     expect(found.slice(60).toSorted((one, other) => one - other)).toEqual(many.map(({ id }) => id));
   });
 
-  test("with very many ids are listed with some of them, each id with who has it now", async () => {
+  test("who have very many ids come with some of them, each id with who has it now", async () => {
     await insert(numbers(3).map((id) => ({ id, score: 0, lastSeen: 1 })));
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(

@@ -392,7 +392,7 @@ describe("senders", () => {
     await accepted(large());
   });
 
-  test("are told so as well when the store has room, and the pages do not blame it", async () => {
+  test("get 503 for a full outbox also when the store has room, and the pages do not blame it", async () => {
     await limitOutbox(0);
     expect((await workspace.send(large())).status).toBe(UNAVAILABLE);
     expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });

@@ -100,7 +100,7 @@ describe("a rule that scores a person", () => {
     expect([await scoreOf(JANE), await scoreOf("b@example.com")]).toEqual([2_105, 1_105]);
   });
 
-  test("says on the trace of the others that it had scored already, and by which signal", async () => {
+  test("says on the trace of a signal that does not count that it had scored already, and by which signal", async () => {
     const ruleId = await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     const [first, second, third] = [visit(MIDNIGHT), visit(MIDNIGHT + 1), visit(MIDNIGHT + DAY)];
@@ -176,7 +176,7 @@ describe("a rule that scores a person", () => {
     expect(await rows()).toHaveLength(1);
   });
 
-  test("does so by held signals only once they are released, and not again by what is replayed or repeated", async () => {
+  test("scores by held signals only once they are released, and not again by what is replayed or repeated", async () => {
     await newRule("once_ever");
     const end = Date.now() + DAY;
     const held: Delivered = { ...visit(MIDNIGHT), verdict: "held", periodEnd: end };
@@ -200,7 +200,7 @@ describe("signals that become somebody's", () => {
     expect(await scoreOf(JANE)).toBe(10);
   });
 
-  test("and are somebody else's then leave the day to another one of the first person's", async () => {
+  test("leave the day to another one of the first person's where they become somebody else's", async () => {
     await newRule("once_per_day");
     await newRule("once_ever", { points: 100 });
     // An anonymous id makes it Jane's, until the user id, which counts for more, is known.
@@ -214,8 +214,8 @@ describe("signals that become somebody's", () => {
   });
 });
 
-describe("applied to the past", () => {
-  test("it scores once what had scored each time, and each time what had scored once", async () => {
+describe("a rule that is applied to the past", () => {
+  test("scores once what had scored each time, and each time what had scored once", async () => {
     const id = await newRule("every_time");
     const times = [0, 1, 2, DAY, DAY + 1, 2 * DAY];
     await send(...times.map((ms) => visit(MIDNIGHT + ms)));
@@ -237,7 +237,7 @@ describe("applied to the past", () => {
     expect([await scoreOf(JANE), await rows()]).toEqual([0, []]);
   }, 20_000);
 
-  test("an edited rule keeps one score a day: of a signal that it matches, although another one had counted", async () => {
+  test("keeps one score a day after an edit: of a signal that it matches, although another one had counted", async () => {
     const id = await newRule("once_per_day");
     // Recorded first, and linked after the others have counted.
     await send(visit(MIDNIGHT, { anonymousId: "a-1" }, { page: "pricing" }));
@@ -255,7 +255,7 @@ describe("applied to the past", () => {
     expect(await scoreOf(JANE)).toBe(14);
   });
 
-  test("it is shown before in the preview: signals, people, and how often they would score", async () => {
+  test("is shown before in the preview: signals, people, and how often they would score", async () => {
     await send(visit(MIDNIGHT), visit(MIDNIGHT), visit(MIDNIGHT + DAY), visit(MIDNIGHT, { email: "b@example.com" }));
     const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 5 };
     const preview = (frequency: string) => workspace.operator("POST", "/rules/preview", { ...rule, frequency });
@@ -266,7 +266,7 @@ describe("applied to the past", () => {
   });
 });
 
-describe("what is remembered of it", () => {
+describe("what is remembered of a rule's score", () => {
   test("outlives the signal, so that once ever stays once, also when the rule is edited and applied", async () => {
     const id = await newRule("once_ever");
     await send(visit(OLD), visit(OLD + 1));

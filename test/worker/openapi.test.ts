@@ -182,7 +182,7 @@ describe("the document", () => {
     }
   });
 
-  test("its examples fit its schemas", () => {
+  test("has examples that fit its schemas", () => {
     for (const { method, path, operation } of operations) {
       const contents = [
         operation.requestBody?.content ?? {},
@@ -315,7 +315,7 @@ describe("/docs", () => {
     for (const code of Object.keys(REFUSALS)) expect(guide).toContain(`<a href="#${code}">`);
   });
 
-  test("every link on it leads somewhere", async () => {
+  test("has no link that leads nowhere", async () => {
     const page = await (await send("GET", "/docs")).text();
     for (const [, anchor = ""] of page.matchAll(/href="#([^"]*)"/g))
       expect(page.includes(` id="${anchor}"`), anchor).toBe(true);

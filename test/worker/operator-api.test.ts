@@ -382,7 +382,7 @@ describe("§5.6 members", () => {
     ]);
   });
 
-  test("an address is a member once", async () => {
+  test("an address is a member's once", async () => {
     const workspace = await newWorkspace();
     await post(`${workspace}/members`, { email: "a@example.com", role: "owner" });
     const again = await post(`${workspace}/members`, { email: "A@example.com", role: "member" });
@@ -483,7 +483,7 @@ describe("§2.1 API keys", () => {
     expect(everything).toContain(await digestHex(String(secret)));
   });
 
-  test("without `secret: true` there is none", async () => {
+  test("without `secret: true` a key has no secret", async () => {
     const { body } = await post(`${await newWorkspace()}/keys`, { name: "K" });
     expect(body).not.toHaveProperty("secret");
     expect(body["has_secret"]).toBe(false);
@@ -624,7 +624,7 @@ describe("§3.1 deactivation", () => {
     expect(ended?.deactivatedAt).not.toBeNull();
   });
 
-  test("one that was interrupted after the counter is finished by calling again", async () => {
+  test("that was interrupted after the counter is finished by calling again", async () => {
     const workspace = await newWorkspace();
     const { id, key } = (await post(`${workspace}/keys`, { name: "K" })).body;
     await env.QUOTA_COUNTER.getByName(idOf(workspace)).revoke(String(id));
@@ -737,7 +737,7 @@ describe("§8.5 mapping rules", () => {
     expect(seen).toEqual([0, 1, 2, 3]);
   });
 
-  test("those of another workspace are a 404 to every method", async () => {
+  test("of another workspace are a 404 to every method", async () => {
     const [mine, theirs] = [await newWorkspace(), await newWorkspace()];
     const { id, ...before } = (await post(`${theirs}/rules`, rule)).body;
     const path = `${mine}/rules/${String(id)}`;
@@ -807,7 +807,7 @@ describe("what happened to the signals", () => {
     });
   });
 
-  test("and ends up processed, with person, rule and points", async () => {
+  test("a signal ends up processed, with person, rule and points", async () => {
     await expect
       .poll(async () => (await get(`${workspace}/signals/${signalId}`)).body["status"], { timeout: 10_000 })
       .toBe("processed");
@@ -860,7 +860,7 @@ describe("what happened to the signals", () => {
     ]);
   });
 
-  test("another workspace sees nothing of it", async () => {
+  test("another workspace sees nothing of the signals", async () => {
     const other = await newWorkspace();
     expect((await get(`${other}/signals/${signalId}`)).status).toBe(404);
     for (const list of ["signals", "people", "events", "rejections", "dead-letters", "keys", "rules"]) {

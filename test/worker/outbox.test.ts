@@ -182,7 +182,7 @@ describe("a queue that loses messages", () => {
     await vi.waitFor(() => expect(queue.rows).toEqual([[1], [1], [2]]));
   });
 
-  test("and fails when they come again, is tried after 5 s and not 15 minutes later", async () => {
+  test("that fails when they come again is tried after 5 s and not 15 minutes later", async () => {
     const counter = await newCounter();
     const queue = new Recorder();
     await counter.sendTo(queue.sendBatch);

@@ -63,7 +63,7 @@ async function allPages<T>(of: Members, first: string, read: (html: string) => T
 const one = (of: Members, externalId: string): string =>
   `${of.home}/accounts/one?${new URLSearchParams({ external_id: externalId }).toString()}`;
 
-describe("the list", () => {
+describe("the list of accounts", () => {
   test("where there is nothing, explains the keys that fill it, and lets managers make one", async () => {
     const forOwner = await members.owner.see(`${members.home}/accounts`);
     expect(forOwner).toContain("Product Org Updates");

@@ -40,7 +40,7 @@ async function written(
   );
 }
 
-describe("the page", () => {
+describe("the activity page", () => {
   test("says what was done as sentences, newest first, with links", async () => {
     const of = await newMembers({ key: null });
     await of.owner.post(`${of.home}/settings/members`, { email: "new@example.com", role: "admin" });
@@ -181,7 +181,7 @@ describe("the page", () => {
   });
 });
 
-describe("the query", () => {
+describe("the query of the activity log", () => {
   async function all(workspaceId: string, filter: AuditFilter): Promise<{ targets: string[]; pages: number }> {
     const targets: string[] = [];
     let [cursor, pages]: [string | null, number] = [null, 0];

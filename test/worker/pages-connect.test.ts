@@ -20,7 +20,7 @@ function plain(html: string): string {
   return html.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
 }
 
-describe("managers", () => {
+describe("managers who connect a sender", () => {
   test("without a key are told to create one first", async () => {
     const { owner, home } = await newMembers({ key: null });
     const html = await owner.see(`${home}/connect`);
@@ -167,7 +167,7 @@ describe("managers", () => {
   });
 });
 
-test("members see the steps, whom to ask, and nothing of any key", async () => {
+test("members who connect a sender see the steps, whom to ask, and nothing of any key", async () => {
   const members = await newMembers({ name: "Initech", key: null });
   const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
   const html = plain(await members.member.see(`${members.home}/connect?key=${id}`));
@@ -183,7 +183,7 @@ test("members see the steps, whom to ask, and nothing of any key", async () => {
     expect(html).not.toContain(text);
 });
 
-test("a stranger finds nothing", async () => {
+test("a stranger finds nothing on how to connect a sender", async () => {
   const members = await newMembers({ key: null });
   expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
 });

@@ -78,18 +78,21 @@ describe("where the platform fails", () => {
     ],
     ["usage/overages", { QUOTA_COUNTER: brokenObjects }, "overages=on"],
     ["people/a@b.example/delete", { SIGNAL_STORE: brokenObjects }, "email=a@b.example"],
-  ])("a form to %s as well; what failed is in the log, and nothing of the form", async (page, bindings, form) => {
-    const { slug, owner } = await newMembers();
-    const log = vi.spyOn(console, "log").mockImplementation(() => {});
-    const answer = await ask(slug, owner, page, bindings, form);
-    expect(answer.status).toBe(503);
-    await expectFaultPage(answer);
-    const lines = log.mock.calls.flat().join("\n");
-    vi.restoreAllMocks();
-    // The fault is the one that was made, behind the look-up of the session.
-    expect(lines).toContain(SECRET);
-    expect(lines).not.toContain("@");
-    expect(lines).not.toContain("%40");
-    expect(lines).not.toContain(slug);
-  });
+  ])(
+    "a form to %s: the page says so; what failed is in the log, and nothing of the form",
+    async (page, bindings, form) => {
+      const { slug, owner } = await newMembers();
+      const log = vi.spyOn(console, "log").mockImplementation(() => {});
+      const answer = await ask(slug, owner, page, bindings, form);
+      expect(answer.status).toBe(503);
+      await expectFaultPage(answer);
+      const lines = log.mock.calls.flat().join("\n");
+      vi.restoreAllMocks();
+      // The fault is the one that was made, behind the look-up of the session.
+      expect(lines).toContain(SECRET);
+      expect(lines).not.toContain("@");
+      expect(lines).not.toContain("%40");
+      expect(lines).not.toContain(slug);
+    },
+  );
 });

@@ -337,7 +337,7 @@ describe("§2.1: the payload template", () => {
   });
 });
 
-describe("§2.1: the list", () => {
+describe("§2.1: the list of keys", () => {
   test("is empty at first, and says what to do", async () => {
     const fresh = await newMembers({ key: null });
     expect(await fresh.owner.see(`${fresh.home}/settings/api-keys`)).toContain("No API key yet");
@@ -397,7 +397,7 @@ describe("§2.1: the list", () => {
   });
 });
 
-describe("§3.1: deactivating", () => {
+describe("§3.1: deactivating a key", () => {
   test("asks first and says what will happen; then no call is accepted, and the activity log has it", async () => {
     const key = copied(await create(members.owner, { name: "To end" }), "new-key");
     const { id } = await newest();
@@ -491,7 +491,7 @@ describe("the page of a key", () => {
   });
 });
 
-describe("the list", () => {
+describe("the list of keys", () => {
   test("shows a key in amber from thirty days before its end, and no other", async () => {
     const of = await newMembers({ key: null });
     const path = `${of.home}/settings/api-keys`;
@@ -525,7 +525,7 @@ describe("the list", () => {
   });
 });
 
-describe("design §5: rotating", () => {
+describe("design §5: rotating a key", () => {
   async function rotation(overlap: string): Promise<{ id: string; old: string; form: Record<string, string> }> {
     const old = copied(await create(members.owner, { name: `Rotated ${overlap}` }), "new-key");
     const { id } = await newest();

@@ -128,7 +128,7 @@ describe("while somebody watches", () => {
     });
   });
 
-  test("it goes on after the object has slept", async () => {
+  test("the view goes on after the object has slept", async () => {
     const members = await atLive();
     const watcher = await watchRejections(members);
     await evictDurableObject(members.workspace.counter);
@@ -196,7 +196,7 @@ describe("who may watch", () => {
     expect(watcher.messages).toEqual([]);
   });
 
-  test("not another site's page, not a stranger, not another workspace's member, nobody who is not signed in", async () => {
+  test("neither another site's page nor a stranger, another workspace's member or somebody who is not signed in may", async () => {
     const { path, owner, stranger } = await atLive();
     const other = await atLive();
     for (const what of ["signals", "rejections"]) {
@@ -223,7 +223,7 @@ describe("who may watch", () => {
     expect(watching.messages).toEqual([]);
   });
 
-  test("only so many at a time; one who leaves makes room", async () => {
+  test("only so many may at a time; one who leaves makes room", async () => {
     const members = await atLive();
     const watchers: Watcher<Rejection>[] = [];
     while (watchers.length < LIVE_MAX_WATCHERS) {
@@ -242,7 +242,7 @@ describe("who may watch", () => {
     });
   });
 
-  test("one person only so many, so that nobody locks out the others; one tab that is closed makes room", async () => {
+  test("one person may have only so many views, so that nobody locks out the others; one tab that is closed makes room", async () => {
     const members = await atLive();
     const all = await Promise.all(
       Array.from({ length: LIVE_MAX_WATCHERS }, () => open(members.member, `${members.path}/rejections`)),
@@ -274,7 +274,7 @@ describe("what is watched is not disturbed", () => {
     return queries;
   };
 
-  test("nothing is made for it with nobody watching, nor after the last one has left; and nothing is read for it at all", async () => {
+  test("nothing is made for a live view with nobody watching, nor after the last one has left; and nothing is read for it at all", async () => {
     const members = await atLive();
     const { workspace } = members;
     const emailOf = vi.spyOn(People.prototype, "emailOf");
@@ -308,7 +308,7 @@ describe("what is watched is not disturbed", () => {
   });
 });
 
-describe("the page", () => {
+describe("the live page", () => {
   test("begins with the latest signals and refused calls, newest first, and narrows them down without a script", async () => {
     const { workspace, path, owner, member } = await atLive();
     await workspace.send({ ...signal(1), source: "web" });
@@ -349,7 +349,7 @@ describe("the page", () => {
     expect(await owner.see(path)).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
   });
 
-  test("a stranger finds nothing", async () => {
+  test("is not there for a stranger", async () => {
     const { path, stranger } = await atLive();
     expect((await stranger.get(path)).status).toBe(404);
   });

@@ -28,7 +28,7 @@ const path = (of: Members): string => `${of.home}/settings/members`;
 const email = (of: Members, who: string): string => `${who}-${of.slug}@example.com`;
 const START = { owner: "owner", admin: "admin", member: "member" };
 
-describe("the page", () => {
+describe("the page of members", () => {
   test("lists everybody with role and since when, and marks who looks", async () => {
     const of = await newMembers();
     const html = await of.member.see(path(of));
@@ -53,7 +53,7 @@ describe("the page", () => {
   });
 });
 
-describe("adding", () => {
+describe("adding a member", () => {
   test("makes a member, gives a text to send, and leaves an entry", async () => {
     const of = await newMembers({ name: "A <b>bold</b> name" });
     const added = await of.admin.post(path(of), { email: ` New-${of.slug}@Example.com`, role: "admin" });
@@ -93,7 +93,7 @@ describe("adding", () => {
   });
 });
 
-describe("changing and removing", () => {
+describe("changing and removing members", () => {
   test("owners manage everybody", async () => {
     const of = await newMembers();
     expect((await of.owner.post(`${path(of)}/role`, { email: email(of, "member"), role: "owner" })).status).toBe(303);

@@ -173,7 +173,7 @@ describe("a test", () => {
   });
 });
 
-describe("what is done to a destination", () => {
+describe("a destination", () => {
   test("is paused, resumed, changed and deleted; the activity log says each in a sentence", async () => {
     const { of, at } = await newWebhook();
     expect((await of.admin.post(`${at}/pause`)).headers.get("location")).toBe(`${at}?done=destination_paused`);
@@ -196,7 +196,7 @@ describe("what is done to a destination", () => {
     }
   });
 
-  test("its secret is rotated: the new one is shown once, and until the old one ends both sign", async () => {
+  test("has its secret rotated: the new one is shown once, and until the old one ends both sign", async () => {
     const made = await newWebhook();
     const { of, at, secret, receiver } = made;
     expect((await of.admin.post(`${at}/rotate`, { overlap: "some day" })).status).toBe(422);
@@ -208,7 +208,7 @@ describe("what is done to a destination", () => {
     expect(textOf(await of.admin.see(at))).toContain("The old one signs too");
   });
 
-  test("while it is paused nothing is delivered again, and the page says why", async () => {
+  test("that is paused delivers nothing again, and the page says why", async () => {
     const { of, at, receiver } = await newWebhook();
     await raiseCrossing(of);
     await vi.waitFor(() => expect(receiver.received).toHaveLength(1));
@@ -220,7 +220,7 @@ describe("what is done to a destination", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  test("one that the service has switched off says why, and can be resumed", async () => {
+  test("that the service has switched off says why, and can be resumed", async () => {
     const { of, at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 410 });
     await raiseCrossing(of);
@@ -231,7 +231,7 @@ describe("what is done to a destination", () => {
   });
 });
 
-describe("what is told", () => {
+describe("what is told of scores and keys", () => {
   test("thresholds are at most five whole numbers, in any order; without one, who wants them is named", async () => {
     const { of } = await newWebhook();
     expect(textOf(await of.admin.see(pathOf(of)))).toContain("CRM is to be told when a score crosses one.");

@@ -57,7 +57,7 @@ async function newRule(of: Members, event: string, points: number): Promise<{ id
   return operator("POST", `/workspaces/${of.workspace.id}/rules`, body);
 }
 
-describe("the list", () => {
+describe("the list of people", () => {
   test("says what to do first where there is nobody", async () => {
     const html = await members.member.see(people);
     expect(html).toContain("Nobody yet");
@@ -367,12 +367,12 @@ describe("a person", () => {
     }
   });
 
-  test("and the list are kept by no cache", async () => {
+  test("is kept by no cache, and neither is the list", async () => {
     expect((await members.member.get(people)).headers.get("cache-control")).toBe("no-store");
   });
 });
 
-describe("deletion", () => {
+describe("a person's deletion", () => {
   test("asks for the email to be typed, deletes once, and shows the receipt", async () => {
     const of = await newMembers();
     await newRule(of, "Viewed", 5);
@@ -440,7 +440,7 @@ describe("deletion", () => {
   });
 });
 
-describe("exports", () => {
+describe("exports of people and signals", () => {
   test("are files for owners and admins, and noted in the audit log", async () => {
     const of = await newMembers();
     await happened(of, [did("jane@example.com", "e", NOW)]);

@@ -30,7 +30,7 @@ function toConfirm(html: string): Record<string, string> {
   return Object.fromEntries(inputs.map(([, name = "", value = ""]) => [name, plain(value)]));
 }
 
-describe("the export", () => {
+describe("the export of rules", () => {
   test("is a file that any member may have, with all that is said of each rule", async () => {
     await create({ frequency: "once_ever", conditions: [{ path: "email", operator: "exists" }] });
     await create({ name: "Second", enabled: false });
@@ -65,7 +65,7 @@ describe("the export", () => {
   });
 });
 
-describe("the import", () => {
+describe("the import of rules", () => {
   test("says first what it would add and change, and does it when that is confirmed", async () => {
     await create({ conditions: [{ path: "properties.a", operator: "equals", value: 1 }] });
     await create({ name: "Same" });

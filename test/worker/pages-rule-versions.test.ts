@@ -29,7 +29,7 @@ const scores = async () =>
 /** The posts that the page offers. */
 const forms = (html: string) => [...html.matchAll(/<form[^>]*action="(\/w\/[^"]*)"/g)].map(([, action]) => action);
 
-test("the list says what changed, who did it and when", async () => {
+test("the list of a rule's versions says what changed, who did it and when", async () => {
   await patch({ points: 25, frequency: "once_per_day", match: "any" });
   const form = { name: "<b>Demo</b>", event: "Filled Out *", match: "any", scoring_signal: "demo", points: "25" };
   await members.admin.post(path, { ...form, frequency: "once_per_day", enabled: "on", version: "2" });
@@ -49,7 +49,7 @@ test("the list says what changed, who did it and when", async () => {
   expect(await members.member.see(path)).toContain(`href="${path}/versions"`);
 });
 
-test("of a large change the beginning is shown", async () => {
+test("of a large change of a rule the beginning is shown", async () => {
   const value = Array.from({ length: 200 }, (_, n) => `value-${n}`);
   await patch({ conditions: Array.from({ length: 12 }, (_, n) => ({ path: `properties.p${n}`, operator: "exists" })) });
   await patch({ conditions: [{ path: "source", operator: "in", value }] });
@@ -60,7 +60,7 @@ test("of a large change the beginning is shown", async () => {
   expect(textOf(await members.member.see(`${path}/versions/3`))).toContain("value-199");
 });
 
-test("a version says what the rule said, and what going back would change; only managers may", async () => {
+test("a version says what the rule said, and what going back would change; only managers may go back", async () => {
   await patch({ points: 25, enabled: false });
   const html = await members.member.see(`${path}/versions/1`);
   expect(textOf(html)).toContain("Enabled When Filled Out * comes, and all of this holds: properties.form is demo");
@@ -81,7 +81,7 @@ test("a version says what the rule said, and what going back would change; only 
   expect((await other.owner.get(`${other.home}/rules/${id}/versions/1`)).status).toBe(404);
 });
 
-test("going back is a new version; applied to the past it brings the scores back", async () => {
+test("going back makes a new version of a rule; applied to the past it brings the scores back", async () => {
   await patch({ conditions: [] });
   await deliver(members.workspace.id, [
     { id: "sig_1", ordinal: 1, payload: { event: "Filled Out Form", email: "a@example.com", properties: {} } },

@@ -82,7 +82,7 @@ function typed(html: string, name: string): string[] {
   return [...inputs.map(([input]) => /value="([^"]*)"/.exec(input)?.[1] ?? ""), ...areas.map(([, text]) => text ?? "")];
 }
 
-describe("the list", () => {
+describe("the list of rules", () => {
   test("says first what to do, and then shows each rule with its matches", async () => {
     expect(textOf(await members.owner.see(base))).toContain("No mapping rules yet");
     const rule = await newRule({
@@ -120,7 +120,7 @@ describe("the list", () => {
   });
 });
 
-describe("creating", () => {
+describe("creating a rule", () => {
   test("saves what was typed, from the next signal on, with an audit entry", async () => {
     const rows: Row[] = [
       ["properties.n", "greater_than", "1"],
@@ -307,7 +307,7 @@ describe("creating", () => {
   });
 });
 
-describe("the preview", () => {
+describe("the preview of a rule", () => {
   beforeEach(() =>
     deliver(
       workspace.id,
@@ -361,7 +361,7 @@ describe("the preview", () => {
   });
 });
 
-describe("changing", () => {
+describe("changing a rule", () => {
   test("makes a new version; scoring signals stay until it is applied again", async () => {
     const rule = await newRule();
     await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
@@ -420,7 +420,7 @@ describe("changing", () => {
   });
 });
 
-describe("applying to past signals", () => {
+describe("applying a rule to past signals", () => {
   test("scores them, and shows how far it is until it is done", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1) },
@@ -497,7 +497,7 @@ describe("applying to past signals", () => {
   });
 });
 
-describe("deleting", () => {
+describe("deleting a rule", () => {
   beforeEach(() => deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]));
 
   async function scored(): Promise<string> {
@@ -528,7 +528,7 @@ describe("deleting", () => {
   });
 });
 
-test("plain members read everything and change nothing; strangers and other workspaces see nothing", async () => {
+test("plain members read all of the rules and change nothing; strangers and other workspaces see nothing", async () => {
   const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
   const path = `${base}/${rule.id}`;
   const html = await members.member.see(path);

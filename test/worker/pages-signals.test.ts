@@ -43,7 +43,7 @@ function rowsOf(html: string): string[] {
     .filter((row) => !row.startsWith("Event Source") && !row.startsWith("Received"));
 }
 
-describe("the queue", () => {
+describe("the signal queue", () => {
   test("an empty workspace lists the first steps, each with its tick or its button, until all are done", async () => {
     const of = await newMembers({ key: null });
     const steps = async (browser: Browser, query = "") => {
@@ -194,7 +194,7 @@ describe("the queue", () => {
   });
 });
 
-describe("a group", () => {
+describe("the page of an event group", () => {
   test("shows samples, its signals with their status, and leads managers to a rule", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1) },
@@ -222,8 +222,8 @@ describe("a group", () => {
   });
 });
 
-describe("all signals", () => {
-  test("all signals are narrowed down to days of receipt and, by managers, to a key, over sealed segments too", async () => {
+describe("the list of all signals", () => {
+  test("is narrowed down to days of receipt and, by managers, to a key, over sealed segments too", async () => {
     const at = Date.UTC(2031, 4, 10, 12);
     vi.setSystemTime(at + DAY);
     const other = await workspace.newKey({ name: "Other <key>" });
@@ -255,7 +255,7 @@ describe("all signals", () => {
     vi.useRealTimers();
   });
 
-  test("where there are none, that is said with what to do; where a filter lets none through, how to be rid of it", async () => {
+  test("says what to do where there are none, and how to be rid of a filter that lets none through", async () => {
     const [none, narrowed] = [textOf(await see("/all")), textOf(await see("/all?event=&status=held"))];
     expect([none.includes("No signals yet"), none.includes("Connect a sender")]).toEqual([true, true]);
     expect([none.includes("No signal fits"), narrowed.includes("No signal fits")]).toEqual([false, true]);
@@ -268,14 +268,14 @@ describe("all signals", () => {
     expect(href?.replaceAll("&amp;", "&")).toBe(`${base}/signals/all?${all.replace("source=web&", "")}`);
   });
 
-  test("the known events and sources are offered", async () => {
+  test("offers the known events and sources", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), source: "the shop" } }]);
     const html = await see("/all");
     expect(html).toContain('<datalist id="known-event"><option value="Filled Out Form"></option></datalist>');
     expect(html).toContain('<datalist id="known-source"><option value="the shop"></option></datalist>');
   });
 
-  test("are found by event, person and status, and page by cursor", async () => {
+  test("finds them by event, person and status, and pages by cursor", async () => {
     await deliver(
       workspace.id,
       Array.from({ length: 30 }, (_, n) => ({ id: `sig_${n}`, ordinal: n + 1, payload: form(n % 3, { i: n }) })),
@@ -304,7 +304,7 @@ describe("all signals", () => {
     expect(rowsOf(await members.member.see(next))).toHaveLength(7);
   });
 
-  test("a rare combination takes pages, and never a long one", async () => {
+  test("takes pages for a rare combination, and never a long one", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), event: "Rare" } }]);
     await deliver(
       workspace.id,
@@ -381,7 +381,7 @@ describe("a signal's page", () => {
     expect(read).not.toContain("rules/new");
   });
 
-  test("in flight looks again by itself, until it is recorded", async () => {
+  test("looks again by itself while the signal is in flight, until it is recorded", async () => {
     // The store takes no signals that went through older rules than these: they stay on their way.
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const { id } = await (await workspace.send(form(1))).json<{ id: string }>();
@@ -480,7 +480,7 @@ describe("dead letters", () => {
     ]);
   });
 
-  test("plain members read them only", async () => {
+  test("are only read by plain members", async () => {
     await dead();
     const html = await see("/dead-letters");
     expect(rowsOf(html)).toHaveLength(2);
@@ -491,7 +491,7 @@ describe("dead letters", () => {
     expect(textOf(await members.owner.see(`${base}/signals?q=none`))).toContain("2 signals could not be processed");
   });
 
-  test("where there are none, that is said", async () => {
+  test("are said to be none where there are none", async () => {
     expect(textOf(await see("/dead-letters"))).toContain("No dead letters");
   });
 });

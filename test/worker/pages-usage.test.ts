@@ -176,7 +176,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
   });
 
-  test("is asked for while the page's own reads are under way, not behind them", async () => {
+  test("the workspace's usage is asked for while the page's own reads are under way, not behind them", async () => {
     const { home, owner } = await newMembers();
     // The store answers only once the counter has been asked.
     const asked = Promise.withResolvers<void>();

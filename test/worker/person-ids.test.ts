@@ -190,7 +190,7 @@ describe("an id that is dropped", () => {
     }));
 });
 
-describe("which ids are dropped", () => {
+describe("ids are dropped", () => {
   test("of each kind by itself: a flood of anonymous ids drops no user id, which says who somebody is", () =>
     inStore((store) => {
       leave(store, ANN, 1);
@@ -206,7 +206,7 @@ describe("which ids are dropped", () => {
       expect(personOf(store, ANN)?.ids_dropped).toBe(3);
     }));
 
-  test("one with signals that are still to be linked is passed over, until they are", () =>
+  test("but for one with signals that are still to be linked, which is passed over until they are", () =>
     inStore(async (store) => {
       const ids = store.record(NOW, ...[1, 2, 3].map(() => visit({ anonymousId: "old" })));
       leave(store, ANN, 2);

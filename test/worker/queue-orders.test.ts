@@ -131,7 +131,7 @@ test("of more groups than are sorted the latest are, and the page says so", asyn
   expect(textOf(await members.member.see(`${members.home}/signals`))).not.toContain("that were seen last");
 });
 
-test("a cursor that another order has given out finds nothing", async () => {
+test("a cursor that another order of the signal queue has given out finds nothing", async () => {
   await inStore((sql) => {
     insert(sql, [{ event: "e", source: "s", count: 1, held: 0, lastSeen: DAY }]);
     for (const sort of SORTS) {
@@ -142,7 +142,7 @@ test("a cursor that another order has given out finds nothing", async () => {
   });
 });
 
-test("the page keeps search, order and days in its form and over its pages, and clears what nothing fits", async () => {
+test("the signal queue's page keeps search, order and days in its form and over its pages, and clears what nothing fits", async () => {
   const { home, member, workspace } = members;
   await deliver(
     workspace.id,

@@ -84,7 +84,7 @@ describe("§8.2 to §8.4: 64 callers at once (invariants 2 and 3)", () => {
     expect(await workspace.books()).toMatchObject({ accepted: 100, processed: 50, held: 50, balanced: true });
   });
 
-  test("of batches too, item by item", async () => {
+  test("of batches it is exactly as many, item by item", async () => {
     const workspace = await newWorkspace({ signalLimit: 50 });
     const answers = await concurrently(CALLERS, 70, (index) => verdicts(workspace, signals(1 + (index % 5))));
     expect(tally(answers.flat())).toEqual({ accepted: 50, held: 50, extra_room_exceeded: 210 - 100 });

@@ -26,10 +26,10 @@ test("a row that is twice in a batch is recorded once, and not refused", () => {
   ]);
 });
 
-describe("of a counter that was restored and gives numbers anew", () => {
+describe("rows of a counter that was restored and gives numbers anew", () => {
   const before = [1, 2, 3, 4, 5].map((number) => row(number, T + number));
 
-  test("those that have been seen are refused, before and after it has come past the highest of them", () => {
+  test("are refused with a number that has been seen, before and after the counter has come past the highest of them", () => {
     expect(
       taken(
         before,
@@ -46,7 +46,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     ]);
   });
 
-  test("likewise where both come in one batch, and where it is restored once more", () => {
+  test("are refused where seen and new numbers come in one batch, and where the counter is restored once more", () => {
     expect(
       taken(
         before,
@@ -66,7 +66,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     ]);
   });
 
-  test("likewise where one behind them all comes first, since the queue knows no order", () => {
+  test("are refused where a number behind all that were seen comes first, since the queue knows no order", () => {
     // A restore takes a while.
     const restored = (number: number) => row(number, T + ROW_PAUSE_MS + 1_000 + number);
     expect(
@@ -86,7 +86,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     ]);
   });
 
-  test("and are asked about before one of them has come: they are not what was recorded", () => {
+  test("are not what was recorded where they are asked about before one of them has come", () => {
     const books = structuredClone(EMPTY_BOOKS);
     takeFreshRows(books, before);
     takeFreshRows(books, [row(6, T + ROW_PAUSE_MS + 106)]);
@@ -94,7 +94,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     expect(knownRows(books, asked)).toMatchObject({ recorded: [4, 6], refused: [5] });
   });
 
-  test("a row that comes late, and again, is no other one, also where clocks differ a little", () => {
+  test("are told from a row that comes late, and again, also where clocks differ a little", () => {
     const late = row(4, T + 5 + ROW_CLOCK_SKEW_MS);
     expect(
       taken([row(3, T + 3), row(5, T + 5)], [row(6, T + 2 * ROW_PAUSE_MS)], [late], [late], [row(3, T + 3)]),
@@ -107,7 +107,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     ]);
   });
 
-  test("a number that had been left out is recorded once, also where it comes with a later time than its neighbours", () => {
+  test("are recorded once with a number that had been left out, also where it comes with a later time than its neighbours", () => {
     const left = row(2, T + 5 * ROW_PAUSE_MS);
     const next = row(4, T + 2 * ROW_PAUSE_MS);
     expect(taken([row(1, T + 1), row(3, T + 3)], [next], [left], [left, next, row(3, T + 3)], [row(1, T + 1)])).toEqual(
@@ -121,7 +121,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     );
   });
 
-  test("what is remembered of pauses between rows is bounded, and the latest of them", () => {
+  test("are told by the latest pauses between rows: how many are remembered is bounded", () => {
     const books = structuredClone(EMPTY_BOOKS);
     const at = (number: number) => T + number * (ROW_PAUSE_MS + 1);
     for (let number = 1; number <= 3 * ROW_PAUSES_KEPT; number++) takeFreshRows(books, [row(number, at(number))]);
@@ -131,7 +131,7 @@ describe("of a counter that was restored and gives numbers anew", () => {
     expect(ROW_PAUSES_KEPT * ROW_PAUSE_MS).toBeGreaterThanOrEqual(RESEND_AFTER_MS);
   });
 
-  test("also after a restart of the store", async () => {
+  test("are refused with a number that has been seen also after a restart of the store", async () => {
     const store = () => env.SIGNAL_STORE.getByName("restored");
     const refused = async (...rows: RowToRecord[]) => {
       const result = await store().record(rows);

@@ -91,7 +91,7 @@ describe("rows with numbers that the store has seen", () => {
     expect(await rowsOf(counter)).toEqual([6, 7, 8]);
   });
 
-  test("keep them where they are not named; what comes then has others in any case", async () => {
+  test("keep their numbers where they are not named; what comes then has others in any case", async () => {
     const counter = await withRows();
     expect((await counter.stub.goOnBehind(1)).map(({ row }) => row)).toEqual([2, 4, 5]);
     expect(await counter.stub.renumber([4, 3, 99])).toBe(1);
@@ -103,7 +103,7 @@ describe("rows with numbers that the store has seen", () => {
     expect(await rowsOf(counter)).toEqual([101]);
   });
 
-  test("are those that are not settled: a last one that is leaves nothing behind", async () => {
+  test("are only those that are not settled: a last one that is settled leaves nothing behind", async () => {
     const counter = await newCounter({ signalLimit: 100 });
     await counter.sendTo(lose);
     for (const signals of [1, 2, 3]) await counter.counted(signals);
@@ -119,7 +119,7 @@ describe("rows with numbers that the store has seen", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 7, unsettled: 4 });
   });
 
-  test("get new ones all or none", async () => {
+  test("get new numbers all or none", async () => {
     const counter = await withRows();
     const before = await counter.rows();
     const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
@@ -138,7 +138,7 @@ describe("rows with numbers that the store has seen", () => {
     expect(await rowsOf(counter)).toEqual([2, 4, 5, 6]);
   });
 
-  test("and signals that the counter has forgotten are counted once, by whoever has seen the latest count", async () => {
+  test("leave signals that the counter has forgotten to be counted once, by whoever has seen the latest count", async () => {
     const counter = await newCounter();
     await counter.sendTo(lose);
     await counter.counted(3);

@@ -124,7 +124,7 @@ describe("a signal that is older than its plan keeps signals", () => {
   });
 });
 
-describe("the work", () => {
+describe("the work of retention", () => {
   test("goes on as signals grow old, without a call", async () => {
     await retain(RETENTION_MIN_DAYS);
     const young = at(YOUNG, { email: "jane@example.com" });
@@ -137,7 +137,7 @@ describe("the work", () => {
   });
 });
 
-describe("the plan", () => {
+describe("a plan", () => {
   test("keeps signals for ever unless it says otherwise, and again when it says so no longer", async () => {
     const old = at(OLD, { email: "jane@example.com" });
     await send(old);

@@ -257,7 +257,7 @@ async function aMoment(): Promise<void> {
 
 const forms = (count: number, change: Sent = {}): Sent[] => Array.from({ length: count }, () => change);
 
-test("goes through sealed, open and cold segments alike, in bounded steps, and reads an object of R2 once a step", () =>
+test("a rule's job goes through sealed, open and cold segments alike, in bounded steps, and reads an object of R2 once a step", () =>
   inStore(async (bench) => {
     for (let segment = 0; segment < 4; segment++) {
       bench.record([...forms(3), { event: "Other" }, { who: null }, { who: "v-1" }, { form: "no" }], [OTHER]);
@@ -280,7 +280,7 @@ test("goes through sealed, open and cold segments alike, in bounded steps, and r
     ]);
   }));
 
-test("applied again rewrites nothing; an edit changes one row of facts a segment", () =>
+test("a rule that is applied again rewrites nothing; an edit changes one row of facts a segment", () =>
   inStore(async (bench) => {
     for (let segment = 0; segment < 3; segment++) {
       bench.record([...forms(3), { form: "no" }]);
@@ -301,7 +301,7 @@ test("applied again rewrites nothing; an edit changes one row of facts a segment
     expect(new Set(bench.points)).toEqual(new Set([5]));
   }));
 
-test("passes over what other events have, and removes what it scored of events that it is no longer about", () =>
+test("a rule's job passes over what other events have, and removes what it scored of events that it is no longer about", () =>
   inStore(async (bench) => {
     bench.record([...forms(2), { event: "Form 2" }, { event: "Other" }]);
     bench.seal();
@@ -318,7 +318,7 @@ test("passes over what other events have, and removes what it scored of events t
     expect(bench.points).toEqual([7, 7, 7]);
   }));
 
-test("waits where R2 does not answer, keeps what it has done, lets other jobs go on, and finishes once R2 is back", () =>
+test("a rule's job waits where R2 does not answer, keeps what it has done, lets other jobs go on, and finishes once R2 is back", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -347,7 +347,7 @@ test("waits where R2 does not answer, keeps what it has done, lets other jobs go
     expect(bench.points).toEqual([3, 3, 3, 3, 3, 3]);
   }));
 
-test("what is here before the first payload that cannot be had is done", () =>
+test("what a rule's job finds here before the first payload that cannot be had is done", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.seal();
@@ -373,7 +373,7 @@ test("what is here before the first payload that cannot be had is done", () =>
     expect(bench.points).toEqual([3, 3]);
   }));
 
-test("a crash between or within steps repeats nothing and loses nothing", () =>
+test("a crash between or within steps of a rule's job repeats nothing and loses nothing", () =>
   inStore(async (bench) => {
     for (let segment = 0; segment < 4; segment++) {
       bench.record([...forms(2), ...forms(2, { who: `p${segment}` })], [OTHER]);
@@ -395,7 +395,7 @@ test("a crash between or within steps repeats nothing and loses nothing", () =>
     expect(bench.points.filter((points) => points === 3)).toHaveLength(16);
   }));
 
-test("what a newer version has scored since is let alone, and what was recorded since is not looked at", () =>
+test("a rule's job lets alone what a newer version has scored since, and does not look at what was recorded since", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -422,7 +422,7 @@ test("what a newer version has scored since is let alone, and what was recorded 
     expect(bench.points).toEqual([3, 50, 3, 50]);
   }));
 
-test("what was linked since it was asked for has been run through newer rules already", () =>
+test("what was linked since a rule's job was asked for has been run through newer rules already", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.apply();
@@ -454,7 +454,7 @@ test("a rule that is switched on again while its scores are being removed keeps 
     expect(bench.points).toEqual([100, 100, 9, 9]);
   }));
 
-test("of a disabled rule a request that comes late does not remove what it scored when it was on again", () =>
+test("a request to remove a disabled rule's scores that comes late does not remove what it scored when it was on again", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
     bench.record(forms(1), [{ ...RULE, version: 3, points: 9 }]);
@@ -467,7 +467,7 @@ test("of a disabled rule a request that comes late does not remove what it score
     expect(ruleFacts(bench.state, [RULE.id])).toMatchObject([{ hasScoringSignals: false, days: "" }]);
   }));
 
-test("removal needs no payload: R2 may be down", () =>
+test("the removal of a rule's scores needs no payload: R2 may be down", () =>
   inStore(async (bench) => {
     bench.record(forms(3), [RULE, OTHER]);
     bench.seal();
@@ -479,7 +479,7 @@ test("removal needs no payload: R2 may be down", () =>
     expect(bench.points).toEqual([100, 100, 100]);
   }));
 
-test("begins anew where it is asked for again, also in the middle of a step; what was overtaken changes nothing", () =>
+test("a rule's job begins anew where it is asked for again, also in the middle of a step; what was overtaken changes nothing", () =>
   inStore(async (bench) => {
     bench.record(forms(2));
     bench.seal();
@@ -497,7 +497,7 @@ test("begins anew where it is asked for again, also in the middle of a step; wha
     expect(bench.points).toEqual([8, 8, 8, 8]);
   }));
 
-test("a line that changes while payloads are fetched is judged as it is then", () =>
+test("a line that changes while a rule's job fetches payloads is judged as it is then", () =>
   inStore(async (bench) => {
     bench.record(forms(3));
     bench.seal();
@@ -551,7 +551,7 @@ test("of dropped signals, what was scored by a version that is newer than the di
     expect(bench.points).toEqual([9]);
   }));
 
-test("signals of 64 KB each are taken in steps that fit into memory", () =>
+test("a rule's job takes signals of 64 KB each in steps that fit into memory", () =>
   inStore(async (bench) => {
     for (let n = 0; n < 90; n++) bench.record(forms(1, { long: true }));
     bench.apply();
@@ -602,7 +602,7 @@ test("a preview looks back as far as it is told to, and passes over what has non
     expect(await preview(Date.now() + 1_000)).toMatchObject({ scanned: 0, next: null });
   }));
 
-test("what came to be scored since it was asked for stays, in lists too", () =>
+test("what came to be scored since a rule's job was asked for stays, in lists too", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
     bench.seal();

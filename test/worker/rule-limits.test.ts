@@ -148,7 +148,7 @@ describe("the audit log says of a rule", () => {
     ]);
   });
 
-  test("no more than a few lines, however large the rule is", async () => {
+  test("no more than a few lines, however large it is", async () => {
     const large = (of: string) => conditions(480, of.padEnd(40, "x"));
     const { body } = await create({ conditions: large("first") });
     for (let number = 0; number < 5; number++) {
@@ -164,7 +164,7 @@ describe("the audit log says of a rule", () => {
     }
   });
 
-  test("what it says when others change the rule in between: each change is made on what is there then", async () => {
+  test("what each change was made on, also where others change it in between", async () => {
     const { body } = await create();
     const id = String(body["id"]);
     const db = controlDatabase(env.DB);

@@ -204,7 +204,7 @@ afterAll(() => {
   vi.restoreAllMocks();
 });
 
-test("no log line", () => {
+test("no key and no secret is in a log line", () => {
   const lines = logged.join("\n");
   // The log is there: requests with their route's template, batches, and failures.
   expect(lines).toContain('"event":"request"');
@@ -223,7 +223,7 @@ test("every log line is one JSON object that names what happened", () => {
   }
 });
 
-test("no table of the control plane", async () => {
+test("no key and no secret is in a table of the control plane", async () => {
   const dump = await dumpD1();
   expect([...dump.keys()]).toEqual(expect.arrayContaining(["api_keys", "audit_log", "workspaces"]));
   expect(dump.get("api_keys")).toContain(withSecret.id);
@@ -232,7 +232,7 @@ test("no table of the control plane", async () => {
   for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
 });
 
-test("no table of the Quota Counter, the latest rejections among them", async () => {
+test("no key and no secret is in a table of the Quota Counter, the latest rejections among them", async () => {
   const dump = await dumpObject(workspace.counter);
   for (const code of ["endpoint_mismatch", "source_invalid", "key_expired", "secret_wrong", "extra_room_exceeded"]) {
     expect(dump.get("rejections")).toContain(code);
@@ -241,7 +241,7 @@ test("no table of the Quota Counter, the latest rejections among them", async ()
   for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
 });
 
-test("no table of the Signal Store, while its lines are open and once they are compressed", async () => {
+test("no key and no secret is in a table of the Signal Store, while its lines are open and once they are compressed", async () => {
   const lines = await readStore(workspace.id, ({ signals, held }) => [linesOf(signals), linesOf(held)]);
   expect(lines.map(({ length }) => length)).toEqual([40, 40]);
   const open = await dumpObject(workspace.store);
@@ -264,21 +264,21 @@ test("no table of the Signal Store, while its lines are open and once they are c
   }
 });
 
-test("no message in the queue", () => {
+test("no key and no secret is in a message in the queue", () => {
   const messages = queued.join("\n");
   expect(messages).toContain("Marked Event");
   expect(messages).toContain(workspace.key.id);
   expect(found(messages)).toEqual([]);
 });
 
-test("no answer of an ingestion endpoint, and no problem", () => {
+test("no key and no secret is in an answer of an ingestion endpoint, or in a problem", () => {
   const answers = answered.join("\n");
   expect(answers).toContain("unauthorized");
   expect(answers).toContain('"status":"partial"');
   expect(found(answers)).toEqual([]);
 });
 
-test("no answer of the operator API after the one that has created the key", async () => {
+test("no key and no secret is in an answer of the operator API after the one that has created the key", async () => {
   for (const path of ["", "/keys", "/rejections", "/usage", "/books", "/events", "/signals", "/people", "/members"]) {
     expect(found(JSON.stringify(await workspace.operator("GET", path))), path).toEqual([]);
   }

@@ -88,7 +88,7 @@ describe("who gets in", () => {
   });
 });
 
-describe("until when", () => {
+describe("until when somebody is let in", () => {
   test("a role and a membership are those of this moment", async () => {
     const { workspace, slug, admin } = await newMembers();
     const sees = async () => (await admin.see(`/w/${slug}/usage`)).includes("settings/api-keys");
@@ -347,7 +347,7 @@ describe("cookies", () => {
     ]);
   });
 
-  test("over HTTP, so on this machine, the same without Secure", async () => {
+  test("over HTTP, so on this machine: HttpOnly, SameSite=Lax, without Secure and its prefix", async () => {
     expect(await local("http://localhost")).toEqual([
       expect.stringMatching(/^session=[\w-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/),
     ]);
@@ -496,7 +496,7 @@ describe("on every page", () => {
   });
 });
 
-describe("attempts", () => {
+describe("attempts are limited", () => {
   test("one address may try so often a minute; others are not held up", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     let refused: Response | undefined;

@@ -99,7 +99,7 @@ describe("design §8.2: duplicates", () => {
     ]);
   });
 
-  test("what is set anew with every delivery makes no difference; one that names nobody is never a duplicate", async () => {
+  test("what is set anew with every delivery makes no difference; a signal that names nobody is never a duplicate", async () => {
     await send(
       { id: "sig_1", payload: { event: "e", userId: "u-1", properties: { a: 1, b: 2 }, sentAt: "1" } },
       { id: "sig_2", payload: { sentAt: "2", properties: { b: 2, a: 1 }, event: "e", userId: "u-1" } },
@@ -185,7 +185,7 @@ describe("design §8.2: duplicates", () => {
   });
 });
 
-describe("design §8.2: duplicates, wherever their originals are", () => {
+describe("design §8.2: duplicates are found wherever their originals are", () => {
   const track = (n: number, fields: object = {}): Delivered => ({
     id: `sig_${n}`,
     payload: { type: "track", messageId: `m-${n}`, anonymousId: "a-1", event: "Visit", ...fields },
@@ -224,7 +224,7 @@ describe("design §8.2: duplicates, wherever their originals are", () => {
     expect(await statusOf("sig_1-again", "sig_other", "sig_too_late")).toEqual(["duplicate", "anonymous", "anonymous"]);
   });
 
-  test("what only begins with the same hash is none of theirs: a hit is proved on the log", async () => {
+  test("and nothing that only begins with the same hash is one: a hit is proved on the log", async () => {
     await send(track(1));
     const stored = await readStore(workspace.id, ({ sql, signals }) => {
       signals.seal();
@@ -729,7 +729,7 @@ describe("invariant 1: totals and traces", () => {
   });
 });
 
-describe("pages", () => {
+describe("pages of a list", () => {
   async function walk<T>(read: (page: { cursor: string | null; limit: number }) => Promise<PageOf<T>>): Promise<T[]> {
     const items: T[] = [];
     for (let cursor: string | null = null, pages = 0; pages < 20; pages++) {

@@ -38,7 +38,7 @@ function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
   }
 }
 
-describe("duplicates", () => {
+describe("duplicates in the store", () => {
   test("are found where a batch before them was taken back", () =>
     inStore((store) => {
       fail(store, NOW, nobody, visit(1));

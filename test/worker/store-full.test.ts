@@ -210,7 +210,7 @@ describe("a store that is full", () => {
     expect(road.rows).toEqual([[1], [2], [3], [4], [1]]);
   });
 
-  test("that has room while a message is still being sent gets the rows of that once more", async () => {
+  test("that has room while a message is still being sent gets the rows of that message once more", async () => {
     const road = await stopped();
     const { counter } = road;
     const sent = Promise.withResolvers<void>();
@@ -250,7 +250,7 @@ describe("a store that is full", () => {
     expect(road.rows).toEqual([[1]]);
   });
 
-  test("and a queue that fails: the probe is tried again after 5 s, with the same rows", async () => {
+  test("is asked again after 5 s, with the same rows, where the queue fails", async () => {
     const road = await stopped();
     await road.ring(STORE_PROBE_MS);
     await road.deliver();
@@ -329,7 +329,7 @@ describe("an outbox that is full", () => {
     expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 3 }]);
   });
 
-  test("a deactivated key's calls are still answered 401", async () => {
+  test("still answers 401 to a deactivated key's calls", async () => {
     const workspace = await newWorkspace();
     await limitOutbox(workspace, 0);
     await workspace.counter.revoke(workspace.key.id);
@@ -349,7 +349,7 @@ describe("an outbox that is full", () => {
     expect((await workspace.send(signal())).status).toBe(202);
   });
 
-  test("while a body is admitted: all of its slices are", async () => {
+  test("that fills up while a body is admitted takes all of its slices", async () => {
     const workspace = await newWorkspace();
     await limitOutbox(workspace, 100_000);
     const text = "x".repeat(50_000);
