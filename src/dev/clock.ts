@@ -5,7 +5,7 @@ import { PROJECT_DIR } from "./service.ts";
 /** Entry point for `wrangler dev` and for builds. */
 export const WORKER_WITH_CLOCK = path.join(PROJECT_DIR, "src/dev/worker/with-clock.ts");
 
-/** From then on it is this time there, and goes on. */
+/** Sets the Worker's clock to this time (milliseconds since 1970, or the real time), from which it goes on. */
 export async function setClock(origin: string, at: number | "now"): Promise<void> {
   await fetch(`${origin}/healthz`, { headers: { "x-clock": String(at) } });
 }

@@ -71,7 +71,7 @@ async function isActive(operator: OperatorClient, { workspace_id, key_id }: Demo
   return keys.some((key) => key.id === key_id && key.status === "Active");
 }
 
-/** Undefined when there is no such file, or not a whole one. */
+/** The workspace that the file has kept; undefined where there is no file, or not a whole one. */
 async function readKept(stateDir: string): Promise<DemoWorkspace | undefined> {
   try {
     const kept = JSON.parse(await readFile(demoWorkspaceFile(stateDir), "utf8")) as Partial<DemoWorkspace>;

@@ -1,7 +1,7 @@
 /**
  * `npm run demo`: the main job on real input. Starts the service with its own state, sends some hundred signals as real
- * senders do, waits until all are processed, and shows what came of them and what a receiver was told of it. Exit code 0 only if everything is as expected.
- * `--keep` leaves the service running afterwards, to look at its pages.
+ * senders do, waits until all are processed, and shows what came of them and what a receiver was told of it. Exit code 0
+ * only if everything is as expected. `--keep` leaves the service running afterwards, to look at its pages.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -37,7 +37,7 @@ try {
   const vars = path.join(stateDir, "demo.vars");
   await writeFile(vars, `OPERATOR_TOKEN=${token}\n`);
   await applyMigrations(stateDir, interruption.signal);
-  // As on a developer's machine: it tells a receiver on this machine, too.
+  // With local sign-in the service takes this machine for a developer's, and tells a receiver on it, too.
   const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
   service = await startService({ stateDir, port: "0", args, signal: interruption.signal });
   console.log(`It runs at ${service.origin}.`);
@@ -79,7 +79,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
 
   const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
   const last = beyondTheLimit(keys);
-  // As many as come before the last sender's, and those of its own that shall fit.
+  // The plan's limit leaves room for all kept signals but the last BEYOND_LIMIT ones.
   const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
 
@@ -90,7 +90,7 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   return (await reportCrossings(operator, home, receiver)) && good;
 }
 
-/** Waits until nothing is in flight any more. Null when that takes too long. */
+/** Waits until nothing is in flight any more, and gives the books. Null when that takes too long. */
 async function settle(operator: OperatorClient, home: string): Promise<Books | null> {
   console.log(`\n${bold("Waiting until all are processed")}`);
   const progress = new Progress();

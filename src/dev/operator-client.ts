@@ -8,7 +8,7 @@ export class OperatorClient {
     this.#token = token;
   }
 
-  /** Null where the answer has no body. @throws when it is not of the 2xx kind. */
+  /** The JSON of an answer; null where it has no body. @throws when its status is not a 2xx. */
   async call<T>(method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
     const response = await fetch(`${this.#origin}/operator/${path}`, {
       method,

@@ -8,7 +8,7 @@ import { parseEnv } from "node:util";
 
 const TOKEN_BYTES = 24;
 const LINE = /^[ \t]*(?:export[ \t]+)?OPERATOR_TOKEN[ \t]*=.*$/m;
-/** What has been published as an example. */
+/** Tokens that have been published as examples. */
 const PUBLISHED = new Set(["local-operator", ""]);
 
 /**

@@ -1,4 +1,4 @@
-/** Between 0 and 1, the same ones for the same seed (mulberry32). */
+/** Numbers from 0 to below 1, the same ones for the same seed (mulberry32). */
 export function randomNumbers(seed: number): () => number {
   let state = seed;
   return () => {

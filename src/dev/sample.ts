@@ -11,9 +11,9 @@ import { PROJECT_DIR, startService } from "./service.ts";
 import { Progress } from "./terminal.ts";
 
 /**
- * Fills the state once: with the workspace there already, nothing is added.
+ * Fills the state once: where the workspace is there already, nothing is added.
  *
- * @returns false where it was there.
+ * @returns false where the workspace was there.
  */
 export async function fillSample(stateDir: string, token: string, signal: AbortSignal): Promise<boolean> {
   const args = ["--inspector-port", "0", ...(await withoutWaiting(stateDir))];

@@ -22,7 +22,7 @@ const POLL_MS = 50;
 const LINES_KEPT = 60;
 
 export interface Service {
-  /** Such as `http://localhost:8787`. */
+  /** The service's origin, such as `http://localhost:8787`. */
   origin: string;
   /** Exit code of wrangler, once it has ended by itself or been stopped. */
   ended: Promise<number>;
@@ -36,13 +36,13 @@ export interface Service {
 
 export interface StartOptions {
   stateDir: string;
-  /** "0" for one that is free. */
+  /** The port to listen on; "0": any free one. */
   port: string;
   /** Further arguments of `wrangler dev`. */
   args: string[];
   /** The Worker's main module, where it is not that of wrangler.toml. */
   entry?: string;
-  /** Stops the start. */
+  /** Aborts the start. */
   signal?: AbortSignal;
 }
 
@@ -95,7 +95,7 @@ async function healthy(origin: string): Promise<void> {
 }
 
 interface Wrangler extends Omit<Service, "origin"> {
-  /** When `wrangler dev` is ready. */
+  /** The service's origin, once `wrangler dev` is ready. */
   origin: Promise<string>;
 }
 
@@ -103,7 +103,7 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
   const child = fork(WRANGLER, args, {
     cwd: PROJECT_DIR,
     execArgv: ["--import", END_WITH_PARENT],
-    // A process group of its own: Ctrl-C comes here only, and what is stopped from here is stopped whole.
+    // Wrangler gets a process group of its own: Ctrl-C does not reach it, and it can be stopped as a whole.
     detached: true,
     silent: true,
     env: environment(stateDir),
@@ -126,7 +126,7 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
     child.once("close", (code) => resolve(code ?? 1));
   });
   const origin = readyOrigin(child);
-  // What was said on the way there explains nothing any more.
+  // Lines of a start that went well explain no later failure.
   void origin.then(() => (lines.length = 0));
   let stopping: Promise<void> | undefined;
   return {
@@ -140,19 +140,19 @@ function runWrangler(args: string[], stateDir: string): Wrangler {
 
 /** Wrangler's own line per request holds the URL, and so the key. The service's JSON line says the same without it. */
 const REQUEST_LINE = /^\[wrangler:info\] [A-Z]+ \/\S* \d{3} /;
-/** A call that was answered, be it with a refusal: no explanation of a failure. */
+/** The log line of a call that was answered, be it with a refusal: it explains no failure. */
 const UNEVENTFUL = /^\{"event":"request",.*"status":[1-4]\d\d/;
 const API_KEY = /sk_[0-9A-Za-z]{5,}/g;
 
 function environment(stateDir: string): NodeJS.ProcessEnv {
   return {
     ...process.env,
-    // Nothing asks the network.
+    // Wrangler asks nothing of the network.
     WRANGLER_SEND_METRICS: "false",
     WRANGLER_SEND_ERROR_REPORTS: "false",
     WRANGLER_HIDE_BANNER: "true",
     CLOUDFLARE_CF_FETCH_ENABLED: "false",
-    // Nothing writes URLs, and so keys, to a file.
+    // Wrangler writes no URLs, and so no keys, to a file.
     WRANGLER_WRITE_LOGS: "false",
     X_LOCAL_OBSERVABILITY: "false",
     // Instances on one machine do not know of each other.
@@ -189,7 +189,7 @@ function readLines(child: ChildProcess, take: (line: string) => void): void {
   }
 }
 
-/** Wrangler leaves at once, the runtime a little later: waits for the last of them. */
+/** Ends a process group. Wrangler leaves at once, the runtime a little later: waits for the last of them. */
 async function endGroup({ pid }: ChildProcess): Promise<void> {
   if (pid === undefined) return;
   signalGroup(pid, "SIGTERM");
@@ -198,7 +198,7 @@ async function endGroup({ pid }: ChildProcess): Promise<void> {
   }
 }
 
-/** False when the group has no process any more. */
+/** Sends a signal to a process group. False: it has no process any more. */
 function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(-pid, signal);

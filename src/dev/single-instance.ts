@@ -21,7 +21,7 @@ export async function requireFreePort(port: string): Promise<void> {
   }
 }
 
-/** The error's code; null when it works. A machine without IPv6 has another code, which does not matter. */
+/** Tries to listen: the error's code, or null when it works. A machine without IPv6 gives a code that does not matter. */
 function listen(port: number, host: string): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();
@@ -30,7 +30,7 @@ function listen(port: number, host: string): Promise<string | null> {
   });
 }
 
-/** Two runtimes on the same files would not see each other's writes. @throws Misuse when another one is running. */
+/** Claims a state folder: two runtimes on it would not see each other's writes. @throws Misuse when another one is running. */
 export async function claimState(stateDir: string, port: string): Promise<AsyncDisposable> {
   const file = path.join(stateDir, "running.json");
   const other = await readClaim(file);

@@ -20,7 +20,7 @@ const interruption = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => interruption.abort(signal));
 }
-// A shell between npm and this process does not pass a signal on: it is gone, and that is the message.
+// A shell between npm and this process passes no signal on: that it is gone is the only message.
 const parent = process.ppid;
 const watch = setInterval(() => process.ppid !== parent && interruption.abort("SIGTERM"), 500).unref();
 if (process.env["npm_lifecycle_event"] === undefined) clearInterval(watch);
@@ -54,7 +54,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
     console.log("The demo workspace is there already: no sample was added. Delete the state folder to have one.");
   }
   console.log("Starting the service …");
-  // Before the other arguments, which may choose another way to sign in.
+  // Local sign-in comes before the other arguments, which may choose another way to sign in.
   const service = await startService({ stateDir, port, args: [...localSignIn(rest), ...rest], signal });
   try {
     const demo = await seedDemoWorkspace(new OperatorClient(service.origin, token), stateDir);
@@ -71,7 +71,7 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   }
 }
 
-/** Anybody may sign in as anybody: only where nobody but this machine reaches the service. */
+/** Arguments for local sign-in, where anybody is anybody: only where nobody but this machine reaches the service. */
 function localSignIn(args: string[]): string[] {
   const { values } = parseArgs({ args, options: { ip: { type: "string" } }, strict: false });
   if (["localhost", "127.0.0.1", "::1", undefined].includes(values.ip as string | undefined)) {
@@ -81,7 +81,7 @@ function localSignIn(args: string[]): string[] {
   return [];
 }
 
-/** Where the value stands of an option that is not written as `--port=8788`. */
+/** The index of an option's last argument: its value stands after it, unless it is written as `--port=8788`. */
 function valueIndex(token: { index: number; inlineValue?: boolean | undefined }): number {
   return token.inlineValue === false ? token.index + 1 : token.index;
 }

@@ -10,7 +10,7 @@ export function mark(good: boolean): string {
   return good ? green("✓") : red("✗");
 }
 
-/** Columns as wide as their widest cell; numbers stand to the right. */
+/** A table whose columns are as wide as their widest cell; numbers stand to the right. */
 export function table(headings: string[], rows: (string | number)[][]): string {
   const widths = headings.map((heading, column) =>
     Math.max(heading.length, ...rows.map((row) => String(row[column] ?? "").length)),
@@ -27,12 +27,12 @@ export function table(headings: string[], rows: (string | number)[][]): string {
   return [dim(`  ${line(headings)}`), ...rows.map((row) => `  ${line(row)}`)].join("\n");
 }
 
-/** At most `width` characters, the end cut off. */
+/** A text of at most `width` characters, its end cut off. */
 export function cut(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 }
 
-/** Lines of at most `width` characters, each indented. */
+/** A text in lines of at most `width` characters, each indented. */
 export function wrap(text: string, width: number, indent: number): string {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -43,7 +43,7 @@ export function wrap(text: string, width: number, indent: number): string {
   return lines.map((line) => " ".repeat(indent) + line).join("\n");
 }
 
-/** Overwrites itself on a terminal; elsewhere a line of its own whenever it differs. */
+/** A line that overwrites itself on a terminal; elsewhere it is written anew whenever it differs. */
 export class Progress {
   #shown = "";
 

@@ -15,7 +15,7 @@ const accountQuery = filteredPageQuery({
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().meta({ description: "Exactly this id." }),
 });
 
-/** What the endpoint would take: the preview must not promise more. */
+/** A sample payload within the bounds of the endpoint: the preview must not promise more than that takes. */
 const sample = z
   .record(z.string(), z.unknown())
   .refine((payload) => !isDeeper(payload, SIGNAL_MAX_DEPTH), {
@@ -74,7 +74,7 @@ export const accountRoutes = operator
     },
   );
 
-/** Recurses no further than it must. */
+/** Whether a value has more levels of nesting than `levels`; looks no deeper than that. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));

@@ -13,7 +13,7 @@ export const authorise = operator.createMiddleware(async (c, next) => {
   if (tokens.length === 0) return c.notFound();
   const presented = /^Bearer +(\S+)$/i.exec(c.req.header("authorization")?.trim() ?? "")?.[1] ?? "";
   const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
-  // Each is compared, whichever it is.
+  // All tokens are compared, also after one has matched: time does not tell which one it was.
   const matches = expected.map((one) => actual !== undefined && crypto.subtle.timingSafeEqual(one, actual));
   if (matches.includes(true)) return next();
   return problem(c, {

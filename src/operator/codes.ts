@@ -1,7 +1,7 @@
 /** Every `code` of a problem, in words; `type` of a problem points to its entry on the /docs page. */
 import { REFUSALS } from "../http/refusal-table.ts";
 
-/** What all addresses, or the operator API, refuse besides. */
+/** Codes beside those of ingestion: all addresses or the operator API answer with them. */
 const OTHER_CODES: Record<string, { status: number; when: string }> = {
   not_found: { status: 404, when: "There is nothing at this address, or no record with this id in this workspace." },
   method_not_allowed: { status: 405, when: "The address is known, the method is not; see `Allow`." },

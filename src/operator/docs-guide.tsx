@@ -5,7 +5,7 @@ import { isRefusalCode, REFUSALS } from "../http/refusal-table.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../workspace/webhook-calls.ts";
 import { Table } from "./docs-tables.tsx";
 
-/** For the page's contents. */
+/** The guide's sections, for the page's contents. */
 export const GUIDE = [
   { id: "first-call", title: "The first call" },
   { id: "batches", title: "Many signals in one call" },

@@ -135,7 +135,7 @@ function Endpoint({ method, path, operation, document, origin }: Entry & { docum
   );
 }
 
-/** What the webhooks of others are sent. All of it but the data is the same for each. */
+/** The events that webhooks of others are sent. All types of event share everything but the data. */
 function Events({ document }: { document: ApiDocument }) {
   const events = Object.entries(document.webhooks);
   const first = events[0]?.[1].post;

@@ -48,7 +48,7 @@ export function Fields({ schema }: { schema: JsonSchema }) {
   );
 }
 
-/** Named schemas are links; the others say what they are made of. */
+/** A schema's type: a link where the schema is named, else what it is made of. */
 export function Type({ schema }: { schema: JsonSchema }): Child {
   const name = schemaName(schema);
   if (name !== undefined) return <a href={`#schema-${name}`}>{name}</a>;
@@ -104,7 +104,7 @@ export function Table({ head, children }: { head: string[]; children: Child }) {
   );
 }
 
-/** Text with `code` in it. */
+/** Renders the `code` in a text. */
 export function marked(text: string): Child {
   return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code>{part}</code> : part))}</>;
 }

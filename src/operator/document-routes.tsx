@@ -16,7 +16,7 @@ const PAGE_HEADERS = {
   "referrer-policy": "no-referrer",
 };
 
-/** @param routes of the operator API. The document is made when it is first asked for, not when the Worker starts. */
+/** @param routes the operator API's. The document is made when it is first asked for, not when the Worker starts. */
 export function createDocumentRoutes(routes: readonly RouterRoute[]) {
   let made: ApiDocument | undefined;
   const document = (): ApiDocument => (made ??= openApiDocument(routes));

@@ -67,7 +67,7 @@ export const erasureRoutes = operator
     },
   );
 
-/** As the store has it. */
+/** An email as the store has it. */
 function addressOf(text: string): string {
   return text.trim().toLowerCase();
 }

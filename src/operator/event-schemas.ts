@@ -17,7 +17,7 @@ const key = { key_id: idOf("key", "Of the key."), key_name: z.string() };
 const lastUsed = instant.nullable().meta({ description: "The last authenticated call; null: there was none." });
 const period = { period_start: instant, period_end: instant };
 
-/** The compiler sees to it that they say what is sent. */
+/** The data of each type of event; the compiler sees to it that the schemas say what is sent. */
 const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
   "person.score_crossed": z.object({
     email,

@@ -70,7 +70,7 @@ export const healthRoutes = operator
     },
   );
 
-/** With the points of Analytics Engine, whoever asks for them. */
+/** The health of a page of workspaces, from 1. Each reading also writes the points of Analytics Engine. */
 async function healthOfPage(
   env: AppEnv["Bindings"],
   db: ControlDatabase,

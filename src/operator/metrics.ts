@@ -12,7 +12,7 @@ export const METRICS_TYPE = Registry.OPENMETRICS_CONTENT_TYPE;
 
 const PREFIX = "signal_ingestion_";
 
-/** @param total of all workspaces, so that who asks sees whether there are more than these. */
+/** @param total how many workspaces there are, so that whoever asks sees whether there are more than those found. */
 export function metricsText(found: readonly WorkspaceHealth[], total: number, nowMs: number): Promise<string> {
   const registry: AnyRegistry<typeof METRICS_TYPE> = new Registry();
   registry.setContentType(METRICS_TYPE);

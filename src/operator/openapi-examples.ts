@@ -49,13 +49,13 @@ export interface ApiDocument {
   info: { title: string; description: string; version: string };
   tags: { name: string }[];
   paths: { [path: string]: { [method: string]: ApiOperation } };
-  /** What is sent to the webhooks of others, by type of event. */
+  /** The requests that webhooks of others are sent, by type of event. */
   webhooks: { [type: string]: { post: ApiOperation } };
   components: { schemas: Record<string, JsonSchema> };
   "x-error-codes": { code: string; status: number; when: string }[];
 }
 
-/** Gives every answer without an example one; a problem's shows its first code. */
+/** Gives every answer that has no example one; the example of a problem shows its first code. */
 export function fillInExamples(document: ApiDocument): ApiDocument {
   for (const operation of Object.values(document.paths).flatMap((item) => Object.values(item))) {
     for (const [status, { description, content = {} }] of Object.entries(operation.responses)) {

@@ -102,7 +102,7 @@ const limits = z.object({
 });
 const retry = limits.extend({ "Retry-After": z.string().meta({ header: { description: "Seconds." } }) });
 
-/** All refusals by status: which codes there are, and what they mean. */
+/** The error answers of ingestion by status: which codes there are, and what they mean. */
 function refusals(): ZodOpenApiResponsesObject {
   const codes = Object.keys(REFUSALS) as RefusalCode[];
   const responses: ZodOpenApiResponsesObject = {

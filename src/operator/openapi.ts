@@ -37,7 +37,7 @@ const TAGS = [
   "Service",
 ];
 
-/** @param routes of the operator API, as mounted at /operator. */
+/** @param routes the operator API's, as mounted at /operator. */
 export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
   const paths: ZodOpenApiPathsObject = { ...ingestPaths };
   for (const { method, path, handler } of routes) {

@@ -24,15 +24,15 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
   tag: Tag;
   summary: string;
   description?: string;
-  /** The JSON body; strict, so that an unknown field is an error. */
+  /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
   body?: Body;
   bodyExample?: unknown;
   query?: Query;
-  /** Successful answers by status; `schema` of a JSON answer, `content` of others by media type. */
+  /** Successful answers by status: `schema` describes a JSON answer, `content` others by media type. */
   answers: {
     [status: number]: { description: string; schema?: z.ZodType; content?: { [mediaType: string]: z.ZodType } };
   };
-  /** Codes of its 409s. */
+  /** The codes of the operation's 409 answers. */
   conflicts?: string[];
 }
 
@@ -52,7 +52,7 @@ export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.Z
       c.req.addValidatedData("query", query.data as object);
     }
     if (spec.body !== undefined) {
-      // No body at all is an empty object: a 422 that names what is missing, or nothing to say.
+      // No body is read as an empty object: either that will do, or the 422 names the missing fields.
       const json = parseJson((await c.req.text()) || "{}");
       if ("error" in json) {
         return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
@@ -72,12 +72,12 @@ export function operationOf(handler: object): Operation | undefined {
 }
 
 export interface FieldError {
-  /** Such as `conditions.0.path`; empty for the whole. */
+  /** Path of the wrong field, such as `conditions.0.path`; empty for the whole. */
   path: string;
   message: string;
 }
 
-/** 422 with every field that is wrong. */
+/** The 422 answer, which names every wrong field. */
 export function validationFailed(c: Context<OperatorEnv>, errors: FieldError[]): Response {
   return problem(c, {
     status: 422,

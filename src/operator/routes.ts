@@ -42,7 +42,7 @@ const limitBodies = operator.createMiddleware((c, next) =>
   c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallBody(c, next),
 );
 
-/** All of it is one workspace's, and some is shown once. */
+/** No cache may keep an answer: each is one deployment's own, and some hold what is shown once. */
 const noStore = operator.createMiddleware(async (c, next) => {
   await next();
   c.res.headers.set("cache-control", "no-store");

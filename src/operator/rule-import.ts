@@ -73,7 +73,7 @@ function impossible(c: Context<OperatorEnv>, { steps, noRoom }: RuleImport): Res
   return noRoom === null || errors.length > 0 ? validationFailed(c, errors) : conflict(c, noRoom, NO_ROOM[noRoom]);
 }
 
-/** @param addedIds of the rules that were added, in order; none where nothing was done. */
+/** @param addedIds ids of the rules that were added, in order; empty where nothing was done. */
 function importJson({ steps }: RuleImport, addedIds: readonly string[]): z.infer<typeof importAnswer> {
   const ids = addedIds.values();
   const items = steps.flatMap((step): z.infer<typeof importAnswer>["items"] => {

@@ -29,7 +29,7 @@ export function toPage(query: { cursor?: string | undefined; limit: number }): P
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 
-/** Of a plan. */
+/** How many days a plan keeps signals; null: no end. */
 export const retentionDays = z.int().min(RETENTION_MIN_DAYS).max(RETENTION_MAX_DAYS).nullable();
 
 // --- Answers ---

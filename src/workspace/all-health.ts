@@ -13,13 +13,13 @@ import { readHealth } from "./health.ts";
 export interface WorkspaceHealth {
   id: string;
   slug: string;
-  /** The gravest first; none where all is well. */
+  /** What is wrong, the gravest first; empty where all is well. */
   alarms: HealthAlarm[];
-  /** Null where its objects did not answer. */
+  /** The workspace's health; null where its objects did not answer. */
   health: Health | null;
 }
 
-/** In the order of `workspaces`. Never throws: one whose objects do not answer is `unreachable`. */
+/** Health in the order of `workspaces`. Never throws: a workspace whose objects do not answer is `unreachable`. */
 export async function healthOfAll(
   env: Env,
   workspaces: readonly { id: string; slug: string }[],
@@ -28,7 +28,7 @@ export async function healthOfAll(
   const found: WorkspaceHealth[] = [];
   const entries = workspaces.entries();
   const worker = async (): Promise<void> => {
-    // oxlint-disable-next-line no-await-in-loop -- so many at once, and each takes the next that nobody has taken
+    // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
     for (const [index, { id, slug }] of entries)
       found[index] = { id, slug, ...(await healthOrAlarm(env, id, answerMs)) };
   };

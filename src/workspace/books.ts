@@ -5,9 +5,9 @@ import { quotaCounter, signalStore } from "./objects.ts";
 const BOOK_READINGS = 3;
 
 /**
- * Counter, store, counter: see domain/quota/books.ts. Read again while signals come in, for a sharper picture.
+ * The counter is read, the store, and the counter again (domain/quota/books.ts); all of it once more while signals come in.
  *
- * @param periodStartMs of one billing period; undefined: since the workspace began.
+ * @param periodStartMs start of one billing period; undefined: the books since the workspace began.
  */
 export async function readBooks(env: Env, workspaceId: string, periodStartMs: number | undefined): Promise<Books> {
   const counter = quotaCounter(env, workspaceId);

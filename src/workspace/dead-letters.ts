@@ -3,7 +3,7 @@ import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { replayDeadLetters } from "../queue/again.ts";
 
-/** All dead letters, or those with the given ids. Returns how many are on their way. */
+/** Replays the dead letters with these ids; null: all of them. Returns how many are on their way. */
 export async function replay(
   env: Env,
   db: ControlDatabase,

@@ -1,11 +1,11 @@
-/** What a destination of a workspace's events may be asked for with. */
+/** Schemas of what a destination of a workspace's events may be made and changed with. */
 import * as z from "zod";
 import { DESTINATION_TYPES } from "../domain/events/destination.ts";
 import { eventTypes } from "../domain/events/workspace-event.ts";
 import { DESTINATION_URL_MAX_LENGTH, KEY_SILENT_MAX_DAYS, THRESHOLDS_MAX } from "../limits.ts";
 import { name } from "./schemas.ts";
 
-/** Each type once. */
+/** Types of events, each once, in the order of `eventTypes`. */
 export const wantedTypes = z
   .array(z.enum(eventTypes))
   .min(1, "at least one")
@@ -33,7 +33,7 @@ export const destinationChange = z
   .strictObject({ name: name.optional(), target: target.optional(), events: wantedTypes.optional() })
   .meta({ id: "DestinationChange" });
 
-/** In any order; each once. */
+/** Thresholds, each once; given in any order, read as ascending. */
 export const thresholds = z
   .array(z.int().min(-1_000_000).max(1_000_000))
   .max(THRESHOLDS_MAX)

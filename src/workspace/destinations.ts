@@ -34,7 +34,7 @@ export interface DestinationsCall {
   by: Change;
 }
 
-/** What is wrong with a target, or why it cannot be done. */
+/** What is wrong with a target, or why the destination refuses. */
 export type DestinationProblem =
   | { reason: "target"; problem: UrlProblem | "not_an_email" }
   | { reason: "type_not_offered" }
@@ -43,7 +43,7 @@ export type DestinationProblem =
 export interface DestinationWanted {
   name: string;
   type: DestinationType;
-  /** URL, or email address. */
+  /** The destination's URL or email address. */
   target: string;
   events: EventType[];
 }
@@ -62,7 +62,7 @@ export function findDestination(env: Env, workspaceId: string, id: string): Prom
 }
 
 /**
- * @param id of the destination, `dst_` and a UUIDv7: a form that is sent twice makes one, and is shown its secret once.
+ * @param id the new destination's, `dst_` and a UUIDv7: a form that is sent twice makes one, and is shown its secret once.
  */
 export async function createDestination(
   call: DestinationsCall,
@@ -80,7 +80,7 @@ export async function createDestination(
   return created;
 }
 
-/** What is left out stays as it is. */
+/** Changes a destination; fields that are left out stay as they are. */
 export async function updateDestination(
   call: DestinationsCall,
   id: string,
@@ -100,7 +100,7 @@ export async function updateDestination(
   return noted(call, "destination.updated", updated, detail);
 }
 
-/** What happens until it is resumed is not told; what waits already, it is told then. */
+/** Until it is resumed, a destination is not told what happens; deliveries that wait already go out then. */
 export async function pauseDestination(
   call: DestinationsCall,
   id: string,
@@ -108,7 +108,7 @@ export async function pauseDestination(
   return noted(call, "destination.paused", await destinationsOf(call.env, call.workspace.id).pause(id));
 }
 
-/** Also one that the service has switched off. */
+/** Resumes a destination that was paused, or that the service has switched off. */
 export async function resumeDestination(
   call: DestinationsCall,
   id: string,
@@ -116,14 +116,14 @@ export async function resumeDestination(
   return noted(call, "destination.resumed", await destinationsOf(call.env, call.workspace.id).resume(id));
 }
 
-/** With all its deliveries. False: there is none of that id. */
+/** Deletes a destination with all its deliveries. False: there is none of that id. */
 export async function deleteDestination(call: DestinationsCall, id: string): Promise<boolean> {
   const removed = await destinationsOf(call.env, call.workspace.id).remove(id);
   if (removed !== null) await note(call, "destination.deleted", removed);
   return removed !== null;
 }
 
-/** The old secret signs too until the overlap ends. */
+/** Gives a destination a new secret; the old one signs too until the overlap ends. */
 export async function rotateSecret(
   call: DestinationsCall,
   id: string,
@@ -135,7 +135,7 @@ export async function rotateSecret(
   return rotated;
 }
 
-/** At once, once, and whatever state it is in. What came of it is in its deliveries some moments later. */
+/** Sends a test at once, in one attempt, whatever the destination's state. Its delivery soon says what came of it. */
 export async function sendTest(call: DestinationsCall, id: string): Promise<Result<Delivery, DestinationProblem>> {
   const object = destinationsOf(call.env, call.workspace.id);
   const destination = await object.find(id);
@@ -147,7 +147,7 @@ export async function sendTest(call: DestinationsCall, id: string): Promise<Resu
   return sent;
 }
 
-/** The latest first, some 200 at most. Null: no such destination. */
+/** A destination's deliveries, the latest first, some 200 at most. Null: no such destination. */
 export function listDeliveries(
   env: Env,
   workspaceId: string,
@@ -157,7 +157,7 @@ export function listDeliveries(
   return destinationsOf(env, workspaceId).listDeliveries(destinationId, page);
 }
 
-/** With the body as it is sent; null: what it said of a person who was deleted is gone. */
+/** A delivery and its body as sent, null where it spoke of a person who was deleted. Null: no such delivery. */
 export async function findDelivery(
   env: Env,
   workspaceId: string,
@@ -171,7 +171,7 @@ export async function findDelivery(
   return { ...detail, body: event && requestBody({ type, event, pagesUrl: pages }, workspaceId) };
 }
 
-/** At once, and by the whole schedule if need be. */
+/** Delivers once more: at once, and by the whole schedule if need be. */
 export async function deliverAgain(
   call: DestinationsCall,
   destinationId: string,

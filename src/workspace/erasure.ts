@@ -1,4 +1,7 @@
-/** The deletion of a person: the Signal Store first, then what waits to be told of them, then its entry in the audit log, which holds nothing of the person. */
+/**
+ * The deletion of a person: the Signal Store first, then what waits to be told of them, then the entry in the audit log,
+ * which holds nothing of the person.
+ */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
@@ -6,8 +9,8 @@ import type { ErasureReceipt } from "../store/data-care.ts";
 import { destinationsOf, signalStore } from "./objects.ts";
 
 /**
- * With everything that is linked to the person: see store/deletion/erasure.ts. When it returns, person and identities are gone.
- * Repeating it is harmless, and finishes a call that failed.
+ * Deletes a person with everything that is linked to them (store/deletion/erasure.ts). When it returns, person and
+ * identities are gone. Repeating it is harmless, and finishes a call that failed.
  *
  * @param email trimmed and lower-cased.
  */
@@ -19,7 +22,7 @@ export async function deletePerson(
   by: Change,
 ): Promise<ErasureReceipt> {
   const receipt = await signalStore(env, workspaceId).erase(newId("del", by.nowMs), email);
-  // After the store, which raises nothing of them any more; what it has raised before is refused by its time.
+  // The store comes first: it raises no event of the person any more, and what it raised before is refused by its time.
   await destinationsOf(env, workspaceId).erase(email);
   const { id, requestedAtMs: _requested, finishedAtMs, ...counts } = receipt;
   const detail = { ...counts, complete: finishedAtMs !== null };

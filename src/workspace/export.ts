@@ -5,7 +5,7 @@ import type { Workspace } from "../control/workspaces.ts";
 import type { ExportedRecords, ExportFormat } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
-/** With the header's presence, RFC 4180; NDJSON has no registered type. */
+/** CSV says that it has a header (RFC 4180); NDJSON has no registered type. */
 const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
   ndjson: "application/x-ndjson",
   csv: "text/csv; charset=utf-8; header=present",
@@ -14,12 +14,12 @@ const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
 export interface ExportFile {
   name: string;
   contentType: string;
-  /** Breaks off with an error when a page cannot be had, so that no half of a file looks like a whole one. */
+  /** The file's text. It breaks off with an error when a page cannot be had, so that no half looks like a whole file. */
   body: ReadableStream<Uint8Array>;
 }
 
 /**
- * What is recorded at this moment; and an audit entry, before anything leaves.
+ * A file of what is recorded at this moment. The audit entry is written before anything leaves.
  *
  * @throws when the store or D1 does not answer, before anything has been sent.
  */
@@ -44,7 +44,7 @@ export async function exportFile(
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        // Who waits for something is not asked again where nothing comes.
+        // A stream is not pulled again after a pull that gave nothing: empty pages are passed over here.
         // oxlint-disable-next-line no-await-in-loop -- each page names the next
         while (page.text === "" && page.next !== null) page = await read(page.next);
         if (page.text !== "") controller.enqueue(encoder.encode(page.text));
@@ -57,7 +57,7 @@ export async function exportFile(
   return { name: fileName(workspace, records, format, by.nowMs), contentType: EXPORT_CONTENT_TYPES[format], body };
 }
 
-/** Such as `acme-signals-20261101T093000Z.csv`. */
+/** The file's name, such as `acme-signals-20261101T093000Z.csv`. */
 function fileName({ slug }: Workspace, records: ExportedRecords, format: ExportFormat, nowMs: number): string {
   const at = new Date(nowMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   return `${slug}-${records.replace("_", "-")}-${at}.${format}`;

@@ -38,7 +38,7 @@ export const FIGURES: readonly Pick<Figure, "name" | "type" | "help">[] = [
   ...OF_HEALTH,
 ];
 
-/** In the order of FIGURES; null where the objects did not answer. */
+/** A workspace's figures in the order of FIGURES; null where its objects did not answer. */
 export function figuresOf({ alarms, health }: WorkspaceHealth, nowMs: number): (number | null)[] {
   return [WORDS[wordOf(alarms)], ...OF_HEALTH.map(({ read }) => (health === null ? null : read(health, nowMs)))];
 }

@@ -10,7 +10,7 @@ import { roomLevel } from "../domain/quota/room.ts";
 import { readBooks } from "./books.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
-/** What the pages say of it. */
+/** The part of a workspace's health that its pages show. */
 export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
   level: RoomLevel;
   /** How far back signals with an id of their own are compared; less than the window while memory is short. */
@@ -28,7 +28,7 @@ export async function readHealth(env: Env, workspaceId: string): Promise<Health>
   ]);
   const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
-  // Once it is recovered, all that waits has numbers behind those that were refused.
+  // A recovery gives all that waits numbers behind the refused ones: an older number says that it is still due.
   const isRestored = backlog.oldestRow !== null && backlog.oldestRow <= kept.refusedUpTo;
   const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals };
   const atOnce = balanceBooks(counted, kept.totals, counted);

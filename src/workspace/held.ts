@@ -3,7 +3,7 @@ import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { releaseHeld, type Released } from "../queue/again.ts";
 
-/** As many as now fit. An entry is written when there were any; an interrupted release is finished by the next one. */
+/** Releases as many held signals as now fit, and logs it if there were any. The next release finishes an interrupted one. */
 export async function releaseForWorkspace(
   env: Env,
   db: ControlDatabase,

@@ -1,4 +1,4 @@
-/** What a new API key may be asked for with (spec §2.1), and its payload template (design §8.7). */
+/** Schemas of a new API key (spec §2.1) and of its payload template (design §8.7). */
 import * as z from "zod";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";

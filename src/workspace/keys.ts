@@ -9,7 +9,7 @@ export const OVERLAP_MS = { none: 0, "1h": 3_600_000, "24h": 24 * 3_600_000, "7d
 
 export type Overlap = keyof typeof OVERLAP_MS;
 
-/** When it returns, no call with the key is accepted any more. Null: no such key here. */
+/** Deactivates a key: when it returns, no call with the key is accepted any more. Null: no such key in this workspace. */
 export async function endKey(
   env: Env,
   db: ControlDatabase,

@@ -4,12 +4,13 @@ import { workspaceConfigs, workspacesOnPlan, type WorkspaceConfig } from "../con
 import type { Usage, UsageByDay } from "../quota/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
-/** Workspaces configured at a time when a plan changes. */
+/** How many workspaces are configured at a time when a plan changes. */
 const AT_A_TIME = 20;
 
 /**
- * D1 is read again afterwards: where it has changed meanwhile, a newer configuration may have been overtaken by this
- * one, so it is sent once more. Repeating the whole call finishes one that was interrupted.
+ * Sends each workspace's configuration to its counter and its store. D1 is read again afterwards: where it has changed
+ * meanwhile, this configuration may have overtaken a newer one, so the newer one is sent once more. Repeating the
+ * whole call finishes one that was interrupted.
  *
  * @param workspaceIds at most 100.
  */
@@ -35,12 +36,12 @@ export async function configurePlan(env: Env, db: ControlDatabase, planId: strin
   }
 }
 
-/** Configures the counter first where that has not reached it yet. @throws when it knows no usage all the same. */
+/** A workspace's usage. A counter that no configuration has reached is configured first. @throws when it knows no usage all the same. */
 export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<Usage> {
   return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usage());
 }
 
-/** Likewise, with the days of this period and the last. */
+/** A workspace's usage as of `usageOf`, with the days of this billing period and the last. */
 export async function usageByDayOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<UsageByDay> {
   return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usageByDay());
 }

@@ -1,6 +1,6 @@
 /**
- * A workspace whose Quota Counter, or D1, was restored from a backup (design §2, §5): the others have gone on since then.
- * With its entry in the audit log.
+ * Recovers a workspace whose Quota Counter, or D1, was restored from a backup (design §2, §5), while the others have gone on,
+ * and writes the entry in the audit log.
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
@@ -9,7 +9,7 @@ import { passOverVersions } from "../control/restored-rules.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 import { configureWorkspaces } from "./quota.ts";
 
-/** A workspace that takes signals all the time is looked at again so often; repeating the operation does the rest. */
+/** How often the books of a workspace are looked at that takes signals meanwhile; repeating the operation does the rest. */
 const COUNT_TRIES = 10;
 
 export interface Recovered {
@@ -21,13 +21,14 @@ export interface Recovered {
   revoked: number;
   /** Signals that the store has, and that the counter had not counted any more. */
   counted: number;
-  /** Whether mapping rules were older than what the store has seen of them: they have got later versions. */
+  /** Whether mapping rules were older than what the store had seen of them, and have got later versions. */
   rulesPassedOver: boolean;
 }
 
 /**
- * Keys first: until they are known again, calls with them are accepted. What of the outbox is on its way, or was recorded
- * since the backup, stays as it is, so that nothing is recorded twice. Repeating it finishes what was interrupted.
+ * Deactivated keys come first: until the counter knows them again, calls with them are accepted. What of the outbox is on its
+ * way, or was recorded since the backup, stays as it is, so that nothing is recorded twice. Repeating finishes what was
+ * interrupted.
  */
 export async function recoverWorkspace(
   env: Env,
@@ -46,7 +47,7 @@ export async function recoverWorkspace(
   await counter.settle(recorded);
   const renumbered = await counter.renumber(refused);
   const counted = await countForgotten(env, workspaceId);
-  // Who wants to be told of what may have changed since the backup.
+  // Whose events are wanted may have changed since the backup: the sources are told anew.
   await destinationsOf(env, workspaceId).tellSources();
   const detail = { renumbered, settled: recorded.length, revoked, counted, rulesPassedOver };
   await writeAuditEntry(db, by, { workspaceId, action: "workspace.recovered", target: workspaceId, detail });
@@ -54,8 +55,8 @@ export async function recoverWorkspace(
 }
 
 /**
- * So that the books balance again: what the store has, and what it has not and waits in the outbox, is what was admitted. The
- * counts of the billing period stay as the backup had them: what was forgotten is not charged.
+ * Counts as admitted what the backup had forgotten, so that the books balance again: what the store has, and what only the
+ * outbox has. The counts of the billing period stay as the backup had them: what was forgotten is not charged.
  */
 async function countForgotten(env: Env, workspaceId: string): Promise<number> {
   const counter = quotaCounter(env, workspaceId);
@@ -67,7 +68,7 @@ async function countForgotten(env: Env, workspaceId: string): Promise<number> {
     const waiting = rows.reduce((sum, { row, signals }) => (known.has(row) ? sum : sum + signals), 0);
     const { processed, duplicates, held, purged, deadLettered } = totals;
     const forgotten = processed + duplicates + held + purged + deadLettered + waiting - admitted;
-    // Fewer: the store was restored, and what it has lost stays visible.
+    // Below 0 the store was restored too: what it has lost stays visible in the books.
     if (forgotten <= 0) return 0;
     if (await counter.countForgotten(forgotten, admitted)) return forgotten;
   }

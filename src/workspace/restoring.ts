@@ -1,4 +1,4 @@
-/** One of a workspace's two objects goes back to how it was. What the books say afterwards: docs/operate.md. */
+/** Takes one of a workspace's two objects back to how it was; docs/operate.md has what the books say afterwards. */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -9,7 +9,7 @@ import { quotaCounter, signalStore } from "./objects.ts";
 export const RESTORABLE = ["quota_counter", "signal_store"] as const;
 export type Restorable = (typeof RESTORABLE)[number];
 
-/** @returns a bookmark by which it is undone, or why the platform cannot. */
+/** @returns a bookmark by which the restoration is undone, or why the platform cannot restore. */
 export async function restoreObject(
   env: Env,
   db: ControlDatabase,

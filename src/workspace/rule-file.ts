@@ -41,7 +41,7 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
   return { ...contentOf({ ...rule, scoringSignal: rule.scoring_signal }), id: rule.id };
 }
 
-/** Everything that is wrong, rule by rule; the rules alone, without `{"items": …}`, are as good. */
+/** The rules of a file, or all that is wrong with it, rule by rule. A list of rules without `{"items": …}` is as good. */
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
   let json: unknown;
@@ -65,7 +65,7 @@ export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]
   return problems.length > 0 ? refuse(problems) : ok(rules);
 }
 
-/** As a file that people read, and keep with their code: without what changes by itself. */
+/** Rules as a file that people read and keep with their code: without what changes by itself. */
 export function ruleFileOf(rules: readonly (RuleContent & { id: string })[]): string {
   const items = rules.map(({ id, ...rule }) => ({ id, ...ruleJson(contentOf(rule)) }));
   return `${JSON.stringify({ items }, null, 2)}\n`;

@@ -21,15 +21,15 @@ export const IMPORT_REFUSAL = {
 export type RuleImportStep = ImportStep<StoredRule>;
 
 export interface RuleImport {
-  /** In the order of the import. */
+  /** What becomes of each rule, in the order of the import. */
   steps: RuleImportStep[];
-  /** Why it cannot be done as a whole; null: it can, where no step is refused. */
+  /** Why there is no room for the import as a whole; null: it can be done, unless a step is refused. */
   noRoom: "too_many_rules" | "rules_too_large" | null;
-  /** The workspace's, that the steps were decided on. */
+  /** Version of the workspace's rules that the steps were decided on. */
   rulesVersion: number;
 }
 
-/** Changes nothing. */
+/** Decides what an import would do; changes nothing. */
 export async function planRuleImport(
   db: ControlDatabase,
   workspaceId: string,
@@ -54,8 +54,8 @@ export interface ImportDone {
 }
 
 /**
- * @param rulesVersion that a preview was made on; undefined: whatever the rules are.
- * @returns the plan, where it cannot be done, or is another one than the preview's.
+ * @param rulesVersion version of the rules that a preview was made on; undefined: whatever the rules are.
+ * @returns what was done; or the plan, where it cannot be done or is not the preview's any more.
  */
 export async function importRules(
   db: ControlDatabase,
@@ -78,7 +78,7 @@ export async function importRules(
   }
 }
 
-/** While others change rules of the workspace as well. */
+/** How often an import is tried while others change rules of the workspace. */
 const IMPORT_ATTEMPTS = 5;
 
 async function write(

@@ -48,7 +48,7 @@ const condition = z
   })
   .meta({ id: "MappingCondition" });
 
-/** Without defaults: a change leaves alone what it does not name. */
+/** The fields of a rule. They have no defaults: a change leaves alone what it does not name. */
 export const ruleFields = {
   name,
   event: z

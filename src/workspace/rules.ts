@@ -19,9 +19,9 @@ export interface RulePreview {
   people: number;
   scoringSignals: number;
   points: number;
-  /** The latest that match. */
+  /** The latest matching signals. */
   samples: PreviewSample[];
-  /** Signals looked at. */
+  /** How many signals were looked at. */
   scanned: number;
   /** False when there was more to look at, or cold storage did not answer. */
   complete: boolean;
@@ -44,7 +44,7 @@ export async function previewRule(
   let [scanned, matches] = [0, 0];
   let complete = true;
   let next: number | null = Number.MAX_SAFE_INTEGER;
-  // A page at a time, so that the store answers others in between.
+  // The store is asked for a page at a time, so that it answers others in between.
   for (let pages = 0; next !== null && scanned < maxSignals && pages < PREVIEW_MAX_PAGES; pages++) {
     const limit = Math.min(RULE_STEP_SIGNALS, maxSignals - scanned);
     // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
@@ -75,7 +75,7 @@ export async function previewRule(
  * A rule for the event of the first of these signals, with what all of them share. Null: none of them is a signal of the
  * signal queue whose payload is stored.
  *
- * @param signalIds those of other events, and those that are not there, are passed over.
+ * @param signalIds ids; signals of other events, and ids of none, are passed over.
  */
 export async function proposeFrom(env: Env, workspaceId: string, signalIds: string[]): Promise<ProposedRule | null> {
   const store = signalStore(env, workspaceId);

@@ -12,14 +12,14 @@ export const email = z
   .refine(isPlausibleEmail, "not an email address")
   .meta({ format: "email", example: "jane@example.com" });
 
-/** Of somebody who is to sign in: see `memberEmail`. */
+/** The email of somebody who is to sign in (see `memberEmail`). */
 export const memberAddress = z
   .string()
   .refine((text) => memberEmail(text) !== undefined, "not an email address, or one that Unicode takes for another")
   .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });
 
-/** Any offset in; UTC with milliseconds from here on. */
+/** A time with any offset, read as UTC with milliseconds. */
 export const time = z.iso
   .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
   .transform((text) => new Date(text).toISOString())

@@ -3,7 +3,7 @@ import type { InFlightSignal } from "../quota/protocol.ts";
 import type { SignalTrace } from "../store/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
-/** Null: no such signal in this workspace. */
+/** Finds a signal by its id. Null: no such signal in this workspace. */
 export async function followSignal(
   env: Env,
   workspaceId: string,

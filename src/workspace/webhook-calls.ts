@@ -1,15 +1,15 @@
-/** The webhook addresses of an API key (spec §4), and calls that can be pasted: a POSIX shell's curl, JavaScript's fetch, Python. */
+/** The webhook addresses of an API key (spec §4), and calls that can be pasted: curl, JavaScript's fetch, Python. */
 import { exampleFor } from "../domain/accounts/example-payload.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 
 export interface Webhook {
-  /** For ids of elements. */
+  /** Names the call in ids of elements. */
   id: string;
   label: string;
   note: string;
   url: string;
-  /** An example. */
+  /** An example body, to be sent as JSON. */
   body: unknown;
 }
 
@@ -81,7 +81,7 @@ export function webhooksOf(
   ];
 }
 
-/** @param secret the shared secret, or what stands for it; null: none needed. */
+/** A call with curl. @param secret the shared secret, or what stands for it; null: none is needed. */
 export function curlLine({ url, body }: Webhook, secret: string | null): string {
   return [
     `curl -X POST ${quoted(url)}`,
@@ -102,7 +102,7 @@ export function fetchCall({ url, body }: Webhook, secret: string | null): string
 if (!response.ok) throw new Error(await response.text());`;
 }
 
-/** With nothing but Python's standard library. */
+/** A call with nothing but Python's standard library. */
 export function pythonCall({ url, body }: Webhook, secret: string | null): string {
   const headers = { "Content-Type": "application/json", ...(secret === null ? {} : { "X-Api-Secret": secret }) };
   // A JSON text is a Python text too, once its quotes and backslashes are escaped as JSON's are.
@@ -119,7 +119,7 @@ with urllib.request.urlopen(request) as response:
     print(response.status, json.load(response))`;
 }
 
-/** As one word of a POSIX shell, whatever stands in it. */
+/** A text as one word of a POSIX shell, whatever stands in it. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -19,7 +19,7 @@ export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
     ),
   );
 
-  // Server-side SDKs. This one knows its users by their id only.
+  // A server-side SDK that knows its users by their id only.
   const reports = Array.from({ length: 50 }, (_, at) => {
     const { userId } = IDENTIFIED[at % IDENTIFIED.length] ?? {};
     return cdpCall("track", { anonymousId: null, userId, event: "Report Viewed", properties: { report: at } });
@@ -29,7 +29,7 @@ export function customerDataPlatforms({ campaigns }: DemoKeys): Sender {
     headers: { ...JSON_TYPE, authorization: "Basic d3JpdGUta2V5Og==" },
     body: JSON.stringify({ batch: reports, writeKey: "write-key", sentAt: new Date().toISOString() }),
   };
-  // And this one compresses, and labels its JSON as a form.
+  // A server-side SDK that compresses, and labels its JSON as a form.
   const pages = Array.from({ length: 60 }, (_, at) => {
     const { userId } = IDENTIFIED[at % IDENTIFIED.length] ?? {};
     const url = at % 6 === 0 ? `${PRICES}?plan=${at}` : `https://example.com/blog/${at}`;

@@ -1,7 +1,7 @@
 /** What a sender of the demo delivers, and what must come of it. */
 import type { Lead } from "./payloads.ts";
 
-/** The full keys. */
+/** The full keys of the demo's senders. */
 export interface DemoKeys {
   campaigns: string;
   crm: { key: string; secret: string };
@@ -20,14 +20,14 @@ export interface Call {
 export interface Delivery {
   what: string;
   calls: Call[];
-  /** As real senders do it: one after the other, unless they say otherwise. */
+  /** True: the calls are made at once. Most real senders make one after the other. */
   parallel?: boolean;
   status: number;
-  /** Of a problem, or of the first refused signal of a partial answer. */
+  /** The code of a problem, or of the first refused signal in a partial answer. */
   code?: string;
   /** Signals answered as accepted or held. */
   kept: number;
-  /** Of those, found to be duplicates. */
+  /** Those of the kept signals that are found to be duplicates. */
   duplicates?: number;
   held?: number;
   /** Signals refused in an answer that keeps others. */

@@ -1,7 +1,7 @@
 /** What real senders get wrong. */
 import { JSON_TYPE, type Call, type Delivery, type DemoKeys, type Sender } from "./delivery.ts";
 
-/** None of it is kept; each answer says what to do. */
+/** Calls of which nothing is kept; each answer says what to do. */
 export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sender {
   const path = `/api/signal-staging/webhook/${campaigns}`;
   const crmPath = `/api/signal-staging/webhook/${crm.key}`;

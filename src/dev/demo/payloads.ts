@@ -9,7 +9,7 @@ export interface Lead {
   title: string | null;
 }
 
-/** In the marketing platform; some records are not complete. */
+/** The marketing platform's records, of which some are not complete. */
 export const LEADS: readonly Lead[] = [
   lead(5001, "Peter", "Gibbons", "Initech", "Engineer"),
   lead(5002, "Samir", "Nadeem", "Initech", "Engineer"),
@@ -25,14 +25,14 @@ export const LEADS: readonly Lead[] = [
   lead(5012, "Clara", "Martin", "Atelier Nord", null),
 ];
 
-/** On the website. Who they are is known once they identify themselves, if ever. */
+/** A visitor of the website. Who it is becomes known once they identify themselves, if ever. */
 export interface Visitor {
   anonymousId: string;
   userId: string;
   lead: Lead | null;
 }
 
-/** Two whom marketing knows, three new people, and three who stay anonymous. */
+/** Visitors of the website: two whom marketing knows, three new people, and three who stay anonymous. */
 export const VISITORS: readonly Visitor[] = [
   ...LEADS.slice(0, 2),
   lead(0, "Grace", "Lindqvist", "Northwind Analytics", "Analyst"),
@@ -66,7 +66,7 @@ export interface CdpCall {
 
 let messages = 0;
 
-/** As a webhook destination delivers it. */
+/** A call as a customer data platform's webhook destination makes it. */
 export function cdpCall(type: string, fields: Record<string, unknown>): CdpCall {
   const messageId = `ajs-022bb90c-bbac-11e4-8dfc-${String(++messages).padStart(12, "0")}`;
   const now = new Date().toISOString();

@@ -31,7 +31,7 @@ export async function provision(
   return { workspace, rules: RULES.length, keys: await createKeys(operator, home) };
 }
 
-/** @param home of the workspace, below `/operator/`. */
+/** @param home the workspace's path below `/operator/`. */
 export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {
   const create = (fields: object): Promise<CreatedKey> => operator.post<CreatedKey>(`${home}/keys`, fields);
   const campaigns = await create({ name: "Campaigns and website" });

@@ -6,7 +6,7 @@ import { Webhook } from "standardwebhooks";
 import type { OperatorClient, Person } from "../operator-client.ts";
 import { bold, mark, table } from "../terminal.ts";
 
-/** A score that only who is really interested reaches. */
+/** A score that only those who are really interested reach. */
 const THRESHOLD = 50;
 const WAIT_MS = 15_000;
 const POLL_MS = 50;
@@ -18,13 +18,17 @@ interface Crossing {
 }
 
 export interface DemoReceiver extends AsyncDisposable {
-  /** By their ids: an event may come more than once. */
+  /** The crossings by the ids of their events, because an event may come more than once. */
   crossings: Map<string, Crossing>;
-  /** What nobody had signed, or for somebody else. */
+  /** How many calls were not signed, or signed for somebody else. */
   refused: number;
 }
 
-/** A destination of the workspace that is told when a score crosses the threshold. @param home below `/operator/`. */
+/**
+ * Makes a destination of the workspace that is told when a score crosses the threshold.
+ *
+ * @param home the workspace's path below `/operator/`.
+ */
 export async function listen(operator: OperatorClient, home: string): Promise<DemoReceiver> {
   let webhook: Webhook | undefined;
   const server = createServer();

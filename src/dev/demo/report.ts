@@ -4,7 +4,7 @@ import type { Books, EventGroup, OperatorClient, Person, Rejection, Usage } from
 import { bold, cut, mark, table } from "../terminal.ts";
 
 export interface Outcome extends Sent {
-  /** Null when not all signals were processed in time. */
+  /** The books at the end; null when not all signals were processed in time. */
   settled: Books | null;
   signalLimit: number;
   startedMs: number;
@@ -110,7 +110,7 @@ function section(title: string): void {
   console.log(`\n${bold(title)}`);
 }
 
-/** Such as `demo_requested, pricing_viewed ×3`. */
+/** What a score is made of, such as `demo_requested, pricing_viewed ×3`. */
 function madeOf(scoringSignals: Person["scoring_signals"]): string {
   const byName = Map.groupBy(scoringSignals, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");

@@ -8,7 +8,7 @@ export interface Sent {
   accepted: number;
   held: number;
   duplicates: number;
-  /** By email. */
+  /** The points that each person must have, by email. */
   scores: Map<string, number>;
   /** Whether each answer was the expected one. */
   asExpected: boolean;

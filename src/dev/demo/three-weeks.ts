@@ -13,15 +13,15 @@ const POLL_MS = 50;
 interface Target {
   origin: string;
   operator: OperatorClient;
-  /** Of the workspace, below `/operator/`. */
+  /** The workspace's path below `/operator/`. */
   home: string;
   keys: DemoKeys;
 }
 
 /**
- * The clock is at the beginning of the weeks before, and at the real time after.
+ * Sends the weeks. The Worker's clock must stand at their beginning, and is at the real time afterwards.
  *
- * @param watch.onProgress what share of it has been sent, from 0 to 1.
+ * @param watch.onProgress is told what share has been sent, from 0 to 1.
  */
 export async function sendThreeWeeks(
   { origin, operator, home, keys }: Target,

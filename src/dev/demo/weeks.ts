@@ -1,4 +1,4 @@
-/** Three weeks of a workspace's signals, the same ones each time. For the pictures, and for `npm run dev -- --sample`. */
+/** Three weeks of a workspace's signals, the same ones each time, for the pictures and for `npm run dev -- --sample`. */
 import type { DemoKeys } from "./delivery.ts";
 import { LEADS } from "./payloads.ts";
 import { randomNumbers } from "../random.ts";
@@ -16,7 +16,7 @@ export function beginOf(untilMs: number): number {
   return untilMs - DAYS * DAY_MS;
 }
 
-/** Up to an hour before `untilMs`, each with what comes then. */
+/** The hours up to one before `untilMs`, each with the calls that come in it. */
 export function weeks(untilMs: number, keys: DemoKeys): Hour[] {
   const random = randomNumbers(7);
   const pick = <T>(from: readonly [T, ...T[]]): T => from[Math.floor(random() * from.length)] ?? from[0];

@@ -3,11 +3,11 @@ import { stripVTControlCharacters } from "node:util";
 import type { Account, DeployConfig, Front, Unknown } from "./missing.ts";
 import { queuesOf } from "./missing.ts";
 
-/** Exit code and everything that it wrote. */
+/** Runs wrangler: its exit code, and everything that it wrote. */
 export type Wrangler = (args: string[]) => Promise<{ code: number; out: string }>;
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-/** @param hosts at which the Worker is to answer. */
+/** @param hosts the hosts at which the Worker is to answer. */
 export async function readAccount(
   config: DeployConfig,
   hosts: readonly string[],
@@ -44,7 +44,7 @@ async function exists(wrangler: Wrangler, args: string[]): Promise<boolean | Unk
   return NOT_THERE.test(out) ? false : { unknown: lastError(out) };
 }
 
-/** A Worker that is not there yet has none. */
+/** The Worker's secrets; one that is not deployed yet has none. */
 async function readSecrets(wrangler: Wrangler, args: string[]): Promise<{ name: string }[] | Unknown> {
   const { code, out } = await wrangler(["secret", "list", "--format", "json", ...args]);
   if (code !== 0) return NOT_THERE.test(out) ? [] : { unknown: lastError(out) };
@@ -56,7 +56,7 @@ async function readDatabases(wrangler: Wrangler): Promise<{ uuid: string; name: 
   return code === 0 ? (parse(out) as { uuid: string; name: string }[] | Unknown) : { unknown: lastError(out) };
 }
 
-/** Wrangler may say something before it, such as that there is a newer version. */
+/** The JSON in an output. Wrangler may say something before it, such as that there is a newer version. */
 function parse(out: string): unknown {
   try {
     return JSON.parse(out.slice(out.search(/^[[{]/m)));
@@ -74,7 +74,7 @@ function lastError(out: string): string {
   return said.replace(/^.*\[ERROR\] */, "");
 }
 
-/** A webhook takes no GET: the Worker says so, and Access leads to a sign-in page. */
+/** What answers at a host. A webhook takes no GET: the Worker says so, where Access leads to a sign-in page. */
 async function readHost(host: string, fetchUrl: Fetch): Promise<Account["hosts"][number]> {
   const [webhooks, pages] = await Promise.all([
     front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl),

@@ -1,6 +1,6 @@
 /**
- * What is missing before the service can be deployed: in the configuration, by itself, and in the account, by what wrangler
- * says of it. Each with the command or the line that makes it.
+ * What is missing before the service can be deployed: in the configuration by itself, and in the account by what wrangler
+ * says of it. Each thing comes with the command or the line that makes it.
  */
 
 /** What of wrangler.toml matters here, for one environment, as wrangler reads it. */
@@ -24,19 +24,19 @@ export interface DeployConfig {
 
 export interface Missing {
   what: string;
-  /** A command, or what to write where. */
+  /** The command that makes it, or what to write where. */
   how: string;
 }
 
 /** What is in the account; `unknown` says why it could not be asked. */
 export interface Account {
   databases: { uuid: string; name: string }[] | Unknown;
-  /** By name, of those that the configuration names. */
+  /** Whether each queue that the configuration names exists. */
   queues: Record<string, boolean | Unknown>;
   buckets: Record<string, boolean | Unknown>;
-  /** Names of the Worker's secrets; none before it is there. */
+  /** Names of the Worker's secrets; empty before it is deployed. */
   secrets: string[] | Unknown;
-  /** Of each host that it is to answer at: what is in front of the paths. */
+  /** What answers at each of the Worker's hosts, on the paths of webhooks and of pages. */
   hosts: { host: string; webhooks: Front; pages: Front }[];
 }
 
@@ -44,7 +44,7 @@ export interface Unknown {
   unknown: string;
 }
 
-/** `nobody`: nothing answers there yet. */
+/** What answers first at a path; `nobody`: nothing does yet. */
 export type Front = "access" | "worker" | "nobody";
 
 const NO_DATABASE = /^[0-]*$/;
@@ -95,7 +95,7 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
   return missing;
 }
 
-/** Bindings are not inherited: an environment has its own of each. */
+/** Bindings that an environment lacks: it inherits none, and has its own of each. */
 function missingBindings(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
   const has = new Set(bindingsOf(config));
   const lacks = bindingsOf(base).filter((name) => !has.has(name));
@@ -107,7 +107,7 @@ function bindingsOf(config: DeployConfig): string[] {
     ...config.d1_databases.map(({ binding }) => binding),
     ...config.r2_buckets.map(({ binding }) => binding),
     ...(config.queues.producers ?? []).map(({ binding }) => binding),
-    // An environment's queues have names of their own: what counts is that as many are consumed.
+    // Queues have other names in each environment: what counts is that as many are consumed.
     ...(config.queues.consumers ?? []).map((_, index) => `queue consumer ${index + 1}`),
     ...config.durable_objects.bindings.map(({ name }) => name),
     ...(config.ratelimits ?? []).map(({ name }) => name),
@@ -125,7 +125,7 @@ export function missingInAccount(config: DeployConfig, account: Account, environ
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   const missing: Missing[] = [];
   const notAsked: { what: string; unknown: string }[] = [];
-  /** @param there false: it is not; how to make it. */
+  /** @param there whether it exists; where that could not be asked, it is listed as such. */
   const need = (what: string, there: boolean | Unknown | undefined, how: string): void => {
     if (typeof there === "object") notAsked.push({ what, ...there });
     else if (there !== true) missing.push({ what: `There is no ${what}.`, how });
@@ -176,7 +176,7 @@ function wrongFront(config: DeployConfig, { host, webhooks, pages }: Account["ho
   return wrong;
 }
 
-/** For a terminal. */
+/** What is missing, as text for a terminal. */
 export function report(missing: readonly Missing[]): string {
   if (missing.length === 0) return "Nothing is missing.";
   const lines = missing.map(({ what, how }) => `  ${what}\n      ${how}`);

@@ -12,7 +12,7 @@ import { missingInAccount, missingInConfig, report } from "./missing.ts";
 
 const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
-/** Whether nothing is missing. What is stands on the terminal. */
+/** Whether nothing is missing; what is missing is written to the terminal. */
 export async function checkDeploy(args: string[]): Promise<boolean> {
   const environment = environmentOf(args);
   const { config, hosts } = readConfig(environment);
@@ -54,7 +54,7 @@ async function dryRun(environment: string | undefined): Promise<boolean> {
   }
 }
 
-/** On the terminal, where it may ask. */
+/** Runs wrangler on the terminal, where it may ask. Whether it went well. */
 export async function runWrangler(args: string[]): Promise<boolean> {
   const child = spawn(process.execPath, [WRANGLER, ...args], { cwd: PROJECT_DIR, stdio: "inherit" });
   return (await ended(child)) === 0;
