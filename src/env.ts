@@ -19,7 +19,7 @@ export interface AppEnv {
     HEALTH_FIGURES?: AnalyticsEngineDataset;
   };
   Variables: {
-    /** `req_` + UUIDv7; in every log line and problem body. */
+    /** `req_` + UUIDv7; it stands in every log line and problem body. */
     requestId: string;
     /** What the request log says beyond route, status and duration. Never a path, a key or a payload. */
     logFields: Record<string, string | number | boolean | null>;
@@ -44,7 +44,7 @@ export function configuredOutboxBytes(env: Env & { OUTBOX_MAX_BYTES?: string }):
   return Number(env.OUTBOX_MAX_BYTES) || OUTBOX_MAX_BYTES;
 }
 
-/** Between two messages of a workspace that are not full, in milliseconds: a variable where one is set, else limits.ts. */
+/** Milliseconds between two messages of a workspace that are not full: a variable where one is set, else limits.ts. */
 export function configuredPaceMs(env: Env & { DRAIN_PACE_MS?: string }): number {
   return env.DRAIN_PACE_MS === undefined ? DRAIN_PACE_MS : Number(env.DRAIN_PACE_MS);
 }

@@ -1,6 +1,7 @@
 /**
- * Every number of the service, with its unit and a line of reason. `REQUEST_RATE_PER_SECOND`, `REQUEST_BURST`,
- * `OUTBOX_MAX_BYTES` and `DRAIN_PACE_MS` can be overridden by the variables of the same names in wrangler.toml.
+ * The numbers of the service that cross folders, with their units and a line of reason. `REQUEST_RATE_PER_SECOND`,
+ * `REQUEST_BURST`, `OUTBOX_MAX_BYTES`, `DRAIN_PACE_MS` and `DELIVERY_LEASE_MS` can be overridden by the variables of the
+ * same names in wrangler.toml.
  */
 
 // --- What a sender may send (spec §8.9) ---
@@ -32,14 +33,14 @@ export const REQUEST_RATE_PER_SECOND = 500;
 export const REQUEST_BURST = 1_000;
 /** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
 export const SHED_FACTOR = 4;
-/** But for one of them in so long, which asks there whether the key is still active. */
+/** One shed call in so long is let through to the object after all, to ask whether the key is still active. */
 export const SHED_ASK_MS = 1_000;
 
 // --- Keys ---
 
 /** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
 export const KEY_CACHE_MS = 60_000;
-/** And for how long it goes by them while the database does not answer. Rotation's shortest overlap is longer. */
+/** How long it goes by a key's facts while the database does not answer. Rotation's shortest overlap is longer. */
 export const KEY_STALE_MS = 10 * 60_000;
 /** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
 export const KEY_CACHE_ENTRIES = 20_000;
@@ -54,7 +55,7 @@ export const AUTH_FAILURE_ADDRESSES = 10_000;
 
 /** How long an isolate sums up its requests before it logs them in one line. */
 export const REQUESTS_SUM_MS = 1_000;
-/** Refused calls that have a log line of their own, in that time: what is wrong shows in the first few. */
+/** Refused calls a second and isolate that have a log line of their own: what is wrong shows in the first few. */
 export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
 // --- Quota (spec §8) ---
@@ -70,14 +71,14 @@ export const REJECTED_KEYS_KEPT = 500;
 export const REJECTION_KEPT_DAYS = 30;
 /** After so long without another, a refusal for the same reason is a new entry. */
 export const REJECTION_SILENCE_MS = 3_600_000;
-/** Refusals that are written at once, each of them: as often as an object that sleeps in between would forget them. */
+/** Refusals that are each written at once: as often as an object that sleeps in between would forget them. */
 export const REJECTION_WRITES = { perSecond: 0.1, burst: 6 } as const;
 /**
- * How long those that come faster are gathered between two writes. The first pauses are shorter than an idle object stays
+ * How long refusals that come faster are gathered between two writes. The first pauses are shorter than an idle object stays
  * in memory, so that a burst is counted exactly; a flood keeps it there.
  */
 export const REJECTION_PAUSES_MS = [5_000, 5_000, 20_000, 60_000] as const;
-/** And after how long without another they are gathered no more. */
+/** After so long without another refusal, refusals are gathered no more. */
 export const REJECTIONS_GATHERED_MS = 10_000;
 /** Usage in percent of the signal limit at which an admin is told; in order. */
 export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
@@ -87,7 +88,7 @@ export const FORECAST_DAYS = 7;
 export const USAGE_DAYS_KEPT = 400;
 /** How long an isolate sums up calls that did not authenticate before it tells the counter. */
 export const UNAUTHENTICATED_SUM_MS = 1_000;
-/** And those with a key that it knows to be deactivated, after the first. */
+/** How long it sums up calls with a key that it knows to be deactivated, after the first. */
 export const DEACTIVATED_SUM_MS = 60_000;
 /** How long work may go on behind an answer: the platform ends it after 30 seconds. */
 export const WAIT_AFTER_ANSWER_MS = 25_000;
@@ -100,12 +101,12 @@ export const KEY_USE_WRITE_MS = 60_000;
 
 /** An outbox row, and a queue message: one billing unit is 64 KB. A larger signal travels alone. */
 export const MESSAGE_MAX_BYTES = 60_000;
-/** Above so many commits in so long, 50 a second, those of several senders gather calls... */
+/** Above so many commits in GATHER_COMMITS_WITHIN_MS, 50 a second, the commits of several senders gather calls. */
 export const GATHER_COMMITS = 25;
 export const GATHER_COMMITS_WITHIN_MS = 500;
-/** ... for at most so long, which is little beside the way from the sender... */
+/** How long a commit gathers calls at most, which is little beside the way from the sender. */
 export const GATHER_MS = 5;
-/** ... or until so many have come: more of them would not make it cheaper. */
+/** A commit with so many calls gathers no more: more of them would not make it cheaper. */
 export const GATHER_ENOUGH_CALLS = 16;
 /** Commits that gather in vain before it is believed that there is one sender only, whom it would hold up. */
 export const GATHER_PATIENCE = 4;
@@ -118,7 +119,7 @@ export const ADMIT_SLICE_MAX_BYTES = 500_000;
 export const SEND_BATCH_MAX_MESSAGES = 100;
 export const SEND_BATCH_MAX_BYTES = 250_000;
 /**
- * Between two messages of one workspace that are not full, unless DRAIN_PACE_MS in wrangler.toml says otherwise: a message
+ * The pause between two messages of one workspace that are not full, unless wrangler.toml says otherwise: a message
  * costs as much as the rows of a signal, and under a trickle a score may take that much longer.
  */
 export const DRAIN_PACE_MS = 2_000;
@@ -128,13 +129,13 @@ export const UNSENT_MAX_BYTES = 4_000_000;
 export const SEND_TIMEOUT_MS = 10_000;
 /** The alarm that drains when the object was killed before it could: not set with every commit, for it costs a row. */
 export const SAFETY_ALARM_MS = 60_000;
-/** Between a signal's id, given at the edge, and its commit at most: clocks that differ, slices of a large body, retries. */
+/** The longest from a signal's id, given at the edge, to its commit: clocks that differ, slices of a large body, retries. */
 export const ADMISSION_MAX_SKEW_MS = 60_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
 export const RESEND_AFTER_MS = 15 * 60_000;
 /** While the Signal Store is full: how often one message is sent, to find out whether it has room again. */
 export const STORE_PROBE_MS = 60_000;
-/** Of the counter's database, in bytes; from here on new calls get 503: half of what a Durable Object holds. */
+/** Bytes of the counter's database from which on new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
 export const RETRY_MIN_SECONDS = 5;
@@ -153,11 +154,11 @@ export const RECORD_MAX_MESSAGES = 10;
 
 /** Duplicates window of a payload with an id of its own: CDPs retry for hours. */
 export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
-/** And without: the same person may honestly do the same thing tomorrow. */
+/** Duplicates window of a payload without an id: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /** Anonymous signals that are linked to their person in one step. */
 export const LINK_PAGE_SIGNALS = 500;
-/** And how many steps follow each other before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
+/** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 export const LINK_TURN_STEPS = 10;
 /** The alarm takes a link job when the consumer that caused it has not within this time. */
 export const LINK_ALARM_MS = 10_000;
@@ -176,9 +177,9 @@ export const RULE_PATH_MAX_ELEMENTS = 1_000;
 export const TEMPLATE_CACHE_KEYS = 1_000;
 /** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
 export const RULE_STEP_SIGNALS = 1_000;
-/** And the most it reads of their payloads, in characters: signals may be large, and a Durable Object has 128 MB. */
+/** Characters of payloads that one step of a rule's job reads at most: a Durable Object has 128 MB. */
 export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
-/** Segments that it looks at, where few of their lines are of the rule's event: some 10 ms, and 8 MB of payloads at most. */
+/** Segments that one step of a rule's job looks at, where few lines are of its event: some 10 ms, 8 MB of payloads at most. */
 export const RULE_STEP_SEGMENTS = 80;
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 export const RULE_ESTIMATE_GROUPS = 10_000;
@@ -213,7 +214,7 @@ export const COLD_ABANDONED_MS = 15 * 60_000;
  * 15 minutes: a signal that has been deleted is never delivered again.
  */
 export const RETENTION_MIN_DAYS = 31;
-/** The longest, short of for ever. */
+/** The longest retention short of for ever, in days. */
 export const RETENTION_MAX_DAYS = 3_650;
 /** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
 export const RETENTION_ROWS = 2_000;
@@ -223,7 +224,7 @@ export const ERASURE_ROWS = 2_000;
 export const ERASURE_REMEMBERED_DAYS = 30;
 /** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
 export const SAMPLE_MAX_SIGNALS = 1_000;
-/** And the segments, expanded one by one, that they may be in: some 20 ms. */
+/** Segments, expanded one by one, in which a sample is looked for: some 20 ms. */
 export const SAMPLE_MAX_SEGMENTS = 64;
 /** Groups for which one step looks for another sample; those beyond keep one that has no payload any more. */
 export const SAMPLE_MAX_GROUPS = 40;
@@ -243,17 +244,18 @@ export const DEAD_LETTER_REASON_CHARACTERS = 200;
 export const REFUSAL_BURST_MINUTES = 5;
 export const REFUSAL_BURST_CALLS = 20;
 export const REFUSAL_BURST_SHARE = 10;
-/** And of the same key not again within this time. */
+/** A burst of refusals of the same key is not told again within this time. */
 export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
-/** Keys of which calls are counted for that in memory, until those that are silent are forgotten. */
+/** Keys whose calls are counted in memory to find bursts of refusals, until those that are silent are forgotten. */
 export const REFUSAL_BURST_KEYS = 1_000;
-/** From this age on the oldest signal that is not recorded is told: a healthy backlog is a hundred times younger. */
+/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
 export const PROCESSING_LATE_MS = 10 * 60_000;
 /** A row of events that wait to be handed on, and what one call hands on. */
 export const RAISED_ROW_CHARACTERS = 500_000;
 /**
- * What may wait so, in characters: some 100,000 scoring signals, where Destinations do not answer. Beyond it nothing more is
- * raised, which the log says, until something has been handed on: signals are recorded all the same.
+ * Events that may wait to be handed on, in characters: some 100,000 scoring signals, where Destinations do not answer.
+ * Beyond it nothing more is raised, which the log says, until something has been handed on: signals are recorded all the
+ * same.
  */
 export const RAISED_MAX_CHARACTERS = 32_000_000;
 /** A call of Destinations that takes longer has failed: it is made again. */
@@ -271,9 +273,9 @@ export const DESTINATION_URL_MAX_LENGTH = 2_000;
 export const PERSON_SCORED_MAX_SIGNALS = 1_000;
 /** Between two deliveries of gathered scoring signals to a destination. */
 export const GATHER_EVERY_MS = 1_000;
-/** To a destination that fails: this share of the time for which it has failed... */
+/** To a destination that fails, gathered scoring signals go after a pause of this share of the time that it has failed. */
 export const GATHER_SHARE_OF_FAILING = 0.05;
-/** ... and at most so long. Three days of failures are some 240 deliveries. */
+/** The longest pause between two deliveries of gathered scoring signals: three days of failures are some 240 deliveries. */
 export const GATHER_MAX_MS = 3_600_000;
 /** Scoring signals that wait to be gathered, of a workspace: beyond that the oldest are given up. Some 50 MB. */
 export const GATHERED_MAX_SIGNALS = 200_000;
@@ -340,7 +342,7 @@ export const RULES_FILE_MAX_BYTES = 4 * 1024 * 1024;
 export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
 /** Earlier versions of a mapping rule that are kept, the latest. */
 export const RULE_VERSIONS_KEPT = 20;
-/** And those of all of a workspace's rules, in characters: about as much as the rules themselves may be. */
+/** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
 export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 /** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */
 export const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
@@ -352,7 +354,7 @@ export const ACCOUNT_HISTORY_SHOWN = 100;
 export const ACCOUNT_PAGE_MAX_CHARACTERS = 4_000_000;
 /** Stored signals that a rule's preview reads at most: some two seconds, as long as an admin waits. */
 export const PREVIEW_MAX_SIGNALS = 20_000;
-/** And pages that it has, where an event is rare: a million lines in each 25 of them. */
+/** Pages that a rule's preview reads at most, where an event is rare: a million lines in each 25 of them. */
 export const PREVIEW_MAX_PAGES = 250;
 /** Matching signals that a preview shows. */
 export const PREVIEW_SAMPLES = 10;
@@ -361,24 +363,24 @@ export const PREVIEW_DEFAULT_DAYS = 30;
 export const PREVIEW_MAX_DAYS = 3_650;
 /** Records that one page of an export reads, so that the store answers others in between. */
 export const EXPORT_PAGE_ROWS = 1_000;
-/** And the most characters that it makes of them: two such pages at a time are in memory. A page is then shorter. */
+/** Characters that one page of an export has at most: two pages at a time are in memory. A page is then shorter. */
 export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
-/** And segments that it reads, of the size that their payloads have at most: some of EXPORT_PAGE_MAX_CHARACTERS. */
+/** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 export const EXPORT_PAGE_SEGMENTS = 20;
-/** And, where only what has scored is exported, the people and parts of their lists: some 20 ms where nobody has. */
+/** People and parts of their lists that one page looks at where only what has scored is exported: some 20 ms where nobody has. */
 export const EXPORT_PAGE_LOOKS = 1_000;
-/** And people, each with look-ups of their ids: some 20 ms. */
+/** People that one page of an export reads, each with look-ups of their ids: some 20 ms. */
 export const EXPORT_PAGE_PEOPLE = 250;
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 // --- Pages ---
 
-/** Event groups that one page of the signal queue looks through for those that were asked for: some 10 ms. */
+/** Event groups that one page of the signal queue looks through for what was asked for: some 10 ms. */
 export const QUEUE_SCAN_GROUPS = 2_000;
-/** And the latest ones that are sorted by their counts or names: some 20 ms. */
+/** Event groups, the latest, that the signal queue sorts by their counts or names: some 20 ms. */
 export const QUEUE_SORTED_GROUPS = 5_000;
-/** And those whose sources and event names are proposed. */
+/** Event groups, the latest, whose sources and event names the signal queue proposes. */
 export const QUEUE_SUGGEST_GROUPS = 500;
 /** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
@@ -392,7 +394,7 @@ export const RULE_SUGGEST_PATHS = 100;
 export const RULE_SUGGEST_SAMPLES = 5;
 /** Rules of an import that its preview names, of each kind. */
 export const IMPORT_SHOWN_RULES = 100;
-/** Of what one version of a rule has changed: conditions that are shown, and values of each. */
+/** Conditions, and values of each, that are shown of what one version of a rule has changed. */
 export const DIFFERENCE_CONDITIONS = 10;
 export const DIFFERENCE_VALUES = 10;
 /** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
@@ -406,31 +408,31 @@ export const SHOWN_AT_ONCE_MS = 3_000;
 export const PAGE_ROWS = 25;
 /** Steps of the curve of a person's score: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;
-/** Scoring signals that it is made of, the latest: reading them takes some 20 ms. */
+/** Scoring signals, the latest, that the curve of a score is made of: reading them takes some 20 ms. */
 export const SCORE_CURVE_SIGNALS = 20_000;
 /** Ids shown with a person. */
 export const PERSON_IDENTITIES_SHOWN = 50;
-/** And other people who have been named by one of them, the latest. */
+/** Other people, the latest, who have been named by an id of a person and are shown with it. */
 export const SHARED_IDS_SHOWN = 20;
 /** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
 export const PEOPLE_DAY_SORTED = 1_000;
 /** People that one page of a list looks through for those that were asked for: some 10 ms. */
 export const PEOPLE_SCAN = 5_000;
-/** And whose names one page of a search goes through: some 40 ms. */
+/** People whose names one page of a search goes through: some 40 ms. */
 export const PEOPLE_SEARCHED = 250_000;
 /** People that a search sorts; of more than that it gives all, by their email. Some 10 ms. */
 export const PEOPLE_SORTED = 5_000;
-/** Ids and scoring signals that the operator API lists with a person, the latest of these... */
+/** Ids, and as many scoring signals, the latest, that the operator API lists with a person. */
 export const PERSON_IDENTITIES_LISTED = 100;
 export const PERSON_SCORES_LISTED = 100;
-/** ... among so many of the person's signals, the latest. */
+/** Signals of a person, the latest, among which the operator API looks for scoring signals. */
 export const PERSON_SCORES_LOOK = 1_000;
 /** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
-/** A feature flag that is shown as a badge, name and value together; others are shown as JSON. */
+/** Characters of a feature flag that is shown as a badge, name and value together; longer ones are shown as JSON. */
 export const ACCOUNT_FLAG_CHARACTERS = 60;
-/** And on the page of the account. */
+/** Characters of a value on the page of an account. */
 export const ACCOUNT_VALUE_CHARACTERS = 10_000;
 /** Entries of the audit log that one page of it looks at, where no index holds all that is asked for. */
 export const AUDIT_WINDOW_ENTRIES = 1_000;
@@ -443,7 +445,7 @@ export const AUDIT_ACTORS_OFFERED = 100;
 export const LIVE_MAX_WATCHERS = 50;
 /** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
 export const LIVE_ROWS_PER_SECOND = 20;
-/** And connections of one of them: tabs, each with two while it is renewed. */
+/** Connections of one watcher: tabs, each with two while it is renewed. */
 export const LIVE_MAX_OF_ONE_WATCHER = 10;
 /** How long a connection lives before sign-in and membership are asked anew. */
 export const LIVE_SOCKET_MS = 5 * 60_000;
@@ -473,7 +475,7 @@ export const OIDC_CALL_MS = 10_000;
 /** Lines of a segment: what is read and rewritten at a time. */
 export const SEGMENT_MAX_LINES = 512;
 /**
- * And the bytes of its payloads, and of its facts, before they are compressed: 0.2 ms to read back. Of ordinary traffic 300
+ * Bytes of a segment's payloads, and of its facts, before they are compressed: 0.2 ms to read back. Of ordinary traffic 300
  * lines, whose facts then fill whole pages of SQLite.
  */
 export const SEGMENT_MAX_BYTES = 112 * 1024;
@@ -490,11 +492,11 @@ export const HEAD_STEP_BYTES = 16_384;
 export const LATE_AFTER_MS = 3_600_000;
 /** Memory of duplicates, of all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
 export const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
-/** And of one table of it, in slots of 8 bytes. */
+/** Slots, of 8 bytes each, that one table of the memory of duplicates may have. */
 export const ORIGINALS_MAX_SLOTS = 2 ** 21;
 /** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
 export const RECENT_ENTRIES_CHARACTERS = 512;
-/** And of a row of older ones: hundreds of them. */
+/** Characters of a row of older entries of a person's list: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
 /** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
 export const IDENTITY_MAX_CLAIMS = 20;
@@ -522,23 +524,23 @@ export const VERDICTS_REMEMBERED = 2_000;
 /** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */
 export const COLD_OBJECT_MAX_BYTES = 2_000_000;
 export const COLD_OBJECT_MAX_SEGMENTS = 128;
-/** What will be due within this time goes along, so that a busy workspace writes an object an hour or a full one. */
+/** What is due for cold storage within this time goes along, so that a busy workspace writes an object an hour or a full one. */
 export const COLD_TOGETHER_MS = 3_600_000;
 /** A chore of the store's alarm that has failed is tried again after this long. */
 export const CHORE_REST_MS = 60_000;
-/** What is kept of why one fails. */
+/** Characters that are kept of why a chore fails. */
 export const FAILURE_MAX_CHARACTERS = 300;
 /** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
 export const STORE_MAX_BYTES = 9_000_000_000;
-/** Of that, in percent, from which on admins are told: ten weeks before it is full, where a store fills in a year. */
+/** Percent of STORE_MAX_BYTES from which on admins are told: ten weeks before a store is full that fills in a year. */
 export const STORE_NOTICE_PERCENT = 80;
 /** A store that is full notes it this often: each time is a row. */
 export const FULL_NOTED_MS = 3_600_000;
-/** So long after that note what waited for room has been recorded: 5 GB in a day are 60 signals a second. */
+/** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
 export const FULL_DRAINED_MS = 86_400_000;
 /** Groups of the signal queue whose changes wait in the head, at most: some 30 KB. */
 export const PENDING_GROUPS = 256;
-/** And mapping rules whose counts do: some 10 KB. */
+/** Mapping rules whose counts wait in the head, at most: some 10 KB. */
 export const PENDING_RULES = 128;
 
 // --- Health ---

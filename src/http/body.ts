@@ -4,9 +4,9 @@ import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
 import { zlib } from "../platform/node.ts";
 
-/** Up to here the platform's own way is the fastest; of larger bodies it keeps a copy. */
+/** Up to this size the platform's own way is the fastest; of larger bodies it keeps a copy. */
 const AT_ONCE_MAX_BYTES = 262_144;
-/** What is read at a time of those. */
+/** Bytes of a larger body that are read at a time. */
 const PART_BYTES = 262_144;
 
 /** The body as UTF-8 bytes, in one piece; a byte order mark is left out. */
@@ -29,7 +29,7 @@ export async function readBody(request: Request, maxBytes: number): Promise<Resu
   }
 }
 
-/** Null: more than there may be. */
+/** The body as it was sent; null: more than `maxBytes`. */
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array | null> {
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
@@ -41,8 +41,8 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
 }
 
 /**
- * Into one buffer: parts of their own would stand in memory beside the whole. It grows in its place with what has come, for a
- * sender may declare much and send nothing. Null: more than there may be.
+ * Reads into one buffer: parts of their own would stand in memory beside the whole. It grows in its place with what has
+ * come, for a sender may declare much and send nothing. Null: more than `maxBytes`.
  */
 async function readInParts(body: ReadableStream, maxBytes: number): Promise<Uint8Array | null> {
   const reader = body.getReader({ mode: "byob" });
@@ -68,7 +68,7 @@ async function readInParts(body: ReadableStream, maxBytes: number): Promise<Uint
   }
 }
 
-/** By Node's gunzip: the platform's stream refuses a body of several members, as log shippers append them. Null: too large. */
+/** Unpacks by Node's gunzip: the platform's stream refuses several members, as log shippers append them. Null: too large. */
 function gunzip(compressed: Uint8Array, maxBytes: number): Uint8Array | null {
   try {
     // A small body that unpacks to gigabytes is given up at the limit.

@@ -13,9 +13,9 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
     detail: "There is nothing at this address. The endpoints are described at /docs.",
   });
 
-/** 503 with Retry-After: senders repeat the request, and a fault delays a signal instead of losing it. */
+/** Answers 503 with Retry-After: senders repeat the request, and a fault delays a signal instead of losing it. */
 export const onError: ErrorHandler<AppEnv> = (error, c) => {
-  // Of the stack only the frames: its first lines repeat the message, and that may hold a query's parameters.
+  // Only the stack's frames are logged: its first lines repeat the message, which may hold a query's parameters.
   const frames = (error.stack ?? "").split("\n").filter((line) => line.trimStart().startsWith("at "));
   logEvent("error", { request_id: c.get("requestId"), error: errorText(error), stack: frames.join("\n") });
   const unavailable = refusalProblem({ code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000 });

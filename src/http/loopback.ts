@@ -9,7 +9,7 @@ import { problem } from "./problem.ts";
 
 export const onlyFromHere: MiddlewareHandler<AppEnv> = async (c, next) => refuseElsewhere(c) ?? (await next());
 
-/** Null: it may go on. */
+/** The refusal of a request from elsewhere; null: the request may go on. */
 export function refuseElsewhere(c: Context<AppEnv>): Response | null {
   if (c.env.SIGN_IN !== "local") return null;
   const [host, origin] = [c.req.header("host"), c.req.header("origin")];
@@ -23,7 +23,7 @@ export function refuseElsewhere(c: Context<AppEnv>): Response | null {
   });
 }
 
-/** The parser has read the host as browsers do; anything but these three, such as `localhost.`, is somewhere else. */
+/** Hosts of this machine, as the URL parser writes them; anything else, such as `localhost.`, is somewhere else. */
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function isLoopback(url: string): boolean {

@@ -10,14 +10,14 @@ import { refusalEntry } from "./refusal-table.ts";
 
 export interface Problem {
   status: ContentfulStatusCode;
-  /** Stable, for programs. */
+  /** Names the problem for programs, and never changes. */
   code: string;
   /** The same for every problem of this code. */
   title: string;
   /** What was wrong with this request, and what to do. */
   detail: string;
   headers?: Record<string, string>;
-  /** Further members of the body. */
+  /** Further members of the problem's body. */
   more?: Record<string, unknown>;
 }
 
@@ -39,7 +39,7 @@ export function problemBody({ status, code, title, detail, more }: Problem, requ
   return JSON.stringify({ type: `/docs#${code}`, title, status, detail, code, request_id: requestId, ...more });
 }
 
-/** The path is known, the method is not. */
+/** Answers 405: the path is known, the method is not. */
 export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   const detail = `This path takes ${allow}.`;
   return problem(c, {
@@ -51,7 +51,7 @@ export function methodNotAllowed(c: ProblemContext, allow: string): Response {
   });
 }
 
-/** Seconds, at least one. */
+/** The Retry-After header, in seconds, at least one. */
 export function retryAfter(ms: number): Record<string, string> {
   return { "retry-after": String(Math.max(1, Math.ceil(ms / 1_000))) };
 }

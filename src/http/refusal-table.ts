@@ -19,11 +19,11 @@ interface RefusalEntry {
   /** What every sender is told; without it, the refusal says what was wrong with this request. */
   detail?: string;
   headers?: Record<string, string>;
-  /** For developers, in the documents: when it is the answer. */
+  /** When this is the answer, for developers, in the documents. */
   when: string;
-  /** For admins, on the pages: why a call was refused, in a few words. */
+  /** Why a call was refused, in a few words, for admins, on the pages. */
   label: string;
-  /** For admins, on the pages: what the sender should change. */
+  /** What the sender should change, for admins, on the pages. */
   advice: string;
 }
 
@@ -31,7 +31,7 @@ export const REFUSALS = {
   unauthorized: {
     status: 401,
     title: "Unauthorized",
-    // One text for every cause: it tells a stranger nothing.
+    // Every cause has the same text, which tells a stranger nothing.
     detail:
       "The API key is not valid, or the X-Api-Secret header that it requires is missing or wrong. Create a key " +
       "under Settings > API Keys and use its full webhook URL.",

@@ -20,7 +20,7 @@ interface Sum {
   slowestRequestId: string;
   /** Refusals with a line of their own. */
   refusedLines: number;
-  /** The others, by code. */
+  /** Refusals without a line of their own, by code. */
   refused: Record<string, number>;
 }
 
@@ -41,7 +41,7 @@ export function logged(handler: (c: Context<AppEnv>) => Response | Promise<Respo
   };
 }
 
-/** The same for all routes of an app. */
+/** Logs the calls of all routes of an app; their errors are answered by the app itself. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedMs = begin(c);
   await next();

@@ -37,9 +37,9 @@ export type Admission = Limits &
     | {
         ok: true;
         outcomes: Outcome[];
-        /** Why the last of them were not admitted, where that passes. */
+        /** Why the last signals were not admitted, where the reason is one that passes. */
         brokenOff: Unavailable | null;
-        /** And whether the whole call may be sent again for them: nothing of it would be stored twice. */
+        /** Whether the whole call may be sent again where it broke off: nothing of it would be stored twice. */
         repeat: boolean;
       }
     | { ok: false; refusal: Refusal }
@@ -51,7 +51,7 @@ export interface Admittance {
   source: string | undefined;
   idempotencyKey: string | undefined;
   signals: BodySignal[];
-  /** What they are slices of. */
+  /** The body's text, of which the signals are slices. */
   text: Utf8Text;
 }
 
@@ -81,7 +81,7 @@ export async function admit(env: Env, call: Admittance): Promise<Admission> {
     const { result, ids } = answer;
     limits = { rate: result.rate, period: result.period };
     if (result.outcome !== "counted") {
-      // Said of the first slice only: nothing of the body has been admitted.
+      // The counter says this of a body's first slice only: nothing of the body has been admitted.
       const code = result.outcome === "full" ? "unavailable" : "rate_limited";
       return { ok: false, refusal: { code, retryAfterMs: result.retryAfterMs }, ...limits };
     }
@@ -166,7 +166,7 @@ function endOfSlice(signals: BodySignal[], from: number): number {
   return until;
 }
 
-/** By code; none of them for most calls, which then cost no allocation but the array's. */
+/** The refused signals, by code. Most calls have none, and cost no allocation but the array's. */
 function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
   const byCode: InvalidSignals[] = [];
   for (const { refusal } of signals) {

@@ -15,7 +15,7 @@ export interface LimitState {
 type Headers = Record<string, string>;
 
 const UNAUTHORIZED = refusalProblem({ code: "unauthorized", cause: "key_unknown" });
-/** Up to the request's id. */
+/** The body of every 401, up to the request's id. */
 const UNAUTHORIZED_BODY = problemBody(UNAUTHORIZED, "").slice(0, -2);
 
 /** draft-ietf-httpapi-ratelimit-headers: quota and remaining of the request rate and of the billing period. */
@@ -37,7 +37,7 @@ export function refuseCall(c: Context<AppEnv>, refusal: Refusal, headers: Header
   return problem(c, { ...described, headers: { ...described.headers, ...headers } });
 }
 
-/** The answer to floods: all but the request's id is written once. */
+/** The answer to floods of 401s, of which all but the request's id is written once. */
 function unauthorized(c: Context<AppEnv>): Response {
   const requestId = c.get("requestId");
   c.get("logFields")["code"] = UNAUTHORIZED.code;
@@ -51,7 +51,7 @@ function unauthorized(c: Context<AppEnv>): Response {
   });
 }
 
-/** One signal in, one verdict out. */
+/** The answer to a call with one signal: its verdict. */
 export function answerOne(c: Context<AppEnv>, outcome: Outcome, headers: Headers): Response {
   if (outcome.status === "rejected") return refuseCall(c, outcome.refusal, headers);
   c.get("logFields")["signals"] = 1;
@@ -72,9 +72,9 @@ interface ItemResult {
 }
 
 /**
- * Several in: 202 as soon as one of them was kept. If none was, 429 when any was refused for quota (a retry may help),
- * else the first one's own problem; the results come along either way.
- * Where a fault broke the body off, and sending all of it again is harmless, it is 503: SDKs take any 202 for done.
+ * The answer to a call with several signals: 202 as soon as one of them was kept. If none was, 429 when any was refused
+ * for quota (a retry may help), else the first one's own problem; the results come along either way. Where a fault
+ * broke the body off, and sending all of it again is harmless, it is 503: SDKs take any 202 for done.
  */
 export function answerSeveral(
   c: Context<AppEnv>,

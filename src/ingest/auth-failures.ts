@@ -32,7 +32,7 @@ export async function countFailure(limiter: RateLimit, network: string, nowMs: n
     const { success } = await limiter.limit({ key: network });
     if (success) return 0;
   } catch (error) {
-    // Without the limiter the answer is the same 401 as ever.
+    // A limiter that fails limits nobody: the answer is the same 401 as ever.
     logEvent("limiter_failed", { error: errorText(error) });
     return 0;
   }

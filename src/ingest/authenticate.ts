@@ -19,16 +19,16 @@ export interface Credentials {
   apiKey: string;
   /** The `X-Api-Secret` header. */
   secret: string | undefined;
-  /** The client's. */
+  /** The client's network address. */
   address: string | undefined;
 }
 
-/** Compared with in place of the secret of a key that does not exist, so that both take the same time. */
+/** Stands in for the secret's hash of a key that does not exist, so that the comparison takes the same time. */
 const DUMMY_HASH = new Uint8Array(32);
 
 /**
- * In this order (design §5): known to be deactivated → key shape → known → not expired → secret. All of them are the same
- * 401 to the sender; but for the shape, which anybody can check for themselves, they count as failures of its network.
+ * The checks in their order (design §5): known to be deactivated → key shape → known → not expired → secret. To the sender
+ * all failures are the same 401; but for the shape, which anybody can check for themselves, they count for its network.
  */
 export async function authenticate(env: Env, credentials: Credentials, nowMs: number): Promise<Authentication> {
   const { apiKey, secret } = credentials;
@@ -82,7 +82,7 @@ function networkOfClient({ address }: Credentials): string {
   return address === undefined ? "unknown" : networkOf(address);
 }
 
-/** §5.4: the supplied value is hashed and compared with the stored hash, in constant time. */
+/** Spec §5.4: the supplied value is hashed and compared with the stored hash, in constant time. */
 async function matchesHash(secret: string, hash: Uint8Array): Promise<boolean> {
   return crypto.subtle.timingSafeEqual(await digest(secret), hash);
 }

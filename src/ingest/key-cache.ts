@@ -1,7 +1,7 @@
 /**
- * What an isolate remembers of the keys it has seen: only facts that never change, so that nothing here can accept a
- * key that was deactivated. Unknown keys are not remembered: a new key works at once. Plain data, no promises: requests
- * of one isolate may share it.
+ * What an isolate remembers of the keys it has seen: facts that never change, so that nothing here can accept a key that
+ * was deactivated, and its own notes of their calls. Unknown keys are not remembered: a new key works at once. Plain data,
+ * no promises: requests of one isolate may share it.
  */
 import { findKeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
@@ -14,19 +14,19 @@ import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 
 export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
-  /** Of a `product_org` key, null for others. */
+  /** The payload template of a `product_org` key, null for others. */
   template: CompiledTemplate | null;
-  /** The Quota Counter has said so. */
+  /** Whether the Quota Counter has said that the key is deactivated. */
   isDeactivated: boolean;
   /** This isolate's own view of the key's request rate, to shed floods before they reach the object. */
   shedEmptyAtMs: number;
-  /** From then on one of those is let through, to ask whether the key is still active. */
+  /** From then on one call of a flood is let through, to ask whether the key is still active. */
   shedAskAtMs: number;
   /** Calls that did not authenticate and of which the counter has not been told yet. */
   refused: RefusedCalls[];
-  /** By when somebody has told it; 0: nobody is about to. */
+  /** By when a call under way has told the counter of `refused`; 0: none is about to. */
   refusedToldMs: number;
-  /** And not before this, where it has been told enough for now. */
+  /** The counter is not told of `refused` before this time, for it has been told enough for now. */
   refusedPauseMs: number;
 }
 
@@ -37,7 +37,7 @@ interface Entry {
 
 const entries = new Lru<string, Entry>(KEY_CACHE_ENTRIES);
 
-/** Keys that the Quota Counter has said are deactivated: for ever, so that this needs no end but its bound. */
+/** Keys that the Quota Counter has called deactivated. They are so for ever: nothing is forgotten but for the bound. */
 const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);
 
 /** The key if this isolate knows that it is deactivated. */
@@ -62,8 +62,8 @@ export function wasKnown(value: string): boolean {
 }
 
 /**
- * A look-up at the nearest replica; what it does not have is asked again at the primary, unless that was it. While the database does not
- * answer, a key that was known a short time ago is good enough: what is cached of it never changes.
+ * Looks a key up at the nearest replica, and what that does not have at the primary. While the database does not answer, a
+ * key that was known a short time ago is good enough: what is cached of it never changes.
  */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   try {

@@ -16,7 +16,7 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
   const known = key.refused.find((one) => one.code === refusal.code && one.cause === cause);
   if (known === undefined) {
     const told = { code: refusal.code, cause, detail: storedDetail(refusal) };
-    // An isolate may end before the minute does.
+    // An isolate may end before it has told of its calls: a deactivated key's are told of once a minute only.
     const when = { firstAtMs: nowMs, lastAtMs: nowMs, atLeast: key.isDeactivated };
     key.refused.push({ keyId: key.keyId, ...told, requestId: c.get("requestId"), calls: 1, signals: 1, ...when });
   } else {
@@ -24,8 +24,8 @@ export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal
     known.signals++;
     known.lastAtMs = nowMs;
   }
-  // Whoever is the first waits for the others and tells of all; the sender has had its answer by then. Should it have
-  // ended before, somebody else does.
+  // The first of these calls waits for others and tells of all, after its own answer. Should it end before it has told, a
+  // later call does.
   if (nowMs < key.refusedToldMs) return;
   const waitMs = Math.max(UNAUTHENTICATED_SUM_MS, key.refusedPauseMs - nowMs);
   if (waitMs > WAIT_AFTER_ANSWER_MS) return;

@@ -43,7 +43,7 @@ interface Endpoint {
   type: EndpointType;
   maxBytes: number;
   maxSignals: number;
-  /** Takes newline-delimited JSON too. */
+  /** Whether newline-delimited JSON is taken too. */
   lines: boolean;
   check: (payload: unknown, key: KnownKey) => Result<unknown, SignalRefusal>;
 }
@@ -87,7 +87,7 @@ function ingestWithSource(c: Context<AppEnv>): Promise<Response> {
   return isBatch ? ingest(c, SIGNALS, first) : ingest(c, SIGNALS, second, first);
 }
 
-/** Whether it would have been found with POST. */
+/** Whether the path is one of the endpoints, which take POST only. */
 function isEndpoint(path: string): boolean {
   return ingestApp.router.match("POST", path)[0].length > 0;
 }
@@ -119,7 +119,7 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const refuseKnown = (refusal: Refusal) => refuseAuthenticated(c, credentials, key, refusal);
   if (!shed.allowed) {
     const tooFast: Refusal = { code: "rate_limited", retryAfterMs: shed.retryAfterMs };
-    // A deactivated key gets its 401 whatever its rate (design §5). To ask for each of these calls is what is saved here.
+    // A deactivated key gets its 401 whatever its rate (design §5): one call in SHED_ASK_MS asks for all that are shed.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
       return refuseKnown(tooFast);
@@ -187,7 +187,7 @@ function readOptions(c: Context<AppEnv>, source: string | undefined): Result<Opt
   return ok({ source, idempotencyKey });
 }
 
-/** Both are stored with every signal, and shown: an API key in them would be too. */
+/** What is wrong with a path's source. It is stored with every signal and shown, and so would be an API key in it. */
 function problemOfSource(source: string): string | null {
   if (source.trim() === "" || !fitsName(source))
     return "The source in the path is empty or longer than 255 characters.";
@@ -202,7 +202,7 @@ function problemOfIdempotencyKey(key: string): string | null {
   return holdsKey(key) ? "The Idempotency-Key holds an API key. Use a value that is new for each request." : null;
 }
 
-/** The body decides what it is. Only where it is no JSON does the label matter: 415 if it says so itself. */
+/** The body decides what it is: only where it is no JSON does its label matter, and the answer is 415 if that says so too. */
 function mislabelled(c: Context<AppEnv>, refusal: Refusal): Refusal {
   const type = c.req.header("content-type");
   if (refusal.code !== "body_not_json" || type === undefined || /json|text\/plain|octet-stream/i.test(type))

@@ -5,20 +5,20 @@ export class Alarm {
 
   constructor(ctx: DurableObjectState) {
     this.#storage = ctx.storage;
-    // Known before the first call, which must not put off what is already to come.
+    // The alarm that is set is read before the first call, which must not put it off.
     void ctx.blockConcurrencyWhile(async () => {
       this.#atMs = Math.min(this.#atMs, (await ctx.storage.getAlarm()) ?? Number.POSITIVE_INFINITY);
     });
   }
 
-  /** It rings at `atMs` or sooner. */
+  /** Has the alarm ring at `atMs` or sooner. */
   by(atMs: number): void {
     if (atMs >= this.#atMs) return;
     this.#atMs = atMs;
     void this.#storage.setAlarm(atMs);
   }
 
-  /** Whoever it rang for has to ask again. */
+  /** To be called when the alarm has rung: whoever it rang for has to ask again. */
   rang(): void {
     this.#atMs = Number.POSITIVE_INFINITY;
   }

@@ -10,12 +10,12 @@ export function digest(text: string): Promise<ArrayBuffer> {
   return crypto.subtle.digest("SHA-256", encoder.encode(text));
 }
 
-/** In lower-case hexadecimal, as keys and secrets are stored. */
+/** The digest in lower-case hexadecimal, as keys and secrets are stored. */
 export async function digestHex(text: string): Promise<string> {
   return Buffer.from(await digest(text)).toString("hex");
 }
 
-/** To be digested at once. Node's module is loaded when it is first used, see node.ts. */
+/** A hash that is digested at once. Node's module is loaded when it is first used, see node.ts. */
 export function hashAtOnce(text: string): Hash {
   return process.getBuiltinModule("node:crypto").createHash("sha256").update(text);
 }

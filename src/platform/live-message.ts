@@ -1,7 +1,7 @@
 /** What somebody who watches a workspace is sent, as JSON. */
 export interface LiveMessage<Row> {
-  /** In the order in which they came. */
+  /** What has happened, in the order in which it came. */
   rows: Row[];
-  /** What came besides. */
+  /** How much more came than `rows` tells of. */
   more: number;
 }

@@ -4,10 +4,10 @@
  */
 export class Lru<Key, Value> {
   readonly #maxWeight: number;
-  /** In the order of their last use. */
+  /** The entries in the order of their last use. */
   readonly #entries = new Map<Key, { value: Value; weight: number }>();
   #weight = 0;
-  /** Where it stands is its place already: most keys are used many times in a row. */
+  /** The key used last, which is not moved when it is used again: most keys are used many times in a row. */
   #latest: Key | undefined;
 
   constructor(maxWeight: number) {
@@ -25,7 +25,7 @@ export class Lru<Key, Value> {
     return entry.value;
   }
 
-  /** Without using it. */
+  /** Whether the key is remembered; asking is no use of it. */
   has(key: Key): boolean {
     return this.#entries.has(key);
   }

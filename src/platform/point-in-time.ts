@@ -1,6 +1,6 @@
 /** The platform's point-in-time recovery of a Durable Object's database: any moment of the last thirty days. */
 
-/** A moment, or a bookmark that an earlier restoring gave. */
+/** A moment in milliseconds since 1970, or a bookmark that an earlier restoring gave. */
 export type PointInTime = { atMs: number } | { bookmark: string };
 
 /**

@@ -1,4 +1,4 @@
-/** What others do for us, for as long as it may take. */
+/** A limit to the time that a call of something else may take. */
 
 /**
  * Settles as `work` does, or fails when that takes longer than `maxMs`; the work itself goes on, and what becomes of it then

@@ -5,19 +5,19 @@
  */
 import { utf8Length } from "./utf8-length.ts";
 
-/** Up to here the whole is read at once: a native call for each piece takes longer than the copy. */
+/** Up to this size the whole is read at once: a native call for each piece takes longer than the copy. */
 const AT_ONCE_MAX_BYTES = 262_144;
 
 const REPLACEMENT = "\ufffd";
 
-// A byte order mark is none but at the body's beginning, where it has been left out.
+// A byte order mark is one at the body's beginning only, where it has been left out already.
 const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 
 export class Utf8Text {
   readonly bytes: Uint8Array;
-  /** Null for a large one. */
+  /** The whole text of a small body; null for a large one. */
   readonly #whole: string | null;
-  /** Each byte of it is a character. */
+  /** Whether each byte of a small body is a character. */
   readonly #isAscii: boolean;
 
   constructor(bytes: Uint8Array) {

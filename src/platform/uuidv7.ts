@@ -6,6 +6,8 @@ const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(
 export const UUIDV7_RANDOM_BYTES = 10;
 
 /**
+ * A new id.
+ *
  * @param nowMs milliseconds since 1970, in the first 48 bits.
  * @param random at least 10 random bytes from `offset` on.
  */
@@ -37,13 +39,13 @@ export function uuidv7(nowMs: number, random: Uint8Array, offset = 0): string {
   );
 }
 
-/** What the first one of a millisecond would begin with: those made before sort before it, all others behind. */
+/** What the first id of a millisecond begins with: ids made before sort before it, all others behind. */
 export function uuidv7From(ms: number): string {
   const digits = ms.toString(16).padStart(12, "0");
   return `${digits.slice(0, 8)}-${digits.slice(8)}`;
 }
 
-/** When it was made, in milliseconds since 1970; null for what is no UUIDv7. */
+/** When an id was made, in milliseconds since 1970; null for what is no UUIDv7. */
 export function uuidv7Ms(uuid: string): number | null {
   const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.exec(uuid) ?? [];
   return high === undefined || low === undefined ? null : Number.parseInt(high + low, 16);

@@ -10,7 +10,7 @@ import { errorText, logEvent } from "./log.ts";
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
 const LIVE_AGAIN = 4000;
 
-/** Of the upgrade: by whom a connection is known, until it is ended. */
+/** Header of the upgrade that names the watcher, by whom the connection is known until it is ended. */
 export const WATCHER_HEADER = "x-watcher";
 
 const SECOND_MS = 1_000;
@@ -34,13 +34,13 @@ class Watchers<Row> {
     if (request.headers.get("upgrade") !== "websocket") return new Response(null, { status: 426 });
     this.#endOld(Date.now());
     const watcher = request.headers.get(WATCHER_HEADER) ?? "";
-    // Nobody's tabs keep others from watching.
+    // One watcher's tabs must not keep others from watching.
     if (this.#ctx.getWebSockets(watcher).length >= LIVE_MAX_OF_ONE_WATCHER) return new Response(null, { status: 429 });
     if (this.#ctx.getWebSockets().length >= LIVE_MAX_WATCHERS) return new Response(null, { status: 503 });
     const { 0: client, 1: server } = new WebSocketPair();
     this.#ctx.acceptWebSocket(server, [watcher]);
     server.serializeAttachment(Date.now() + LIVE_SOCKET_MS);
-    // Answered without waking the object: so the page notices a dead connection.
+    // The ping, by which a page notices a dead connection, is answered without waking the object.
     this.#ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair("ping", "pong"));
     this.#watched = true;
     return new Response(null, { status: 101, webSocket: client });
@@ -63,17 +63,17 @@ class Watchers<Row> {
     }
   }
 
-  /** Of whoever may not watch any more; another session of theirs opens its own anew. */
+  /** Ends the connections of somebody who may not watch any more; another session of theirs opens its own anew. */
   end(watcher: string): void {
     for (const socket of this.#ctx.getWebSockets(watcher)) quietly(() => socket.close(LIVE_AGAIN, "again"));
   }
 
-  /** Somebody has gone. */
+  /** To be called when a connection has closed. */
   left(socket: WebSocket): void {
     this.#watched = this.#ctx.getWebSockets().some((other) => other !== socket);
   }
 
-  /** At once, and at most once a second. */
+  /** Sends what is to be told: at once, and at most once a second. */
   #sendSoon(): void {
     if (this.#timer) return;
     this.#timer = true;
@@ -129,7 +129,7 @@ export class WatchedObject<Row> extends DurableObject<Env> {
   }
 
   override webSocketClose(socket: WebSocket): void {
-    // Completes the handshake of closing.
+    // Closing from this end too completes the handshake.
     quietly(() => socket.close());
     this.watchers.left(socket);
   }
@@ -144,6 +144,6 @@ function quietly(act: () => void): void {
   try {
     act();
   } catch {
-    // Its close event follows.
+    // The close event of a connection that is gone follows.
   }
 }

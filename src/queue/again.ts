@@ -15,12 +15,12 @@ export interface Released {
   stillHeld: number;
 }
 
-/** Design §6: never automatic; as many as now fit, oldest first, each counted once. */
+/** Releases as many held signals as now fit, oldest first, each counted once; this is never automatic (design §6). */
 export async function releaseHeld(env: Env, workspaceId: string): Promise<Released> {
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
   const store = env.SIGNAL_STORE.getByName(workspaceId);
   const usage = await counter.usage();
-  // What the store holds, rather than the ordinals that were held: a duplicate among them is held no longer.
+  // What is held is asked of the store, not of the counter: a duplicate among the held ordinals is held no longer.
   const { held } = await store.totals(usage?.periodStartMs ?? 0);
   let released = 0;
   for (let cursor = 0, full = usage === null; !full;) {
@@ -36,7 +36,7 @@ export async function releaseHeld(env: Env, workspaceId: string): Promise<Releas
   return { released, stillHeld: Math.max(0, held - released) };
 }
 
-/** All dead letters, or those with the given ids; fewer where the outbox has no room for them. Returns how many. */
+/** Replays all dead letters, or those with the given ids; fewer where the outbox has no room. Returns how many. */
 export async function replayDeadLetters(env: Env, workspaceId: string, ids: string[] | null): Promise<number> {
   const counter = env.QUOTA_COUNTER.getByName(workspaceId);
   let replayed = 0;

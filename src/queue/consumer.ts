@@ -40,7 +40,7 @@ export async function consume(batch: MessageBatch<string>, env: Env): Promise<vo
   );
 }
 
-/** Messages of one workspace, in one call of its store. Never throws. */
+/** Consumes messages of one workspace, in one call of its store. Never throws. */
 async function consumeSome(
   env: Env,
   handle: Handle,
@@ -65,7 +65,7 @@ async function consumeSome(
   }
 }
 
-/** Rows that the store has refused stay in the outbox. */
+/** Settles the rows that the store has taken; those that it has refused stay in the outbox. */
 async function settle(env: Env, workspaceId: string, rows: ReceivedRow[], refused: number[]): Promise<void> {
   if (refused.length > 0) logEvent("rows_refused", { workspace: workspaceId, rows: refused.length });
   const isRefused = new Set(refused);
@@ -92,7 +92,7 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
     const { workspaceId, unreadable } = content;
     if (unreadable > 0) logEvent("rows_unreadable", { queue: batch.queue, workspace: workspaceId, rows: unreadable });
     if (content.rows.length === 0) {
-      // Nothing to do with it: what it was made of is still in the outbox.
+      // A message that cannot be read is let go: what it was made of is still in the outbox.
       queued.ack();
       continue;
     }
@@ -104,8 +104,8 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
 }
 
 /**
- * Rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those of one are
- * too much to read, say, each workspace reads its own.
+ * Reads the rules of all workspaces of a batch in one go, begun at once. Where they cannot be had together, because those
+ * of one are too much to read, say, each workspace reads its own.
  */
 function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<WorkspaceRules> {
   const together = rulesOfAll(env.DB, workspaceIds).catch((error: unknown) => {
@@ -116,7 +116,7 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
-  // `again`: they have failed before, maybe because of one of the signals: then the store is to leave that one out.
+  // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
   return async (env, workspaceId, rows, again) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter((signal) => signal.endpoint === "product_org");
@@ -136,7 +136,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
   };
 }
 
-/** Only so that it is done at once: the store has noted what is to be linked, and its alarm sees to it. */
+/** Links at once what the store has noted to be linked. Should this fail, the store's alarm does it. */
 async function link(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
     await store.link();

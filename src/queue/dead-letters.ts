@@ -12,6 +12,6 @@ const REASON = "Could not be processed in all attempts: each ended the processin
 
 export async function bury(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<RecordResult> {
   const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
-  // Carefully: that they are here says that they have failed before.
+  // These rows are recorded carefully: that they are here says that they have failed before.
   return env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true });
 }

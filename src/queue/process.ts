@@ -14,13 +14,13 @@ import { evaluateSignal } from "../store/rules/rule-signals.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 
-/** What it takes to make sense of the signals of a batch. */
+/** The rules and templates by which the signals of a batch are processed. */
 export interface Workings {
   rules: CompiledRules;
   templates: Templates;
 }
 
-/** Design §8.5: it alone, so that no workspace's rules stop what comes after. */
+/** Why a signal that takes too many steps is a dead letter: no workspace's rules stop what comes after it (design §8.5). */
 const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
 
 /** Rows as the store takes them, each signal of them processed. */
@@ -41,7 +41,7 @@ export function processSignal(received: ReceivedSignal, workings: Workings): Sig
   }
 }
 
-/** What a message carries, given up as a whole. */
+/** A signal of a message that is given up as a whole. */
 export function buriedSignal(received: ReceivedSignal, reason: string): SignalToRecord {
   return { admission: admissionOf(received), payload: received.payload, work: { kind: "dead", reason } };
 }
@@ -66,14 +66,14 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
   return { ...work, evaluation: evaluation === "needs_email" ? null : evaluation };
 }
 
-/** Design §8.2: the same content again is the latest word, the same Idempotency-Key the same call. */
+/** An account update: the same content again is the latest word, the same Idempotency-Key the same call (design §8.2). */
 function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
   const key = idempotencyKeyOf(received);
   const duplicate = key === undefined ? null : idempotencyDuplicateKey(key);
   return { kind: "account", account: accountOf(received, templates), ...hashed(duplicate) };
 }
 
-/** Each API key counts its own: two senders of one workspace may number their requests alike. */
+/** An Idempotency-Key holds for its API key only: two senders of one workspace may number their requests alike. */
 function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string | undefined {
   return idem === undefined ? undefined : `${key} ${idem}`;
 }
@@ -84,7 +84,7 @@ function hashed(duplicate: DuplicateKey | null): Deduplication {
   return { contentHash, duplicateWindowMs: duplicate.windowMs };
 }
 
-/** Mapped at the edge already, where it was checked; what was queued is the payload as it was sent. */
+/** Maps an account update again: the edge has checked that it maps, and queued the payload as it was sent. */
 function accountOf({ envelope, payload: text }: ReceivedSignal, templates: Templates): AccountRecord {
   const template = templates.get(envelope.key);
   if (template === undefined) throw new Error(`there is no payload template of key ${envelope.key}`);

@@ -8,7 +8,7 @@ import { Lru } from "../platform/lru.ts";
 
 const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
 
-/** By key id. A key that the workspace does not have is missing: its signals cannot be processed. */
+/** Templates by key id. A key that the workspace does not have is missing: its signals cannot be processed. */
 export type Templates = ReadonlyMap<string, CompiledTemplate>;
 
 /** @throws when the database cannot be asked: then the batch comes again. */

@@ -14,7 +14,7 @@ import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";
 import type { AdmitCall, AdmitResult, PeriodState } from "./protocol.ts";
 
-/** As long as it takes to find out that the Signal Store has room again. */
+/** The refusal while the outbox is full. A retry may succeed once the Signal Store is known to have room again. */
 const OUTBOX_FULL = {
   code: "unavailable",
   cause: null,
@@ -22,30 +22,34 @@ const OUTBOX_FULL = {
   retryAfterMs: STORE_PROBE_MS,
 } as const;
 
-/** A call that is within its request rate, and where that stands. */
+/** A call that is within its key's request rate, and where that rate stands. */
 export interface CountedCall {
   call: AdmitCall;
   rate: RateState;
 }
 
 export interface Admissions {
-  /** One for each call. */
+  /** What each call is answered, in the order of the calls. */
   results: AdmitResult[];
   rows: PackedRow[];
   refused: RefusedCalls[];
-  /** Calls of which something was kept. */
+  /** The calls of which something was kept. */
   accepted: AcceptedCall[];
 }
 
 export interface AdmissionTime {
   nowMs: number;
-  /** Deactivated keys. */
+  /** Ids of deactivated keys. */
   revoked: ReadonlySet<string>;
-  /** The outbox takes no more: asked once for all. What follows of a body whose first slice was admitted is admitted too. */
+  /** Whether the outbox is full. The later slices of a body whose first slice was admitted are admitted all the same. */
   full: boolean;
 }
 
-/** @param ledger is counted on. */
+/**
+ * Decides the calls of one commit.
+ *
+ * @param ledger its counts are changed.
+ */
 export function decideAdmissions(
   ledger: Ledger,
   calls: readonly CountedCall[],
@@ -104,7 +108,7 @@ export function periodState(ledger: Ledger): PeriodState {
 
 type Caller = Pick<AdmitCall, "keyId" | "requestId">;
 
-/** A call of which so many signals are refused, for that. */
+/** An entry for the rejections list: a call of which `signals` are refused for `refusal`. */
 export function refusedCall(caller: Caller, refusal: Refusal, signals: number, atMs: number): RefusedCalls {
   const cause = "cause" in refusal ? refusal.cause : null;
   return refusedFor(caller, { code: refusal.code, cause, detail: storedDetail(refusal) }, signals, atMs);

@@ -9,14 +9,14 @@ import type { PackedRow } from "./pack.ts";
 import type { SignalAgain } from "./protocol.ts";
 
 export function createReleasedTable(sql: SqlStorage): void {
-  // What this period's releases have counted already: a release that was interrupted may be asked for again.
+  // The signals that this period's releases have counted: a release that was interrupted may be asked for again.
   sql.exec("CREATE TABLE IF NOT EXISTS released (id TEXT PRIMARY KEY, period_start INTEGER NOT NULL) WITHOUT ROWID");
 }
 
-/** Makes the first of them that fit accepted ones; says which. Runs inside the commit's transaction. */
+/** Makes the first held signals that fit accepted ones; returns these. Runs inside the commit's transaction. */
 export function release(sql: SqlStorage, ledger: Ledger, signals: SignalAgain[]): SignalAgain[] {
   const [any] = sql.exec<{ period_start: number }>("SELECT period_start FROM released LIMIT 1").toArray();
-  // All of them are of one period, so that one tells whether they are over.
+  // All rows of the table are of one period, so that any of them tells whether it is over.
   if (any !== undefined && any.period_start < ledger.periodStartMs) sql.exec("DELETE FROM released");
   const counted = new Set(
     [

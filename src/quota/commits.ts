@@ -21,7 +21,7 @@ export class GroupCommit<Call, Result> {
   readonly #commit: (calls: Call[]) => Result[];
   readonly #durable: () => Promise<unknown>;
   #waiting: Waiter<Call, Result>[] = [];
-  /** The commit of those that wait. */
+  /** The timer of the commit for which calls wait, or may yet come. */
   #timer: ReturnType<typeof setTimeout> | null = null;
   /** Whether the last call that was waited for had no company. */
   #alone = true;
@@ -43,7 +43,8 @@ export class GroupCommit<Call, Result> {
   }
 
   submit(call: Call): Promise<Result> {
-    // Whoever waits for an answer sends nothing else: these are several senders. One of the answers may just have left.
+    // Whoever waits for an answer sends nothing else, so that two unheard commits and a call are of several senders. One
+    // may be unheard although its answer has just left.
     if (this.#unheard > 1) this.#patience = GATHER_PATIENCE;
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
@@ -68,7 +69,7 @@ export class GroupCommit<Call, Result> {
     }, 0);
   }
 
-  /** With those that arrive in the same turn of the event loop. */
+  /** Commits what waits, with the calls that arrive in the same turn of the event loop. */
   #gatherNoLonger(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#gathered(), 0);

@@ -16,7 +16,7 @@ export class CounterNews {
   readonly #sql: SqlStorage;
   readonly raised: RaisedEvents;
   #wanted: ReadonlySet<EventType>;
-  /** Null while nobody wants to know of them. */
+  /** The calls of each key, to find bursts of refusals; null while nobody wants to know of them. */
   #bursts: RefusalBursts | null = null;
 
   constructor(sql: SqlStorage) {
@@ -40,7 +40,7 @@ export class CounterNews {
     this.#countCalls();
   }
 
-  /** Of a change of the ledger, in its transaction. It notes there what is told once. */
+  /** The events of a change of the ledger, in its transaction. What is told once is noted in the ledger. */
   ofChange(before: Ledger, ledger: Ledger, closed: readonly EndedPeriod[], nowMs: number): readonly WorkspaceEvent[] {
     if (this.#wanted.size === 0) return NONE;
     const events: WorkspaceEvent[] = [];
@@ -60,7 +60,7 @@ export class CounterNews {
     this.#bursts?.called(keyId, calls, nowMs);
   }
 
-  /** Such calls are among those; raises what they are to be told of. */
+  /** Counts refused calls, of which `called` was told too, and raises a burst where they make one. */
   refused(calls: RefusedCalls, nowMs: number): void {
     const burst = this.#bursts?.refused(calls, nowMs) ?? null;
     if (burst !== null) this.raised.raise([newEvent("refusals.burst", burst, nowMs)]);

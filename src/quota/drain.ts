@@ -36,7 +36,7 @@ type Rows = Pick<Outbox, "messages" | "oldest">;
 export interface DrainOptions {
   workspaceId: string;
   send: SendMessages;
-  /** Between two messages that are not full. */
+  /** Milliseconds between two messages that are not full. */
   paceMs: number;
   /** Makes sure that `run` is called at that time or sooner. */
   alarmBy: (atMs: number) => void;
@@ -47,18 +47,18 @@ interface Probing {
   atMs: number;
   /** Up to this row the last probe held; 0 before the first one. */
   lastRow: number;
-  /** That one was answered: the store is still full. */
+  /** Whether the store has answered the last probe that it is still full. */
   answered: boolean;
 }
 
 export class Drain {
   readonly #outbox: Rows;
   readonly #options: DrainOptions;
-  /** Rows up to here have been handed to the queue since the object started, or since the store had room again. */
+  /** Rows up to this number have been handed to the queue since the object started, or since the store had room again. */
   #sentUpTo = 0;
-  /** All rows behind that, in memory, unless they are to be read. */
+  /** All rows behind `#sentUpTo`, in memory; none of them while `#readBack`. */
   #unsent = new MessagePacker();
-  /** Rows behind `#sentUpTo` are in the table only. */
+  /** Whether the rows behind `#sentUpTo` are to be read from the table. */
   #readBack = true;
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #paceTimer = false;
@@ -68,11 +68,11 @@ export class Drain {
   #failedSends = 0;
   /** When unsettled rows were last sent again; a restart sends all of them. */
   #resentAtMs = Date.now();
-  /** No unsettled row is older; null: there may be none. So the table is not read with every message. */
+  /** No unsettled row is older than this; null: not known. It saves reading the table with every message. */
   #noneOlderMs: number | null = null;
-  /** Null while the Signal Store has room, as far as is known. */
+  /** The probes of a Signal Store that is full; null while it has room, as far as is known. */
   #probing: Probing | null = null;
-  /** Raised when sending is to stop, or to start over: what is under way then says no longer how far it has come. */
+  /** Raised when sending stops or starts over: a send that is under way then no longer says how far rows are sent. */
   #round = 0;
 
   constructor(outbox: Rows, options: DrainOptions) {
@@ -81,7 +81,7 @@ export class Drain {
     if (outbox.oldest() === null) {
       this.#readBack = false;
     } else {
-      // Nobody waits for what waits since before the start: what comes with the call that caused it goes along.
+      // Rows from before the start are in no hurry: they wait for the pace, so that those of the call that started this go along.
       this.#sentAtMs = Date.now();
       this.#schedule();
     }
@@ -91,7 +91,7 @@ export class Drain {
     return this.#probing !== null;
   }
 
-  /** These rows are in the outbox, behind all others. */
+  /** To be called with rows that have been committed to the outbox, behind all others. */
   committed(rows: readonly PackedRow[]): void {
     if (!this.#readBack) {
       for (const row of rows) this.#unsent.add(row);
@@ -100,13 +100,13 @@ export class Drain {
     this.#schedule();
   }
 
-  /** The rows that are not settled have other numbers, behind all that was sent. */
+  /** To be called when unsettled rows were given new numbers, behind all that was sent. */
   renumbered(): void {
     this.#forget();
     this.#schedule();
   }
 
-  /** The store has refused what was sent, for want of room: from now on probes only. */
+  /** To be called when the store has refused rows for want of room: from then on only probes are sent. */
   stopForFullStore(): void {
     if (this.#probing !== null) {
       this.#probing.answered = true;
@@ -140,7 +140,7 @@ export class Drain {
     await this.#start(true);
   }
 
-  /** @param all also what fills no message. */
+  /** @param all whether rows that fill no message are sent too. */
   #start(all: boolean): Promise<void> {
     this.#running ??= this.#runOnce(all).finally(() => {
       this.#running = null;
@@ -164,7 +164,7 @@ export class Drain {
     }
   }
 
-  /** What is unsent leaves when it is time. While the queue refuses, or the store is full, only the alarm tries. */
+  /** Has unsent rows sent when it is time. While the queue refuses, or the store is full, only the alarm tries. */
   #schedule(): void {
     if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null) return;
     if (!this.#readBack && this.#unsent.isEmpty) return;
@@ -188,7 +188,7 @@ export class Drain {
     }
   }
 
-  /** Frees the memory: what is unsent is read from the table. */
+  /** Lets go of the rows in memory: they are read from the table when they are sent. */
   #forget(): void {
     this.#unsent.clear();
     this.#readBack = true;
@@ -220,7 +220,7 @@ export class Drain {
     this.#resentAtMs = nowMs;
   }
 
-  /** One `sendBatch`. */
+  /** The unsent rows of one `sendBatch`. */
   #nextUnsent(all: boolean): PackedMessage[] {
     if (!this.#readBack) return this.#unsent.take(all, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
     const messages = this.#read(this.#sentUpTo, EVER, SEND_BATCH_MAX_MESSAGES);
@@ -235,15 +235,15 @@ export class Drain {
     for (;;) {
       const messages = this.#read(afterRow, admittedUntil, SEND_BATCH_MAX_MESSAGES);
       if (messages.length === 0) return;
-      // oxlint-disable-next-line no-await-in-loop -- as above
+      // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one sendBatch in memory
       afterRow = await this.#send(messages);
       if (round !== this.#round) return;
     }
   }
 
   /**
-   * The oldest rows, one message of them. Where nobody answered the last probe it may have held rows that can never be
-   * settled: then those that follow.
+   * Sends one message of the oldest rows. A probe that nobody answered may have held rows that can never be settled: the
+   * next one has the rows behind them.
    */
   async #sendProbe(probing: Probing): Promise<void> {
     const afterRow = probing.answered ? 0 : probing.lastRow;
@@ -251,7 +251,7 @@ export class Drain {
     const messages = this.#read(afterRow, EVER, 1);
     probing.lastRow = messages.length === 0 ? 0 : await this.#send(messages);
     probing.atMs = Date.now() + STORE_PROBE_MS;
-    // Nothing waits any more: nothing is put off either.
+    // No row waits any more, so that there is nothing to put off either.
     if (messages.length === 0 && afterRow === 0 && this.#probing === probing) this.#probing = null;
   }
 
@@ -267,7 +267,7 @@ export class Drain {
       body: writeMessage(workspaceId, rows),
       contentType: "text" as const,
     }));
-    // A call that never ends would end the drain.
+    // The call has a limit, for one that never ends would end the drain.
     await within(SEND_TIMEOUT_MS, send(bodies));
     return messages[messages.length - 1]?.lastRow ?? 0;
   }

@@ -3,12 +3,12 @@
  * what was written since may have filled it.
  */
 
-/** More than is written besides the outbox between two looks. */
+/** More bytes than are written besides the outbox between two looks at the database. */
 const BESIDES_BYTES = 50_000_000;
 
 export class Fill {
   readonly #databaseBytes: () => number;
-  /** When it was last asked for. */
+  /** The database's size when it was last asked for. */
   #knownBytes = Number.POSITIVE_INFINITY;
   #writtenBytes = 0;
 
@@ -16,7 +16,7 @@ export class Fill {
     this.#databaseBytes = databaseBytes;
   }
 
-  /** Of rows, without what their pages leave empty. */
+  /** Notes the bytes of rows that were written, without what their pages leave empty. */
   written(bytes: number): void {
     this.#writtenBytes += bytes;
   }

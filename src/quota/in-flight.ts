@@ -21,8 +21,9 @@ export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: str
 }
 
 /**
- * Null when the outbox does not hold it. Looked for among the rows of the time that its id tells, so that it takes no
- * longer while the queue is down. One that is sent once more is not found: the Signal Store still has it.
+ * A signal of the outbox; null when the outbox does not hold it. It is looked for among the rows of the time that its id
+ * tells, so that it takes no longer while the queue is down. A signal that is sent once more is not found: the Signal Store
+ * still has it.
  */
 function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
   const receivedMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
@@ -42,7 +43,7 @@ function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): 
   return null;
 }
 
-/** Rows are in order of their time, so it takes a few steps, however many there are. */
+/** The first row of a time or later. Rows are in order of their time, so that a few steps find it among any number. */
 function firstRowSince(sql: SqlStorage, atMs: number): number {
   const end = (order: "ASC" | "DESC"): number =>
     sql.exec<{ row: number }>(`SELECT row FROM outbox ORDER BY row ${order} LIMIT 1`).toArray()[0]?.row ?? 0;

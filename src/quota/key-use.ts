@@ -11,13 +11,13 @@ import { KEY_USE_WRITE_MS } from "../limits.ts";
 
 interface Use {
   usedMs: number;
-  /** 0: never. */
+  /** When a call was last accepted; 0: never. */
   acceptedMs: number;
-  /** When this was last written. */
+  /** When the key's row was last written. */
   writtenMs: number;
-  /** By this object. */
+  /** Whether this object has written it since it started. */
   isWritten: boolean;
-  /** Signals ever admitted with it. */
+  /** Signals ever admitted with the key. */
   admitted: number;
   /** Calls of which something was accepted, by day; those of `day` are partly counted here. */
   calls: DayCounts;
@@ -27,7 +27,7 @@ interface Use {
   lost: DayCounts;
 }
 
-/** Of one call, or of a slice of one. */
+/** What was admitted of a call, or of a slice of one. */
 export interface AcceptedCall {
   keyId: string;
   calls: 0 | 1;
@@ -65,7 +65,7 @@ export class KeyUse {
    * Compares what is known of the keys with what the ledger has counted: what is missing was not written when the last
    * object ended, of keys that had been written less than a minute before.
    *
-   * @param admitted signals, ever.
+   * @param admitted signals that the ledger has ever counted.
    */
   noteLost(admitted: number): void {
     const uses = [...this.#uses.values()];
@@ -79,7 +79,7 @@ export class KeyUse {
         use.lost,
         new Map([use.writtenMs, use.writtenMs + KEY_USE_WRITE_MS].map((ms) => [dayOf(ms), 1])),
       );
-      // So that they are missed once: whose they were is not known.
+      // Whose signals they were is not known. They are counted here, so that they are missed only once.
       use.admitted += unknown;
       unknown = 0;
       this.#unwritten.add(keyId);
@@ -102,7 +102,7 @@ export class KeyUse {
     use.callsOfDay += calls;
   }
 
-  /** A row for each key of which none was written within the last minute. */
+  /** Writes a row for each key that was used and whose row was not written within the last minute. */
   writeDue(nowMs: number): void {
     for (const keyId of this.#unwritten) {
       const use = this.#of(keyId);
@@ -118,12 +118,12 @@ export class KeyUse {
     }
   }
 
-  /** Key id → milliseconds since 1970. */
+  /** When each key was last used: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return Object.fromEntries(Array.from(this.#uses, ([keyId, { usedMs }]) => [keyId, usedMs]));
   }
 
-  /** Null: no call of it was accepted so far. */
+  /** When a call of the key was last accepted, in milliseconds since 1970; null: none was so far. */
   lastAccepted(keyId: string): number | null {
     return this.#uses.get(keyId)?.acceptedMs || null;
   }
@@ -157,7 +157,7 @@ const NEVER: Use = {
   lost: "",
 };
 
-/** The day's own count is a number until somebody wants to know: a call adds one to it, and nothing else. */
+/** Adds the day's own count to the days. It is a plain number until then, so that a call does no more than add one. */
 function addUp(use: Use): void {
   if (use.callsOfDay === 0) return;
   use.calls = addToDays(use.calls, new Map([[use.day, use.callsOfDay]]));

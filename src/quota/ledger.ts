@@ -17,7 +17,7 @@ export interface Counts {
   accepted: number;
   held: number;
   rejected: number;
-  /** Accepted beyond the limit with overages on. */
+  /** Signals accepted beyond the limit with overages on. */
   overage: number;
   /** Signals ever admitted. */
   admitted: number;
@@ -30,11 +30,11 @@ export interface Ledger extends QuotaConfig, Counts {
   extraRoomRemoved: boolean;
   /** Number of the next outbox row; never used twice, so a late `settle` cannot take another row. */
   nextRow: number;
-  /** UTC day of the last count. Here, so that a commit writes no row for it. */
+  /** UTC day of the last count. It is kept here, so that a commit writes no row for it. */
   dayMs: number;
   /** Levels of usage that have been told, see domain/quota/usage-news.ts; 0 where nobody wants to know. */
   told: number;
-  /** It has been told that signals wait too long, and they still do. */
+  /** Whether it has been told that signals wait too long, and they still do. */
   late: boolean;
 }
 
@@ -109,7 +109,7 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
   return { ...ledger, ...counts, nextRow: number + 1 };
 }
 
-/** One row written. */
+/** Saves the ledger: one row written. */
 export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
   sql.exec(SAVE, ...COLUMNS.map(([, field]) => Number(ledger[field])));
 }
@@ -175,7 +175,7 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
   return closed;
 }
 
-/** The current period, and the closed ones. */
+/** The usage of the current period, and of the closed ones. */
 export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   const {
     anchorMs: _anchor,
@@ -189,7 +189,7 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   return { ...usage, history: closedPeriods(sql) };
 }
 
-/** Newest first. */
+/** The closed periods, newest first. */
 function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   return sql
     .exec<Record<string, number>>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")

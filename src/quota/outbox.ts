@@ -22,7 +22,7 @@ const COLUMNS = ["row", "at", "period_start", "count", "bytes", "accepted", "hel
 const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}, body) VALUES (?${", ?".repeat(COLUMNS.length)})`;
 const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")}, body = ? WHERE row = ?`;
 
-/** What is no longer unsettled of a row. */
+/** What of a row has been settled. */
 type Taken = { period_start: number; count: number };
 
 /** Which rows to send: those after a number, admitted up to a time, as many as fit so many messages. */
@@ -35,7 +35,7 @@ export interface SendRange {
 export class Outbox {
   readonly #sql: SqlStorage;
   readonly #unsettled: Unsettled;
-  /** The last row, once it is settled. */
+  /** The number of the last row, once it is settled and blank. */
   #blankRow: number | null = null;
   readonly #fill: Fill;
 
@@ -51,7 +51,7 @@ export class Outbox {
     this.#findBlankRow();
   }
 
-  /** The counts as they were with the last row. */
+  /** The ledger's counts as the last row has them. */
   lastCounts(): (Counts & { row: number }) | null {
     const last = this.#sql.exec<{ row: number } & Record<keyof Counts, number>>(
       "SELECT row, accepted, held, rejected, overage, admitted FROM outbox ORDER BY row DESC LIMIT 1",
@@ -59,7 +59,7 @@ export class Outbox {
     return last.toArray()[0] ?? null;
   }
 
-  /** One row written for each of them. */
+  /** Writes rows to the outbox: one row written for each. */
   write(rows: PackedRow[], { accepted, held, rejected, overage, admitted }: Counts): void {
     for (const { row, at, periodStart, count, bytes, text } of rows) {
       const values = [row, at, periodStart, count, bytes, accepted, held, rejected, overage, admitted, text];
@@ -71,14 +71,14 @@ export class Outbox {
     }
   }
 
-  /** What was written has been rolled back. */
+  /** To be called when what was written has been rolled back. */
   rolledBack(): void {
     this.#unsettled.forget();
     this.#findBlankRow();
   }
 
   /**
-   * Rows confirmed by the store; repeating it is harmless. Says whether any was still there.
+   * Takes out rows that the store has confirmed; repeating it is harmless. Says whether any was still there.
    *
    * @param lastRow the number before the one that the ledger expects next.
    */
@@ -102,7 +102,7 @@ export class Outbox {
     return deleted || blanked;
   }
 
-  /** Counted with each statement, since the next one may fail. */
+  /** Counts what one statement has settled, since the next one may fail. Says whether that was anything. */
   #took(settled: Iterable<Taken>): boolean {
     let any = false;
     for (const { period_start, count } of settled) {
@@ -140,7 +140,7 @@ export class Outbox {
     const sorted = [...numbers].sort((one, other) => one - other);
     let nextRow = firstRow;
     while (sorted.length > 0) {
-      // Some at a time, each up to a message long.
+      // Rows are read RENUMBER_ROWS at a time, for each is up to a message long.
       const rows = this.#sql
         .exec<{ row: number; body: string }>(
           "SELECT row, body FROM outbox WHERE row IN (SELECT value FROM json_each(?)) AND bytes > 0 ORDER BY row",
@@ -155,7 +155,7 @@ export class Outbox {
     return nextRow - firstRow;
   }
 
-  /** Numbers, times and signals of all that are not settled. */
+  /** Numbers, times and signals of all rows that are not settled. */
   unsettledRows(): UnsettledRow[] {
     return this.#sql
       .exec<{ row: number; at: number; count: number }>(

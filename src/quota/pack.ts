@@ -9,7 +9,7 @@ export interface PackedRow {
   row: number;
   at: number;
   periodStart: number;
-  /** Signals. */
+  /** How many signals the row has. */
   count: number;
   /** UTF-8 length of `text`, or a little more. */
   bytes: number;
@@ -84,7 +84,7 @@ export class MessagePacker {
   #open: PackedMessage | null = null;
   #bytes = 0;
 
-  /** Of all rows in it. */
+  /** Bytes of all rows in the packer. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -110,7 +110,7 @@ export class MessagePacker {
     this.#open = { rows: text, bytes, lastRow: row };
   }
 
-  /** Takes the first messages out, no more than that of each; the one that has room only where `all` are to go. */
+  /** Takes the first messages out, within both bounds; the one that has room for more only where `all` are to go. */
   take(all: boolean, maxMessages: number, maxBytes: number): PackedMessage[] {
     const taken: PackedMessage[] = [];
     let bytes = 0;

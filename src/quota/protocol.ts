@@ -18,7 +18,7 @@ export interface AdmitChunk {
 export interface AdmitCall {
   keyId: string;
   chunks: AdmitChunk[];
-  /** For the rejections list. */
+  /** The call's id, for the rejections list. */
   requestId: string;
   /** Only the first slice of a large body counts against the request rate. */
   firstSlice: boolean;
@@ -29,7 +29,7 @@ export interface AdmitCall {
 /** Signals of one call that were refused for the same reason. */
 export interface InvalidSignals {
   code: RefusalCode;
-  /** Of the first of them. */
+  /** What the sender was told of the first of the signals, without what that repeats of the body. */
   detail: string;
   signals: number;
 }
@@ -75,7 +75,7 @@ export interface RefusedCall {
   signals: number;
 }
 
-/** What its sender is to be told, which is not always what the edge had found. */
+/** What the sender of a call that the edge refused is to be told, which is not always what the edge had found. */
 export type RefusedResult =
   | { outcome: "noted"; rate: RateState; period: PeriodState | null }
   | { outcome: "key_deactivated" }
@@ -89,23 +89,23 @@ export interface ClosedPeriod {
   accepted: number;
   held: number;
   rejected: number;
-  /** Accepted beyond the limit with overages on. */
+  /** Signals accepted beyond the limit with overages on. */
   overage: number;
-  /** Consecutive periods over the allowance: with this one, or before it while it is the current one. */
+  /** Consecutive periods over the allowance, up to this one; while this is the current one, up to the one before it. */
   streak: number;
 }
 
-/** The current period. */
+/** The current period, and the closed ones before it. */
 export interface Usage extends ClosedPeriod {
   paid: boolean;
   extraRoomRemoved: boolean;
-  /** Newest first. */
+  /** The closed periods, newest first. */
   history: ClosedPeriod[];
 }
 
 export interface UsageByDay {
   usage: Usage;
-  /** Of the current period and the one before it, in order. */
+  /** Days of the current period and of the one before it, in order. */
   days: UsageDay[];
   /** The first day that is known; null when nothing was counted before today. */
   firstDayMs: number | null;
@@ -113,13 +113,13 @@ export interface UsageByDay {
 
 /** What has come of one key's calls. */
 export interface KeyCalls {
-  /** When one last carried the right secret, whatever came of it; null: none so far. */
+  /** When a call last carried the right secret, whatever came of it; null: none so far. */
   usedMs: number | null;
-  /** When one was last accepted; null: none was so far. */
+  /** When a call was last accepted; null: none was so far. */
   acceptedMs: number | null;
-  /** Those with the latest calls first. */
+  /** The key's rejections, those with the latest calls first. */
   rejections: Rejection[];
-  /** Those of which something was accepted, and those of which something was refused: a call may be both. */
+  /** Calls of which something was accepted; calls of which something was refused are in `refused`, and may be the same. */
   accepted: CallDays;
   refused: CallDays;
 }
@@ -141,21 +141,21 @@ export interface UnsettledRow {
 
 /** What waits for the Signal Store. */
 export interface Backlog {
-  /** The store has said that it has no room, and has taken nothing since. */
+  /** Whether the store has said that it has no room, and has taken nothing since. */
   storeFull: boolean;
   /** Every signal ever answered with 202. */
   admitted: number;
   unsettledSignals: number;
-  /** Of the counter's whole database, nearly all of which is the outbox: what OUTBOX_MAX_BYTES bounds. */
+  /** Bytes of the counter's whole database, nearly all of which is the outbox: OUTBOX_MAX_BYTES bounds them. */
   outboxBytes: number;
   outboxMaxBytes: number;
-  /** When the oldest of them was admitted; null when nothing waits. */
+  /** When the oldest unsettled signal was admitted; null when nothing waits. */
   oldestAtMs: number | null;
-  /** And the number of its outbox row. */
+  /** Number of the oldest unsettled signal's outbox row; null when nothing waits. */
   oldestRow: number | null;
 }
 
-/** A signal that is sent through the queue once more; `text` as in AdmitChunk, of this one. */
+/** A signal that is sent through the queue once more; `text` and `bytes` are as in AdmitChunk, of this signal alone. */
 export interface SignalAgain {
   id: string;
   periodStartMs: number;
@@ -165,7 +165,7 @@ export interface SignalAgain {
 
 export interface ReleaseResult {
   released: number;
-  /** No more fit. */
+  /** Whether no more signals fit. */
   full: boolean;
 }
 

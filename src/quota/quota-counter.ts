@@ -65,7 +65,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #handOn: HandOn;
   readonly #alarm: Alarm;
   readonly #commits: GroupCommit<CountedCall, AdmitResult>;
-  /** Commits with signals since the alarm rang. */
+  /** Commits with signals since the alarm last rang. */
   #commitsSinceRing = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -98,14 +98,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     );
   }
 
-  /** Plan and billing; takes effect with the next signal. The anchor is fixed by the first call. */
+  /** Sets plan and billing, with effect from the next signal. The anchor is fixed by the first call. */
   configure(config: QuotaConfig): void {
     this.#state.configure(config, Date.now());
     this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
     this.#handOn.start();
   }
 
-  /** What is to be raised, from the next commit on. Repeating it changes nothing. */
+  /** Says which events are to be raised, from the next commit on. Repeating it changes nothing. */
   wantEvents(wanted: WantedEvents): void {
     const nowMs = Date.now();
     this.#state.want(wanted, nowMs);
@@ -118,14 +118,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#revoked.add([keyId], Date.now());
   }
 
-  /** Likewise for many, which were ended then. Returns how many of them were news. */
+  /** Revokes many keys, which were deactivated at `atMs`. Returns how many of them were not revoked before. */
   revokeAll(keyIds: string[], atMs: number): number {
     return this.#revoked.add(keyIds, atMs);
   }
 
   /**
-   * Rows to come have numbers behind `behindRow`. For a counter that was restored from a backup: the Signal Store has seen
-   * these numbers before. Returns the rows that are not settled.
+   * Has later rows numbered behind `behindRow`. For a counter that was restored from a backup: the Signal Store has seen
+   * the numbers up to there. Returns the rows that are not settled.
    */
   goOnBehind(behindRow: number): UnsettledRow[] {
     this.#update(Date.now(), (ledger) => {
@@ -135,14 +135,14 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#outbox.unsettledRows();
   }
 
-  /** What is not settled, and how many signals were ever admitted, at one moment. */
+  /** The rows that are not settled, and how many signals were ever admitted, at one moment. */
   unsettledRows(): { rows: UnsettledRow[]; admitted: number } {
     return { rows: this.#outbox.unsettledRows(), admitted: this.#state.ledger?.admitted ?? 0 };
   }
 
   /**
-   * The store has so many signals that this counter, restored from a backup, has no memory of. Counted only if nothing was
-   * admitted since the caller looked, which it is told: then it looks again.
+   * Counts signals that the store has and this counter, restored from a backup, has no memory of. Returns false, and counts
+   * nothing, if signals were admitted since the caller looked: then it looks again.
    */
   countForgotten(signals: number, admitted: number): boolean {
     let counted = false;
@@ -164,12 +164,12 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.ctx.abort("The object starts anew.");
   }
 
-  /** Gives these of the unsettled rows new numbers, in the same order. Returns how many it has renumbered. */
+  /** Gives the unsettled among these rows new numbers, in the same order. Returns how many it has renumbered. */
   renumber(rows: number[]): number {
     let renumbered = 0;
     this.#update(Date.now(), (ledger) => {
-      // Behind what is under way, so that nothing that names an old number means a row that has it now; and behind all that
-      // was sent, so that the drain sends them.
+      // The new numbers are behind all that were used, so that nothing under way that names a number means another row, and
+      // behind all that was sent, so that the drain sends them.
       renumbered = this.#outbox.renumber(rows, ledger.nextRow);
       ledger.nextRow += renumbered;
       return { save: true };
@@ -218,8 +218,8 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   /**
-   * Refused calls that an isolate has summed up: those that did not authenticate, and those with keys that it knows to be
-   * deactivated. No use of a key.
+   * Notes refused calls that an isolate has summed up: those that did not authenticate, and those with keys that it knows
+   * to be deactivated. They are no use of a key.
    */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
@@ -227,13 +227,13 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#list(calls, nowMs);
   }
 
-  /** The Signal Store has these rows' signals: only now do they leave the outbox. Repeating it is harmless. */
+  /** Takes rows out of the outbox, now that the Signal Store has their signals. Repeating it is harmless. */
   settle(rows: number[]): void {
     const lastRow = (this.#state.ledger?.nextRow ?? 0) - 1;
     if (this.#outbox.settle(rows, lastRow) && this.#drain.storeFull) this.#drain.startOver();
   }
 
-  /** The Signal Store had no room for what was sent: it is asked once in a while until it has, see drain.ts. */
+  /** To be called when the Signal Store had no room for what was sent: from then on it is probed, see drain.ts. */
   storeFull(): void {
     this.#drain.stopForFullStore();
   }
@@ -277,7 +277,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return usage && readUsageByDay(this.#sql, usage);
   }
 
-  /** Key id → milliseconds since 1970. */
+  /** When each key was last used: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
     return this.#keyUse.lastUsed();
   }
@@ -294,7 +294,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     };
   }
 
-  /** Those with the latest calls first. */
+  /** The rejections list, those with the latest calls first. */
   rejections(limit: number): Rejection[] {
     return this.#rejections.latest(limit, Date.now());
   }
@@ -335,7 +335,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
       const nowMs = Date.now();
       const ledger = this.#ledgerAt(nowMs);
       this.#writeNotes(nowMs);
-      // Others are likely to follow: none of them has to set it.
+      // More commits are likely to follow: with the alarm set here, none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
       this.#noteLateness(nowMs);
       if (ledger !== null) this.#alarm.by(ledger.periodEndMs);
@@ -373,7 +373,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return decided.results;
   }
 
-  /** Changes the ledger; what that writes to the outbox is sent soon, also if the object should be killed now. */
+  /** Changes the ledger; rows that this writes to the outbox are sent soon, also if the object should be killed now. */
   #update(nowMs: number, change: (ledger: Ledger) => Change): void {
     const rows = this.#state.update(nowMs, change);
     this.#handOn.start();
@@ -396,7 +396,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return ledger;
   }
 
-  /** Once until it has recovered. */
+  /** Raises an event when signals wait too long, once until none does any more. */
   #noteLateness(nowMs: number): void {
     if (!this.#news.wants("processing.late")) return;
     const oldest = this.#outbox.oldest();

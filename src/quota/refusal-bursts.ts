@@ -15,7 +15,7 @@ import {
 const MINUTE_MS = 60_000;
 
 interface Minute {
-  /** Since 1970. */
+  /** Minutes since 1970. */
   minute: number;
   calls: number;
   refused: number;
@@ -23,9 +23,9 @@ interface Minute {
 }
 
 interface Key {
-  /** The latest, a ring. */
+  /** The latest minutes, a ring. */
   minutes: Minute[];
-  /** Of the latest call that was refused: one call may be listed for several reasons. */
+  /** Id of the latest call that was refused: one call may be listed for several reasons, and counts once. */
   requestId: string;
   quietUntilMs: number;
 }
@@ -37,7 +37,7 @@ export class RefusalBursts {
     minuteOf(this.#of(keyId, nowMs), nowMs).calls += calls;
   }
 
-  /** Refused ones among those; what is to be told, if that is a burst. */
+  /** Counts refused calls, of which `called` was told too; returns what is to be told if they make a burst. */
   refused({ keyId, code, calls, requestId }: RefusedCalls, nowMs: number): EventData["refusals.burst"] | null {
     const key = this.#of(keyId, nowMs);
     const now = minuteOf(key, nowMs);
@@ -81,7 +81,7 @@ export class RefusalBursts {
   }
 }
 
-/** The one that runs. */
+/** The minute that runs. */
 function minuteOf({ minutes }: Key, nowMs: number): Minute {
   const minute = Math.floor(nowMs / MINUTE_MS);
   const place = minute % REFUSAL_BURST_MINUTES;

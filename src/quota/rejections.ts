@@ -1,8 +1,7 @@
 /**
  * The list of refused calls, and how many of each key there were on each day, in memory and in one row of the object's
- * database. Refusals now and then are written at once,
- * each of them. Where they come faster they are gathered, and written ever less often: a flood costs a few rows a minute,
- * whatever comes, and keeps the object in memory meanwhile.
+ * database. Refusals now and then are each written at once. Where they come faster they are gathered, and written ever less
+ * often: a flood costs a few rows a minute, whatever comes, and keeps the object in memory meanwhile.
  *
  * While calls are gathered the stored entries say so (`open`). An object that is started and finds them open cannot know
  * whether all have been written: it says "at least" of them from then on.
@@ -14,28 +13,28 @@ import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 import { REJECTED_KEYS_KEPT, REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
 
-/** Calls that were refused so lately are likely to go on. */
+/** The pause between two writes of a flood that goes on. */
 const LONGEST_PAUSE_MS = Math.max(...REJECTION_PAUSES_MS);
 
 type StoredRejection = Rejection & { open?: true };
 
 interface Gathering {
-  /** When something was last written, or looked at. */
+  /** When gathered calls were last written, or there were none to write. */
   sinceMs: number;
-  /** Writes so far: the pause before the next one depends on it. */
+  /** Writes since gathering began: the pause before the next one depends on it. */
   writes: number;
 }
 
 export class Rejections {
   readonly #sql: SqlStorage;
   readonly #list: Rejection[];
-  /** By key, those that were refused last at the end. */
+  /** Refused calls by key id and day; keys that were refused last are at the end. */
   readonly #days: Map<string, CallDays>;
   /** Entries with calls that are not stored yet. */
   #unwritten = new Set<Rejection>();
   #gathering: Gathering | null = null;
   #lastAddedMs = 0;
-  /** Of writes at once, see domain/quota/request-rate.ts. */
+  /** State of the rate of writes at once, see domain/quota/request-rate.ts. */
   #writesEmptyAtMs = 0;
 
   constructor(sql: SqlStorage) {
@@ -58,14 +57,14 @@ export class Rejections {
     this.#lastAddedMs = nowMs;
   }
 
-  /** When `write` is to be called; infinity: not before something is added. */
+  /** When `write` is to be called next; infinity: not before something is added. */
   get dueMs(): number {
     if (this.#gathering === null) return this.#unwritten.size === 0 ? Number.POSITIVE_INFINITY : this.#lastAddedMs;
     const { sinceMs, writes } = this.#gathering;
     return sinceMs + (REJECTION_PAUSES_MS[writes] ?? LONGEST_PAUSE_MS);
   }
 
-  /** One row at most. */
+  /** Writes what is due: one row at most. */
   write(nowMs: number): void {
     if (this.#gathering === null) {
       const taken = takeRequest(this.#writesEmptyAtMs, nowMs, REJECTION_WRITES);
@@ -83,7 +82,7 @@ export class Rejections {
     }
   }
 
-  /** Those with the latest calls first. */
+  /** The entries with the latest calls, these first. */
   latest(limit: number, nowMs: number): Rejection[] {
     forgetOld(this.#list, nowMs);
     return this.#list
@@ -92,14 +91,14 @@ export class Rejections {
       .slice(0, limit);
   }
 
-  /** Those of one key, by day. */
+  /** Refused calls of one key, by day. */
   callDays(keyId: string): CallDays {
     return this.#days.get(keyId) ?? { calls: "", lost: "" };
   }
 
   #addToDay(keyId: string, what: keyof CallDays, count: number, atMs: number): void {
     const days = this.callDays(keyId);
-    // The last one to be refused is the last in the row, and the first one is the first to be forgotten.
+    // The map is in the order of the keys' last refusals, so that the one refused longest ago is forgotten first.
     this.#days.delete(keyId);
     this.#days.set(keyId, { ...days, [what]: addToDays(days[what], new Map([[dayOf(atMs), count]])) });
     const [first] = this.#days.keys();

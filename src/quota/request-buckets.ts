@@ -1,4 +1,4 @@
-/** The request rate of each key. Not stored: an object idle long enough to be evicted has full buckets. */
+/** The request rate of each key. It is not stored: an object idle long enough to be evicted has full buckets. */
 import { requestsLeft, takeRequest } from "../domain/quota/request-rate.ts";
 import type { RateDecision, RateState, RequestRate } from "../domain/quota/request-rate.ts";
 

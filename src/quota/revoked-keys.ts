@@ -13,7 +13,7 @@ export class RevokedKeys {
     return this.#ids;
   }
 
-  /** Returns how many of them were news. */
+  /** Returns how many of the keys were not revoked before. */
   add(keyIds: readonly string[], atMs: number): number {
     const news = keyIds.filter((keyId) => !this.#ids.has(keyId));
     this.#sql.exec("INSERT OR IGNORE INTO revoked_keys SELECT value, ? FROM json_each(?)", atMs, JSON.stringify(news));

@@ -16,9 +16,9 @@ import { createDaysTable, endDay } from "./usage-days.ts";
 export interface Change {
   /** Rows for the outbox; they carry the counts. */
   rows?: PackedRow[];
-  /** More than the counts has changed. */
+  /** Whether more than the counts has changed, so that the ledger's row is written too. */
   save?: boolean;
-  /** What it makes true. */
+  /** Events that the change makes true. */
   events?: WorkspaceEvent[];
 }
 
@@ -27,7 +27,7 @@ export class State {
   readonly #outbox: Outbox;
   readonly #news: CounterNews;
   #ledger: Ledger | null;
-  /** The count of refused signals is ahead of what is stored. */
+  /** Whether the count of refused signals is ahead of what is stored. */
   #unsaved = false;
 
   constructor(storage: DurableObjectStorage, outbox: Outbox, news: CounterNews) {
@@ -39,12 +39,12 @@ export class State {
     this.#ledger = loadLedger(storage.sql, outbox.lastCounts());
   }
 
-  /** As of the last change; null before `configure` has reached the object. */
+  /** The ledger as of the last change; null before `configure` has reached the object. */
   get ledger(): Readonly<Ledger> | null {
     return this.#ledger;
   }
 
-  /** As of this moment. */
+  /** The ledger as of `nowMs`, its ended period and day closed. */
   ledgerAt(nowMs: number): Readonly<Ledger> | null {
     this.update(nowMs, () => ({}));
     return this.#ledger;
@@ -57,7 +57,7 @@ export class State {
     });
   }
 
-  /** From now on. What has been reached before somebody wanted to know of it is no news. */
+  /** Says which events are wanted from now on. What was reached before somebody wanted to know of it is no news. */
   want(wanted: WantedEvents, nowMs: number): void {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];

@@ -14,12 +14,12 @@ export class Unsettled {
     this.#byPeriod?.set(periodStartMs, (this.#byPeriod.get(periodStartMs) ?? 0) + signals);
   }
 
-  /** What was added has been rolled back. */
+  /** To be called when what was added has been rolled back: it is counted anew. */
   forget(): void {
     this.#byPeriod = null;
   }
 
-  /** In all, or of one period. */
+  /** Signals that are not settled, in all or of one period. */
   signals(periodStartMs: number | undefined): number {
     const byPeriod = (this.#byPeriod ??= this.#count());
     if (periodStartMs !== undefined) return byPeriod.get(periodStartMs) ?? 0;

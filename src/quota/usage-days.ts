@@ -10,7 +10,7 @@ export function createDaysTable(sql: SqlStorage): void {
     rejected INTEGER NOT NULL, PRIMARY KEY (period_start_ms, day_ms)) WITHOUT ROWID`);
 }
 
-/** One row written. */
+/** Writes a day's entry: one row written. */
 export function writeDay(sql: SqlStorage, { periodStartMs, dayMs, accepted, held, rejected }: UsageDay): void {
   sql.exec("INSERT OR REPLACE INTO usage_days VALUES (?, ?, ?, ?, ?)", periodStartMs, dayMs, accepted, held, rejected);
 }
@@ -23,7 +23,7 @@ export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolea
   ledger.dayMs = dayMs;
   if (ended === null) return true;
   writeDay(sql, ended);
-  // Whole periods, by the primary key.
+  // Whole periods are deleted, which the primary key finds.
   sql.exec("DELETE FROM usage_days WHERE period_start_ms < ?", nowMs - USAGE_DAYS_KEPT * DAY_MS);
   return true;
 }

@@ -10,7 +10,7 @@ import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
-/** In which rows are written; see `READERS`. */
+/** The version in which rows are written; see `READERS`. */
 const VERSION = 1;
 
 /** Each signal is two records: envelope and payload. */
@@ -23,19 +23,19 @@ export const ROW_HEADER_BYTES = 220;
 export interface Envelope {
   /** `sig_` + UUIDv7. */
   id: string;
-  /** Id of the API key. */
+  /** Id of the API key that it came with. */
   key: string;
   endpoint?: "product_org";
   /** The `{source}` of the path. */
   source?: string;
   /** The request's `Idempotency-Key` and the signal's index, when it sent one. */
   idem?: string;
-  /** A signal that is sent once more, released or replayed: how it was admitted, in place of what its row says. */
+  /** How a signal was admitted that is sent once more, released or replayed, in place of what its row says. */
   again?: Again;
 }
 
 export interface Again {
-  /** The place in the Signal Store that it leaves, by its number there. */
+  /** Where in the Signal Store the signal leaves its place, which `place` numbers. */
   from: "held" | "dead";
   place: number;
   verdict: Verdict;
@@ -56,14 +56,14 @@ export interface OutboxRow {
   limit: number;
   /** Ordinal of the first signal; the others follow without a gap. */
   first: number;
-  /** Signals of the row, and how many of them, from the front, are accepted; the rest are held. */
+  /** Signals of the row. The first `accepted` of them are accepted, the rest are held. */
   count: number;
   accepted: number;
 }
 
 export interface ReceivedSignal {
   envelope: Envelope;
-  /** How it was admitted: what its row says, or what its envelope says in place of that. */
+  /** How the signal was admitted: what its row says, or what its envelope says in place of that. */
   row: OutboxRow;
   verdict: Verdict;
   ordinal: number;
@@ -80,7 +80,7 @@ export interface ReceivedRow {
 export interface ReceivedMessage {
   workspaceId: string;
   rows: ReceivedRow[];
-  /** Rows that could not be read. They stay in the outbox. */
+  /** How many rows could not be read. They stay in the outbox. */
   unreadable: number;
 }
 
@@ -128,7 +128,7 @@ export function firstSignals(signals: string, count: number): string {
   return signals.slice(0, end);
 }
 
-/** Each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
+/** Reads each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
 export function readMessage(text: string): ReceivedMessage {
   const [workspaceId = "", ...rows] = text.split(ROW);
   const message: ReceivedMessage = { workspaceId, rows: [], unreadable: 0 };
