@@ -76,7 +76,7 @@ test("a copy is saved as another rule, and applied to the past from the banner",
 
 test.each([
   ["with a script", "files", {}],
-  ["without one", "plain-files", { javaScriptEnabled: false }],
+  ["without a script", "plain-files", { javaScriptEnabled: false }],
 ])("all rules are taken to another workspace as a file, shown first, %s", async (_, slug, options) => {
   const [one, other] = [await newWorkspace(slug), await newWorkspace(`${slug}-other`)];
   await newRule(one);
@@ -109,7 +109,7 @@ test.each([
 
 test.each([
   ["with a script", "versions", {}],
-  ["without one", "plain-versions", { javaScriptEnabled: false }],
+  ["without a script", "plain-versions", { javaScriptEnabled: false }],
 ])("what a rule said is looked at and gone back to, %s", async (_, slug, options) => {
   const workspace = await newWorkspace(slug);
   const key = await workspace.newKey();

@@ -111,7 +111,7 @@ test("a place in a list has a day, the key of its chunk or none, and an order of
   }
 });
 
-test("values are compared one by one, numbers as numbers and texts as texts", () => {
+test("values of an order are compared one by one, numbers as numbers and texts as texts", () => {
   const sorted = [
     [1, "b"],
     [1, "c"],

@@ -128,7 +128,7 @@ test("paths are drawn as nested objects and short arrays; long ones, and far ele
   });
 });
 
-test("what takes whatever is there is content with what the others have put below it", () => {
+test("a mapping that takes whatever is there is content with what the others have put below it", () => {
   expect(exampleFor([row("attributes.all", "company", "json"), row("name", "company.name")])).toEqual({
     company: { name: "Acme Inc." },
   });

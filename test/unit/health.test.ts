@@ -40,7 +40,11 @@ describe("the health of a workspace", () => {
     ["with a store that is 80 % full", { store: { bytes: 800, maxBytes: 1_000 } }, ["late store_filling"]],
     ["with a full store", { store: FULL }, ["stuck store_full"]],
     ["with a full outbox", { outbox: FULL }, ["stuck senders_refused"]],
-    ["with both full", { outbox: FULL, store: FULL }, ["stuck senders_refused", "stuck store_full"]],
+    [
+      "with a full store and a full outbox",
+      { outbox: FULL, store: FULL },
+      ["stuck senders_refused", "stuck store_full"],
+    ],
     ["with a restored counter", { isRestored: true }, ["stuck counter_restored"]],
     ["whose books do not balance", { booksBalanced: false }, ["stuck books_open"]],
     ["with a job that fails for less than ten minutes", failing(10 * MINUTE - 1), []],

@@ -292,7 +292,7 @@ describe("§6.3 what is proposed is always a rule", () => {
     expect(withConditions).toBeGreaterThan(300);
   });
 
-  test("also with the longest event name and the longest value", () => {
+  test("that the operator API takes, also with the longest event name and the longest value", () => {
     const proposed = proposeRule(signal({ form_name: "n".repeat(40) }, { event: "😀".repeat(255) }));
     expect(proposed.conditions).toHaveLength(1);
     expect(isEventPattern(proposed.event)).toBe(true);

@@ -9,7 +9,7 @@ function lines(sample: JsonObject): string[] {
   return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);
 }
 
-test("fields are found by the names that senders give them, and the rest becomes attributes", () => {
+test("a template's fields are found by the names that senders give them, and the rest becomes attributes", () => {
   const sample = {
     company: { id: 42, name: "Initech", region: "eu" },
     subscription: { planName: "pro", MRR: "1200.50", is_trial: false },
@@ -35,7 +35,7 @@ test("a name that says it all wins over a bare id", () => {
   expect(lines({ id: "evt_1", account_id: "acc_1" })[0]).toBe("external_id ← account_id string");
 });
 
-test("without anything like an id the first row waits for its path", () => {
+test("for a sample without anything like an id the first row of a template waits for its path", () => {
   expect(lines({ plan: "pro" })).toEqual(["external_id ←  string", "plan ← plan string"]);
 });
 
@@ -117,7 +117,7 @@ test("a field is one value, flags are a whole object, and each place is proposed
   ]);
 });
 
-test("names that no path can say, and empty values, are passed over", () => {
+test("names that no path can say, and empty values, are not proposed for a template", () => {
   const sample = { id: "acme", "": 1, "a.b": 2, "c[0]": 3, "d[]": 4, e: "", f: null, "g[0]h": 5, i: 6 };
   expect(lines(sample)).toEqual([
     "external_id ← id string",

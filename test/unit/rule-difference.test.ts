@@ -16,7 +16,7 @@ const RULE: RuleContent = {
   enabled: true,
 };
 
-test("each field that is something else is named with what it was and is, in the order in which a rule is read", () => {
+test("each field of a rule that is something else is named with what it was and is, in the order in which a rule is read", () => {
   const after: RuleContent = { ...RULE, enabled: false, points: -1, name: "Wants a demo", frequency: "once_ever" };
   expect(ruleDifferences(RULE, after)).toEqual([
     { field: "name", from: "Asked for a demo", to: "Wants a demo" },
@@ -27,7 +27,7 @@ test("each field that is something else is named with what it was and is, in the
   expect(ruleDifferences(RULE, { ...RULE, conditions: [{ ...demo }] })).toEqual([]);
 });
 
-test("of conditions it says which went and which came", () => {
+test("of a rule's conditions it is said which went and which came", () => {
   const changed = ruleDifferences(RULE, { ...RULE, conditions: [paid, { ...demo, value: ["demo"], operator: "in" }] });
   expect(changed).toEqual([
     { field: "conditions", removed: [demo], added: [paid, { ...demo, value: ["demo"], operator: "in" }] },

@@ -68,12 +68,12 @@ describe("before the first signal", () => {
     ]);
   });
 
-  test("of the control plane only the look-up of keys, and nothing of the consumer", () => {
+  test("of the control plane only the look-up of keys is evaluated, and nothing of the consumer", () => {
     const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
     expect(files.toSorted()).toEqual(["src/control/key-facts.ts"]);
   });
 
-  test("no trie router is among it", () => {
+  test("no trie router is evaluated", () => {
     expect([...evaluated().keys()].filter((file) => /trie-router/.test(file))).toEqual([]);
   });
 

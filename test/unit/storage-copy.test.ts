@@ -43,7 +43,7 @@ describe("how full the storage is", () => {
     expect(roomLevel(of(0), of(1_000), true)).toBe("refusing");
   });
 
-  test("in bytes, as they are read easily", () => {
+  test("is said in bytes, as they are read easily", () => {
     const said = (bytes: number, maxBytes = 9_000_000_000) => storedSaid(health({ store: { bytes, maxBytes } }));
     expect(said(0)).toBe("0 bytes of 9 GB, 0.0 %");
     expect(said(999)).toBe("999 bytes of 9 GB, 0.0 %");
@@ -116,7 +116,7 @@ test("each notice says what holds, whether anything is lost, and what can be don
   });
 });
 
-test("no signal waits where none does, or where it is not known since when", () => {
+test("nobody is told that signals wait where none does, or where it is not known since when", () => {
   const said = (waiting: number, waitingSinceMs: number | null) =>
     waitingSaid(health({ waiting, waitingSinceMs }), NOW);
   expect([said(0, null), said(0, NOW), said(3, null)]).toEqual([

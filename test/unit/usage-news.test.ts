@@ -104,7 +104,7 @@ test("a number is grouped for people", () => {
   expect([0, 999, 1_000, 12_345_678, -1_234].map(grouped)).toEqual(["0", "999", "1,000", "12,345,678", "-1,234"]);
 });
 
-test("what is reached has been told once, whatever changes in between, until it is reached no longer", () => {
+test("a level that is reached has been told once, whatever changes in between, until it is reached no longer", () => {
   const change = fc.record({
     accepted: fc.nat(50),
     held: fc.nat(20),

@@ -101,7 +101,7 @@ describe("a call that breaks off where sending all of it again is harmless is 50
 describe("a call that breaks off where sending all of it again is not harmless", () => {
   test.each([
     ["no signal has an id", body()],
-    ["one that was stored has none", body((n) => (n === 3 ? {} : { id: `m${n}` }))],
+    ["a signal that was stored has no id", body((n) => (n === 3 ? {} : { id: `m${n}` }))],
   ])("as when %s, is 202 partial, and its items say unavailable", async (_, signals) => {
     const workspace = await newWorkspace();
     const answer = await send(workspace, signals, { slice: 2, fault: down });

@@ -23,7 +23,7 @@ function inStore(act: (store: TestStore) => Promise<void>, bucket?: R2Bucket): P
 
 const of = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
 
-describe("an object that is rewritten", () => {
+describe("an object of cold storage that is rewritten", () => {
   test("holds nothing of who is deleted while another segment of it is being read", async () => {
     let reads = 0;
     let between = () => {};
@@ -49,7 +49,7 @@ describe("an object that is rewritten", () => {
   });
 });
 
-describe("with very many objects", () => {
+describe("with very many objects of cold storage", () => {
   test("the question when something is to be done, which every batch asks, reads a few rows", () =>
     inStore(async ({ sql }) => {
       for (let n = 0; n < 3_000; n++)
@@ -75,7 +75,7 @@ describe("with very many objects", () => {
     }));
 });
 
-test("an object that cannot be read holds up what is to be removed from it, and nothing else", async () => {
+test("an object of cold storage that cannot be read holds up what is to be removed from it, and nothing else", async () => {
   let lost = "";
   const bucket = bucketWith({
     before: (name, key) => {

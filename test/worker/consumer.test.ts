@@ -86,7 +86,7 @@ describe("a batch of several workspaces", () => {
     { attempts: 1, delaySeconds: 5 },
     { attempts: 3, delaySeconds: 20 },
     { attempts: 5, delaySeconds: 80 },
-  ])("one that fails delays its own messages, after $attempts attempts by $delaySeconds s", async (retry) => {
+  ])("of which one fails delays that one's messages, after $attempts attempts by $delaySeconds s", async (retry) => {
     const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
     const bodies = [first, failing, third, failing].map(({ id }, index) =>
       messageOf(id, [{ id: `sig_${index}`, payload: { email: "a@example.com", event: `e${index}` } }]),
@@ -103,7 +103,7 @@ describe("a batch of several workspaces", () => {
     expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
   });
 
-  test("each workspace's signals reach its own store only", async () => {
+  test("brings each workspace's signals to its own store only", async () => {
     const [one, other] = [await newCounter(), await newCounter()];
     const signal = { id: "sig_same", payload: { email: "a@example.com", event: "e" } };
     await consumeMessages([messageOf(one.id, [signal]), messageOf(other.id, [signal, { ...signal, id: "sig_more" }])]);
@@ -172,7 +172,7 @@ describe("the rules of a batch of many workspaces", () => {
 });
 
 describe("§8: one poisonous signal never takes its neighbours along", () => {
-  test("broken JSON: it alone is a dead letter, with the reason, and all are settled", async () => {
+  test("broken JSON alone is a dead letter, with the reason, and all are settled", async () => {
     const { counter, ids, bodies } = await onTheWay([good("a"), '{"event":', good("b")]);
     await consumeMessages(bodies);
     expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);

@@ -112,7 +112,7 @@ test("search, source, kind, days, order and page together: each group that fits 
   );
 });
 
-test("of more groups than are sorted the latest are, and the page says so", async () => {
+test("of more event groups than are sorted the latest are, and the page says so", async () => {
   await inStore((sql) => {
     sql.exec(
       `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)

@@ -50,7 +50,7 @@ test.each([
   ]);
 });
 
-test("where the platform has no backup of it, the answer says why, and the object goes on as it is", async () => {
+test("where the platform has no backup of an object, the answer says why, and the object goes on as it is", async () => {
   const workspace = await newWorkspace();
   await workspace.send({ event: "Visit", email: "a@example.com" });
   const answer = await call(`/operator/workspaces/${workspace.id}/restore`, {

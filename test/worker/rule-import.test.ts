@@ -204,7 +204,7 @@ const many = (count: number, of: string, more: object = {}) =>
   Array.from({ length: count }, (_, n) => ({ ...RULE, name: `${of} ${n}`, ...more }));
 
 describe("the bounds of a workspace's rules hold for imports", () => {
-  test("as many as there may be, not one more, in statements of a size that the database takes", async () => {
+  test("which bring as many rules as there may be, not one more, in statements of a size that the database takes", async () => {
     const wide = { name: "", event: "e".repeat(255), scoring_signal: "s".repeat(255) };
     const all = many(WORKSPACE_MAX_RULES, "n", wide).map((rule, n) => ({ ...rule, name: `${n} `.padEnd(255, "n") }));
     expect(JSON.stringify(all).length).toBeGreaterThan(2 * RULES_STATEMENT_MAX_CHARACTERS);
@@ -232,7 +232,7 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     for (const [action, detail] of await audit()) expect(detail.length, action).toBeLessThan(3_000);
   });
 
-  test("a rule that is larger than one may be stops all", async () => {
+  test("of which a rule that is larger than one may be stops all", async () => {
     const answer = await load([
       { ...RULE, name: "Small" },
       { ...RULE, conditions: conditionsOf(RULE_MAX_SIZE + 1) },
@@ -241,7 +241,7 @@ describe("the bounds of a workspace's rules hold for imports", () => {
     expect(await stored()).toMatchObject({ count: 0 });
   });
 
-  test("of many at once, and with rules that are created meanwhile: each is done as a whole, or not at all", async () => {
+  test("of which many come at once, and rules are created meanwhile: each is done as a whole, or not at all", async () => {
     const half = WORKSPACE_MAX_RULES / 2 - 2;
     const answers = await Promise.all([
       ...["a", "b", "c"].map((of) => load(many(half, of))),

@@ -538,7 +538,7 @@ test("scores of dropped signals stay with a rule, and go with one that is no mor
     expect(bench.points).toEqual(Array.from({ length: 260 }, () => 100));
   }));
 
-test("of dropped signals, what was scored by a version that is newer than the disabled one stays", () =>
+test("what a version of a rule that is newer than the disabled one scored of dropped signals stays", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
     bench.record(forms(1), [{ ...RULE, version: 3, points: 9 }]);
