@@ -73,7 +73,7 @@ test("a key is created by an admin, used, rotated, and deactivated by an owner; 
   await withPage(workspace, workspace.owner, async (page) => {
     await rowOf(page, "Replaced by").getByRole("link", { name: "Deactivate" }).click();
     await page.getByText("cannot be undone").waitFor();
-    // Only asked so far.
+    // The page has only asked so far: the key still works.
     expect(await send(first, FORM)).toBe(202);
     await page.getByRole("button", { name: "Deactivate" }).click();
     await page.getByText("The key is deactivated.").waitFor();

@@ -61,7 +61,7 @@ test("a rule gets one condition more, is previewed, and keeps what was typed whe
   await submit(page, "Preview");
   await page.locator("#preview").getByText("+7", { exact: true }).first().waitFor();
   await submit(page, "Create rule");
-  // Neither a name nor a scoring signal yet.
+  // The form is refused, as it has neither a name nor a scoring signal yet.
   await page.getByRole("alert").waitFor();
   expect(await page.getByLabel("Condition 2: value").inputValue()).toBe("website");
   await page.getByLabel("Scoring signal").fill("demo_requested");

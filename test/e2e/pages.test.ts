@@ -12,7 +12,7 @@ const FIRST_VIEW_MAX_BYTES = 60 * 1024;
 const { slug, keyId, ruleId, scored, destination, delivery } = inject("demo");
 const HOME = `/w/${slug}`;
 
-/** With the demo's data, and with a search that finds nothing where that is another page. */
+/** The pages with the demo's data, and with a search that finds nothing where that is another page. */
 const PATHS = [
   "/signals",
   "/signals?q=nothing&source=web&only=held&from=2026-01-01",

@@ -103,7 +103,7 @@ describe("when a session ends in the middle", () => {
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
     await page.getByRole("button", { name: "Create API Key" }).click();
     await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
-    // Not yet.
+    // Sent again before signing in, the form is refused once more.
     await page.getByRole("button", { name: "Send it again" }).click();
     await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
 

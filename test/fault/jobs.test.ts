@@ -54,7 +54,7 @@ type Stage = "before" | "under way" | "done";
 const random = chances("kill -9 in the middle of jobs");
 let service: Service;
 
-/** With signals from long ago. */
+/** Workspaces with signals from long ago. */
 const old = { erasure: nowhere(), retention: nowhere(), cold: nowhere() };
 const sentLongAgo = { erasure: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
@@ -307,7 +307,7 @@ function visits(count: number, who?: object, bulk = 0): object[] {
   return Array.from({ length: count }, (_, n) => ({ ...whose(n), event: "Visit", properties: { n, bulk } }));
 }
 
-/** As one bulk. Returns their ids once all are processed. */
+/** Sends signals as one bulk, and returns their ids once all are processed. */
 async function send(workspace: Workspace, signals: readonly object[]): Promise<string[]> {
   const body = signals.map((one) => JSON.stringify(one)).join("\n");
   const answer = await service.post(`signal-staging/bulk/${workspace.key}`, body);

@@ -80,7 +80,7 @@ export class Service {
     rmSync(this.#scratch, { recursive: true, force: true });
   }
 
-  /** As the operator, for what is no JSON. */
+  /** A call of the operator's whose answer is no JSON. */
   get(route: string): Promise<Response> {
     return fetch(`${this.running.origin}/operator/${route}`, { headers: { authorization: `Bearer ${TOKEN}` } });
   }

@@ -15,7 +15,7 @@ export async function readStored<T>(service: Service, workspaceId: string, read:
   const file = `${objects.idFromName(workspaceId).toString()}.sqlite`;
   const database = new DatabaseSync(path.join(service.stateDir, "do/worker-SignalStore", file), { readOnly: true });
   try {
-    // As all that is read was written at one moment.
+    // One transaction: all that is read is of one moment.
     database.exec("BEGIN");
     return read(new StoreState(asSqlStorage(database)));
   } finally {
@@ -23,7 +23,7 @@ export async function readStored<T>(service: Service, workspaceId: string, read:
   }
 }
 
-/** As far as the store reads with it. */
+/** Node's database as the platform's, as far as the store reads with it. */
 function asSqlStorage(database: DatabaseSync): SqlStorage {
   const exec = (query: string, ...bindings: SQLInputValue[]) => {
     const rows = database

@@ -8,7 +8,7 @@ export default defineConfig({
   root,
   test: {
     include: ["test/unit/**/*.test.ts"],
-    // They look at the bundle and at the bench.
+    // These tests look at the bundle and at the bench.
     exclude: ["test/unit/{startup,cost}.test.ts"],
     setupFiles: ["test/mutation/setup.ts"],
     environment: "node",

@@ -18,7 +18,7 @@ export interface TestProvider {
   inIdToken?: Account | undefined;
   /** Paths that it was asked for. */
   asked: string[];
-  /** After which it answers; the service must be known first. */
+  /** Begins to answer; the service must be known first. */
   serve(client: ClientMetadata, more?: Configuration): void;
   close(): void;
 }

@@ -123,9 +123,9 @@ const decimal: fc.Arbitrary<Decimal> = fc
     text: `${sign}${whole}${fraction && `.${fraction}`}${exponent === null ? "" : `e${exponent}`}`,
     units: BigInt(`${sign}${whole}${fraction}`) * 10n ** BigInt(UNIT + (exponent ?? 0) - fraction.length),
   }));
-/** The same worth in other words. */
+/** A number of the same worth, written differently. */
 const rewritten = ({ units }: Decimal): string => (units === 0n ? "0.0" : `${units}0000e-${UNIT + 4}`);
-/** Next to it, as far as JSON.parse can tell the same. */
+/** The number next to it, which JSON.parse takes for the same. */
 const neighbour = ({ units }: Decimal, step: bigint): Decimal => ({
   text: `${units + step}e-${UNIT}`,
   units: units + step,

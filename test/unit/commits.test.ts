@@ -87,7 +87,7 @@ describe("commits", () => {
     for (let n = 0; n < 3 * GATHER_ENOUGH_CALLS; n++) void senders.send();
     await vi.advanceTimersByTimeAsync(1);
     expect(senders.sizes.slice(before)).toEqual([3 * GATHER_ENOUGH_CALLS]);
-    // And nothing is committed for the time that they would have waited.
+    // Nothing is committed once more at the time until which the calls would have waited.
     await vi.advanceTimersByTimeAsync(10 * GATHER_MS);
     expect(senders.sizes.slice(before)).toEqual([3 * GATHER_ENOUGH_CALLS]);
   });

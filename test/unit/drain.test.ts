@@ -317,7 +317,7 @@ describe("a full store", () => {
     await road.ring();
     expect(road.sentSince(calls)).toEqual(["[1]"]);
     expect(road.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
-    // It has answered that it is still full: the oldest again.
+    // The store has answered that it is still full, so it is asked with the oldest again.
     road.drain.stopForFullStore();
     vi.setSystemTime(atMs + STORE_PROBE_MS);
     await road.ring();

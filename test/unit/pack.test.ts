@@ -14,7 +14,7 @@ function chunk(first: number, count: number, bytes = 100): AdmitChunk {
   return { text: text.join(""), count, bytes };
 }
 
-/** As they arrive: id, row, ordinal and verdict of each. */
+/** The signals as they arrive: id, row, ordinal and verdict of each. */
 function arrived(packer: RowPacker): string[] {
   const rows = packer.rows().map(({ text }) => text);
   const signals = readMessage(writeMessage("ws", rows.join(""))).rows.flatMap((row) => row.signals);

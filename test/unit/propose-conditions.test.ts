@@ -268,7 +268,7 @@ describe("§6.3 what is proposed is always a rule", () => {
       fc.dictionary(name, tie("value"), { maxKeys: 5 }),
     ),
   }));
-  // As JSON.parse makes them, also with a property called __proto__.
+  // Properties are as JSON.parse makes them, also with one called __proto__.
   const properties = fc
     .dictionary(name, value, { maxKeys: 8 })
     .map((sent): JsonObject => JSON.parse(JSON.stringify(sent)));

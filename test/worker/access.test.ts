@@ -69,7 +69,7 @@ async function newSubject(actor: Actor, signalId: string, deletionId: string): P
   };
 }
 
-/** Without which a path is nothing's. */
+/** The query without which a path names nothing. */
 const QUERY: Record<string, string> = { "/w/:slug/signals/group": "?event=Visit&source=unknown" };
 
 interface Route {

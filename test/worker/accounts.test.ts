@@ -259,7 +259,7 @@ describe("in the consumer", () => {
 
   test("a database that does not answer delays the batch, and nothing is a dead letter", async () => {
     const workspace = await newAccounts();
-    // It still tells the mapping rules.
+    // The mapping rules can still be read, the templates cannot.
     const withSession = () => ({
       prepare(query: string) {
         if (query.includes("api_keys")) throw new Error("D1 is down");

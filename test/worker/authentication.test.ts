@@ -18,7 +18,7 @@ const NOW = Date.UTC(2031, 4, 20, 12);
 /** Well formed, and nobody's. */
 const unknownKey = () => composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
 const newAddress = () => ({ "cf-connecting-ip": crypto.randomUUID() });
-/** Another last character: the checksum does not fit. */
+/** The key with another last character, so that its checksum does not fit. */
 const mistyped = (key: string) => key.slice(0, -1) + (key.endsWith("a") ? "b" : "a");
 
 /** The clock of tests, Worker and objects, which share an isolate, stands still until it is set again. */
@@ -468,7 +468,7 @@ describe("design §5: failed authentications are limited by client address", () 
 });
 
 describe("design §5: an isolate that has been told that a key is deactivated remembers it", () => {
-  /** Without anything that a call could cost. */
+  /** Bindings of which every use throws: a call may cost nothing. */
   const unreachable = new Proxy(
     {},
     {

@@ -179,7 +179,7 @@ describe("§6.1: signals of unknown visitors", () => {
     for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
     await ringUntilQuiet(workspace.id);
     expect((await cold()).warm).toEqual([]);
-    // Not now: the alarm would go on at once.
+    // The alarm is not set: it would go on at once.
     await runInDurableObject(workspace.store, (_, { storage }) => {
       storage.setAlarm = () => Promise.resolve();
     });
@@ -318,7 +318,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
     await send({ id: "sig_other", payload: visitOf("a-8", 902) }, identify(8));
     expect(await scoreOf(8)).toBe(2);
-    // Not with every batch: later, when R2 may be back.
+    // R2 is not asked with every batch, but later, when it may be back.
     expect(calls).toBe(0);
     await withBindings(workspace.id, { COLD: broken });
     expect(await workspace.operator("GET", "/signals/sig_4")).toMatchObject({ in_cold_storage: true, payload: null });
@@ -340,7 +340,7 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await withBindings(workspace.id, { DB: silent });
     await send(identify(0));
     await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      // As the alarm would find it.
+      // The job is due, as the alarm would find it.
       storage.sql.exec("UPDATE link_jobs SET due_at = 1");
       await storage.deleteAlarm();
       await instance.alarm();

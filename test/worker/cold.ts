@@ -23,7 +23,7 @@ export async function ring(workspaceId: string, { setNext = false, seal = true }
     if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
     sql.exec("UPDATE link_jobs SET due_at = 1");
     sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
-    // But for what may be on its way to R2 at this moment.
+    // What may be on its way to R2 at this moment is left alone.
     sql.exec(
       "UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND at <= ?",
       COLD_ABANDONED_MS,

@@ -87,7 +87,7 @@ describe("a signal costs", () => {
     const nothing = () => Promise.resolve();
     expect(await cost(1_000, signal(1))).toBe(1);
     expect(await cost(2_000, signal(2))).toBe(0);
-    // It rings, and is set for those that are likely to follow; then for the period's end.
+    // The alarm rings, and is set for signals that are likely to follow; then for the period's end.
     expect(await cost(1_000 + SAFETY_ALARM_MS, signal(3))).toBe(1);
     expect(await cost(2_000 + 2 * SAFETY_ALARM_MS, nothing)).toBe(1);
     for (const hour of [1, 2, 3]) expect(await cost(hour * 3_600_000, nothing)).toBe(0);

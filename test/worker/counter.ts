@@ -55,7 +55,7 @@ export class TestCounter {
     });
   }
 
-  /** Those that are not settled. */
+  /** The rows of the outbox, which are those that are not settled. */
   async rows(): Promise<{ row: number; bytes: number; body: string }[]> {
     return runInDurableObject(this.stub, (_, { storage }) =>
       storage.sql

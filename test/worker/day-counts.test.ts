@@ -92,6 +92,6 @@ test("counts by day cost one row written for each rule that matched and batch, a
     sql.exec = exec;
     return statements.filter((query) => /^\s*(INSERT|UPDATE)/i.test(query));
   });
-  // They stand in the head, which a batch writes in any case.
+  // Counts by day stand in the head, which a batch writes in any case.
   expect(written.filter((query) => /rule_days|event_groups/.test(query))).toEqual([]);
 });

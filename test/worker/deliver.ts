@@ -22,7 +22,7 @@ export interface Delivered {
   periodEnd?: number;
   envelope?: Partial<Envelope>;
   row?: number;
-  /** It was held, or dead, in that place, and is sent once more. */
+  /** Where the signal was held or dead, when it is sent once more. */
   again?: { from: "held" | "dead"; place: number };
 }
 

@@ -197,7 +197,7 @@ test("while the control plane or the counter does not answer, what is due is del
   await told.pass(2 * HOUR);
   expect(down).toHaveBeenCalledTimes(1);
   expect(await told.attempted(id, 2)).toMatchObject({ state: "delivered" });
-  // Not again and again, but a minute later.
+  // The queue is not tried again and again, but a minute later.
   await told.pass(30_000);
   expect(down).toHaveBeenCalledTimes(1);
   await told.pass(40_000);

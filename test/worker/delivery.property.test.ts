@@ -53,7 +53,7 @@ const signal: fc.Arbitrary<Received> = fc.record({
   event: fc.constantFrom("opened", "clicked"),
   held: fc.constantFrom("never", "never", "never", "never", "for good", "released"),
 });
-/** Without an email it pairs the ids that it names. */
+/** An identify; without an email it pairs the ids that it names. */
 const identify: fc.Arbitrary<Received> = fc
   .record({
     ...common,
@@ -134,7 +134,7 @@ const RULES = [
   { name: "daily", event: "opened", conditions: [], scoring_signal: "daily", points: 1_000, frequency: "once_per_day" },
   { name: "first", event: "*", conditions: [], scoring_signal: "first", points: 100_000, frequency: "once_ever" },
 ];
-/** With it, no signal is judged before its owner is known. */
+/** A rule on the email: with it, no signal is judged before its owner is known. */
 const EMAIL_RULE = {
   name: "first",
   event: "opened",
@@ -344,7 +344,7 @@ async function breakRecording(workspaceId: string, at: number): Promise<void> {
   });
 }
 
-/** It is let go of; or killed, where a call that was broken off still holds it. */
+/** The store is let go of; or killed, where a call that was broken off still holds it. */
 async function restart(workspaceId: string): Promise<void> {
   const stub = env.SIGNAL_STORE.getByName(workspaceId);
   await evictDurableObject(stub).catch(() => runInDurableObject(stub, (_, ctx) => ctx.abort("killed")).catch(() => {}));
@@ -413,7 +413,7 @@ test("§8, invariants 1 and 5: any order, repetition and split, by concurrent co
       expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
       await expectToAddUp(workspaceId);
       await expectDaysToAddUp(workspaceId);
-      // And the alarm does not ring for nothing.
+      // The alarm does not ring for nothing.
       await ring(workspaceId, { setNext: true });
       const alarmMs = await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
         storage.getAlarm(),

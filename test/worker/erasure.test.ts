@@ -306,7 +306,7 @@ describe("a deletion", () => {
     expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
     const exported = await runInDurableObject(workspace.store, async (instance, { storage }) => {
       expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
-      // It would go on while payloads are fetched.
+      // Without its alarm the deletion does not go on while payloads are fetched.
       await storage.deleteAlarm();
       let text = "";
       for (const records of ["signals", "people", "scoring_signals"] as const) {

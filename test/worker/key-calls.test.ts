@@ -119,7 +119,7 @@ describe("calls by day", () => {
     expect(await daysOf(counter)).toEqual({ accepted: [0, 1, 0], refused: [0, 0, 0], lost });
     expect((await daysOf(counter, "key_old")).lost).toEqual(NONE);
     expect(await counter.stub.books()).toMatchObject({ admitted: 7 });
-    // It is told once: what is written now says that it was.
+    // A loss is told once: what is written now says that it was.
     await counter.sendTo(lose);
     await counter.admit(1);
     expect(await writtenRows(counter)).toBe(2);

@@ -50,7 +50,7 @@ const scores = ({ sql }: TestStore) =>
       .toArray()
       .map(({ email, score }) => [email.slice(0, email.indexOf("@")), score]),
   );
-/** Another version of the rule, by which signals score so. */
+/** Makes another version of the rule, by which signals score so many points. */
 const changeRules = (store: TestStore, points: number): void => {
   store.rulesVersion = (store.rulesVersion ?? 0) + 1;
   store.points = points;

@@ -208,7 +208,7 @@ describe("held signals", () => {
         ),
         { numRuns: 1, seed: 7 },
       )[0] ?? [];
-    // Those of a batch are in order of receipt.
+    // The signals of a batch are in order of receipt.
     const places: number[] = [];
     for (let from = 0; from < ordinals.length; from += 300) {
       places.push(...ordinals.slice(from, from + 300).toSorted((one, other) => one - other));

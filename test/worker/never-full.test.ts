@@ -23,9 +23,9 @@ import { textOf } from "./pages.ts";
 import { newPlan, operator } from "./workspace.ts";
 import type { Problem, TestWorkspace } from "./workspace.ts";
 
-/** Not earlier: the platform's own clock would ring alarms that are due by then. */
+/** Tests begin no earlier than now: the platform's own clock would ring alarms that are due by then. */
 const START = Date.now();
-/** As old as no signal may become on a plan of the shortest retention. */
+/** An age that no signal reaches on a plan of the shortest retention. */
 const LATER = START + 40 * DAY_MS;
 const UNAVAILABLE = 503;
 const NO_R2 = bucketWith({
@@ -89,7 +89,7 @@ async function accepted(body: unknown): Promise<string> {
   return (await answer.json<{ id: string }>()).id;
 }
 
-/** As `vi.waitFor`, which would move the clock. */
+/** Waits as `vi.waitFor` does, which would move the clock. */
 async function eventually(check: () => Promise<void>): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {

@@ -147,7 +147,7 @@ describe("§3.1: creating a key", () => {
     expect(html).toContain(`${members.home}/connect?key=${made.id}`);
     expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
 
-    // Nor does any other page.
+    // No page shows the key again.
     for (const path of [keysPath, `${keysPath}/new`, `${members.home}/connect`, `${keysPath}/${made.id}/rotate`]) {
       expect(await members.admin.see(path)).not.toMatch(KEY);
     }

@@ -69,7 +69,7 @@ describe("adding a member", () => {
     expect(await audited(of)).toEqual([
       { action: "member.added", actor: email(of, "admin"), target: email(of, "new") },
     ]);
-    // Only of members: the address could say anything.
+    // The text is for members only: the address could say anything.
     expect(await of.admin.see(`${path(of)}?added=boss%40example.com`)).not.toContain("invitation-text");
   });
 

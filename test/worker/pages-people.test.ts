@@ -95,7 +95,7 @@ describe("the list of people", () => {
     );
     const index = (email: string) => emails.indexOf(email);
     const lastSeen = (email: string) => -(index(email) % 5);
-    // As they were recorded: by receipt.
+    // People were recorded in order of receipt.
     const recorded = emails.toSorted((one, other) => lastSeen(one) - lastSeen(other));
     const number = (email: string) => recorded.indexOf(email);
     expect(await inOrder("email")).toEqual(emails.toSorted());

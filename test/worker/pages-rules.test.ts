@@ -29,7 +29,7 @@ const RULE = {
 
 type Row = [path: string, operator: string, value: string];
 
-/** As a browser posts it. */
+/** The fields of the rule's form as a browser posts them. */
 function fields(rows: Row[] = [], more: Record<string, string> = {}): [string, string][] {
   const conditions = rows.flatMap(([path, operator, value]): [string, string][] => [
     ["path", path],
@@ -265,7 +265,7 @@ describe("creating a rule", () => {
     expect(proposed(html, "paths")).toEqual([...fixed, ...ofOrders, "properties.n", "properties.rare"]);
     const rule = await newRule({ event: "Ordered" });
     expect(proposed(await members.owner.see(`${base}/${rule.id}`), "paths")).toEqual([...fixed, ...ofOrders]);
-    // They follow the event while it is typed, also before the rule is complete.
+    // The proposals follow the event while it is typed, also before the rule is complete.
     const typing = async (event: string) =>
       proposed(
         await (await members.owner.post(`${base}/preview`, fields([["properties.", "in", ""]], { event }))).text(),

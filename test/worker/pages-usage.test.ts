@@ -270,7 +270,7 @@ describe("changing plan and overages, releasing held signals", () => {
     expect(await others.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
     expect((await theirs.owner.post(`${theirs.path}/plan`, { plan: own })).status).toBe(303);
 
-    // It is shown to who has it, also when it is offered to nobody any more.
+    // A plan is shown to who has it, also when it is offered to nobody any more.
     await operator("PUT", `/plans/${own}`, { ...plan, offered_to: [] });
     expect(textOf(await theirs.member.see(theirs.path))).toContain(`${own} Current`);
     await operator("PUT", `/plans/${own}`, { ...plan, offered_to: null });

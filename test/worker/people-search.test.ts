@@ -65,7 +65,7 @@ function insert(sql: SqlStorage, rows: readonly Row[]): void {
   );
 }
 
-/** As many as these, alike. */
+/** Inserts so many people, all alike. */
 function insertMany(sql: SqlStorage, count: number): void {
   sql.exec(
     `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)

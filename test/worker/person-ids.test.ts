@@ -262,7 +262,7 @@ test("whoever names whose ids: no signal is lost, and none goes to somebody who 
             if (now !== null) expect(now).toBe(holder);
             else {
               const theirs = [...held.values()].filter((kept) => kept.person === holder);
-              // It was the oldest of theirs, when they had one too many.
+              // The dropped id was the oldest of theirs, when they had one too many.
               expect(Math.min(...theirs.map((kept) => kept.since))).toBe(since);
               held.delete(other);
             }

@@ -21,7 +21,7 @@ export function ofType<Type extends EventType>(events: readonly WorkspaceEvent[]
 
 /** In place of all workspaces' Destinations, until the test ends: what they have taken over, and how their calls fail. */
 export class TestDestinations {
-  /** With the repetitions. */
+  /** All events that were taken, repetitions included. */
   readonly taken: WorkspaceEvent[] = [];
   /** Of the next calls, one each; after that all goes well. */
   faults: Fault[] = [];

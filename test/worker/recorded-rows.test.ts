@@ -34,7 +34,7 @@ describe("rows of a counter that was restored and gives numbers anew", () => {
       taken(
         before,
         [row(3, T + 103)],
-        // These were never given before; they are recorded once.
+        // The numbers 6 and 7 were never given before; they are recorded once.
         [row(7, T + 107), row(6, T + 106)],
         [row(3, T + 103), row(4, T + 104), row(5, T + 105), row(6, T + 106), row(5, T + 5)],
       ),

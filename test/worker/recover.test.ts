@@ -195,7 +195,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     for (const { id } of [ended, other]) await workspace.operator("POST", `/keys/${id}/deactivate`);
     const event = { email: "a@example.com", event: "Signed Up" };
     await workspace.send(event);
-    // As a backup would have it: of before one of the keys was ended, and before the plan was changed.
+    // The counter is as a backup would have it: of before one of the keys was ended, and before the plan was changed.
     await runInDurableObject(workspace.counter, (_, { storage }) => {
       storage.sql.exec("DELETE FROM revoked_keys WHERE key_id = ?", ended.id);
       storage.sql.exec("UPDATE ledger SET signal_limit = 3");

@@ -78,7 +78,7 @@ class Bench {
     return new ColdObjects(bucket, this.workspaceId);
   }
 
-  /** As the consumer would, with these rules. */
+  /** Records signals as the consumer would with these rules. */
   record(signals: readonly Sent[], rules: readonly MappingRule[] = []): void {
     const compiled = compileRules(rules);
     this.#recordAll(signals.map((one) => this.#toRecord(this.#payload(one), compiled)));
@@ -167,7 +167,7 @@ class Bench {
     this.state = new StoreState(this.storage.sql);
   }
 
-  /** As retention does. */
+  /** Drops the oldest segments as retention does. */
   dropFirst(segments: number, after = 0): void {
     const { signals, books } = this.state;
     this.storage.transactionSync(() => {

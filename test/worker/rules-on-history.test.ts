@@ -209,7 +209,7 @@ describe("a preview", () => {
   }, 30_000);
 });
 
-/** So many signals of bob's. */
+/** Delivers so many signals of bob's. */
 async function deliverMany(count: number): Promise<void> {
   const signals = Array.from({ length: count }, (_, n) => ({
     ...form(`sig_many_${n}`, "bob@example.com"),

@@ -55,7 +55,7 @@ export function readScores(sql: SqlStorage): Scores {
   };
 }
 
-/** As if all in the rows of people were too much for them: few histories make so much. */
+/** Moves people's lists out of their rows as if they were too long for them: few histories make so much. */
 export function spillLists(workspaceId: string): Promise<void> {
   return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
     for (const { id, recent } of peopleOf(sql)) insertEntries(sql, personList(id), readEntries(recent));

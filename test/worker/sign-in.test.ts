@@ -18,7 +18,7 @@ const HERE = "https://signals.example";
 const FORM = { "content-type": "application/x-www-form-urlencoded" };
 const PAGE = { redirect: "manual" } as const;
 
-/** As the Worker would answer under another configuration, at any address. */
+/** Asks the Worker under another configuration, at any address. */
 function ask(signIn: string, url: string, init: RequestInit = {}, issuer = ""): Promise<Response> {
   const request = new Request(url, { ...PAGE, ...init });
   const configured = { ...env, SIGN_IN: signIn, OIDC_ISSUER: issuer };
@@ -154,7 +154,7 @@ describe("until when somebody is let in", () => {
     ] as const) {
       expect((await ask(signIn, `${HERE}/w/${slug}/usage`, { headers: { cookie } })).status).toBe(status);
     }
-    // As it would be taken on loopback.
+    // On loopback the token is taken without the prefix.
     const token = cookie.replace("__Host-", "");
     expect((await ask("oidc", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(200);
     expect((await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(303);

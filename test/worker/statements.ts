@@ -102,7 +102,7 @@ export function wholeReads(plans: readonly Plan[], exceptions: readonly string[]
   });
 }
 
-/** As it is told, and compared. */
+/** A statement on one line, in which it is told and compared. */
 export function oneLine(query: string): string {
   return query.replaceAll(/\s+/g, " ").trim();
 }

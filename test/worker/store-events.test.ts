@@ -165,7 +165,7 @@ describe("a threshold", () => {
             const places = [...all, ...identifies, ...all.slice(0, 3)].map((one) => ({ one, at: order.next().value }));
             const queue = places.sort((one, other) => one.at - other.at).map(({ one }) => one);
             while (queue.length > 0) {
-              // Those that are not judged by the rules as they are now are linked by jobs.
+              // Signals that are not judged by the rules as they are now are linked by jobs.
               if (newRules.next().value) store.rulesVersion++;
               store.record(NOW, ...queue.splice(0, sizes.next().value));
               if (newRules.next().value) await linkAll(store);

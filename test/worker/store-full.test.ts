@@ -11,7 +11,7 @@ import { consumeMessages } from "./deliver.ts";
 import { newWorkspace } from "./workspace.ts";
 import type { BatchAnswer, Problem, TestWorkspace } from "./workspace.ts";
 
-/** Not earlier: the platform's own clock would ring alarms that are due by then. */
+/** Tests begin no earlier than now: the platform's own clock would ring alarms that are due by then. */
 const START = Date.now();
 const UNAVAILABLE = 503;
 
@@ -99,7 +99,7 @@ class Road {
   }
 }
 
-/** As `vi.waitFor`, which would move the clock. */
+/** Waits as `vi.waitFor` does, which would move the clock. */
 async function eventually(check: () => void | Promise<void>): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {
@@ -223,7 +223,7 @@ describe("a store that is full", () => {
     sent.resolve();
     await alarm;
     await road.sent([[2], [3]]);
-    // The same while not a probe is under way but a whole drain.
+    // A whole drain that is under way, not a probe, gets its rows once more too.
     const slow = Promise.withResolvers<void>();
     road.outcomes.push(() => slow.promise);
     await counter.counted(1);

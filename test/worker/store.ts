@@ -19,7 +19,7 @@ const DAY = 24 * 3_600_000;
 
 export interface Sent extends Partial<Admission> {
   payload: JsonObject | string;
-  /** It could not be processed. */
+  /** Whether the signal could not be processed. */
   dead?: boolean;
 }
 
@@ -103,7 +103,7 @@ export class TestStore {
     this.state.held.flush();
   }
 
-  /** As after a restart. */
+  /** Reads the state anew, as a restart does. */
   restart(): void {
     this.state = new StoreState(this.sql);
   }
