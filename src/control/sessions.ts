@@ -9,10 +9,10 @@ import { iso, type ControlDatabase } from "./database.ts";
 import { members, plans, sessions, signInAttempts, workspaces, type SignInDriver } from "./schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
-/** By what a request says who makes it: a session's token (its SHA-256), or an email that something else vouches for. */
-export type Claim = { tokenHash: string; driver: SignInDriver } | { email: string };
+/** What a request proves who makes it by: a session's token (its SHA-256), or an email that something else vouches for. */
+export type SignInProof = { tokenHash: string; driver: SignInDriver } | { email: string };
 
-export interface Visitor {
+export interface SignedIn {
   /** Lower case. */
   email: string;
   /** The workspaces that this person is a member of: the first SWITCHER_WORKSPACES of them by name. */
@@ -22,12 +22,12 @@ export interface Visitor {
 }
 
 /** Who makes a request, and where, in one round trip; null: nobody is signed in. */
-export async function findVisitor(
+export async function findSignedIn(
   db: ControlDatabase,
-  claim: Claim,
+  claim: SignInProof,
   slug: string | null,
   nowMs: number,
-): Promise<Visitor | null> {
+): Promise<SignedIn | null> {
   const who =
     "email" in claim
       ? sql<string | null>`${claim.email}`

@@ -32,7 +32,7 @@ interface Limits {
 }
 
 /** Outcomes in the order of the signals, or what refuses the call as a whole. */
-export type Admission = Limits &
+export type CallOutcome = Limits &
   (
     | {
         ok: true;
@@ -62,7 +62,7 @@ const DEACTIVATED = { code: "unauthorized", cause: "key_deactivated" } as const;
 const ATTEMPTS = 3;
 
 /** Slices are admitted in order; each is durable or not at all. Where one fails, so do those behind it (design §7a). */
-export async function admit(env: Env, call: Admittance): Promise<Admission> {
+export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
   const outcomes: Outcome[] = [];
   for (const { refusal } of call.signals) outcomes.push({ status: "rejected", refusal: refusal ?? UNAVAILABLE });
   let limits: Limits = { rate: null, period: null };
@@ -115,7 +115,7 @@ function isHarmlessAgain({ key, idempotencyKey, signals, text }: Admittance, out
 
 type Answer = Exclude<AdmitResult, { outcome: "unconfigured" }>;
 
-/** Null when the Quota Counter cannot be reached. Each attempt gives the signals new ids: see the comment within. */
+/** Admits a slice; null when the Quota Counter cannot be reached. Each attempt gives the signals new ids, see within. */
 async function admitSlice(
   env: Env,
   call: Admittance,

@@ -5,7 +5,7 @@ import type { Refusal } from "../domain/keys/refusal.ts";
 import { problem, problemBody, refusalProblem } from "../http/problem.ts";
 import type { PeriodState } from "../quota/protocol.ts";
 import type { RateState, RequestRate } from "../domain/quota/request-rate.ts";
-import type { Admission, Outcome } from "./admit.ts";
+import type { CallOutcome, Outcome } from "./admit.ts";
 
 export interface LimitState {
   rate: RateState | null;
@@ -78,7 +78,7 @@ interface ItemResult {
  */
 export function answerSeveral(
   c: Context<AppEnv>,
-  { outcomes, brokenOff, repeat }: Admission & { ok: true },
+  { outcomes, brokenOff, repeat }: CallOutcome & { ok: true },
   headers: Headers,
 ): Response {
   const counts = { accepted: 0, held: 0, rejected: 0 };

@@ -52,7 +52,7 @@ export function signalFilter(query: Record<string, string>, withKeys: boolean): 
   const { event, source, email, status, key } = query;
   const { sinceMs, untilMs } = readDayRange(query);
   const filter: FindFilter = {};
-  const [named, from, owner, only] = [textOf(event), textOf(source), textOf(email), statusOf(status)];
+  const [named, from, owner, only] = [textOf(event), textOf(source), textOf(email), statusAsked(status)];
   if (named !== undefined) filter.event = named;
   if (from !== undefined) filter.source = from;
   if (owner !== undefined) filter.email = owner;
@@ -64,7 +64,7 @@ export function signalFilter(query: Record<string, string>, withKeys: boolean): 
   return filter;
 }
 
-export function statusOf(text: string | undefined): SignalStatus | undefined {
+export function statusAsked(text: string | undefined): SignalStatus | undefined {
   return LISTED_STATUSES.find((status) => status === text);
 }
 

@@ -11,7 +11,7 @@ import { followSignal } from "../workspace/signals.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "./environment.ts";
 import { done, mayManage, notFoundPage, page } from "./page.tsx";
 import { requireManager } from "./session/session.ts";
-import { queueFilter, signalFilter, statusOf } from "./signal-filters.ts";
+import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
 import { isDismissed } from "./dismissed.ts";
 import { FirstSteps } from "./views/first-steps.tsx";
 import { DeadLetters } from "./views/dead-letters.tsx";
@@ -25,7 +25,7 @@ export const signalPages = pages
   .get("/", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["q"])) return c.redirect(`${workspacePath(c)}/signals/${query["q"].trim()}`, 303);
-    const { hasPeople, ...queue } = await storeOf(c).queuePage(queueFilter(query), pageOf(c));
+    const { hasPeople, ...queue } = await storeOf(c).queuePage(queueFilter(query), pageAsked(c));
     const firstSteps =
       Object.keys(query).length === 0 && !isDismissed(c, "first-steps", "all")
         ? await firstStepsOf(c, { signal: hasSignals(queue.totals), person: hasPeople })
@@ -36,7 +36,7 @@ export const signalPages = pages
   .get("/group", async (c) => {
     const { event = "", source = "", ...query } = c.req.query();
     const store = storeOf(c);
-    const found = await store.queueGroup(event, source, statusOf(query["status"]), pageOf(c));
+    const found = await store.queueGroup(event, source, statusAsked(query["status"]), pageAsked(c));
     if (found === null) return notFoundPage(c, "event");
     const { group, signals } = found;
     const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
@@ -56,7 +56,7 @@ export const signalPages = pages
     if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
     const withKeys = canManageKeys(c.get("role"));
     const [signals, names, keys] = await Promise.all([
-      storeOf(c).signals(signalFilter(query, withKeys), pageOf(c)),
+      storeOf(c).signals(signalFilter(query, withKeys), pageAsked(c)),
       storeOf(c).recentNames(),
       withKeys ? keyNames(c.get("db"), c.get("workspace").id) : null,
     ]);
@@ -67,7 +67,7 @@ export const signalPages = pages
     );
   })
   .get("/dead-letters", async (c) => {
-    const letters = await storeOf(c).deadLetters(pageOf(c));
+    const letters = await storeOf(c).deadLetters(pageAsked(c));
     return page(
       c,
       { title: "Dead letters", section: "signals" },
@@ -109,7 +109,7 @@ function storeOf(c: Context<PagesEnv>) {
   return signalStore(c.env, c.get("workspace").id);
 }
 
-function pageOf(c: Context<PagesEnv>): Page {
+function pageAsked(c: Context<PagesEnv>): Page {
   return { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
 }
 

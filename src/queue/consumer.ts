@@ -16,7 +16,7 @@ import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
 import { processSignal, rowsToRecord } from "./process.ts";
 import { templatesOf } from "./template-cache.ts";
 
-/** Of the two queues, the one that holds what was given up; wrangler.toml names it. */
+/** How the name of the queue ends that holds what was given up, see wrangler.toml. */
 const DEAD_LETTER_QUEUE = /-dlq$/;
 
 interface WorkspaceMessage {

@@ -28,7 +28,7 @@ export interface CountedCall {
   rate: RateState;
 }
 
-export interface Admissions {
+export interface CommitDecisions {
   /** What each call is answered, in the order of the calls. */
   results: AdmitResult[];
   rows: PackedRow[];
@@ -54,7 +54,7 @@ export function decideAdmissions(
   ledger: Ledger,
   calls: readonly CountedCall[],
   { nowMs, revoked, full }: AdmissionTime,
-): Admissions {
+): CommitDecisions {
   const results: AdmitResult[] = [];
   const refused: RefusedCalls[] = [];
   const accepted: AcceptedCall[] = [];

@@ -17,7 +17,7 @@ import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.
 import { WatchedObject } from "../platform/watchers.ts";
 import { PROCESSING_LATE_MS, REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
-import type { Admissions, CountedCall } from "./admission.ts";
+import type { CommitDecisions, CountedCall } from "./admission.ts";
 import { createReleasedTable, release, rowsAgain } from "./again.ts";
 import { Alarm } from "../platform/alarm.ts";
 import { GroupCommit } from "./commits.ts";
@@ -32,7 +32,7 @@ import { Rejections } from "./rejections.ts";
 import { RequestBuckets } from "./request-buckets.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
 import { State } from "./state.ts";
-import type { Change } from "./state.ts";
+import type { LedgerChange } from "./state.ts";
 import { readUsageByDay } from "./usage-days.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import type {
@@ -356,7 +356,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   #commit(calls: CountedCall[]): AdmitResult[] {
     const nowMs = Date.now();
-    let decided: Omit<Admissions, "rows"> = { results: [], refused: [], accepted: [] };
+    let decided: Omit<CommitDecisions, "rows"> = { results: [], refused: [], accepted: [] };
     try {
       this.#update(nowMs, (ledger) => {
         const time = { nowMs, revoked: this.#revoked.ids, full: this.#isOutboxFull() };
@@ -374,7 +374,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
   }
 
   /** Changes the ledger; rows that this writes to the outbox are sent soon, also if the object should be killed now. */
-  #update(nowMs: number, change: (ledger: Ledger) => Change): void {
+  #update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
     const rows = this.#state.update(nowMs, change);
     this.#handOn.start();
     if (rows.length === 0) return;

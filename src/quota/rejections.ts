@@ -13,7 +13,7 @@ import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 import { REJECTED_KEYS_KEPT, REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
 
-/** The pause between two writes of a flood that goes on. */
+/** The longest pause between two writes. An entry with a later call is likely to get more: it is stored as open. */
 const LONGEST_PAUSE_MS = Math.max(...REJECTION_PAUSES_MS);
 
 type StoredRejection = Rejection & { open?: true };

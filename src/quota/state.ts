@@ -13,7 +13,7 @@ import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import { createDaysTable, endDay } from "./usage-days.ts";
 
 /** What a change of the ledger comes with. */
-export interface Change {
+export interface LedgerChange {
   /** Rows for the outbox; they carry the counts. */
   rows?: PackedRow[];
   /** Whether more than the counts has changed, so that the ledger's row is written too. */
@@ -70,7 +70,7 @@ export class State {
   }
 
   /** @returns the rows that it has written. */
-  update(nowMs: number, change: (ledger: Ledger) => Change): PackedRow[] {
+  update(nowMs: number, change: (ledger: Ledger) => LedgerChange): PackedRow[] {
     return this.#ledger === null ? [] : this.#change(this.#ledger, nowMs, change);
   }
 
@@ -80,7 +80,7 @@ export class State {
     this.#unsaved = false;
   }
 
-  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => Change): PackedRow[] {
+  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange): PackedRow[] {
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;

@@ -3,7 +3,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../src/control/database.ts";
-import { findVisitor, openSession } from "../../src/control/sessions.ts";
+import { findSignedIn, openSession } from "../../src/control/sessions.ts";
 import worker from "../../src/index.ts";
 import { EXPIRED_SESSIONS_CLEARED, PAGE_FORM_MAX_BYTES, SESSION_MS } from "../../src/limits.ts";
 import { pageRoutes } from "../../src/pages/routes.tsx";
@@ -179,7 +179,7 @@ describe("until when somebody is let in", () => {
     expect(JSON.stringify(await sessionsOf(owner.email))).not.toContain(token);
 
     const { d1, queries, plans } = recordD1(env.DB);
-    await findVisitor(controlDatabase(d1), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
+    await findSignedIn(controlDatabase(d1), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
     expect(queries()).toHaveLength(3);
     const scans = (await plans()).map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
     expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);

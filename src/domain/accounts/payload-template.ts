@@ -44,7 +44,7 @@ export interface PayloadMapping {
  * and leaves the account's value alone; `null` and blank texts are what empty tokens arrive as, and count as not carried.
  */
 export interface AccountRecord {
-  /** As sent but trimmed, a number as its decimal text, whatever type the template gives it. */
+  /** The id as sent but trimmed, a number as its decimal text, whatever type the template gives it. */
   externalId: string;
   fields: Partial<Record<AccountField, unknown>>;
   attributes: Record<string, unknown>;

@@ -10,7 +10,7 @@ export interface Admissions {
 }
 
 /** The store's side: every recorded signal is in exactly one of these. */
-export interface Recorded {
+export interface RecordedCounts {
   processed: number;
   duplicates: number;
   held: number;
@@ -18,7 +18,7 @@ export interface Recorded {
   deadLettered: number;
 }
 
-export interface Books extends Recorded {
+export interface Books extends RecordedCounts {
   accepted: number;
   inFlight: number;
   balanced: boolean;
@@ -29,7 +29,7 @@ export interface Books extends Recorded {
  * the missing ones may be no more than those unsettled before the store was read, plus those admitted since. At rest,
  * with nothing unsettled, any discrepancy shows.
  */
-export function balanceBooks(before: Admissions, recorded: Recorded, after: Admissions): Books {
+export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Books {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
   const missing = after.admitted - (processed + duplicates + held + purged + deadLettered);
   const admittedMeanwhile = after.admitted - before.admitted;

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import type { SignInDriver } from "../../control/schema.ts";
-import { closeSession, findVisitor, openSession, type Claim } from "../../control/sessions.ts";
+import { closeSession, findSignedIn, openSession, type SignInProof } from "../../control/sessions.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { SESSION_MS } from "../../limits.ts";
 import { pages, type PagesEnv } from "../environment.ts";
@@ -19,7 +19,7 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   const claim = await claimOf(c, driver);
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
-  const visitor = claim === null ? null : await findVisitor(db, claim, slug, Date.now());
+  const visitor = claim === null ? null : await findSignedIn(db, claim, slug, Date.now());
   if (visitor === null) return askToSignIn(c, driver);
   c.set("db", db);
   c.set("user", { email: visitor.email });
@@ -56,7 +56,7 @@ export async function startSession(c: Context<PagesEnv>, email: string, driver: 
   return opened;
 }
 
-async function claimOf(c: Context<PagesEnv>, driver: SignInDriver): Promise<Claim | null> {
+async function claimOf(c: Context<PagesEnv>, driver: SignInDriver): Promise<SignInProof | null> {
   if (driver === "access") {
     const email = await accessEmail(c);
     return email === null ? null : { email };
