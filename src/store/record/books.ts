@@ -45,7 +45,7 @@ export interface BooksMeta extends LogMeta {
   restored: NumbersSeen[];
   /** The latest times that no row had come for a while, as in `restored`: the counter may have been restored then. */
   pauses: NumbersSeen[];
-  /** Rows that were recorded with a later time than others up to their numbers have by that: the latest of them. */
+  /** The latest rows whose numbers had been left out before, recorded with a later time than was seen up to those numbers. */
   late: [row: number, atMs: number][];
   /** The highest number of a row that was refused; 0: none was. */
   refusedUpTo: number;
@@ -156,7 +156,7 @@ function isRecorded(books: BooksMeta, { row, atMs }: { row: number; atMs: number
   return atMs <= seen[1] || books.late.some(([number, lateMs]) => number === row && lateMs === atMs);
 }
 
-/** When row numbers stood still at this one or a later one, if they did. */
+/** Where row numbers came again, or stood still, at this one or a later one; undefined: they never did. */
 function seenBefore({ restored, pauses }: BooksMeta, row: number): NumbersSeen | undefined {
   return restored.find(([last]) => row <= last) ?? pauses.find(([last]) => row <= last);
 }
@@ -173,7 +173,7 @@ function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): vo
   if (pauses.length > ROW_PAUSES_KEPT) pauses.shift();
 }
 
-/** A number that had been left out, of a counter that was restored or whose clock was ahead. */
+/** Notes a row whose number had been left out before, by a counter that was restored, or whose clock was ahead. */
 function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }): void {
   const seen = seenBefore(books, row);
   if (seen === undefined || atMs <= seen[1]) return;
