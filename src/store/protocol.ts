@@ -4,8 +4,6 @@ import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
 
-export type { RuleMatch } from "../domain/rules/mapping-rule.ts";
-
 /** What the mapping rules said of a signal. */
 export interface Evaluation {
   rulesTried: number;

@@ -14,7 +14,7 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 
 /** The receipt and the signal of an update that carried a value. */
-export interface Claim extends Receipt {
+export interface ValueClaim extends Receipt {
   signalId: string;
 }
 
@@ -27,9 +27,9 @@ export interface FieldOfAccount {
 interface Change {
   before: string | null;
   after: string;
-  claim: Claim;
+  claim: ValueClaim;
   /** The latest update that carried the value before. */
-  beforeLast: Claim | null;
+  beforeLast: ValueClaim | null;
 }
 
 const INSERT = `INSERT INTO product_org_changes (product_org_id, field, "at", ordinal, signal_id, "before", "after",
@@ -60,7 +60,13 @@ export function appendChange(sql: SqlStorage, { accountId, field }: FieldOfAccou
 }
 
 /** Puts an update that came late in its place. @param last the latest update that carried the field, later than `claim`. */
-export function insertLateChange(sql: SqlStorage, of: FieldOfAccount, value: string, claim: Claim, last: Claim): void {
+export function insertLateChange(
+  sql: SqlStorage,
+  of: FieldOfAccount,
+  value: string,
+  claim: ValueClaim,
+  last: ValueClaim,
+): void {
   const previous = read(sql, READ_PREVIOUS, of, claim);
   const next = read(sql, READ_NEXT, of, claim);
   const previousLast = next === null ? last : next.beforeLast;
@@ -85,7 +91,7 @@ function replace(sql: SqlStorage, of: FieldOfAccount, old: Change, change: Chang
   appendChange(sql, of, change);
 }
 
-function read(sql: SqlStorage, query: string, { accountId, field }: FieldOfAccount, at: Claim): Change | null {
+function read(sql: SqlStorage, query: string, { accountId, field }: FieldOfAccount, at: ValueClaim): Change | null {
   const row = sql
     .exec<{
       at: number;

@@ -5,7 +5,7 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, readBehind, type Order } from "../queries/keyset.ts";
-import { toPage } from "../queries/list-page.ts";
+import { pageOfRows } from "../queries/list-page.ts";
 import type { Log } from "../log/log.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";
@@ -52,7 +52,7 @@ export function findAccounts(storage: DurableObjectStorage, query: AccountsQuery
     if ("prefix" in query) return row.externalId;
     return query.sort === "newest" ? row.id : row.lastSeenMs;
   };
-  return toPage(
+  return pageOfRows(
     rows,
     page,
     (row) => cursorOf(row.id, last(row)),
@@ -119,7 +119,7 @@ function listChanges(db: Database, accountId: number, page: Page): PageOf<ShownC
     .orderBy(desc(at), desc(ordinal), desc(field))
     .limit(page.limit + 1)
     .all();
-  return toPage(
+  return pageOfRows(
     rows,
     page,
     (row) => `${row.atMs}.${row.ordinal}.${row.field}`,

@@ -8,11 +8,11 @@ import { canonicalJson } from "../../domain/signal/canonical-form.ts";
 import { ACCOUNT_TARGETS } from "../../domain/accounts/payload-template.ts";
 import type { AccountField, AccountRecord } from "../../domain/accounts/payload-template.ts";
 import { appendChange, insertLateChange } from "./account-history.ts";
-import type { Claim } from "./account-history.ts";
+import type { ValueClaim } from "./account-history.ts";
 import { isLater } from "../receipt.ts";
 
 /** The update that each value came from, by target, such as `plan` or `attributes.region`. */
-export type Claims = Record<string, Claim>;
+export type ValueClaims = Record<string, ValueClaim>;
 
 const FIELDS: readonly AccountField[] = ACCOUNT_TARGETS.filter((target) => target !== "external_id");
 const ATTRIBUTE_PREFIX = "attributes.";
@@ -21,7 +21,7 @@ interface Value {
   /** JSON with sorted keys: the same text is the same value. */
   text: string;
   /** The latest update that carried the value. */
-  claim: Claim;
+  claim: ValueClaim;
   bytes: number;
 }
 
@@ -67,7 +67,7 @@ export class Accounts {
    * @returns null, or why the account has no room for the update. Then nothing has been written, the account is what it
    *   was, and the update is to become a dead letter with this reason.
    */
-  update(record: AccountRecord, claim: Claim): string | null {
+  update(record: AccountRecord, claim: ValueClaim): string | null {
     const account = this.#account(record.externalId, claim.receivedAtMs);
     const sent = valuesSent(record, claim);
     const taken = new Map([...sent].filter(([target]) => isNews(account, target, claim)));
@@ -125,7 +125,7 @@ export class Accounts {
     if (row === undefined) return undefined;
     const account = { ...emptyAccount(externalId, row.first_seen), id: row.id, lastSeen: row.last_seen };
     const attributes = JSON.parse(row.attributes) as Record<string, unknown>;
-    for (const [target, claim] of Object.entries(JSON.parse(row.claims) as Claims)) {
+    for (const [target, claim] of Object.entries(JSON.parse(row.claims) as ValueClaims)) {
       const text = isField(target) ? row[target] : canonicalJson(attributes[target.slice(ATTRIBUTE_PREFIX.length)]);
       if (text !== null) setValue(account, target, toValue(target, text, claim));
     }
@@ -143,7 +143,7 @@ function emptyAccount(externalId: string, atMs: number): Stored {
 }
 
 /** The values that an update carries, by target. */
-function valuesSent({ fields, attributes }: AccountRecord, claim: Claim): Map<string, Value> {
+function valuesSent({ fields, attributes }: AccountRecord, claim: ValueClaim): Map<string, Value> {
   const sent = new Map<string, Value>();
   const add = (target: string, value: unknown) => sent.set(target, toValue(target, canonicalJson(value), claim));
   for (const field of FIELDS) if (fields[field] !== undefined) add(field, fields[field]);
@@ -151,11 +151,11 @@ function valuesSent({ fields, attributes }: AccountRecord, claim: Claim): Map<st
   return sent;
 }
 
-function toValue(target: string, text: string, claim: Claim): Value {
+function toValue(target: string, text: string, claim: ValueClaim): Value {
   return { text, claim, bytes: valueBytes(target, text, JSON.stringify(claim)) };
 }
 
-function isNews(account: Stored, target: string, claim: Claim): boolean {
+function isNews(account: Stored, target: string, claim: ValueClaim): boolean {
   const last = account.values.get(target);
   return last === undefined || isLater(claim, last.claim);
 }

@@ -1,7 +1,7 @@
 /** Accounts, and how they came to be what they are. */
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { AccountField } from "../../domain/accounts/payload-template.ts";
-import type { Claims } from "./accounts.ts";
+import type { ValueClaims } from "./accounts.ts";
 
 /** Accounts (design §8.7). Values are JSON, as the payload templates make them; null where none was sent. */
 export const productOrgs = sqliteTable(
@@ -17,7 +17,7 @@ export const productOrgs = sqliteTable(
     featureFlags: text("feature_flags", { mode: "json" }).$type<unknown>(),
     attributes: text("attributes", { mode: "json" }).$type<Record<string, unknown>>().notNull(),
     /** By target, the latest update that carried it: the latest by receipt wins, field by field. */
-    claims: text("claims", { mode: "json" }).$type<Claims>().notNull(),
+    claims: text("claims", { mode: "json" }).$type<ValueClaims>().notNull(),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),
   },

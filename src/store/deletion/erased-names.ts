@@ -6,8 +6,8 @@
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import type { Claim } from "../people/claims.ts";
-import type { Visitor } from "../people/people.ts";
+import type { IdClaim } from "../people/claims.ts";
+import type { VisitorNames } from "../people/people.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import type { Admission } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
@@ -51,9 +51,9 @@ export function namesErasedUntilMs(sql: SqlStorage): number {
  */
 export function isOfErased(
   sql: SqlStorage,
-  { email, userId, anonymousId }: Visitor,
+  { email, userId, anonymousId }: VisitorNames,
   receipt: Receipt,
-  claimsOf: (id: VisitorId) => readonly Claim[],
+  claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
   if (email !== undefined) return erasedSince(sql, { kind: "email", value: email }, receipt) !== null;
   const ids: VisitorId[] = [];
@@ -73,7 +73,7 @@ export function isOfErased(
 }
 
 /** Whom a dead letter names, by the fields that name people; null: nobody, an account, or it cannot be read. */
-export function visitorOfPayload(payload: string | null, admission: Admission): Visitor | null {
+export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
   if (payload === null || admission.endpoint !== "signal_staging") return null;
   try {
     const read: unknown = JSON.parse(payload);

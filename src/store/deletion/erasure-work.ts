@@ -2,12 +2,12 @@
 import { erased } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
-import type { Claim } from "../people/claims.ts";
+import type { IdClaim } from "../people/claims.ts";
 import { forgetPairs } from "../people/dropped-ids.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { People, visitorOf } from "../people/people.ts";
-import type { Visitor } from "../people/people.ts";
+import type { VisitorNames } from "../people/people.ts";
 import { changeEntries, firstEntries, scoredBy } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
@@ -161,7 +161,7 @@ export class ErasureWork {
     }
   }
 
-  #inForce(claims: readonly Claim[], receipt: Receipt): number | undefined {
+  #inForce(claims: readonly IdClaim[], receipt: Receipt): number | undefined {
     return claimInForce(claims, receipt)?.personId;
   }
 
@@ -243,7 +243,7 @@ export class ErasureWork {
     return rows.length < PAGE_DEAD_LETTERS ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;
   }
 
-  #names(visitor: Visitor, receipt: Receipt): boolean {
+  #names(visitor: VisitorNames, receipt: Receipt): boolean {
     return isOfErased(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
   }
 

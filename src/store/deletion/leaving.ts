@@ -4,7 +4,7 @@ import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { visitorOf } from "../people/people.ts";
-import type { Visitor } from "../people/people.ts";
+import type { VisitorNames } from "../people/people.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
@@ -36,7 +36,7 @@ export class Leaving {
     return visitor !== null && this.#names(visitor, admission);
   }
 
-  #names(visitor: Visitor, receipt: Receipt): boolean {
+  #names(visitor: VisitorNames, receipt: Receipt): boolean {
     const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
     if (isOfErased(this.#sql, visitor, receipt, claimsOf)) return true;
     if (visitor.email !== undefined) return false;

@@ -9,10 +9,10 @@ import type {
   WantedEvents,
   WorkspaceEvent,
 } from "../../domain/events/workspace-event.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../events/raised-events.ts";
 import { SCORED_EVENT_MAX_SIGNALS } from "../../limits.ts";
 import type { Entry } from "../people/timelines.ts";
-import type { RuleMatch } from "../protocol.ts";
 import { pointsOf } from "../rules/verdicts.ts";
 
 interface ScoredPerson {

@@ -14,7 +14,7 @@ import type { Facts, Line } from "./line.ts";
 import { Segment } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 import { StoredPayloads } from "./stored-payloads.ts";
-import type { Payloads } from "./stored-payloads.ts";
+import type { SegmentPayloads } from "./stored-payloads.ts";
 import { StoredSegments } from "./stored-segments.ts";
 import type { ColdPlace, SegmentHashes } from "./stored-segments.ts";
 import { walkSegments, walkSegmentsBack } from "./walk.ts";
@@ -201,7 +201,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
   }
 
   /** A segment's payloads, line by line; null: they are in R2. */
-  payloadsOf(segment: Segment): Payloads | null {
+  payloadsOf(segment: Segment): SegmentPayloads | null {
     if (segment.row === null) return this.#head.payloads;
     return segment.row.cold === null ? this.#payloads.read(segment) : null;
   }

@@ -11,15 +11,15 @@ export type Payloads = ReadonlyMap<number, string | null>;
 /** Most bytes that one call of R2 reads: segments that lie together in an object come together. */
 const MOST_BYTES_AT_ONCE = 4_000_000;
 
-interface Wanted {
+interface WantedLines {
   segment: Segment;
   seqs: readonly number[];
 }
 
 /** Payloads of lines, with as few calls of R2 as can be. Never throws. */
-export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<Wanted>): Promise<Payloads> {
+export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<WantedLines>): Promise<Payloads> {
   const payloads = new Map<number, string | null>();
-  const cold: Wanted[] = [];
+  const cold: WantedLines[] = [];
   for (const one of wanted) {
     const here = log.payloadsOf(one.segment);
     if (here === null) cold.push(one);
@@ -34,13 +34,17 @@ export async function readPayloads(log: Log, objects: ColdObjects, wanted: Itera
   return payloads;
 }
 
-function take({ segment, seqs }: Wanted, lines: readonly (string | null)[], into: Map<number, string | null>): void {
+function take(
+  { segment, seqs }: WantedLines,
+  lines: readonly (string | null)[],
+  into: Map<number, string | null>,
+): void {
   for (const seq of seqs) into.set(seq, lines[seq - segment.firstSeq] ?? null);
 }
 
 /** Groups of segments that are in the same object, and near each other in it. */
-function together(cold: readonly Wanted[]): Wanted[][] {
-  const groups: Wanted[][] = [];
+function together(cold: readonly WantedLines[]): WantedLines[][] {
+  const groups: WantedLines[][] = [];
   let [key, from]: [string | null, number] = [null, 0];
   for (const one of [...cold].sort((a, b) => placeOf(a).cold_offset - placeOf(b).cold_offset).sort(byObject)) {
     const { cold: object, cold_offset: offset, cold_bytes: bytes } = placeOf(one);
@@ -53,14 +57,14 @@ function together(cold: readonly Wanted[]): Wanted[][] {
   return groups;
 }
 
-function byObject(one: Wanted, other: Wanted): number {
+function byObject(one: WantedLines, other: WantedLines): number {
   return (placeOf(one).cold ?? "").localeCompare(placeOf(other).cold ?? "");
 }
 
 async function readCold(
   log: Log,
   objects: ColdObjects,
-  group: readonly Wanted[],
+  group: readonly WantedLines[],
   into: Map<number, string | null>,
 ): Promise<void> {
   const places = group.map(placeOf);
@@ -83,7 +87,7 @@ async function readCold(
   }
 }
 
-function placeOf({ segment }: Wanted): SegmentRow {
+function placeOf({ segment }: WantedLines): SegmentRow {
   if (segment.row === null) throw new Error("open lines are not in cold storage");
   return segment.row;
 }

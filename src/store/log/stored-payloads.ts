@@ -8,12 +8,12 @@ import type { Segment } from "./segment.ts";
 import { toSqlBlob } from "./sql-blob.ts";
 
 /** The payload of each line of a segment, in their order; null where it has none. */
-export type Payloads = readonly (string | null)[];
+export type SegmentPayloads = readonly (string | null)[];
 
 export class StoredPayloads {
   readonly #sql: SqlStorage;
   readonly #name: LogName;
-  readonly #cached = new Lru<number, Payloads>(CACHED_PAYLOADS);
+  readonly #cached = new Lru<number, SegmentPayloads>(CACHED_PAYLOADS);
 
   constructor(sql: SqlStorage, name: LogName) {
     this.#sql = sql;
@@ -21,7 +21,7 @@ export class StoredPayloads {
   }
 
   /** Payloads of a segment that are not in R2. */
-  read({ firstSeq, lines }: Segment): Payloads {
+  read({ firstSeq, lines }: Segment): SegmentPayloads {
     const known = this.#cached.get(firstSeq);
     if (known !== undefined) return known;
     const packed = this.packed(firstSeq);
@@ -40,7 +40,7 @@ export class StoredPayloads {
   }
 
   /** Stores a segment's payloads in place of those that are there. Where no line has one, no row is left. */
-  write(firstSeq: number, payloads: Payloads, lines: Lines): void {
+  write(firstSeq: number, payloads: SegmentPayloads, lines: Lines): void {
     this.#cached.delete(firstSeq);
     if (payloads.every((payload) => payload === null)) return this.remove(firstSeq);
     this.#sql.exec(

@@ -5,17 +5,17 @@
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 
-export interface Claim extends Receipt {
+export interface IdClaim extends Receipt {
   personId: number;
 }
 
 /** The claims with one more, in order of receipt, at most `most`; a claim of whoever has the id already says nothing. */
-export function addClaim(claims: readonly Claim[], claim: Claim, most: number): Claim[] {
+export function addClaim(claims: readonly IdClaim[], claim: IdClaim, most: number): IdClaim[] {
   const sorted = [...claims, claim].sort((one, other) => (isLater(one, other) ? 1 : -1));
   return sorted.filter(({ personId }, index) => sorted[index - 1]?.personId !== personId).slice(-most);
 }
 
 /** The claim that a signal of this receipt goes by; undefined: the id is nobody's. */
-export function claimInForce(claims: readonly Claim[], receipt: Receipt): Claim | undefined {
+export function claimInForce(claims: readonly IdClaim[], receipt: Receipt): IdClaim | undefined {
   return claims.findLast((claim) => !isLater(claim, receipt)) ?? claims[0];
 }

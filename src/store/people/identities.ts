@@ -3,7 +3,7 @@ import { CLAIM_SPREADS_TO, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../limits.t
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { addClaim, claimInForce } from "./claims.ts";
-import type { Claim } from "./claims.ts";
+import type { IdClaim } from "./claims.ts";
 import { dropOldestIds } from "./dropped-ids.ts";
 import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
@@ -22,7 +22,7 @@ type Growth = Record<VisitorId["kind"], number>;
 
 export class Identities {
   readonly #sql: SqlStorage;
-  readonly #claims = new Map<string, readonly Claim[]>();
+  readonly #claims = new Map<string, readonly IdClaim[]>();
   /** How many claims each person has gained, or lost. */
   #grown = new Map<number, Growth>();
   /** Ids that have become somebody's in this batch. */
@@ -38,7 +38,7 @@ export class Identities {
     const byList = new Map(ids.map((id) => [visitorList(id), id] as const));
     for (const page of pagesOf(byList)) {
       const keys = page.map(([, id]) => new Uint8Array(visitorKey(id)).toHex());
-      const claims = page.map((): Claim[] => []);
+      const claims = page.map((): IdClaim[] => []);
       const rows = this.#sql
         .exec(READ_MANY, JSON.stringify(keys))
         .raw<[index: number, at: number, ordinal: number, personId: number]>();
@@ -52,7 +52,7 @@ export class Identities {
   }
 
   /** The claims of an id, in order of receipt. */
-  claimsOf(id: VisitorId): readonly Claim[] {
+  claimsOf(id: VisitorId): readonly IdClaim[] {
     const key = visitorList(id);
     let claims = this.#claims.get(key);
     if (claims === undefined) {
@@ -74,7 +74,7 @@ export class Identities {
    * Makes an id a person's from a receipt on (spec §6, identify); and with it all ids that it is paired with and that are
    * nobody's yet, the nearest first, CLAIM_SPREADS_TO of them.
    */
-  claim(id: VisitorId, claim: Claim): void {
+  claim(id: VisitorId, claim: IdClaim): void {
     const before = this.claimsOf(id);
     const after = addClaim(before, claim, IDENTITY_MAX_CLAIMS);
     if (isEqual(before, after)) return;
@@ -129,7 +129,7 @@ export class Identities {
     this.#grown.set(personId, grown);
   }
 
-  #write(id: VisitorId, before: readonly Claim[], after: readonly Claim[]): void {
+  #write(id: VisitorId, before: readonly IdClaim[], after: readonly IdClaim[]): void {
     this.#claims.set(visitorList(id), after);
     this.claimed.push(id);
     const key = visitorKey(id);
@@ -177,7 +177,7 @@ export class Identities {
 }
 
 /** The claims of an id, in order of receipt, also those of somebody who is being deleted. */
-export function claimsInStore(sql: SqlStorage, id: VisitorId): Claim[] {
+export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
   return sql
     .exec<Row>("SELECT at, ordinal, person_id FROM identities WHERE key = ? ORDER BY at, ordinal", visitorKey(id))
     .toArray()
@@ -199,6 +199,6 @@ function later(one: Receipt, other: Receipt): Receipt {
   return { receivedAtMs, ordinal };
 }
 
-function isEqual(one: readonly Claim[], other: readonly Claim[]): boolean {
+function isEqual(one: readonly IdClaim[], other: readonly IdClaim[]): boolean {
   return one.length === other.length && one.every((claim, index) => claim === other[index]);
 }

@@ -18,7 +18,7 @@ import { personList, visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** The oldest lines on a visitor's list. */
-export interface Listed {
+export interface ListedLines {
   visitor: VisitorId;
   seqs: readonly number[];
 }
@@ -69,7 +69,7 @@ export class Linking {
   }
 
   /** Takes what is done off the lists. Returns the visitors of whom nothing could be done for lack of payloads. */
-  takeOff(listed: readonly Listed[]): VisitorId[] {
+  takeOff(listed: readonly ListedLines[]): VisitorId[] {
     const { sql, signals } = this.#state;
     const oldest = signals.firstSeq;
     return listed.flatMap(({ visitor, seqs }) => {

@@ -27,7 +27,7 @@ import {
   startLinkJob,
 } from "./link-jobs.ts";
 import { Linking, isJudged } from "./linked-lines.ts";
-import type { Listed } from "./linked-lines.ts";
+import type { ListedLines } from "./linked-lines.ts";
 import { People } from "./people.ts";
 import { firstEntries, hasEntries } from "./timelines.ts";
 import { visitorList } from "./visitor-keys.ts";
@@ -126,8 +126,8 @@ function inTransaction<T>({ state, storage }: LinkWork, act: () => T): T {
 }
 
 /** The oldest lines of the visitors' lists, LINK_PAGE_SIGNALS at most. */
-function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): Listed[] {
-  const listed: Listed[] = [];
+function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): ListedLines[] {
+  const listed: ListedLines[] = [];
   let left = LINK_PAGE_SIGNALS;
   for (const visitor of visitors) {
     if (left === 0) break;
@@ -141,7 +141,7 @@ function listedOf({ sql }: StoreState, visitors: readonly VisitorId[]): Listed[]
 }
 
 /** Segments of the lines, RULE_STEP_SEGMENTS at most: they are in memory as a whole, however few of their lines are listed. */
-function partsOf({ signals }: StoreState, listed: readonly Listed[]): Part[] {
+function partsOf({ signals }: StoreState, listed: readonly ListedLines[]): Part[] {
   const parts: Part[] = [];
   for (const part of signals.segmentsOf(listed.flatMap(({ seqs }) => seqs))) {
     if (parts.length === RULE_STEP_SEGMENTS) break;

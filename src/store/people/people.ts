@@ -22,10 +22,10 @@ import { personList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** What a signal says about who sent it. */
-export type Visitor = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
+export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
 
 /** The visitor of a line, as the signal itself names them. */
-export function visitorOf({ email, userId, anonymousId }: Facts): Visitor {
+export function visitorOf({ email, userId, anonymousId }: Facts): VisitorNames {
   return {
     ...(email === null ? {} : { email }),
     ...(userId === null ? {} : { userId }),
@@ -124,7 +124,7 @@ export class People {
   }
 
   /** Reads what a batch will ask for by few statements. */
-  preload(visitors: readonly Visitor[]): void {
+  preload(visitors: readonly VisitorNames[]): void {
     if (visitors.length < PRELOAD_FROM) return;
     const emails = visitors.flatMap(({ email }) => email ?? []);
     this.#readMany("email", this.#byEmail, emails);
@@ -139,7 +139,7 @@ export class People {
   }
 
   /** Whose a signal is (design §8.3): by email, else user id, else anonymous id. An email nobody has makes a new person. */
-  ownerOf({ email, userId, anonymousId }: Visitor, receipt: Receipt): Owner | null {
+  ownerOf({ email, userId, anonymousId }: VisitorNames, receipt: Receipt): Owner | null {
     if (email !== undefined) return { personId: this.personFor(email, receipt), by: "email" };
     return this.#linked("user_id", userId, receipt) ?? this.#linked("anonymous_id", anonymousId, receipt);
   }

@@ -2,7 +2,7 @@
  * What lines score their persons. What rules made of a line counts, unless a rule that scores a person once a day, or once
  * ever, has scored them before (rules/once.ts); then it counts as soon as that does no longer.
  */
-import type { RuleMatch } from "../protocol.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { RuleDayChanges } from "../rules/rule-days.ts";
 import type { StoreState } from "../state.ts";
 import type { Entry, Scored } from "./timelines.ts";

@@ -2,7 +2,7 @@
 import type { Page, PageOf } from "../../platform/list-page.ts";
 
 /** Turns up to `page.limit + 1` rows into a page of items. */
-export function toPage<Row, T>(
+export function pageOfRows<Row, T>(
   rows: Row[],
   page: Page,
   key: (row: Row) => string | number,

@@ -37,7 +37,7 @@ export type Found = { facts: Facts; dead: null } | { facts: null; dead: DeadSumm
 export type Places = [signals: number, held: number, dead: number];
 
 /** Something that has been looked at. `found` is null where it is not asked for. */
-export interface Step {
+export interface SignalStep {
   source: 0 | 1 | 2;
   /** The number in the source that was looked at last. */
   place: number;
@@ -62,7 +62,7 @@ export function* newestFirst(
   filter: FindFilter,
   before: Readonly<Places>,
   names: Names,
-): Generator<Step> {
+): Generator<SignalStep> {
   const sources = [
     signalSteps(state, filter, before[0], names),
     heldSteps(state, filter, before[1], names),
@@ -82,13 +82,13 @@ export function* newestFirst(
 }
 
 /** Whether a signal comes first. Signals of one batch are recorded at the same time, in order of receipt. */
-function isNewer(one: Step, other: Step): boolean {
+function isNewer(one: SignalStep, other: SignalStep): boolean {
   return one.recordedAtMs === other.recordedAtMs
     ? isLater(one.receipt, other.receipt)
     : one.recordedAtMs > other.recordedAtMs;
 }
 
-type Steps = Generator<Step, undefined>;
+type Steps = Generator<SignalStep, undefined>;
 
 function* signalSteps(state: StoreState, filter: FindFilter, before: number, names: Names): Steps {
   const { status } = filter;
@@ -156,7 +156,7 @@ function* linesOfPerson(state: StoreState, asked: FindFilter, email: string, bef
   }
 }
 
-function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, cost: number): Step {
+function lineStep(source: 0 | 1, place: number, facts: Facts, isFound: boolean, cost: number): SignalStep {
   const { receivedAtMs, ordinal } = facts.admission;
   return {
     source,

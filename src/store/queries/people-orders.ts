@@ -10,7 +10,7 @@ import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 
 /** A person, or null where one was looked at in vain; and the place behind, which a cursor tells. */
-export interface Step {
+export interface PersonStep {
   row: PersonRow | null;
   place: unknown;
 }
@@ -26,7 +26,12 @@ const SIGN = { ">": 1, "0": 0, "<": -1 } as const;
 const HIGHEST = { ">": Number.MAX_SAFE_INTEGER, "0": 0, "<": -1 } as const;
 
 /** People in an order. @param place of a cursor; one that makes no sense is none. */
-export function inOrder(sql: SqlStorage, sort: PeopleSort, filter: PeopleFilter, place: unknown): Generator<Step> {
+export function inOrder(
+  sql: SqlStorage,
+  sort: PeopleSort,
+  filter: PeopleFilter,
+  place: unknown,
+): Generator<PersonStep> {
   switch (sort) {
     case "newest":
       return newest(sql, place);
@@ -43,12 +48,12 @@ export function inOrder(sql: SqlStorage, sort: PeopleSort, filter: PeopleFilter,
   }
 }
 
-function* newest(sql: SqlStorage, place: unknown): Generator<Step> {
+function* newest(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const before = Number.isSafeInteger(place) ? Number(place) : Number.MAX_SAFE_INTEGER;
   for (const row of sql.exec<PersonRow>(`${PEOPLE} id < ? ORDER BY id DESC`, before)) yield { row, place: row.id };
 }
 
-function* byEmail(sql: SqlStorage, place: unknown): Generator<Step> {
+function* byEmail(sql: SqlStorage, place: unknown): Generator<PersonStep> {
   const after = typeof place === "string" ? place : "";
   for (const row of sql.exec<PersonRow>(`${PEOPLE} email > ? ORDER BY email`, after)) yield { row, place: row.email };
 }
@@ -62,7 +67,7 @@ function* byScore(
   direction: Direction,
   { minScore = -Number.MAX_SAFE_INTEGER }: PeopleFilter,
   place: unknown,
-): Generator<Step> {
+): Generator<PersonStep> {
   const { beyond, order, parts, first } = WAYS[direction];
   const lowest = direction === "up" ? { score: minScore, id: 0 } : null;
   let from = isOf(place, ["number", "number"]) ? { score: Number(place[0]), id: Number(place[1]) } : lowest;
@@ -100,7 +105,7 @@ function* byLastSeen(
   direction: Direction,
   { sinceDay = 0, untilDay = Number.MAX_SAFE_INTEGER }: PeopleFilter,
   place: unknown,
-): Generator<Step> {
+): Generator<PersonStep> {
   const [down, up] = [
     "SELECT max(last_day) AS day FROM people WHERE last_day <= ? AND last_day >= ?",
     "SELECT min(last_day) AS day FROM people WHERE last_day >= ? AND last_day <= ?",

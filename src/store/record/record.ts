@@ -4,6 +4,7 @@
  * In order of receipt: where does it come from, if it comes again → its fate → identities → owners and scores → lines.
  * Identities come first, so that what one signal of a batch says of a visitor holds for all of it.
  */
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { tellsWhose } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
@@ -16,7 +17,7 @@ import { insertEntries, scoredBy } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import { visitorList } from "../people/visitor-keys.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
-import type { LiveSignal, RuleMatch, SignalToRecord } from "../protocol.ts";
+import type { LiveSignal, SignalToRecord } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { pointsOf } from "../rules/verdicts.ts";

@@ -4,7 +4,7 @@
  * stands which does. A row outlives its signal, and goes with the person.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { RuleMatch } from "../protocol.ts";
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 
 /** A signal that a rule has matched, as far as it says whether that counts. */
 export interface Occasion {

@@ -1,12 +1,12 @@
 /** Signals as mapping rules see them; stored ones are normalised again from what was sent. */
 import { evaluate, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
+import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject, NormalisedSignal } from "../../domain/signal/signal.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";
-import type { Evaluation, RuleMatch } from "../protocol.ts";
+import type { Evaluation } from "../protocol.ts";
 
 /** The rules' verdict on a signal; or that they ask for an email that only its owner has, or take too many steps. */
 export function evaluateSignal(

@@ -1,8 +1,8 @@
 /** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
+import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { VERDICTS_REMEMBERED } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
-import type { RuleMatch } from "../protocol.ts";
 
 interface Row {
   [column: string]: SqlStorageValue;
