@@ -109,7 +109,7 @@ describe("a member who signs in", () => {
     expect(provider.asked).not.toContain("/.well-known/openid-configuration");
   });
 
-  test("and out again leaves no session in the database", async () => {
+  test("leaves no session in the database after signing out", async () => {
     const browser = new Browser();
     await signIn(browser);
     const before = await sessions();

@@ -10,7 +10,7 @@ function form(fields: Record<string, string>): FormData {
   return data;
 }
 
-describe("a form", () => {
+describe("the form of a key's lifetime", () => {
   test.each([
     [
       { lifetime: "30d", expires: "" },
@@ -33,7 +33,7 @@ describe("a form", () => {
   });
 });
 
-describe("an expiration", () => {
+describe("a key's expiration", () => {
   test.each<[TypedLifetime["lifetime"], string, string | null]>([
     ["never", "", null],
     ["never", "2026-12-01T00:00", null],

@@ -50,7 +50,7 @@ describe("the end of a key", () => {
   });
 });
 
-describe("silence", () => {
+describe("a key's silence", () => {
   const silent = (more: Partial<KeyToWatch>) => silentSinceMs({ ...KEY, silentAfterDays: 3, ...more }, NOW);
 
   test("is told once it has lasted as many days as were chosen, from the last use or the creation on", () => {

@@ -120,7 +120,7 @@ describe("design §5: rotation", () => {
     await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
   });
 
-  test("the list tells which of the two is still in use", async () => {
+  test("the list of keys tells which of the two is still in use", async () => {
     const workspace = await newWorkspace();
     const successor = await rotate(workspace, "1h");
     await status(workspace, successor);

@@ -355,7 +355,7 @@ describe("who can do something is told", () => {
   });
 });
 
-describe("senders", () => {
+describe("senders to a full outbox", () => {
   test("get 503 before the outbox is full, nothing of which is counted; the pages say why; what was accepted is processed", async () => {
     await filled();
     const ids = await sendUntilFull();

@@ -293,7 +293,7 @@ describe("§8.5: billing periods", () => {
     expect(await usageOf(counter)).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
   });
 
-  test("end with the first call when the alarm is late; an alarm that rings after it, twice, changes nothing", async () => {
+  test("end with the first call when the alarm is late; an alarm that rings after that, twice, changes nothing", async () => {
     setTime(month(1, 20));
     const counter = await newCounter({ signalLimit: 2 });
     await counter.sendTo(lose);

@@ -224,7 +224,7 @@ describe("design §8.2: duplicates are found wherever their originals are", () =
     expect(await statusOf("sig_1-again", "sig_other", "sig_too_late")).toEqual(["duplicate", "anonymous", "anonymous"]);
   });
 
-  test("and nothing that only begins with the same hash is one: a hit is proved on the log", async () => {
+  test("by the whole of their hash: what only begins with the same one is none, since a hit is proved on the log", async () => {
     await send(track(1));
     const stored = await readStore(workspace.id, ({ sql, signals }) => {
       signals.seal();

@@ -336,7 +336,7 @@ describe("what waits", () => {
     }));
 });
 
-describe("rows", () => {
+describe("the rows that events cost", () => {
   /** That the store writes for a batch of one, once the person is known. */
   async function rowsOf(
     act: (store: TestStore) => void,
