@@ -14,7 +14,7 @@ import { imports } from "./demo/imports.ts";
 import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "./demo/marketing.ts";
 import { mistakes } from "./demo/mistakes.ts";
 import { provision } from "./demo/provision.ts";
-import { listen, reportCrossings } from "./demo/receiver.ts";
+import { startReceiver, reportCrossings } from "./demo/receiver.ts";
 import { report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
 import { OperatorClient, type Books } from "./operator-client.ts";
@@ -83,15 +83,15 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
   const kept = [...senders, last].flatMap(({ deliveries }) => deliveries).reduce((sum, one) => sum + one.kept, 0);
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: kept - BEYOND_LIMIT, paid: true });
 
-  await using receiver = await listen(operator, home);
+  await using receiver = await startReceiver(operator, home);
   const sent = await send(origin, [...senders, last]);
-  const settled = await settle(operator, home);
+  const settled = await waitUntilProcessed(operator, home);
   const good = await report(operator, home, { ...sent, settled, signalLimit: kept - BEYOND_LIMIT, startedMs });
   return (await reportCrossings(operator, home, receiver)) && good;
 }
 
 /** Waits until nothing is in flight any more, and gives the books. Null when that takes too long. */
-async function settle(operator: OperatorClient, home: string): Promise<Books | null> {
+async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<Books | null> {
   console.log(`\n${bold("Waiting until all are processed")}`);
   const progress = new Progress();
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(200)) {

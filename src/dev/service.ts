@@ -59,7 +59,7 @@ export class WranglerError extends Error {
 /** Creates the control plane's database in the state folder, or brings it up to date. @throws WranglerError */
 export async function applyMigrations(stateDir: string, signal?: AbortSignal): Promise<void> {
   const args = ["d1", "migrations", "apply", "DB", "--local", "--persist-to", stateDir];
-  const wrangler = runWrangler(args, stateDir);
+  const wrangler = startWrangler(args, stateDir);
   const stop = (): void => void wrangler.stop();
   signal?.addEventListener("abort", stop);
   const exitCode = await wrangler.ended;
@@ -71,7 +71,7 @@ export async function applyMigrations(stateDir: string, signal?: AbortSignal): P
 /** Resolves when /healthz answers. @throws WranglerError */
 export async function startService({ stateDir, port, args, signal, entry }: StartOptions): Promise<Service> {
   const main = entry === undefined ? [] : [entry];
-  const wrangler = runWrangler(["dev", ...main, "--port", port, "--persist-to", stateDir, ...args], stateDir);
+  const wrangler = startWrangler(["dev", ...main, "--port", port, "--persist-to", stateDir, ...args], stateDir);
   const stop = (): void => void wrangler.stop();
   signal?.addEventListener("abort", stop);
   try {
@@ -99,7 +99,7 @@ interface Wrangler extends Omit<Service, "origin"> {
   origin: Promise<string>;
 }
 
-function runWrangler(args: string[], stateDir: string): Wrangler {
+function startWrangler(args: string[], stateDir: string): Wrangler {
   const child = fork(WRANGLER, args, {
     cwd: PROJECT_DIR,
     execArgv: ["--import", END_WITH_PARENT],

@@ -10,7 +10,7 @@ export class Misuse extends Error {}
 export async function requireFreePort(port: string): Promise<void> {
   if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) throw new Misuse(`--port ${port}: a port is 0 to 65535.`);
   for (const host of ["127.0.0.1", "::1"]) {
-    const code = await listen(Number(port), host);
+    const code = await tryListen(Number(port), host);
     if (code === "EADDRINUSE") {
       throw new Misuse(
         `Port ${port} is taken, perhaps by this service running in another window.\n` +
@@ -22,7 +22,7 @@ export async function requireFreePort(port: string): Promise<void> {
 }
 
 /** Tries to listen: the error's code, or null when it works. A machine without IPv6 gives a code that does not matter. */
-function listen(port: number, host: string): Promise<string | null> {
+function tryListen(port: number, host: string): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? "unknown"));

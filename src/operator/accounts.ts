@@ -9,7 +9,7 @@ import { operator } from "./environment.ts";
 import { payloadTemplate } from "../workspace/key-schemas.ts";
 import { signalStore } from "../workspace/objects.ts";
 import { operation } from "./operation.ts";
-import { filteredPageQuery, listOf, mapPage, toPage } from "./schemas.ts";
+import { filteredPageQuery, listOf, mapPage, pageAsked } from "./schemas.ts";
 
 const accountQuery = filteredPageQuery({
   external_id: z.string().trim().min(1).max(IDENTITY_MAX_LENGTH).optional().meta({ description: "Exactly this id." }),
@@ -40,7 +40,7 @@ export const accountRoutes = operator
     async (c) => {
       const { external_id: externalId, ...query } = c.req.valid("query");
       const filter: AccountFilter = externalId === undefined ? {} : { externalId };
-      const page = await signalStore(c.env, c.get("workspace").id).accounts(filter, toPage(query));
+      const page = await signalStore(c.env, c.get("workspace").id).accounts(filter, pageAsked(query));
       return c.json(mapPage(page, accountJson));
     },
   )

@@ -17,7 +17,7 @@ import {
 } from "./destination-answers.ts";
 import { byOperator, operator, type OperatorEnv } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
-import { listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
+import { listOf, mapPage, pageQuery, pageAsked } from "./schemas.ts";
 
 const tag = "Destinations";
 const one = { 200: { description: "The destination.", schema: destinationAnswer } };
@@ -159,7 +159,7 @@ export const destinationRoutes = operator
       answers: { 200: { description: "Latest first.", schema: listOf(deliveryAnswer) } },
     }),
     async (c) => {
-      const page = toPage(c.req.valid("query"));
+      const page = pageAsked(c.req.valid("query"));
       const { id } = c.get("workspace");
       const deliveries = await destinations.listDeliveries(c.env, id, c.req.param("destination_id"), page);
       return deliveries === null ? notFound(c, "destination") : c.json(mapPage(deliveries, deliveryJson));

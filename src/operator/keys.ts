@@ -10,7 +10,7 @@ import { keyRotation, newKey, payloadMapping } from "../workspace/key-schemas.ts
 import { endKey, replaceKey } from "../workspace/keys.ts";
 import { quotaCounter } from "../workspace/objects.ts";
 import { conflict, notFound, operation } from "./operation.ts";
-import { idOf, instant, isoOrNull, listOf, pageQuery, toPage } from "./schemas.ts";
+import { idOf, instant, isoOrNull, listOf, pageQuery, pageAsked } from "./schemas.ts";
 
 const keyChange = z.strictObject({ silent_after_days: silentAfterDays });
 const keyFields = {
@@ -120,7 +120,7 @@ export const keyRoutes = operator
     async (c) => {
       const { id } = c.get("workspace");
       const [page, lastUsed] = await Promise.all([
-        listKeys(c.get("db"), id, toPage(c.req.valid("query"))),
+        listKeys(c.get("db"), id, pageAsked(c.req.valid("query"))),
         quotaCounter(c.env, id).lastUsed(),
       ]);
       return c.json({ items: page.items.map((key) => keyJson(key, lastUsed)), next: page.next });

@@ -4,7 +4,7 @@ import { addMember, changeRole, listMembers, removeMember, type Member } from ".
 import { endWatching } from "../workspace/objects.ts";
 import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation } from "./operation.ts";
-import { instant, listOf, mapPage, memberAddress, pageQuery, toPage } from "./schemas.ts";
+import { instant, listOf, mapPage, memberAddress, pageQuery, pageAsked } from "./schemas.ts";
 
 const role = z.enum(["owner", "admin", "member"]);
 const memberAnswer = z.object({ email: z.string(), role, created_at: instant }).meta({ id: "Member" });
@@ -39,7 +39,7 @@ export const memberRoutes = operator
       answers: { 200: { description: "The members, by email.", schema: listOf(memberAnswer) } },
     }),
     async (c) => {
-      const page = await listMembers(c.get("db"), c.get("workspace").id, toPage(c.req.valid("query")));
+      const page = await listMembers(c.get("db"), c.get("workspace").id, pageAsked(c.req.valid("query")));
       return c.json(mapPage(page, memberJson));
     },
   )

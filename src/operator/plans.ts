@@ -6,7 +6,7 @@ import { PLAN_MAX_WORKSPACES } from "../limits.ts";
 import { byOperator, operator } from "./environment.ts";
 import { operation, validationFailed } from "./operation.ts";
 import { configurePlan } from "../workspace/quota.ts";
-import { listOf, mapPage, name, pageQuery, retentionDays, toPage } from "./schemas.ts";
+import { listOf, mapPage, name, pageQuery, retentionDays, pageAsked } from "./schemas.ts";
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
@@ -61,7 +61,7 @@ export const planRoutes = operator
       query: pageQuery,
       answers: { 200: { description: "The plans, by id.", schema: listOf(planAnswer) } },
     }),
-    async (c) => c.json(mapPage(await listPlans(c.get("db"), toPage(c.req.valid("query"))), planJson)),
+    async (c) => c.json(mapPage(await listPlans(c.get("db"), pageAsked(c.req.valid("query"))), planJson)),
   )
   .put(
     "/plans/:plan_id",

@@ -7,7 +7,7 @@ import { endRule } from "../workspace/rules.ts";
 import { conflict, notFound, operation } from "./operation.ts";
 import { ruleAnswer, ruleJobAnswer, ruleJobJson, ruleJson } from "./rule-answers.ts";
 import { newRule, NO_ROOM, ruleChange } from "../workspace/rule-schemas.ts";
-import { listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
+import { listOf, mapPage, pageQuery, pageAsked } from "./schemas.ts";
 
 export const ruleRoutes = operator
   .createApp()
@@ -43,7 +43,7 @@ export const ruleRoutes = operator
       answers: { 200: { description: "The rules, newest first.", schema: listOf(ruleAnswer) } },
     }),
     async (c) => {
-      const page = await listRules(c.get("db"), c.get("workspace").id, toPage(c.req.valid("query")));
+      const page = await listRules(c.get("db"), c.get("workspace").id, pageAsked(c.req.valid("query")));
       return c.json(mapPage(page, ruleJson));
     },
   )

@@ -25,7 +25,7 @@ export function filteredPageQuery<Filter extends z.ZodRawShape>(filter: Filter) 
   return z.strictObject({ ...filter, ...PAGE });
 }
 
-export function toPage(query: { cursor?: string | undefined; limit: number }): Page {
+export function pageAsked(query: { cursor?: string | undefined; limit: number }): Page {
   return { cursor: query.cursor ?? null, limit: query.limit };
 }
 

@@ -10,7 +10,7 @@ import { signalStore } from "../workspace/objects.ts";
 import { followSignal } from "../workspace/signals.ts";
 import { notFound, operation } from "./operation.ts";
 import { personAnswer, personJson } from "./person-answers.ts";
-import { email, filteredPageQuery, listOf, mapPage, pageQuery, toPage } from "./schemas.ts";
+import { email, filteredPageQuery, listOf, mapPage, pageQuery, pageAsked } from "./schemas.ts";
 import {
   deadLetterAnswer,
   deadLetterJson,
@@ -55,7 +55,7 @@ export const signalRoutes = operator
       answers: { 200: { description: "Event groups, the latest first.", schema: listOf(eventAnswer) } },
     }),
     async (c) => {
-      const page = await signalStore(c.env, c.get("workspace").id).events(toPage(c.req.valid("query")));
+      const page = await signalStore(c.env, c.get("workspace").id).events(pageAsked(c.req.valid("query")));
       return c.json(mapPage(page, eventJson));
     },
   )
@@ -76,7 +76,7 @@ export const signalRoutes = operator
       if (query.event !== undefined) filter.event = query.event;
       if (query.email !== undefined) filter.email = query.email;
       if (query.status !== undefined) filter.status = query.status;
-      const page = await signalStore(c.env, c.get("workspace").id).signals(filter, toPage(query));
+      const page = await signalStore(c.env, c.get("workspace").id).signals(filter, pageAsked(query));
       return c.json(mapPage(page, signalJson));
     },
   )
@@ -116,7 +116,7 @@ export const signalRoutes = operator
         ...(query.email === undefined ? {} : { email: query.email }),
         ...(query.q === undefined ? {} : { text: query.q }),
       };
-      const page = await signalStore(c.env, c.get("workspace").id).people(filter, toPage(query));
+      const page = await signalStore(c.env, c.get("workspace").id).people(filter, pageAsked(query));
       return c.json(mapPage(page, personJson));
     },
   )
@@ -129,7 +129,7 @@ export const signalRoutes = operator
       answers: { 200: { description: "Dead letters.", schema: listOf(deadLetterAnswer) } },
     }),
     async (c) => {
-      const page = await signalStore(c.env, c.get("workspace").id).deadLetters(toPage(c.req.valid("query")));
+      const page = await signalStore(c.env, c.get("workspace").id).deadLetters(pageAsked(c.req.valid("query")));
       return c.json(mapPage(page, deadLetterJson));
     },
   )

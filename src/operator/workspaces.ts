@@ -8,7 +8,7 @@ import { byOperator, operator } from "./environment.ts";
 import { conflict, notFound, operation, validationFailed } from "./operation.ts";
 import { configureWorkspaces } from "../workspace/quota.ts";
 import { recoverWorkspace } from "../workspace/recovery.ts";
-import { count, idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, toPage } from "./schemas.ts";
+import { count, idOf, instant, listOf, mapPage, name, pageQuery, retentionDays, time, pageAsked } from "./schemas.ts";
 
 const slug = z
   .string()
@@ -74,7 +74,7 @@ export const workspaceRoutes = operator
       query: pageQuery,
       answers: { 200: { description: "The workspaces, newest first.", schema: listOf(workspaceAnswer) } },
     }),
-    async (c) => c.json(mapPage(await listWorkspaces(c.get("db"), toPage(c.req.valid("query"))), workspaceJson)),
+    async (c) => c.json(mapPage(await listWorkspaces(c.get("db"), pageAsked(c.req.valid("query"))), workspaceJson)),
   )
   .get(
     "/workspaces/:workspace_id",

@@ -34,7 +34,7 @@ export interface PeopleList {
 }
 
 export function readPeopleQuery(asked: Asked): PeopleList {
-  const q = textOf(asked);
+  const q = searchText(asked);
   const sort = oneOf(PEOPLE_SORTS, asked["sort"], "newest");
   const score = /^\s*-?\d{1,9}\s*$/.test(asked["score"] ?? "") ? String(Number(asked["score"])) : "";
   const days = readDayRange(asked);
@@ -63,7 +63,7 @@ export interface AccountsList {
 }
 
 export function readAccountsQuery(asked: Asked): AccountsList {
-  const q = textOf(asked);
+  const q = searchText(asked);
   const sort = oneOf(ACCOUNTS_SORTS, asked["sort"], "newest");
   return {
     q,
@@ -74,7 +74,7 @@ export function readAccountsQuery(asked: Asked): AccountsList {
 }
 
 /** The text to look for, of whole characters, because halves cannot be compared, and as long as an email or id at most. */
-function textOf(asked: Asked): string {
+function searchText(asked: Asked): string {
   return (asked["q"] ?? "").toWellFormed().trim().slice(0, IDENTITY_MAX_LENGTH);
 }
 

@@ -62,7 +62,7 @@ export const peoplePages = pages
   .get("/:email", async (c) => {
     const email = addressOf(c);
     const shown: PersonTimeline = c.req.query("show") === "scores" ? "scores" : "all";
-    const cursor = cursorOf(c);
+    const cursor = cursorAsked(c);
     const found = await storeOf(c).personPage(email, shown, { cursor: cursor ?? null, limit: PAGE_ROWS });
     if (found === null) return receiptOr404(c, email);
     const ruleIds = found.timeline.items.flatMap(({ scores }) => scores.map(({ ruleId }) => ruleId));
@@ -109,7 +109,7 @@ function addressOf(c: Ctx): string {
   return (c.req.param("email") ?? "").trim().toLowerCase();
 }
 
-function cursorOf(c: Ctx): string | undefined {
+function cursorAsked(c: Ctx): string | undefined {
   const cursor = c.req.query("cursor");
   return cursor !== undefined && /^\d{1,15}$/.test(cursor) ? cursor : undefined;
 }

@@ -25,7 +25,7 @@ export const ruleFilePages = pages
   )
   .post("/import", requireManager, async (c) => {
     const form = await c.req.formData();
-    const text = await textOf(form);
+    const text = await importedText(form);
     const read = readRuleFile(text);
     if (!read.ok) return formPage(c, { text, problems: read.refusal });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
@@ -39,7 +39,7 @@ export const ruleFilePages = pages
   });
 
 /** Text of the uploaded file, else what was pasted. */
-async function textOf(form: FormData): Promise<string> {
+async function importedText(form: FormData): Promise<string> {
   const [file, text] = [form.get("file"), form.get("text")];
   // A browser that has no file to send sends an empty one.
   if (file !== null && typeof file !== "string" && file.size > 0) return file.text();

@@ -47,16 +47,16 @@ export const BLANK_FORM: RuleForm = {
 };
 
 export function readRuleForm(data: FormData): RuleForm {
-  const text = (name: string) => textOf(data.get(name));
+  const text = (name: string) => entryText(data.get(name));
   const [operators, values] = [data.getAll("operator"), data.getAll("value")];
   return {
     name: text("name"),
     event: text("event"),
     match: text("match"),
     conditions: data.getAll("path").map((path, index) => ({
-      path: textOf(path),
-      operator: textOf(operators[index]),
-      value: textOf(values[index]),
+      path: entryText(path),
+      operator: entryText(operators[index]),
+      value: entryText(values[index]),
     })),
     scoringSignal: text("scoring_signal"),
     points: text("points"),
@@ -171,7 +171,7 @@ function typed(value: MappingCondition["value"]): string {
 }
 
 /** The entry's text with line ends as LF: browsers send CRLF. */
-function textOf(entry: File | string | null | undefined): string {
+function entryText(entry: File | string | null | undefined): string {
   return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
 }
 

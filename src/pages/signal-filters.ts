@@ -33,7 +33,7 @@ export function queueFilter(query: Record<string, string>): QueueFilter {
   const { q, source, only, sort = "" } = query;
   const { sinceMs, untilMs } = readDayRange(query);
   const filter: QueueFilter = {};
-  const [search, from] = [textOf(q), textOf(source)];
+  const [search, from] = [nonEmpty(q), nonEmpty(source)];
   if (search !== undefined) filter.search = search;
   if (from !== undefined) filter.source = from;
   if (only === "held" || only === "anonymous") filter.only = only;
@@ -52,12 +52,12 @@ export function signalFilter(query: Record<string, string>, withKeys: boolean): 
   const { event, source, email, status, key } = query;
   const { sinceMs, untilMs } = readDayRange(query);
   const filter: FindFilter = {};
-  const [named, from, owner, only] = [textOf(event), textOf(source), textOf(email), statusAsked(status)];
+  const [named, from, owner, only] = [nonEmpty(event), nonEmpty(source), nonEmpty(email), statusAsked(status)];
   if (named !== undefined) filter.event = named;
   if (from !== undefined) filter.source = from;
   if (owner !== undefined) filter.email = owner;
   if (only !== undefined) filter.status = only;
-  const keyId = withKeys ? textOf(key) : undefined;
+  const keyId = withKeys ? nonEmpty(key) : undefined;
   if (keyId !== undefined) filter.keyId = keyId;
   if (sinceMs !== null) filter.sinceMs = sinceMs;
   if (untilMs !== null) filter.untilMs = untilMs;
@@ -68,7 +68,7 @@ export function statusAsked(text: string | undefined): SignalStatus | undefined 
   return LISTED_STATUSES.find((status) => status === text);
 }
 
-function textOf(text: string | undefined): string | undefined {
+function nonEmpty(text: string | undefined): string | undefined {
   const trimmed = text?.trim() ?? "";
   return trimmed === "" ? undefined : trimmed;
 }

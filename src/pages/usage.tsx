@@ -36,7 +36,7 @@ export const usagePages = pages
   });
 
 async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response> {
-  const data: UsageData = { ...(await readUsage(c)), ...(error === undefined ? {} : { error }) };
+  const data: UsageData = { ...(await readUsageData(c)), ...(error === undefined ? {} : { error }) };
   return page(
     c,
     { title: "Usage", section: "usage", status: error === undefined ? 200 : 422 },
@@ -44,7 +44,7 @@ async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response
   );
 }
 
-async function readUsage(c: Context<PagesEnv>): Promise<UsageData> {
+async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
   const workspace = c.get("workspace");
   const [{ usage, days, firstDayMs }, all, health, plans] = await Promise.all([
     usageByDayOf(c.env, c.get("db"), workspace.id),

@@ -36,7 +36,7 @@ export async function configurePlan(env: Env, db: ControlDatabase, planId: strin
   }
 }
 
-/** A workspace's usage. A counter that no configuration has reached is configured first. @throws when it knows no usage all the same. */
+/** A workspace's usage; a counter without a configuration gets it first. @throws when it knows no usage even so. */
 export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<Usage> {
   return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usage());
 }

@@ -5,7 +5,7 @@ import { imports } from "../../src/dev/demo/imports.ts";
 import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "../../src/dev/demo/marketing.ts";
 import { mistakes } from "../../src/dev/demo/mistakes.ts";
 import { provision } from "../../src/dev/demo/provision.ts";
-import { settle } from "../../src/dev/demo/three-weeks.ts";
+import { waitUntilProcessed } from "../../src/dev/demo/three-weeks.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import type { RunningWorker } from "../bench/start.ts";
 
@@ -39,7 +39,7 @@ export async function fillDemo(running: RunningWorker, token: string): Promise<D
   for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
   await makeDeadLetter(running, operator, home);
   for (const { calls } of last.deliveries) for (const call of calls) await send(call);
-  await settle(operator, home);
+  await waitUntilProcessed(operator, home);
 
   const [rules, allKeys, signals] = await Promise.all([
     operator.list<{ id: string; name: string }>(`${home}/rules`),

@@ -5,7 +5,7 @@ import path from "node:path";
 import type { Page } from "playwright-core";
 import { provision } from "../../src/dev/demo/provision.ts";
 import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
-import { sendThreeWeeks, settle } from "../../src/dev/demo/three-weeks.ts";
+import { sendThreeWeeks, waitUntilProcessed } from "../../src/dev/demo/three-weeks.ts";
 import { beginOf } from "../../src/dev/demo/weeks.ts";
 import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
@@ -53,7 +53,7 @@ async function takeAll(operator: OperatorClient, home: string, keys: DemoKeys): 
   await page.locator("#live-state", { hasText: /^Live$/ }).waitFor();
   await sendNow(keys);
   await page.getByText("sam@example.com").first().waitFor();
-  await settle(operator, home);
+  await waitUntilProcessed(operator, home);
   await take(page, "live");
 
   const { items } = await operator.get<{ items: { id: string }[] }>(

@@ -5,7 +5,7 @@ import { unstable_readConfig } from "wrangler";
 import { describe, expect, test } from "vitest";
 import { readAccount } from "../../src/dev/deploy/account.ts";
 import type { Wrangler } from "../../src/dev/deploy/account.ts";
-import { missingInAccount, missingInConfig, report } from "../../src/dev/deploy/missing.ts";
+import { missingInAccount, missingInConfig, missingText } from "../../src/dev/deploy/missing.ts";
 import type { Account, DeployConfig } from "../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
@@ -109,7 +109,7 @@ type Answer = () => Response;
 describe("the account", () => {
   test("in which everything is there lacks nothing", async () => {
     expect(await missing(EVERYTHING)).toEqual([]);
-    expect(report([])).toBe("Nothing is missing.");
+    expect(missingText([])).toBe("Nothing is missing.");
   });
 
   test("that is empty lacks all of it, and each has the command that makes it", async () => {
@@ -144,7 +144,7 @@ describe("the account", () => {
       "r2 bucket info": closed,
     });
     expect(found).toHaveLength(1);
-    expect(report(found)).toMatch(
+    expect(missingText(found)).toMatch(
       /^One thing is missing:\n\n {2}Wrangler could not be asked for database .*: In a non-inter/,
     );
     expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");

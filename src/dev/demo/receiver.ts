@@ -29,7 +29,7 @@ export interface DemoReceiver extends AsyncDisposable {
  *
  * @param home the workspace's path below `/operator/`.
  */
-export async function listen(operator: OperatorClient, home: string): Promise<DemoReceiver> {
+export async function startReceiver(operator: OperatorClient, home: string): Promise<DemoReceiver> {
   let webhook: Webhook | undefined;
   const server = createServer();
   const receiver: DemoReceiver = {

@@ -34,7 +34,7 @@ export async function sendThreeWeeks(
       const answer = await fetch(origin + path, { method: "POST", ...call });
       await answer.body?.cancel();
     }
-    await settle(operator, home);
+    await waitUntilProcessed(operator, home);
   };
   const hours = weeks(nowMs, keys);
   for (const [index, { atMs, calls }] of hours.entries()) {
@@ -49,7 +49,7 @@ export async function sendThreeWeeks(
 }
 
 /** Waits until nothing is in flight any more. @throws Error when that takes too long. */
-export async function settle(operator: OperatorClient, home: string): Promise<void> {
+export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
     if ((await operator.get<Books>(`${home}/books`)).in_flight === 0) return;
   }

@@ -177,7 +177,7 @@ function wrongFront(config: DeployConfig, { host, webhooks, pages }: Account["ho
 }
 
 /** What is missing, as text for a terminal. */
-export function report(missing: readonly Missing[]): string {
+export function missingText(missing: readonly Missing[]): string {
   if (missing.length === 0) return "Nothing is missing.";
   const lines = missing.map(({ what, how }) => `  ${what}\n      ${how}`);
   return [`${missing.length === 1 ? "One thing is" : `${missing.length} things are`} missing:`, ...lines].join("\n\n");

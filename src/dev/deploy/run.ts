@@ -8,7 +8,7 @@ import { unstable_readConfig } from "wrangler";
 import { PROJECT_DIR } from "../service.ts";
 import { readAccount } from "./account.ts";
 import type { DeployConfig } from "./missing.ts";
-import { missingInAccount, missingInConfig, report } from "./missing.ts";
+import { missingInAccount, missingInConfig, missingText } from "./missing.ts";
 
 const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js");
 
@@ -21,7 +21,7 @@ export async function checkDeploy(args: string[]): Promise<boolean> {
     ...missingInConfig(config, readConfig(undefined).config, environment),
     ...missingInAccount(config, account, environment),
   ];
-  console.log(report(missing));
+  console.log(missingText(missing));
   return missing.length === 0 && (await dryRun(environment));
 }
 

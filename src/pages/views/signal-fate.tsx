@@ -3,7 +3,7 @@ import type { MatchedRule, SignalTrace } from "../../store/protocol.ts";
 import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "./format.ts";
 import { Time } from "./parts.tsx";
-import { personPath } from "./signal-parts.tsx";
+import { personByEmailPath } from "./signal-parts.tsx";
 import { Step } from "./timeline.tsx";
 
 export interface FateProps {
@@ -109,7 +109,7 @@ function Owner({ base, trace }: { base: string; trace: SignalTrace }) {
   return (
     <>
       <Step title={kind === "identify" ? "Identified" : "Whose it is"} ms={person.linkedAtMs} tone="good">
-        <a href={personPath(base, person.email)}>{person.email}</a>, named by {NAMED_BY_LABEL[person.by]}
+        <a href={personByEmailPath(base, person.email)}>{person.email}</a>, named by {NAMED_BY_LABEL[person.by]}
         {person.linkedAtMs !== null && "; linked later, when the visitor became known"}.
       </Step>
       <Names trace={trace} />

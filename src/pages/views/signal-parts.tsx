@@ -10,7 +10,8 @@ export function groupPath(base: string, event: string, source: string): string {
   return `${base}/signals/group?${new URLSearchParams({ event, source }).toString()}`;
 }
 
-export function personPath(base: string, email: string): string {
+/** Address that leads to the person of an email; the list of people redirects from it. */
+export function personByEmailPath(base: string, email: string): string {
   return `${base}/people?${new URLSearchParams({ email }).toString()}`;
 }
 
@@ -92,7 +93,7 @@ export function SignalTable({
                 {signal.email === null ? (
                   <span class="quiet">–</span>
                 ) : (
-                  <a href={personPath(base, signal.email)}>{signal.email}</a>
+                  <a href={personByEmailPath(base, signal.email)}>{signal.email}</a>
                 )}
               </td>
               <td>
