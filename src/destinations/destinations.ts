@@ -157,7 +157,7 @@ export class Destinations extends DurableObject<Env> {
     await this.#tell();
   }
 
-  /** Once more what is wanted, to sources that may have forgotten it. */
+  /** Tells the sources once more what is wanted: they may have forgotten it. */
   async tellSources(): Promise<void> {
     this.#change(() => undefined, true);
     await this.#tell();

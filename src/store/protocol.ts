@@ -71,7 +71,7 @@ export interface SignalToRecord {
         kind: "signal" | "identify";
         /** The signal normalised. Its properties stay with the consumer, which has run them through the rules. */
         normalised: Omit<NormalisedSignal, "properties">;
-        /** Null when a rule asks for the owner's email and the signal does not carry it: scored once it is linked. */
+        /** Null when a rule asks for the owner's email, which the signal does not carry: it is scored once it is linked. */
         evaluation: Evaluation | null;
       })
     /** An account update, mapped by the payload template of its key. Only an Idempotency-Key makes it a duplicate. */

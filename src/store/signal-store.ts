@@ -27,7 +27,7 @@ import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from ".
 import { StoreReads } from "./queries/store-reads.ts";
 import { takeFreshRows } from "./record/books.ts";
 import { recordSignals } from "./record/record.ts";
-import type { Recorded } from "./record/record.ts";
+import type { RecordedBatch } from "./record/record.ts";
 import type { RuleJob, RuleToApply } from "./rule-protocol.ts";
 import { stepRuleJob } from "./rules/reconcile.ts";
 import { findRuleJob, isStale, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
@@ -91,10 +91,10 @@ export class SignalStore extends StoreReads {
     const { fresh, refused } = takeFreshRows(this.state.books, rows);
     this.state.books.refusedUpTo = Math.max(this.state.books.refusedUpTo, ...refused);
     const signals = fresh.flatMap((row) => row.signals);
-    let recorded: Recorded[] = [];
+    let recorded: RecordedBatch[] = [];
     if (fresh.length > 0) {
       try {
-        const record = (): Recorded => recordSignals(this.state, signals, nowMs, rulesVersion);
+        const record = (): RecordedBatch => recordSignals(this.state, signals, nowMs, rulesVersion);
         recorded = [carefully ? this.transact(record) : record()];
       } catch (error) {
         logEvent("record_failed", { workspace: this.workspaceId, signals: signals.length, error: errorText(error) });
@@ -161,7 +161,7 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /** From the next start on the database is as it was then, see platform/point-in-time.ts. Returns how to undo it. */
+  /** Has the database be as it was then from the next start on, see platform/point-in-time.ts. Returns how to undo it. */
   restoreAtNextStart(point: PointInTime): Promise<string> {
     return restoreAtNextStart(this.ctx.storage, point);
   }
@@ -236,7 +236,7 @@ export class SignalStore extends StoreReads {
   }
 
   /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */
-  #recordAlone(row: RowToRecord, nowMs: number): Recorded[] {
+  #recordAlone(row: RowToRecord, nowMs: number): RecordedBatch[] {
     return this.transact(() => {
       takeFreshRows(this.state.books, [row]);
       return row.signals.map((signal) => {

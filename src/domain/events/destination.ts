@@ -5,7 +5,7 @@ export const DESTINATION_TYPES = ["webhook", "slack", "email"] as const;
 
 export type DestinationType = (typeof DESTINATION_TYPES)[number];
 
-/** Only an active one is told anything. `disabled`: it was switched off by the service. */
+/** Only an active destination is told anything. `disabled`: the service has switched it off. */
 export type DestinationState = "active" | "paused" | "disabled";
 
 /** Why the service has switched it off: it answered 410, or nothing has reached it for five days. */

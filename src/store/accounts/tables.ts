@@ -16,7 +16,7 @@ export const productOrgs = sqliteTable(
     trialStatus: text("trial_status", { mode: "json" }).$type<unknown>(),
     featureFlags: text("feature_flags", { mode: "json" }).$type<unknown>(),
     attributes: text("attributes", { mode: "json" }).$type<Record<string, unknown>>().notNull(),
-    /** By target, the latest update that carried it: the latest by receipt wins, field by field. */
+    /** The latest update that carried each value, by target: the latest by receipt wins, field by field. */
     claims: text("claims", { mode: "json" }).$type<ValueClaims>().notNull(),
     firstSeen: integer("first_seen").notNull(),
     lastSeen: integer("last_seen").notNull(),

@@ -56,7 +56,7 @@ const VERDICTS: readonly Verdict[] = ["accepted", "held"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 
 /** Names that stand in the payload too. As long as that is kept they never become other ones. */
-export type Names = Pick<Facts, "userId" | "anonymousId">;
+export type PayloadNames = Pick<Facts, "userId" | "anonymousId">;
 
 /** What a line keeps in one column; 0 where there is nothing. */
 export type Cell = number | string;

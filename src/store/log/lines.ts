@@ -2,7 +2,7 @@
 import { packColumn, unpackColumn } from "./columns.ts";
 import type { PackedColumn } from "./columns.ts";
 import { COLUMNS, decodeFacts, encodeFacts, textOf } from "./line.ts";
-import type { Cell, ColumnName, Facts, Names } from "./line.ts";
+import type { Cell, ColumnName, Facts, PayloadNames } from "./line.ts";
 
 const PLACES = new Map<string, number>(COLUMNS.map(({ name }, place) => [name, place]));
 
@@ -47,7 +47,7 @@ export class Lines {
     return this.column(name)[index] ?? 0;
   }
 
-  names(index: number): Names {
+  names(index: number): PayloadNames {
     return { userId: textOf(this.cell(index, "userId")), anonymousId: textOf(this.cell(index, "anonymousId")) };
   }
 

@@ -6,7 +6,7 @@ import { ROW_MAX_BYTES } from "../../limits.ts";
 import { zlib } from "../../platform/node.ts";
 import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../bytes.ts";
 import { COLUMNS } from "./line.ts";
-import type { Names } from "./line.ts";
+import type { PayloadNames } from "./line.ts";
 import { Lines } from "./lines.ts";
 
 const ZSTD = 1;
@@ -100,7 +100,7 @@ export function assertFits(bytes: number, what: string): void {
 }
 
 /** A payload without its UUIDs, which are found by their hyphens, since these are rarer than hexadecimal digits. */
-function withoutUuids(payload: string, names: Names, uuids: ByteWriter): string {
+function withoutUuids(payload: string, names: PayloadNames, uuids: ByteWriter): string {
   let [text, taken] = ["", 0];
   for (let at = payload.indexOf("-", HYPHEN_AT); at !== -1; at = payload.indexOf("-", at + 1)) {
     const from = at - HYPHEN_AT;
@@ -114,13 +114,13 @@ function withoutUuids(payload: string, names: Names, uuids: ByteWriter): string 
   return taken === 0 ? payload : text + payload.slice(taken);
 }
 
-function nameAt(payload: string, from: number, { userId, anonymousId }: Names): string | null {
+function nameAt(payload: string, from: number, { userId, anonymousId }: PayloadNames): string | null {
   const isAt = (name: string | null): boolean => name?.length === UUID_CHARACTERS && payload.startsWith(name, from);
   if (isAt(anonymousId)) return ANONYMOUS_ID;
   return isAt(userId) ? USER_ID : null;
 }
 
-function withUuids(text: string, { userId, anonymousId }: Names, uuids: UuidTexts): string | null {
+function withUuids(text: string, { userId, anonymousId }: PayloadNames, uuids: UuidTexts): string | null {
   let [payload, taken]: [string | null, number] = ["", 0];
   for (let at = text.indexOf(MARK); at !== -1; at = text.indexOf(MARK, taken)) {
     const which = text[at + 1];

@@ -44,7 +44,7 @@ export class Segment {
   readonly lines: Lines;
   /** How often it has been rewritten; what was read before an `await` is read again where this has moved. */
   readonly version: number;
-  /** Null while it is open. */
+  /** The segment's row; null while it is open. */
   readonly row: SegmentRow | null;
 
   constructor(firstSeq: number, lines: Lines, version: number, row: SegmentRow | null) {

@@ -15,7 +15,7 @@ import { readScoreCurve } from "./score-curve.ts";
 import { counting, isScored, latestScored, toScoringSignals } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
 import { sharedIds } from "./shared-ids.ts";
-import { shown } from "./signal-list.ts";
+import { shownStatus } from "./signal-list.ts";
 
 /** The field of a signal that holds what named its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;
@@ -91,7 +91,7 @@ function toTimelineSignal(facts: Facts): TimelineSignal {
   return {
     id: admission.id,
     kind,
-    status: shown(status),
+    status: shownStatus(status),
     event,
     source,
     namedBy: owner?.by ?? null,

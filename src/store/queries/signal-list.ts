@@ -51,7 +51,7 @@ export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
   const { admission, kind, event, source } = facts;
   return {
     id: admission.id,
-    status: shown(facts.status),
+    status: shownStatus(facts.status),
     kind,
     event,
     source,
@@ -61,7 +61,7 @@ export function toSummary({ facts, dead }: Found, names: Names): SignalSummary {
 }
 
 /** A status as it is shown. @throws for a line that is never shown. */
-export function shown(status: SignalStatus | "released"): SignalStatus {
+export function shownStatus(status: SignalStatus | "released"): SignalStatus {
   if (status === "released") throw new Error("a released signal is recorded elsewhere");
   return status;
 }

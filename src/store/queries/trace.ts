@@ -12,7 +12,7 @@ import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
 import { Names } from "./names.ts";
 import { parsed } from "./payload-json.ts";
-import { shown, toSummary } from "./signal-list.ts";
+import { shownStatus, toSummary } from "./signal-list.ts";
 
 interface Place {
   log: Log;
@@ -58,7 +58,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
   const matched = matchedRules(state, facts);
   return {
     ...toSummary({ facts, dead: null }, names),
-    status: shown(facts.status),
+    status: shownStatus(facts.status),
     endpoint: admission.endpoint,
     keyId: admission.keyId,
     verdict: admission.verdict,

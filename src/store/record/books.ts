@@ -8,7 +8,7 @@ import type { StoreTotals } from "../protocol.ts";
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import type { DeadLetterNews } from "../events/dead-letter-news.ts";
 import { LATE_ROWS_KEPT, ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../limits.ts";
-import type { RuleChange } from "../rules/rule-days.ts";
+import type { RuleDayChange } from "../rules/rule-days.ts";
 import type { GroupChange } from "./event-groups.ts";
 
 export type BookColumn = keyof StoreTotals;
@@ -55,7 +55,7 @@ export interface BooksMeta extends LogMeta {
   /** What is still to be added to the rows of the signal queue's groups. */
   groups: Record<string, GroupChange>;
   /** What is still to be added to the rows of the mapping rules. */
-  rules: Record<string, RuleChange>;
+  rules: Record<string, RuleDayChange>;
   /** From which line on all anonymous signals have been run through the mapping rules of a version; null: of none. */
   judged: { rulesVersion: number | null; sinceSeq: number };
   /** What is to be told of what happens here; null: nobody wants to know anything. */
@@ -182,10 +182,10 @@ function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }
 }
 
 /**
- * Of outbox rows those that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
+ * Takes the outbox rows that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
  * often it is delivered. Row numbers are never used twice; where one comes again with a time later than any that was seen,
  * the counter has been restored from a backup, and gives numbers anew: such a row is refused, because it is another one.
- * So are the others up to the highest that was seen then, also once the counter has come past it, in whatever order they
+ * The same holds for the others up to the highest that was seen then, also once the counter has come past it, in whatever order they
  * come.
  */
 export function takeFreshRows<Row extends { row: number; atMs: number }>(

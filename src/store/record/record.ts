@@ -45,7 +45,7 @@ interface Pending {
   seq: number;
 }
 
-export interface Recorded {
+export interface RecordedBatch {
   /** The first signals of the batch, as the live page shows them. */
   live(limit: number): LiveSignal[];
 }
@@ -56,7 +56,7 @@ export function recordSignals(
   batch: readonly SignalToRecord[],
   nowMs: number,
   rulesVersion: number | null = null,
-): Recorded {
+): RecordedBatch {
   const groups = new EventGroupChanges();
   const returning = new Returning(state, groups);
   const people = new People(state);

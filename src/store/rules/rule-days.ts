@@ -8,14 +8,14 @@ import { PENDING_RULES } from "../../limits.ts";
 import type { StoreState } from "../state.ts";
 
 /** What is to be added to a rule's row; plain data, as the head keeps it. */
-export interface RuleChange {
+export interface RuleDayChange {
   count: number;
   /** Counts by the numbers of the days. */
   days: Record<string, number>;
 }
 
 export class RuleDayChanges {
-  readonly #rules = new Map<string, RuleChange>();
+  readonly #rules = new Map<string, RuleDayChange>();
 
   add(ruleId: string, atMs: number, by: number): void {
     let change = this.#rules.get(ruleId);
@@ -38,7 +38,7 @@ export function readRuleDays({ sql, books }: StoreState, ruleId: string): { coun
   return sumOf(readRow(sql, ruleId), books.rules[ruleId]);
 }
 
-function writeRow(sql: SqlStorage, ruleId: string, change: RuleChange): void {
+function writeRow(sql: SqlStorage, ruleId: string, change: RuleDayChange): void {
   const row = readRow(sql, ruleId);
   const now = sumOf(row, change);
   if (now === null) sql.exec("DELETE FROM rule_days WHERE rule_id = ?", ruleId);
@@ -55,14 +55,14 @@ function readRow(sql: SqlStorage, ruleId: string): { count: number; days: DayCou
   return row ?? null;
 }
 
-function sumOf(row: { count: number; days: DayCounts } | null, change: RuleChange | undefined) {
+function sumOf(row: { count: number; days: DayCounts } | null, change: RuleDayChange | undefined) {
   if (change === undefined) return row;
   const count = (row?.count ?? 0) + change.count;
   const days = new Map(Object.entries(change.days).map(([day, by]) => [Number(day), by] as const));
   return count <= 0 ? null : { count, days: addToDays(row?.days ?? "", days) };
 }
 
-function addTo(into: RuleChange, { count, days }: RuleChange): void {
+function addTo(into: RuleDayChange, { count, days }: RuleDayChange): void {
   into.count += count;
   for (const [day, by] of Object.entries(days)) into.days[day] = (into.days[day] ?? 0) + by;
 }
