@@ -97,7 +97,7 @@ export function withoutBlankRows(form: RuleForm): RuleForm {
 }
 
 /** @param form without blank rows: errors name conditions by their place. */
-export function ruleOf(form: RuleForm): Result<RuleContent, FieldErrors> {
+export function ruleTyped(form: RuleForm): Result<RuleContent, FieldErrors> {
   const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
   const parsed = newRule.safeParse({
     name: form.name,
@@ -129,7 +129,7 @@ export function copyOf(rule: RuleContent): RuleForm {
 
 /** What of the form a preview needs, or what is wrong with that. */
 export function draftOf(form: RuleForm): Result<RuleContent, FieldErrors> {
-  return ruleOf({
+  return ruleTyped({
     ...form,
     name: "preview",
     scoringSignal: "preview",

@@ -16,7 +16,7 @@ import {
   formOf,
   previewDays,
   readRuleForm,
-  ruleOf,
+  ruleTyped,
   withoutBlankRows,
   type FieldErrors,
   type RuleForm,
@@ -60,7 +60,7 @@ export const rulePages = pages
   .post("/", requireManager, async (c) => {
     const asked = await readAsked(c);
     if (asked.what !== "save") return newPage(c, asked.form, { preview: asked.preview, focus: focusAfter(asked.what) });
-    const rule = ruleOf(asked.form);
+    const rule = ruleTyped(asked.form);
     if (!rule.ok) return newPage(c, asked.form, { errors: rule.refusal, status: 422 });
     const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c));
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
@@ -86,7 +86,7 @@ export const rulePages = pages
     if (asked.what !== "save") {
       return rulePage(c, rule, asked.form, { version, preview: asked.preview, focus: focusAfter(asked.what) });
     }
-    const change = ruleOf(asked.form);
+    const change = ruleTyped(asked.form);
     if (!change.ok) return rulePage(c, rule, asked.form, { version, errors: change.refusal, status: 422 });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const updated = await updateRule(db, id, rule.id, change.value, byMember(c), { version });

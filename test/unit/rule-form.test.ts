@@ -10,7 +10,7 @@ import {
   formOf,
   previewDays,
   readRuleForm,
-  ruleOf,
+  ruleTyped,
 } from "../../src/pages/rule-form.ts";
 import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../src/pages/rule-form.ts";
 
@@ -24,12 +24,12 @@ const FORM: RuleForm = {
 };
 
 function conditionFrom(operator: string, value: string): MappingCondition | undefined {
-  const made = ruleOf({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
+  const made = ruleTyped({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
   return made.ok ? made.value.conditions[0] : undefined;
 }
 
 function errorsOf(form: Partial<RuleForm>): Record<string, string> {
-  const made = ruleOf({ ...FORM, ...form });
+  const made = ruleTyped({ ...FORM, ...form });
   return made.ok ? {} : made.refusal;
 }
 
@@ -70,7 +70,7 @@ describe("values as they are typed", () => {
         : { path: "properties.x", operator, value };
       const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
       const rule = { ...named, frequency: "once_per_day" as const, enabled: false };
-      expect(ruleOf(formOf({ ...rule, conditions: [condition] }))).toEqual({
+      expect(ruleTyped(formOf({ ...rule, conditions: [condition] }))).toEqual({
         ok: true,
         value: { ...rule, conditions: [condition] },
       });
@@ -138,11 +138,11 @@ test.each([
   ["-12", -12],
   ["0", 0],
 ])("points typed as %j are %i", (points, number) => {
-  expect(ruleOf({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
+  expect(ruleTyped({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
 });
 
 test("a condition's path is trimmed, its value is not", () => {
-  const made = ruleOf({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
+  const made = ruleTyped({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
   expect(made).toMatchObject({ value: { conditions: [{ path: "properties.x", operator: "equals", value: " a " }] } });
 });
 
