@@ -185,8 +185,8 @@ function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }
  * Takes the outbox rows that have not been recorded, which now count as recorded: a row is recorded whole, and once, however
  * often it is delivered. Row numbers are never used twice; where one comes again with a time later than any that was seen,
  * the counter has been restored from a backup, and gives numbers anew: such a row is refused, because it is another one.
- * The same holds for the others up to the highest that was seen then, also once the counter has come past it, in whatever order they
- * come.
+ * The same holds for the others up to the highest that was seen then, also once the counter has come past it, in whatever
+ * order they come.
  */
 export function takeFreshRows<Row extends { row: number; atMs: number }>(
   books: BooksMeta,
