@@ -25,7 +25,8 @@ import { done, notFoundPage, page } from "./page.tsx";
 import { DeliveryView } from "./views/delivery.tsx";
 import { DestinationCreatedView } from "./views/destination-created.tsx";
 import { DestinationFormView } from "./views/destination-form.tsx";
-import { isSecretOverlap, RotateSecretView } from "./views/destination-rotate.tsx";
+import { RotateSecretView } from "./views/destination-rotate.tsx";
+import { isOverlap } from "./views/overlap-choice.tsx";
 import { DestinationView } from "./views/destination.tsx";
 
 type Ctx = Context<PagesEnv>;
@@ -66,7 +67,7 @@ export const destinationPages = pages
     const destination = await destinationOf(c);
     if (destination === null) return notFoundPage(c, "destination");
     const overlap = (await c.req.formData()).get("overlap");
-    if (!isSecretOverlap(overlap)) return rotateForm(c, destination, "Choose when the old secret ends.");
+    if (!isOverlap(overlap)) return rotateForm(c, destination, "Choose when the old secret ends.");
     const rotated = await rotateSecret(callOf(c), destination.id, overlap);
     if (!rotated.ok) return destinationPage(c, destination, problemSaid(rotated.refusal));
     const view = { path: notificationsPath(c), ...rotated.value, isRotated: true, nowMs: Date.now() };

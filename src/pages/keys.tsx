@@ -29,7 +29,8 @@ import { done, fragment, managersOnlyPage, notFoundPage, page } from "./page.tsx
 import { groupRejections } from "./rejection-list.ts";
 import { KeyView, type TypedField } from "./views/key.tsx";
 import { KeyCreatedView, KeyMadeBeforeView } from "./views/key-created.tsx";
-import { DeactivateView, isOverlap, RotateView, type RotationForm } from "./views/key-ending.tsx";
+import { DeactivateView, RotateView, type RotationForm } from "./views/key-ending.tsx";
+import { isOverlap } from "./views/overlap-choice.tsx";
 import { KeyFormView } from "./views/key-form.tsx";
 import { KeysView } from "./views/keys.tsx";
 import { MappedRecord } from "./views/template-editor.tsx";

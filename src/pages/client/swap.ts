@@ -5,7 +5,10 @@ export async function swap(url: string, target: string, body: FormData | null, s
   if (signal !== undefined) init.signal = signal;
   // The body is sent as a form sends it: the pages take no other bodies.
   if (body !== null) {
-    Object.assign(init, { method: "POST", body: new URLSearchParams(body as unknown as Record<string, string>) });
+    Object.assign(init, {
+      method: "POST",
+      body: new URLSearchParams([...body].map(([name, value]) => [name, String(value)])),
+    });
   }
   let answer: Response;
   try {

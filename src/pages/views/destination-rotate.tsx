@@ -1,6 +1,7 @@
 /** Settings › Notifications: what is asked before a destination's secret is replaced. */
 import type { Destination } from "../../domain/events/destination.ts";
 import type { Overlap } from "../../workspace/keys.ts";
+import { OverlapChoice } from "./overlap-choice.tsx";
 import { Head, Panel } from "./parts.tsx";
 
 const OVERLAPS = {
@@ -9,10 +10,6 @@ const OVERLAPS = {
   "24h": { label: "In 24 hours", hint: "Until then every delivery is signed with both." },
   "7d": { label: "In 7 days", hint: "Until then every delivery is signed with both." },
 } as const satisfies Record<Overlap, { label: string; hint: string }>;
-
-export function isSecretOverlap(text: unknown): text is Overlap {
-  return typeof text === "string" && Object.hasOwn(OVERLAPS, text);
-}
 
 const USUAL: Overlap = "24h";
 
@@ -34,29 +31,13 @@ export function RotateSecretView({
       </Head>
       <Panel>
         <form method="post" action={`${path}/${id}/rotate`} data-once class="form">
-          <fieldset class="field">
-            <legend>When does the old secret end?</legend>
-            {error !== undefined && <span class="error">{error}</span>}
-            {Object.entries(OVERLAPS).map(([value, { label, hint }]) => (
-              <div class="check">
-                <input
-                  type="radio"
-                  id={`overlap-${value}`}
-                  name="overlap"
-                  value={value}
-                  checked={value === USUAL}
-                  autofocus={value === USUAL}
-                  aria-describedby={`overlap-${value}-hint`}
-                />
-                <div>
-                  <label for={`overlap-${value}`}>{label}</label>
-                  <div class="hint" id={`overlap-${value}-hint`}>
-                    {hint}
-                  </div>
-                </div>
-              </div>
-            ))}
-          </fieldset>
+          <OverlapChoice
+            legend="When does the old secret end?"
+            copy={OVERLAPS}
+            chosen={USUAL}
+            autofocus
+            error={error}
+          />
           <div class="row">
             <button class="primary">Rotate the secret</button>
             <a class="button" href={`${path}/${id}`}>

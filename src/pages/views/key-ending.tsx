@@ -5,6 +5,7 @@ import type { TypedLifetime } from "../key-lifetime.ts";
 import { LifetimeFields } from "./key-lifetime.tsx";
 import { KeyCrumbs, KeyFacts } from "./key-parts.tsx";
 import { FormErrors } from "./fields.tsx";
+import { OverlapChoice } from "./overlap-choice.tsx";
 import { Head, Notice, Panel } from "./parts.tsx";
 
 interface Ending {
@@ -48,10 +49,6 @@ const OVERLAPS = {
   "7d": { label: "7 days", hint: "Both keys are accepted for a week." },
 } as const satisfies Record<Overlap, { label: string; hint: string }>;
 
-export function isOverlap(text: unknown): text is Overlap {
-  return typeof text === "string" && Object.hasOwn(OVERLAPS, text);
-}
-
 export interface RotationForm {
   formToken: string;
   overlap: Overlap;
@@ -71,28 +68,12 @@ export function RotateView({ path, apiKey, usedMs, nowMs, form }: Ending & { for
         <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
         <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
           <input type="hidden" name="form_token" value={formToken} />
-          <fieldset class="field">
-            <legend>When does the old key end?</legend>
-            {Object.entries(OVERLAPS).map(([value, { label, hint }]) => (
-              <div class="check">
-                <input
-                  type="radio"
-                  id={`overlap-${value}`}
-                  name="overlap"
-                  value={value}
-                  checked={value === overlap}
-                  autofocus={value === overlap && errors.lifetime === undefined}
-                  aria-describedby={`overlap-${value}-hint`}
-                />
-                <div>
-                  <label for={`overlap-${value}`}>{label}</label>
-                  <div class="hint" id={`overlap-${value}-hint`}>
-                    {hint}
-                  </div>
-                </div>
-              </div>
-            ))}
-          </fieldset>
+          <OverlapChoice
+            legend="When does the old key end?"
+            copy={OVERLAPS}
+            chosen={overlap}
+            autofocus={errors.lifetime === undefined}
+          />
           {apiKey.endsAt !== null && (
             <p class="quiet small">
               An overlap never prolongs a key: it ends when it would have anyway, if that comes first.
