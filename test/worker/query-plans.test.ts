@@ -48,6 +48,7 @@ const EXCEPTIONS = {
   signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
   held_segments: "the same of held signals",
   destinations: "a few rows",
+  switched_off: "a row for each destination that was switched off, until the audit log has it",
   erased: "a row for each person who was deleted lately",
   scored: "what waits to be gathered for destinations, which is bounded: once after a start",
   messages: "the latest that destinations were told, when a person is deleted",
