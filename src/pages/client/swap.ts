@@ -7,7 +7,9 @@ export async function swap(url: string, target: string, body: FormData | null, s
   if (body !== null) {
     Object.assign(init, {
       method: "POST",
-      body: new URLSearchParams([...body].map(([name, value]) => [name, String(value)])),
+      body: new URLSearchParams(
+        [...body].flatMap(([name, value]) => (typeof value === "string" ? [[name, value]] : [])),
+      ),
     });
   }
   let answer: Response;
