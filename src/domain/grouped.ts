@@ -1,6 +1,8 @@
-const NUMBER = new Intl.NumberFormat("en");
+/** Made when it is first used: it loads the language's data, which no isolate needs before its first signal. */
+let format: Intl.NumberFormat | undefined;
 
 /** A number with its digits in groups of three, as people read it: `12,345`. */
 export function grouped(value: number): string {
-  return NUMBER.format(value);
+  format ??= new Intl.NumberFormat("en");
+  return format.format(value);
 }

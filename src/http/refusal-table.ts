@@ -86,7 +86,9 @@ export const REFUSALS = {
     title: "Too large",
     when: "There are too many signals in the body.",
     label: "Too many signals in a call",
-    advice: `Send at most ${grouped(BATCH_MAX_SIGNALS)} signals in a call, ${grouped(BULK_MAX_SIGNALS)} on the bulk endpoint.`,
+    get advice() {
+      return `Send at most ${grouped(BATCH_MAX_SIGNALS)} signals in a call, ${grouped(BULK_MAX_SIGNALS)} on the bulk endpoint.`;
+    },
   },
   batch_empty: {
     status: 422,
@@ -143,7 +145,9 @@ export const REFUSALS = {
     title: "Too large",
     when: "The signal is too large.",
     label: "Signal too large",
-    advice: `Send at most ${grouped(SIGNAL_MAX_BYTES)} bytes a signal: leave out what no mapping rule looks at.`,
+    get advice() {
+      return `Send at most ${grouped(SIGNAL_MAX_BYTES)} bytes a signal: leave out what no mapping rule looks at.`;
+    },
   },
   signal_too_deep: {
     status: 422,

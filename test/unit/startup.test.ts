@@ -5,7 +5,7 @@
 import path from "node:path";
 import { build } from "esbuild";
 import type { Metafile } from "esbuild";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 
 const ENTRY = "src/index.ts";
 let bundled: Metafile;
@@ -75,6 +75,15 @@ describe("before the first signal", () => {
 
   test("no trie router is evaluated", () => {
     expect([...evaluated().keys()].filter((file) => /trie-router/.test(file))).toEqual([]);
+  });
+
+  test("no formatter of numbers is made by the table of refusals, which has numbers in its words", async () => {
+    const made = vi.spyOn(Intl, "NumberFormat");
+    vi.resetModules();
+    const { REFUSALS } = await import("../../src/http/refusal-table.ts");
+    expect(made).not.toHaveBeenCalled();
+    made.mockRestore();
+    expect(REFUSALS.signal_too_large.advice).toContain("65,536 bytes");
   });
 
   test("none of Node's modules is loaded, for which a static import would do anywhere in the bundle", () => {
