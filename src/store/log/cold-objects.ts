@@ -1,5 +1,6 @@
 /** R2, as cold storage uses it: one object holds the compressed payloads of many segments, one after the other. */
 import { errorText, logEvent } from "../../platform/log.ts";
+import { within } from "../../platform/time-limit.ts";
 import { COLD_TIMEOUT_MS } from "../../limits.ts";
 
 export class ColdObjects {
@@ -41,14 +42,6 @@ export class ColdObjects {
 }
 
 /** Waits for R2. A call that takes longer counts as failed, although it may still take its effect. */
-async function inTime<T>(work: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error("R2 did not answer in time")), COLD_TIMEOUT_MS);
-  });
-  try {
-    return await Promise.race([work, tooLate]);
-  } finally {
-    clearTimeout(timer);
-  }
+function inTime<T>(work: Promise<T>): Promise<T> {
+  return within(COLD_TIMEOUT_MS, work);
 }
