@@ -5,7 +5,7 @@ import { envelopeOf } from "../../domain/events/request-body.ts";
 import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { EVENT_COPY, TYPE_COPY } from "../notification-copy.ts";
 import type { DestinationErrors, TypedDestination } from "../notification-form.ts";
-import { FormErrors, TextField } from "./fields.tsx";
+import { Choice, FormErrors, TextField } from "./fields.tsx";
 import { Head, Json, Panel } from "./parts.tsx";
 
 export interface DestinationForm {
@@ -71,22 +71,14 @@ function Types({ typed, offered }: { typed: TypedDestination; offered: readonly 
     <fieldset class="field">
       <legend>Kind</legend>
       {offered.map((type) => (
-        <div class="check">
-          <input
-            type="radio"
-            id={`type-${type}`}
-            name="type"
-            value={type}
-            checked={typed.type === type}
-            aria-describedby={`type-${type}-hint`}
-          />
-          <div>
-            <label for={`type-${type}`}>{TYPE_COPY[type].label}</label>
-            <div class="hint" id={`type-${type}-hint`}>
-              {TYPE_COPY[type].hint}
-            </div>
-          </div>
-        </div>
+        <Choice
+          group="type"
+          name="type"
+          value={type}
+          label={TYPE_COPY[type].label}
+          hint={TYPE_COPY[type].hint}
+          checked={typed.type === type}
+        />
       ))}
     </fieldset>
   );
@@ -153,29 +145,23 @@ function Events({
         </span>
       )}
       {eventTypes.map((type, at) => (
-        <div class="check">
-          <input
-            type="checkbox"
-            id={`event-${type}`}
-            name="events"
-            value={type}
-            checked={typed.events.includes(type)}
-            aria-describedby={`event-${type}-hint`}
-            autofocus={error !== undefined && at === 0}
-          />
-          <div>
-            <label for={`event-${type}`}>{EVENT_COPY[type].label}</label>
-            <div class="hint" id={`event-${type}-hint`}>
-              {EVENT_COPY[type].when}
-            </div>
-            <details>
-              <summary class="small" aria-label={`Example of “${EVENT_COPY[type].label}”`}>
-                <code>{type}</code>
-              </summary>
-              <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
-            </details>
-          </div>
-        </div>
+        <Choice
+          type="checkbox"
+          group="event"
+          name="events"
+          value={type}
+          label={EVENT_COPY[type].label}
+          hint={EVENT_COPY[type].when}
+          checked={typed.events.includes(type)}
+          autofocus={error !== undefined && at === 0}
+        >
+          <details>
+            <summary class="small" aria-label={`Example of “${EVENT_COPY[type].label}”`}>
+              <code>{type}</code>
+            </summary>
+            <Json value={envelopeOf(exampleEvent(type), workspaceId)} label={`Example of ${type}`} />
+          </details>
+        </Choice>
       ))}
     </fieldset>
   );

@@ -157,3 +157,50 @@ export function FormErrors({ errors }: { errors: readonly string[] }) {
     </div>
   );
 }
+
+/** One of several that are offered, with what it means; a radio button, or a box where several may be chosen. */
+export function Choice({
+  type = "radio",
+  group,
+  name,
+  value,
+  label,
+  hint,
+  checked,
+  autofocus = false,
+  children,
+}: {
+  type?: "radio" | "checkbox";
+  /** Of the ids: `group-value`. */
+  group: string;
+  name: string;
+  value: string;
+  label: Child;
+  hint: Child;
+  checked: boolean;
+  autofocus?: boolean;
+  /** Below the hint. */
+  children?: Child;
+}) {
+  const id = `${group}-${value}`;
+  return (
+    <div class="check">
+      <input
+        type={type}
+        id={id}
+        name={name}
+        value={value}
+        checked={checked}
+        aria-describedby={`${id}-hint`}
+        autofocus={autofocus}
+      />
+      <div>
+        <label for={id}>{label}</label>
+        <div class="hint" id={`${id}-hint`}>
+          {hint}
+        </div>
+        {children}
+      </div>
+    </div>
+  );
+}

@@ -1,6 +1,6 @@
 /** Settings › API Keys: the form of a new key (spec §2.1). Works without a script; with one, the mapped record is live. */
 import type { KeyFormErrors, Mapped, TypedKey } from "../key-form.ts";
-import { CheckField, FormErrors, TextField } from "./fields.tsx";
+import { CheckField, Choice, FormErrors, TextField } from "./fields.tsx";
 import { LifetimeFields } from "./key-lifetime.tsx";
 import { KeyCrumbs } from "./key-parts.tsx";
 import { TemplateEditor } from "./template-editor.tsx";
@@ -59,22 +59,14 @@ export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
             <fieldset class="field">
               <legend>Endpoint Type</legend>
               {TYPES.map(({ value, label, hint }) => (
-                <div class="check">
-                  <input
-                    type="radio"
-                    id={`type-${value}`}
-                    name="endpoint_type"
-                    value={value}
-                    checked={typed.endpointType === value}
-                    aria-describedby={`type-${value}-hint`}
-                  />
-                  <div>
-                    <label for={`type-${value}`}>{label}</label>
-                    <div class="hint" id={`type-${value}-hint`}>
-                      {hint}
-                    </div>
-                  </div>
-                </div>
+                <Choice
+                  group="type"
+                  name="endpoint_type"
+                  value={value}
+                  label={label}
+                  hint={hint}
+                  checked={typed.endpointType === value}
+                />
               ))}
             </fieldset>
             <LifetimeFields label="Expiration" typed={typed} error={errors.expires} />
