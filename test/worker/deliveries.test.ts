@@ -1,31 +1,21 @@
 /** How events are delivered: signed, again until they arrive, to whom they are for, and to nobody beyond what is agreed. */
 import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../src/destinations/destinations.ts";
 import { RETRY_DELAYS_MS } from "../../src/domain/events/attempts.ts";
 import { DELIVERIES_UNDER_WAY, DELIVERY_LEASE_MS, RETRY_JITTER } from "../../src/limits.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { Receiver, listen } from "./receiver.ts";
-import { DAY, HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
+import { DAY, HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 
 const fails = () => new Response("no", { status: 500 });
-
-// Days pass in them, one attempt after the other.
-vi.setConfig({ testTimeout: 30_000 });
 
 let told: ToldWorkspace;
 let receiver: Receiver;
 
-beforeEach(async () => {
-  told = await ToldWorkspace.make();
-  receiver = new Receiver();
-  listen(receiver);
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
 });
 
 describe("an event", () => {

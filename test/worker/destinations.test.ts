@@ -1,31 +1,21 @@
 /** Who is told what of a workspace: how destinations are made, changed, paused and deleted, and what of them is shown. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DESTINATIONS_MAX } from "../../src/limits.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { Receiver, listen } from "./receiver.ts";
-import { DAY, HOUR, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
+import { DAY, HOUR, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 import { call, type Problem } from "./workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
 
-// Days pass in them, one attempt after the other.
-vi.setConfig({ testTimeout: 30_000 });
-
 let told: ToldWorkspace;
 let receiver: Receiver;
 
-beforeEach(async () => {
-  told = await ToldWorkspace.make();
-  receiver = new Receiver();
-  listen(receiver);
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
 });
 
 async function refused(method: string, path: string, body?: object): Promise<Problem & { errors?: unknown[] }> {

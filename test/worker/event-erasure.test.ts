@@ -1,27 +1,17 @@
 /** A deleted person leaves nothing in what waits to be told, nor in what is shown of what was. */
 import { runInDurableObject } from "cloudflare:test";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Receiver, listen } from "./receiver.ts";
-import { HOUR, ToldWorkspace, crossed, scored, stopClock, until } from "./told.ts";
+import { beforeEach, expect, test, vi } from "vitest";
+import { Receiver } from "./receiver.ts";
+import { HOUR, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 
 const EMAIL = "gone@example.com";
-
-// Days pass in them, one attempt after the other.
-vi.setConfig({ testTimeout: 30_000 });
 
 let told: ToldWorkspace;
 let receiver: Receiver;
 
-beforeEach(async () => {
-  stopClock();
-  told = await ToldWorkspace.make();
-  receiver = new Receiver();
-  listen(receiver);
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
+beforeEach(stopClock);
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
 });
 
 function erase(email = EMAIL): Promise<unknown> {

@@ -1,25 +1,15 @@
 /** Keys that end soon, and keys that nothing comes with any more, are told once. */
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
-import { Receiver, listen } from "./receiver.ts";
-import { DAY, HOUR, ToldWorkspace, stopClock, until } from "./told.ts";
-
-// Days pass in them, one attempt after the other.
-vi.setConfig({ testTimeout: 30_000 });
+import { Receiver } from "./receiver.ts";
+import { DAY, HOUR, ToldWorkspace, stopClock, until, toldInEachTest } from "./told.ts";
 
 let told: ToldWorkspace;
 let receiver: Receiver;
 
-beforeEach(async () => {
-  stopClock();
-  told = await ToldWorkspace.make();
-  receiver = new Receiver();
-  listen(receiver);
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
+beforeEach(stopClock);
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
 });
 
 /** In steps, each of which makes the alarm due. */

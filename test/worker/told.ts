@@ -1,10 +1,10 @@
 /** A workspace with destinations, events to raise, and time that passes when a test says so. */
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { vi } from "vitest";
+import { afterEach, beforeEach, vi } from "vitest";
 import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
 import { newId } from "../../src/platform/ids.ts";
-import type { Receiver } from "./receiver.ts";
+import { Receiver, listen } from "./receiver.ts";
 import { newWorkspace, type TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
@@ -121,4 +121,25 @@ export async function until<T>(check: () => T | Promise<T>, timeoutMs = 15_000):
 /** Only the date: timers go on. */
 export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+}
+
+export interface Told {
+  told: ToldWorkspace;
+  receiver: Receiver;
+}
+
+/** For each test of a file: a new workspace, and a receiver that is listened to. Days pass in these tests. */
+export function toldInEachTest(begin: (made: Told) => void): void {
+  vi.setConfig({ testTimeout: 30_000 });
+
+  beforeEach(async () => {
+    const made = { told: await ToldWorkspace.make(), receiver: new Receiver() };
+    listen(made.receiver);
+    begin(made);
+  });
+
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
 }
