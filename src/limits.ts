@@ -177,8 +177,6 @@ export const RULE_PATH_MAX_ELEMENTS = 1_000;
 export const TEMPLATE_CACHE_KEYS = 1_000;
 /** Stored signals that one step of a rule's job reads, so that the store answers others in between. */
 export const RULE_STEP_SIGNALS = 1_000;
-/** Characters of payloads that one step of a rule's job reads at most: a Durable Object has 128 MB. */
-export const RULE_STEP_MAX_CHARACTERS = 8_000_000;
 /** Segments that one step of a rule's job looks at, where few lines are of its event: some 10 ms, 8 MB of payloads at most. */
 export const RULE_STEP_SEGMENTS = 80;
 /** Event groups that are added up to estimate how much a rule's job has to read. */

@@ -143,11 +143,6 @@ export function changeEntries(
   return left.size === changes.size ? recent : writeEntries(after);
 }
 
-/** Deletes the rows of a list. Entries in the person's own row are not among them. */
-export function deleteList(sql: SqlStorage, list: ListKey): void {
-  sql.exec("DELETE FROM timelines WHERE list = ?", keyOf(list));
-}
-
 type Row = { first_seq: number; entries: string };
 
 /**
