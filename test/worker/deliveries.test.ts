@@ -7,7 +7,7 @@ import { RETRY_DELAYS_MS } from "../../src/domain/events/attempts.ts";
 import { DELIVERIES_UNDER_WAY, DELIVERY_LEASE_MS, RETRY_JITTER } from "../../src/limits.ts";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { Receiver, listen } from "./receiver.ts";
-import { DAY, HOUR, MINUTE, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
+import { DAY, HOUR, MINUTE, type ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 
 const fails = () => new Response("no", { status: 500 });
 

@@ -6,7 +6,7 @@ import { DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DESTINATIONS_MAX } from "../..
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../src/store/signal-store.ts";
 import { Receiver, listen } from "./receiver.ts";
-import { DAY, HOUR, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
+import { DAY, HOUR, type ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 import { call, type Problem } from "./workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";

@@ -1,8 +1,8 @@
 /** A deleted person leaves nothing in what waits to be told, nor in what is shown of what was. */
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
-import { Receiver } from "./receiver.ts";
-import { HOUR, ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
+import type { Receiver } from "./receiver.ts";
+import { HOUR, type ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "./told.ts";
 
 const EMAIL = "gone@example.com";
 

@@ -1,8 +1,8 @@
 /** Keys that end soon, and keys that nothing comes with any more, are told once. */
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../src/quota/quota-counter.ts";
-import { Receiver } from "./receiver.ts";
-import { DAY, HOUR, ToldWorkspace, stopClock, until, toldInEachTest } from "./told.ts";
+import type { Receiver } from "./receiver.ts";
+import { DAY, HOUR, type ToldWorkspace, stopClock, until, toldInEachTest } from "./told.ts";
 
 let told: ToldWorkspace;
 let receiver: Receiver;
