@@ -20,7 +20,7 @@ export default defineConfig({
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
           environment: "node",
-          setupFiles: ["test/unit/setup.ts"],
+          setupFiles: ["test/support/setup-unit.ts"],
         },
       },
       {
@@ -49,7 +49,7 @@ export default defineConfig({
         test: {
           name: "worker",
           include: ["test/worker/**/*.test.ts"],
-          setupFiles: ["test/worker/setup.ts"],
+          setupFiles: ["test/support/setup-worker.ts"],
         },
       },
       { root, test: { name: "sdk", include: ["test/sdk/**/*.test.ts"], environment: "node", testTimeout: 20_000 } },

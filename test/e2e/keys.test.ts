@@ -1,9 +1,9 @@
 /** Spec §2.1, §3.1: the life of a key in the browser. */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send } from "./workspace.ts";
-import type { TestWorkspace } from "./workspace.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
+import type { TestWorkspace } from "./support/workspace.ts";
 
 let browser: Browser;
 

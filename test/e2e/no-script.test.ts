@@ -1,8 +1,8 @@
 /** The main flows with scripts switched off. */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send } from "./workspace.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 let browser: Browser;
 let context: BrowserContext;

@@ -1,9 +1,9 @@
 /** Settings › Notifications in the browser, with a receiver on this machine that verifies with the library. */
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { Receiver } from "../events/receiver.ts";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send } from "./workspace.ts";
+import { Receiver } from "../events/support/receiver.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 let browser: Browser;
 let context: BrowserContext;

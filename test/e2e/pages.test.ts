@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
-import { launch, newContext, signIn, SIZES } from "./browser.ts";
+import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
 
 const FIRST_VIEW_MAX_BYTES = 60 * 1024;
 const { slug, keyId, ruleId, scored, destination, delivery } = inject("demo");

@@ -11,7 +11,7 @@ import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import { build } from "../bench/build.ts";
 import { applySql, start } from "../bench/start.ts";
-import { launch } from "./chromium.ts";
+import { launch } from "./support/chromium.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const PICTURES = path.join(import.meta.dirname, "pictures");

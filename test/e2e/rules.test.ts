@@ -2,8 +2,8 @@
 import { readFile } from "node:fs/promises";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send, type TestWorkspace } from "./workspace.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send, type TestWorkspace } from "./support/workspace.ts";
 
 let browser: Browser;
 let context: BrowserContext;

@@ -1,10 +1,10 @@
 /** Design §10: sign-in by each driver in a real browser, and a session that ends in the middle. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startProvider } from "../sign-in/provider.ts";
-import { removeScratch, startService } from "../sign-in/service.ts";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send } from "./workspace.ts";
+import { startProvider } from "../sign-in/support/provider.ts";
+import { removeScratch, startService } from "../sign-in/support/service.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
 
 let browser: Browser;
 

@@ -3,9 +3,9 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, newContext, signIn } from "./browser.ts";
-import { FORM, newWorkspace, send } from "./workspace.ts";
-import type { TestWorkspace } from "./workspace.ts";
+import { launch, newContext, signIn } from "./support/browser.ts";
+import { FORM, newWorkspace, send } from "./support/workspace.ts";
+import type { TestWorkspace } from "./support/workspace.ts";
 
 let browser: Browser;
 

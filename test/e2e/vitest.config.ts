@@ -7,7 +7,7 @@ export default defineConfig({
   test: {
     name: "e2e",
     include: ["test/e2e/**/*.test.ts"],
-    globalSetup: ["test/e2e/setup.ts"],
+    globalSetup: ["test/e2e/support/setup.ts"],
     environment: "node",
     // The longest file is half of it all.
     maxWorkers: 2,

@@ -3,9 +3,9 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
-import { Receiver } from "./receiver.ts";
-import { EventService } from "./service.ts";
-import type { Delivery, EventWorkspace } from "./service.ts";
+import { Receiver } from "./support/receiver.ts";
+import { EventService } from "./support/service.ts";
+import type { Delivery, EventWorkspace } from "./support/service.ts";
 
 const RULE: BenchRule = {
   name: "visits",

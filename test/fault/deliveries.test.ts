@@ -5,8 +5,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
-import { Receiver, type Received } from "../events/receiver.ts";
-import { Service, chances } from "./service.ts";
+import { Receiver, type Received } from "../events/support/receiver.ts";
+import { Service, chances } from "./support/service.ts";
 
 const RULE: BenchRule = {
   name: "visits",

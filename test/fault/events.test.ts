@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
-import { Receiver } from "../events/receiver.ts";
-import { Service, chances } from "./service.ts";
+import { Receiver } from "../events/support/receiver.ts";
+import { Service, chances } from "./support/service.ts";
 
 const ROUNDS = 8;
 const CONNECTIONS = 8;

@@ -7,9 +7,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { COLD_ABANDONED_MS, ROW_MAX_BYTES } from "../../src/limits.ts";
-import { expectStateToAddUp } from "../worker/adds-up.ts";
-import { Service, chances } from "./service.ts";
-import { readStored } from "./stored.ts";
+import { expectStateToAddUp } from "../support/adds-up.ts";
+import { Service, chances } from "./support/service.ts";
+import { readStored } from "./support/stored.ts";
 import type { Books } from "../../src/dev/operator-client.ts";
 
 /** Kills of each job, at moments that nobody chose. */

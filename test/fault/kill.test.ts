@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
-import { Service, chances } from "./service.ts";
+import { Service, chances } from "./support/service.ts";
 import type { Books } from "../../src/dev/operator-client.ts";
 
 const CONNECTIONS = 32;

@@ -9,7 +9,7 @@ export default defineConfig({
   test: {
     include: ["test/unit/**/*.test.ts"],
     // These tests look at the bundle and at the bench.
-    exclude: ["test/unit/{startup,cost}.test.ts"],
+    exclude: ["test/unit/**/{startup,cost}.test.ts"],
     setupFiles: ["test/mutation/setup.ts"],
     environment: "node",
     testTimeout: 120_000,

@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { build } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
 import type { BenchRule } from "../bench/rules.ts";
-import { VENDORS } from "./senders.ts";
-import { ROOT, startService } from "./service.ts";
-import type { Service, Workspace } from "./service.ts";
+import { VENDORS } from "./support/senders.ts";
+import { ROOT, startService } from "./support/service.ts";
+import type { Service, Workspace } from "./support/service.ts";
 
 const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-sdk-"));
 let built: BuiltWorker;

@@ -1,8 +1,8 @@
 /** Design §10: sign-in by Cloudflare Access, as the runtime simulates it: the service reads the real `ctx.access`. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Browser, location } from "./browser.ts";
-import { removeScratch, startService } from "./service.ts";
-import type { Service } from "./service.ts";
+import { Browser, location } from "./support/browser.ts";
+import { removeScratch, startService } from "./support/service.ts";
+import type { Service } from "./support/service.ts";
 
 const services: Service[] = [];
 

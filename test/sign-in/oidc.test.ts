@@ -1,11 +1,11 @@
 /** Design §10: sign-in by OpenID Connect, against a real provider over HTTP; the service as it would be deployed. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { Browser, location } from "./browser.ts";
-import type { Answer } from "./browser.ts";
-import { startProvider } from "./provider.ts";
-import type { TestProvider } from "./provider.ts";
-import { removeScratch, startService } from "./service.ts";
-import type { Service } from "./service.ts";
+import { Browser, location } from "./support/browser.ts";
+import type { Answer } from "./support/browser.ts";
+import { startProvider } from "./support/provider.ts";
+import type { TestProvider } from "./support/provider.ts";
+import { removeScratch, startService } from "./support/service.ts";
+import type { Service } from "./support/service.ts";
 
 const CLIENT_ID = "signal-ingestion";
 const PUBLIC = { client_id: CLIENT_ID, token_endpoint_auth_method: "none" } as const;

@@ -24,9 +24,9 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   "test:crash": { reason: "the fault tests run the same with five kills" },
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
-  cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/cost.test.ts its bill" },
-  deploy: { file: "test/unit/deploy.test.ts" },
-  "deploy:check": { file: "test/unit/deploy.test.ts" },
+  cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/bench/cost.test.ts its bill" },
+  deploy: { file: "test/unit/dev/deploy/deploy.test.ts" },
+  "deploy:check": { file: "test/unit/dev/deploy/deploy.test.ts" },
 };
 
 describe("a document", () => {
@@ -67,14 +67,32 @@ describe("a document", () => {
   );
 });
 
+/** `unit/quota`: a test file is named by its kind and its name, which is one of a kind, whatever folder it is in. */
+const TESTS = new Set(
+  globSync("test/{unit,worker,sdk,sign-in,events,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
+    (file) => `${file.split(path.sep)[1] ?? ""}/${path.basename(file, ".test.ts")}`,
+  ),
+);
+
 test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
   const text = withoutBlocks(read(document));
   for (const [, file = ""] of text.matchAll(/`((?:src|test|docs|migrations)\/[\w./-]*\w)`/g)) {
     expect(existsSync(path.join(ROOT, file)), `${document}: ${file}`).toBe(true);
   }
-  for (const [, file = ""] of text.matchAll(/`((?:unit|worker|fault|sdk|e2e)\/[\w.-]+)`/g)) {
-    expect(existsSync(path.join(ROOT, `test/${file}.test.ts`)), `${document}: ${file}`).toBe(true);
+  for (const [, name = ""] of text.matchAll(/`((?:unit|worker|fault|sdk|e2e)\/[\w.-]+)`/g)) {
+    expect([...TESTS], `${document}: ${name}`).toContain(name);
   }
+});
+
+test("test/README.md names tests that there are", () => {
+  const names = read("test/README.md").matchAll(
+    /(?<![\w/.])(unit|worker|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
+  );
+  const named = [...names].flatMap(([, kind = "", several, one = ""]) =>
+    (several ?? one).split(",").map((name) => `${kind}/${name.trim()}`),
+  );
+  expect(named.length).toBeGreaterThan(100);
+  expect(named.filter((name) => !TESTS.has(name))).toEqual([]);
 });
 
 describe("a call of the operator API that a document names", () => {

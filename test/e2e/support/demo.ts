@@ -1,0 +1,86 @@
+/** A workspace with some of everything: what the demo's senders send, and dead letters. */
+import { customerDataPlatforms } from "../../../src/dev/demo/cdp.ts";
+import type { Call } from "../../../src/dev/demo/delivery.ts";
+import { imports } from "../../../src/dev/demo/imports.ts";
+import { BEYOND_LIMIT, beyondTheLimit, crmWorkflows, marketing } from "../../../src/dev/demo/marketing.ts";
+import { mistakes } from "../../../src/dev/demo/mistakes.ts";
+import { provision } from "../../../src/dev/demo/provision.ts";
+import { waitUntilProcessed } from "../../../src/dev/demo/three-weeks.ts";
+import { OperatorClient } from "../../../src/dev/operator-client.ts";
+import type { RunningWorker } from "../../bench/start.ts";
+
+export interface Demo {
+  /** Its pages are at `/w/{slug}`, its members are owner@, admin@ and member@example.com. */
+  slug: string;
+  id: string;
+  /** Of the key of campaigns and website. */
+  keyId: string;
+  ruleId: string;
+  /** Id of a signal that has scored. */
+  scored: string;
+  /** Of a destination that nothing reaches, and of a delivery that has failed; below `/settings/notifications/`. */
+  destination: string;
+  delivery: string;
+}
+
+export async function fillDemo(running: RunningWorker, token: string): Promise<Demo> {
+  const operator = new OperatorClient(running.origin, token);
+  const { workspace, keys } = await provision(operator);
+  const home = `workspaces/${workspace.id}`;
+  const send = ({ path, ...call }: Call) => fetch(running.origin + path, { method: "POST", ...call });
+
+  const senders = [marketing, crmWorkflows, customerDataPlatforms, imports, mistakes].map((sender) => sender(keys));
+  const last = beyondTheLimit(keys);
+  const deliveries = [...senders, last].flatMap((sender) => sender.deliveries);
+  const kept = deliveries.reduce((sum, delivery) => sum + delivery.kept, 0);
+  // One more for the dead letter: it comes before the limit is reached.
+  const limit = { name: "Demo", signal_limit: kept + 1 - BEYOND_LIMIT, paid: true };
+  await operator.call("PUT", "plans/demo", limit);
+  for (const { calls } of senders.flatMap((sender) => sender.deliveries)) for (const call of calls) await send(call);
+  await makeDeadLetter(running, operator, home);
+  for (const { calls } of last.deliveries) for (const call of calls) await send(call);
+  await waitUntilProcessed(operator, home);
+
+  const [rules, allKeys, signals] = await Promise.all([
+    operator.list<{ id: string; name: string }>(`${home}/rules`),
+    operator.list<{ id: string; name: string }>(`${home}/keys`),
+    operator.get<{ items: { id: string }[] }>(`${home}/signals?event=Filled%20Out%20Form&email=joanna@example.com`),
+  ]);
+  return {
+    slug: workspace.slug,
+    id: workspace.id,
+    keyId: idOf(allKeys, "Campaigns and website"),
+    ruleId: idOf(rules, "Asked for a demo"),
+    scored: signals.items.at(-1)?.id ?? "",
+    ...(await makeDestination(operator, home)),
+  };
+}
+
+/** At a port where nobody listens. */
+async function makeDestination(operator: OperatorClient, home: string) {
+  const fields = { name: "CRM", type: "webhook", target: "http://127.0.0.1:9/hooks", events: ["key.silent"] };
+  const { id } = await operator.post<{ id: string }>(`${home}/destinations`, fields);
+  const delivery = await operator.post<{ id: string }>(`${home}/destinations/${id}/test`);
+  return { destination: id, delivery: `${id}/deliveries/${delivery.id}` };
+}
+
+/** An account update that its key's payload template does not fit any more when it is processed. */
+async function makeDeadLetter(running: RunningWorker, operator: OperatorClient, home: string): Promise<void> {
+  const template = [{ target: "external_id", path: "id", type: "string", required: true }];
+  const fields = { name: "Old export job", endpoint_type: "product_org", payload_template: template };
+  const { id, key } = await operator.post<{ id: string; key: string }>(`${home}/keys`, fields);
+  const send = (body: object) =>
+    fetch(`${running.origin}/api/product-orgs/webhook/${key}`, { method: "POST", body: JSON.stringify(body) });
+  // Refused; from now on the edge knows the key, with the template as it is.
+  await send({});
+  const database = await running.miniflare.getD1Database("DB", "worker");
+  const changed = JSON.stringify([{ ...template[0], path: "account.id" }]);
+  await database.prepare("UPDATE api_keys SET payload_template = ? WHERE id = ?").bind(changed, id).run();
+  await send({ id: "acct-12" });
+}
+
+function idOf(items: { id: string; name: string }[], name: string): string {
+  const found = items.find((item) => item.name === name);
+  if (found === undefined) throw new Error(`There is no "${name}".`);
+  return found.id;
+}

@@ -1,0 +1,43 @@
+/** The built service, once for all browser tests, with local sign-in and its state in a folder that goes afterwards. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import type { TestProject } from "vitest/node";
+import { build } from "../../bench/build.ts";
+import { applySql, start } from "../../bench/start.ts";
+import { fillDemo } from "./demo.ts";
+import type { Demo } from "./demo.ts";
+
+const ROOT = path.resolve(import.meta.dirname, "../../..");
+const TOKEN = "e2e-operator";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Such as `http://127.0.0.1:40123`. */
+    origin: string;
+    operatorToken: string;
+    /** A workspace with some of everything, for tests that only look. */
+    demo: Demo;
+  }
+}
+
+export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
+  const scratch = await mkdtemp(path.join(tmpdir(), "signal-ingestion-e2e-"));
+  const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  const vars = { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local" };
+  const running = await start(built, { stateDir: path.join(scratch, "state"), vars });
+  const tearDown = async (): Promise<void> => {
+    await running.stop();
+    await rm(scratch, { recursive: true, force: true });
+  };
+  try {
+    await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
+    project.provide("origin", running.origin);
+    project.provide("operatorToken", TOKEN);
+    project.provide("demo", await fillDemo(running, TOKEN));
+  } catch (error) {
+    await tearDown();
+    throw error;
+  }
+  return tearDown;
+}

@@ -1,0 +1,51 @@
+/** A workspace's Signal Store as it stands on disk, read past the service that writes it. */
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { SQLInputValue } from "node:sqlite";
+import { StoreState } from "../../../src/store/state.ts";
+import type { Service } from "./service.ts";
+
+/** The runtime has it, and Node from version 25 on. The store's texts have the alphabet of URLs. */
+if (!("fromBase64" in Uint8Array)) {
+  Object.assign(Uint8Array, { fromBase64: (text: string) => new Uint8Array(Buffer.from(text, "base64url")) });
+}
+
+export async function readStored<T>(service: Service, workspaceId: string, read: (state: StoreState) => T): Promise<T> {
+  const objects = await service.running.miniflare.getDurableObjectNamespace("SIGNAL_STORE", "worker");
+  const file = `${objects.idFromName(workspaceId).toString()}.sqlite`;
+  const database = new DatabaseSync(path.join(service.stateDir, "do/worker-SignalStore", file), { readOnly: true });
+  try {
+    // One transaction: all that is read is of one moment.
+    database.exec("BEGIN");
+    return read(new StoreState(asSqlStorage(database)));
+  } finally {
+    database.close();
+  }
+}
+
+/** Node's database as the platform's, as far as the store reads with it. */
+function asSqlStorage(database: DatabaseSync): SqlStorage {
+  const exec = (query: string, ...bindings: SQLInputValue[]) => {
+    const rows = database
+      .prepare(query)
+      .all(...bindings)
+      .map(withBuffers);
+    return Object.assign(rows, { toArray: () => rows, one: () => only(rows) });
+  };
+  return { exec } as unknown as SqlStorage;
+}
+
+/** The platform answers with buffers, where Node does with views of them. */
+function withBuffers(row: Record<string, unknown>): Record<string, unknown> {
+  const entries = Object.entries(row).map(([name, value]) => [
+    name,
+    value instanceof Uint8Array ? new Uint8Array(value).buffer : value,
+  ]);
+  return Object.fromEntries(entries) as Record<string, unknown>;
+}
+
+function only<Row>(rows: readonly Row[]): Row {
+  const [row] = rows;
+  if (row === undefined || rows.length > 1) throw new Error(`${rows.length} rows instead of one`);
+  return row;
+}

@@ -1,0 +1,25 @@
+/** A test that is run longer than `npm test` does, by a command of its own: how long, and from which seed, are variables. */
+import { spawn } from "node:child_process";
+import path from "node:path";
+
+const ROOT = path.resolve(import.meta.dirname, "../..");
+
+/** As a command line says it: a number from 1 on, below `end`; without one the process ends. */
+export function countAsked(flag: string, text: string, end: number): string {
+  if (/^[1-9]\d*$/.test(text) && Number(text) < end) return text;
+  process.stderr.write(`--${flag} takes a number, from 1 on, below ${end}.\n`);
+  process.exit(2);
+}
+
+/** Runs one file of tests; this process ends as that does. Variables without a value are left out. */
+export function runLonger(project: string, file: string, variables: Record<string, string | undefined>): void {
+  const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
+  const given = Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined));
+  const command = [vitest, "run", "--config", "test/vitest.config.ts", "--project", project, file];
+  spawn(process.execPath, command, { cwd: ROOT, env: { ...process.env, ...given }, stdio: "inherit" }).on(
+    "exit",
+    (code) => {
+      process.exitCode = code ?? 1;
+    },
+  );
+}

@@ -1,0 +1,205 @@
+/** What `npm run deploy:check` finds missing, in the configuration and by what wrangler says; and that deploying refuses. */
+import { spawnSync } from "node:child_process";
+import path from "node:path";
+import { unstable_readConfig } from "wrangler";
+import { describe, expect, test } from "vitest";
+import { readAccount } from "../../../../src/dev/deploy/account.ts";
+import type { Wrangler } from "../../../../src/dev/deploy/account.ts";
+import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
+import type { Account, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
+
+const ROOT = path.resolve(import.meta.dirname, "../../../..");
+const BASE: DeployConfig = unstable_readConfig({ config: path.join(ROOT, "wrangler.toml") });
+const ID = "0b6a1f6e-1111-4222-8333-444455556666";
+const QUEUES = ["signals", "deliveries", "signals-dlq"];
+
+const configured = (vars: Record<string, string> = {}): DeployConfig => ({
+  ...BASE,
+  vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
+  d1_databases: BASE.d1_databases.map((one) => ({ ...one, database_id: ID })),
+});
+const inConfig = (config: DeployConfig, environment?: string) =>
+  missingInConfig(config, BASE, environment).map(({ what, how }) => `${what} → ${how}`);
+
+describe("the configuration", () => {
+  test("as it is in the repository lacks a database and an audience, and nothing else", () => {
+    expect(missingInConfig(BASE, BASE, undefined)).toEqual([
+      {
+        what: "DB has no database yet.",
+        how: "npx wrangler d1 create signal-ingestion, and its id as database_id into wrangler.toml",
+      },
+      { what: "ACCESS_AUD is empty: nobody gets to the pages.", how: expect.stringContaining("AUD") },
+    ]);
+    expect(inConfig(configured())).toEqual([]);
+  });
+
+  test.each<[what: string, config: Partial<DeployConfig>, found: string]>([
+    ["local sign-in", configured({ SIGN_IN: "local" }), "SIGN_IN is local, which asks nobody for a proof."],
+    ["no sign-in", configured({ SIGN_IN: "" }), 'SIGN_IN is "".'],
+    [
+      "an email's sender without the binding",
+      configured({ EMAIL_FROM: "a@example.com" }),
+      "EMAIL_FROM and the binding",
+    ],
+    ["a binding for email without a sender", { send_email: [{ name: "EMAIL" }] }, "EMAIL_FROM and the binding"],
+    ["logs of URLs", { observability: { logs: {} } }, "The platform would log URLs"],
+    [
+      "traces",
+      { observability: { logs: { invocation_logs: false }, traces: { enabled: true } } },
+      "The platform would",
+    ],
+    ["logpush", { logpush: true }, "The platform would log URLs"],
+    ["no name", { name: undefined }, "The Worker has no name."],
+  ])("with %s is not deployed", (_, config, found) => {
+    expect(inConfig({ ...configured(), ...config })).toEqual([expect.stringContaining(found)]);
+  });
+
+  test("with OpenID Connect needs issuer and client, and no audience", () => {
+    expect(inConfig(configured({ SIGN_IN: "oidc", ACCESS_AUD: "" }))).toEqual([
+      expect.stringContaining("OIDC_ISSUER is empty"),
+      expect.stringContaining("OIDC_CLIENT_ID is empty"),
+    ]);
+    const oidc = { SIGN_IN: "oidc", OIDC_ISSUER: "https://id.example", OIDC_CLIENT_ID: "client" };
+    expect(inConfig(configured(oidc))).toEqual([]);
+  });
+
+  test("of an environment needs each binding and variable of its own, since none is inherited", () => {
+    const bare = { ...configured(), r2_buckets: [], vars: { SIGN_IN: "access", ACCESS_AUD: "a1b2" } };
+    expect(inConfig(bare, "staging")).toEqual([
+      "COLD is missing. → its lines, as at the top level, in [env.staging] of wrangler.toml",
+      ...[
+        "REQUEST_RATE_PER_SECOND",
+        "REQUEST_BURST",
+        "LOG_REQUESTS",
+        "OIDC_ISSUER",
+        "OIDC_CLIENT_ID",
+        "EMAIL_FROM",
+      ].map((name) => expect.stringContaining(`${name} is missing.`)),
+    ]);
+  });
+});
+
+/** As wrangler 4.135 writes it. */
+const ERROR = "\u001B[31m✘ \u001B[41;31m[\u001B[41;97mERROR\u001B[41;31m]\u001B[0m \u001B[1m";
+const NO_QUEUE = `${ERROR}Queue "signals" does not exist. To create it, run: wrangler queues create signals\u001B[0m\n`;
+const NO_BUCKET = `${ERROR}A request to the Cloudflare API (/accounts/a/r2/buckets/signals-cold) failed.\u001B[0m\n\n  The specified bucket does not exist. [code: 10006]\n`;
+const NO_WORKER = `${ERROR}A request to the Cloudflare API (/accounts/a/workers/scripts/signal-ingestion/secrets) failed.\u001B[0m\n\n  This Worker does not exist on your account. [code: 10007]\n`;
+const NO_LOGIN = `${ERROR}In a non-interactive environment, it's necessary to set a CLOUDFLARE_API_TOKEN\u001B[0m\n\nLogs were written to "x"\n`;
+
+const wranglerSaying =
+  (says: Record<string, string | { code: number; out: string }>): Wrangler =>
+  async (args) => {
+    const said = says[args.slice(0, args[0] === "r2" ? 3 : 2).join(" ")] ?? "";
+    return typeof said === "string" ? { code: 0, out: said } : said;
+  };
+
+const EVERYTHING = {
+  "d1 list": `\n ⛅️ wrangler 4.135.0 (update available 4.164.0)\n──────\n${JSON.stringify([{ uuid: ID, name: "signal-ingestion" }])}\n`,
+  "secret list": JSON.stringify([{ name: "OPERATOR_TOKEN", type: "secret_text" }]),
+};
+
+const unreachable = () => Promise.reject(new Error("no such host"));
+const missing = async (says: Parameters<typeof wranglerSaying>[0], config = configured(), environment?: string) => {
+  const account = await readAccount(config, [], environment, wranglerSaying(says), unreachable);
+  return missingInAccount(config, account, environment);
+};
+
+type Answer = () => Response;
+
+describe("the account", () => {
+  test("in which everything is there lacks nothing", async () => {
+    expect(await missing(EVERYTHING)).toEqual([]);
+    expect(missingText([])).toBe("Nothing is missing.");
+  });
+
+  test("that is empty lacks all of it, and each has the command that makes it", async () => {
+    const empty = {
+      "d1 list": "[]",
+      "secret list": { code: 1, out: NO_WORKER },
+      "queues info": { code: 1, out: NO_QUEUE },
+      "r2 bucket info": { code: 1, out: NO_BUCKET },
+    };
+    expect((await missing(empty, configured(), "staging")).map(({ how }) => how)).toEqual([
+      "npx wrangler d1 create signal-ingestion",
+      ...QUEUES.map((queue) => `npx wrangler queues create ${queue}`),
+      "npx wrangler r2 bucket create signals-cold",
+      "openssl rand -base64 32 | npx wrangler secret put OPERATOR_TOKEN --env staging",
+    ]);
+  });
+
+  test("that has the database under another id is told which", async () => {
+    const other = "9d9d9d9d-1111-4222-8333-444455556666";
+    const databases = { ...EVERYTHING, "d1 list": JSON.stringify([{ uuid: other, name: "signal-ingestion" }]) };
+    expect(await missing(databases)).toEqual([
+      { what: `There is no database ${ID}.`, how: `database_id = "${other}" in wrangler.toml` },
+    ]);
+  });
+
+  test("that wrangler may not see is not taken for an empty one, and why is said once", async () => {
+    const closed = { code: 1, out: NO_LOGIN };
+    const found = await missing({
+      "d1 list": closed,
+      "secret list": closed,
+      "queues info": closed,
+      "r2 bucket info": closed,
+    });
+    expect(found).toHaveLength(1);
+    expect(missingText(found)).toMatch(
+      /^One thing is missing:\n\n {2}Wrangler could not be asked for database .*: In a non-inter/,
+    );
+    expect((await missing({ ...EVERYTHING, "d1 list": "<html>" }))[0]?.what).toContain("no JSON: <html>");
+  });
+
+  test("whose Access covers the webhooks, or not the pages, is told so; a host that nobody answers at yet is not", async () => {
+    const at = async (webhooks: Answer | null, pages: Answer | null) => {
+      const answer = async (url: string) => {
+        const response = url.includes("/api/") ? webhooks : pages;
+        if (response === null) throw new Error("no such host");
+        return response();
+      };
+      const config = configured();
+      const account = await readAccount(config, ["signals.example"], undefined, wranglerSaying(EVERYTHING), answer);
+      return missingInAccount(config, account, undefined).map(({ what }) => what);
+    };
+    const location = "https://acme.cloudflareaccess.com/cdn-cgi/x";
+    const signIn: Answer = () => new Response(null, { status: 302, headers: { location } });
+    const worker: Answer = () => new Response("{}", { status: 405 });
+    expect(await at(worker, signIn)).toEqual([]);
+    expect(await at(null, null)).toEqual([]);
+    expect(await at(signIn, signIn)).toEqual([expect.stringContaining("Access stands in front of the webhooks")]);
+    expect(await at(worker, worker)).toEqual([expect.stringContaining("Access does not stand in front of the pages")]);
+  });
+
+  test("is asked of the environment that is deployed", async () => {
+    const asked: string[] = [];
+    const wrangler: Wrangler = async (args) => {
+      asked.push(args.join(" "));
+      return { code: 0, out: "[]" };
+    };
+    const account: Account = await readAccount(configured(), [], "staging", wrangler, unreachable);
+    expect(account.queues).toEqual(Object.fromEntries(QUEUES.map((queue) => [queue, true])));
+    expect(asked.toSorted()).toEqual([
+      "d1 list --json",
+      "queues info deliveries",
+      "queues info signals",
+      "queues info signals-dlq",
+      "r2 bucket info signals-cold",
+      "secret list --format json --env staging",
+    ]);
+  });
+});
+
+test("npm run deploy changes nothing while something is missing, and fails", () => {
+  // Whoever runs this may be logged in.
+  const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
+  Object.assign(env, { HOME: path.join(ROOT, "node_modules"), XDG_CONFIG_HOME: "", WRANGLER_SEND_METRICS: "false" });
+  const { status, stdout } = spawnSync(process.execPath, ["src/dev/deploy/deploy.ts"], {
+    cwd: ROOT,
+    env,
+    encoding: "utf8",
+  });
+  expect(status).toBe(1);
+  expect(stdout).toContain("DB has no database yet.");
+  expect(stdout).toContain("Wrangler could not be asked for");
+  expect(stdout).not.toMatch(/migrations/i);
+}, 60_000);

@@ -1,0 +1,61 @@
+/** `npm run dev`: the operator token of the service on one's own machine. */
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { parseEnv } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { operatorToken } from "../../../src/dev/operator-token.ts";
+
+let folder: string;
+let made = 0;
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "operator-token-"));
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function varsWith(text: string | null): Promise<string> {
+  const file = path.join(folder, `vars-${made++}`);
+  if (text !== null) await writeFile(file, text);
+  return file;
+}
+
+test("a token is made at the first start, kept for the next ones, and no other machine has the same", async () => {
+  const [file, other] = [await varsWith(null), await varsWith(null)];
+  const token = await operatorToken(file);
+  expect(token).toMatch(/^[\w-]{32}$/);
+  expect(await operatorToken(file)).toBe(token);
+  expect(await readFile(file, "utf8")).toBe(`OPERATOR_TOKEN=${token}\n`);
+  expect((await stat(file)).mode & 0o077).toBe(0);
+  expect(await operatorToken(other)).not.toBe(token);
+});
+
+test.each([
+  ["empty", "OPERATOR_TOKEN=\n", {}],
+  ["the one that was published", "OPERATOR_TOKEN=local-operator", {}],
+  ["the published one in quotes", 'OPERATOR_TOKEN = "local-operator"\nA=1', { A: "1" }],
+  ["one of two", "A=1\nOPERATOR_TOKEN=\nB=2\n", { A: "1", B: "2" }],
+])("where the token is %s, one is made, and what else is set stays", async (_, text, others) => {
+  const file = await varsWith(text);
+  const token = await operatorToken(file);
+  expect(token).toMatch(/^[\w-]{32}$/);
+  expect(parseEnv(await readFile(file, "utf8"))).toEqual({ OPERATOR_TOKEN: token, ...others });
+});
+
+test.each(["A=1", "A=1\n", "\nA=1\n"])("where %j is all that the file says, a line is added to it", async (text) => {
+  const file = await varsWith(text);
+  const token = await operatorToken(file);
+  expect(await readFile(file, "utf8")).toBe(`${text.trimEnd()}\nOPERATOR_TOKEN=${token}\n`);
+});
+
+test("a token of one's own stays", async () => {
+  const text = "# mine\nOPERATOR_TOKEN=mine\n";
+  const file = await varsWith(text);
+  expect(await operatorToken(file)).toBe("mine");
+  expect(await readFile(file, "utf8")).toBe(text);
+});
+
+test("a file that cannot be read is no reason to replace it", async () => {
+  await expect(operatorToken(folder)).rejects.toThrow("EISDIR");
+});

@@ -1,0 +1,57 @@
+/** Design §8.7: what an account has room for. */
+import { describe, expect, test } from "vitest";
+import { VALUE_MAX_BYTES, updateRefusal, utf8Bytes, valueBytes } from "../../../../src/domain/accounts/account-size.ts";
+import type { SizedValues } from "../../../../src/domain/accounts/account-size.ts";
+import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
+
+const values = (bytes: Record<string, number>): SizedValues =>
+  new Map(Object.entries(bytes).map(([target, size]) => [target, { bytes: size }] as const));
+const sum = (sized: SizedValues) => [...sized.values()].reduce((total, { bytes }) => total + bytes, 0);
+
+/** An update that is later than all that is stored. */
+function refusal(stored: SizedValues, sent: SizedValues, taken = sent): string | null {
+  return updateRefusal(sum(stored), stored, { sent, taken });
+}
+
+describe("§8.7 an account's size", () => {
+  test("is bounded by the row that it is stored in, to the byte", () => {
+    const stored = values({ name: 12, "attributes.a": 600_000 });
+    const room = ROW_MAX_BYTES - 600_012;
+    expect(refusal(stored, values({ plan: 400_000, "attributes.b": room - 400_000 }))).toBeNull();
+    expect(refusal(stored, values({ plan: 400_000, "attributes.b": room - 399_999 }))).toContain("1,500,001 bytes");
+  });
+
+  test("counts what an update replaces no longer", () => {
+    const stored = values({ "attributes.a": 700_000, "attributes.b": 700_000 });
+    expect(refusal(stored, values({ "attributes.a": 740_000 }))).toBeNull();
+    expect(refusal(stored, values({ "attributes.c": 740_000 }))).not.toBeNull();
+  });
+
+  test("does not count what comes too late to be taken", () => {
+    const stored = values({ plan: 700_000, "attributes.b": 700_000 });
+    expect(refusal(stored, values({ plan: 720_000, "attributes.c": 90_000 }), values({}))).toBeNull();
+  });
+
+  test("a refusal names the largest values, and says what to do", () => {
+    const stored = values({ plan: 5, "attributes.a": 700_000, "attributes.b": 720_000 });
+    expect(refusal(stored, values({ "attributes.c": 100_000 }))).toBe(
+      "The account would take 1,520,005 bytes with this update, and one account may take 1,500,000 bytes. " +
+        "Its largest values would be `attributes.b` (720,000 bytes), `attributes.a` (700,000 bytes), " +
+        "`attributes.c` (100,000 bytes), `plan` (5 bytes). " +
+        "It stays as it was. Send smaller values for these, then replay this update.",
+    );
+  });
+
+  test("always has room for the two largest values of a change; a larger one is refused, also when it comes too late", () => {
+    expect(2 * VALUE_MAX_BYTES).toBeLessThan(ROW_MAX_BYTES);
+    expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES }))).toBeNull();
+    expect(refusal(values({}), values({ plan: VALUE_MAX_BYTES + 1 }), values({}))).toContain("`plan` would take");
+  });
+
+  test("is told in bytes, not in characters", () => {
+    expect(utf8Bytes("aé€😀")).toBe(10);
+    const [target, text, claim] = ["attributes.größe", '"€"', '{"signalId":"s"}'];
+    const row = `{${JSON.stringify(target)}:${text},}{${JSON.stringify(target)}:${claim},}`;
+    expect(valueBytes(target, text, claim)).toBe(utf8Bytes(row) - "{}{}".length);
+  });
+});

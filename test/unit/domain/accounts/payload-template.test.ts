@@ -1,0 +1,309 @@
+/** Spec §2.1, design §8.7: what a payload template makes of an account update, and what it refuses. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  compileTemplate,
+  isAccountTarget,
+  mapAccount,
+  templateRefusal,
+} from "../../../../src/domain/accounts/payload-template.ts";
+import type { AccountRecord, PayloadMapping, TemplateError } from "../../../../src/domain/accounts/payload-template.ts";
+import type { JsonObject } from "../../../../src/domain/signal/signal.ts";
+
+const ID: PayloadMapping = { target: "external_id", path: "id", type: "string", required: true };
+
+/** @param sent JSON text, or what it says. */
+function map(template: PayloadMapping[], sent: string | JsonObject): ReturnType<typeof mapAccount> {
+  return mapAccount(compileTemplate(template), typeof sent === "string" ? JSON.parse(sent) : sent);
+}
+function mapped(template: PayloadMapping[], sent: string | JsonObject): AccountRecord {
+  const result = map(template, sent);
+  if (!result.ok) throw new Error(JSON.stringify(result.refusal));
+  return result.value;
+}
+function errorsOf(template: PayloadMapping[], sent: string | JsonObject): TemplateError[] {
+  const result = map(template, sent);
+  if (result.ok) throw new Error(`${JSON.stringify(result.value)} was not refused`);
+  return result.refusal;
+}
+function attribute(name: string, more: Partial<PayloadMapping> = {}): PayloadMapping {
+  return { target: `attributes.${name}`, path: name, type: "json", required: false, ...more };
+}
+
+describe("§8.7 a record", () => {
+  test("has each field from its path, typed", () => {
+    const template: PayloadMapping[] = [
+      { ...ID, path: "workspace.id" },
+      { target: "name", path: "workspace.name", type: "string", required: true },
+      { target: "plan", path: "subscriptions[0].plan", type: "string", required: false },
+      { target: "user_count", path: "usage.seats", type: "number", required: false },
+      { target: "recurring_revenue", path: "mrr", type: "number", required: false },
+      { target: "trial_status", path: "trial", type: "boolean", required: false },
+      { target: "feature_flags", path: "flags", type: "json", required: false },
+      { target: "attributes.region", path: "geo.region", type: "string", required: false },
+    ];
+    const payload = {
+      workspace: { id: " ws_42 ", name: " Initech " },
+      subscriptions: [{ plan: "pro" }, { plan: "old" }],
+      usage: { seats: "40" },
+      mrr: 1299.5,
+      trial: "No",
+      flags: { beta: true },
+      geo: { region: "eu" },
+    };
+    expect(mapped(template, payload)).toEqual({
+      externalId: "ws_42",
+      fields: {
+        name: " Initech ",
+        plan: "pro",
+        user_count: 40,
+        recurring_revenue: 1299.5,
+        trial_status: false,
+        feature_flags: { beta: true },
+      },
+      attributes: { region: "eu" },
+    });
+  });
+
+  test.each(["null", `""`, `"  "`, undefined])("leaves out a field that is sent as %s", (json) => {
+    const template = [ID, attribute("x"), attribute("y", { type: "number" }), attribute("zero"), attribute("no")];
+    const sent = json === undefined ? `"zero":0,"no":false` : `"x":${json},"y":${json},"zero":0,"no":false`;
+    expect(mapped(template, `{"id":"a1",${sent}}`).attributes).toStrictEqual({ zero: 0, no: false });
+  });
+
+  test("takes nothing that the sender did not send", () => {
+    const names = ["constructor", "toString", "__proto__"];
+    const template = [ID, ...names.map((path) => attribute(`of_${path}`, { path }))];
+    expect(mapped(template, { id: "a1" }).attributes).toStrictEqual({});
+  });
+
+  test("can have attributes with the names of an object's methods", () => {
+    expect(mapped([ID, attribute("constructor")], `{"id":"a1","constructor":"Bob"}`).attributes).toStrictEqual({
+      constructor: "Bob",
+    });
+  });
+
+  test("is the same whatever else the payload holds, and does not share templates' state", () => {
+    const compiled = compileTemplate([ID, attribute("x")]);
+    const first = mapAccount(compiled, { id: "a1", x: 1 });
+    const second = mapAccount(compiled, { id: "b2", other: [] });
+    expect(first).toEqual({ ok: true, value: { externalId: "a1", fields: {}, attributes: { x: 1 } } });
+    expect(second).toEqual({ ok: true, value: { externalId: "b2", fields: {}, attributes: {} } });
+  });
+});
+
+describe("§8.7 types", () => {
+  test.each([
+    ["string", `"as sent "`, "as sent "],
+    ["string", "42", "42"],
+    ["string", "-0.5", "-0.5"],
+    ["string", "9007199254740991", "9007199254740991"],
+    ["number", "12", 12],
+    ["number", "1e3", 1000],
+    ["number", `"12"`, 12],
+    ["number", `" -1.50 "`, -1.5],
+    ["number", `".5"`, 0.5],
+    ["number", "0", 0],
+    ["boolean", "true", true],
+    ["boolean", "false", false],
+    ["boolean", "1", true],
+    ["boolean", "0", false],
+    ["boolean", `"TRUE"`, true],
+    ["boolean", `"Yes"`, true],
+    ["boolean", `" on "`, true],
+    ["boolean", `"1"`, true],
+    ["boolean", `"False"`, false],
+    ["boolean", `"no"`, false],
+    ["boolean", `"OFF"`, false],
+    ["boolean", `"0"`, false],
+    ["json", `{"a":[null]}`, { a: [null] }],
+    ["json", "[]", []],
+    ["json", "false", false],
+  ] as const)("%s takes %s", (type, json, value) => {
+    expect(mapped([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`).attributes).toStrictEqual({ x: value });
+  });
+
+  test.each([
+    ["string", "true", "`x` (for `attributes.x`) must be a text, but is true."],
+    ["string", "[]", "`x` (for `attributes.x`) must be a text, but is an array."],
+    ["string", "{}", "`x` (for `attributes.x`) must be a text, but is an object."],
+    [
+      "string",
+      "9007199254740993",
+      "`x` (for `attributes.x`) must be a text, but is a number too large to keep its digits.",
+    ],
+    ["number", `"many"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"1,200"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"1e3"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"0x10"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", `"Infinity"`, "`x` (for `attributes.x`) must be a number such as 1200.5, but is a text."],
+    ["number", "true", "`x` (for `attributes.x`) must be a number such as 1200.5, but is true."],
+    ["number", "[1]", "`x` (for `attributes.x`) must be a number such as 1200.5, but is an array."],
+    [
+      "number",
+      "1e999",
+      "`x` (for `attributes.x`) must be a number such as 1200.5, but is a number too large to keep its digits.",
+    ],
+    ["boolean", "2", "`x` (for `attributes.x`) must be true or false, but is a number."],
+    ["boolean", `"active"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
+    ["boolean", `"constructor"`, "`x` (for `attributes.x`) must be true or false, but is a text."],
+    ["boolean", `["true"]`, "`x` (for `attributes.x`) must be true or false, but is an array."],
+  ] as const)("%s refuses %s, also where it is not required", (type, json, detail) => {
+    expect(errorsOf([ID, attribute("x", { type })], `{"id":"a1","x":${json}}`)).toEqual([
+      expect.objectContaining({ target: "attributes.x", path: "x", code: "wrong_type", detail }),
+    ]);
+  });
+});
+
+describe("§8.7 external_id", () => {
+  test.each([
+    [`" a-1 "`, "a-1"],
+    ["42", "42"],
+    [`"007"`, "007"],
+    [`"12345678901234567890"`, "12345678901234567890"],
+  ])("%s", (json, externalId) => {
+    const types = (["string", "json"] as const).map((type) => mapped([{ ...ID, type }], `{"id":${json}}`).externalId);
+    expect(types).toEqual([externalId, externalId]);
+  });
+
+  test("keeps all its digits where the template says that it is a number", () => {
+    const template: PayloadMapping[] = [{ ...ID, type: "number" }];
+    expect(mapped(template, `{"id":"12345678901234567890"}`).externalId).toBe("12345678901234567890");
+    expect(errorsOf(template, `{"id":"a1"}`)).toHaveLength(1);
+  });
+
+  test.each([
+    ["nothing", "{}", "missing", "`id` (for `external_id`) is required, but is missing."],
+    ["null", `{"id":null}`, "missing", "`id` (for `external_id`) is required, but is null."],
+    ["blank", `{"id":" "}`, "missing", "`id` (for `external_id`) is required, but is blank."],
+    [
+      "a filler word",
+      `{"id":"undefined"}`,
+      "wrong_type",
+      "`id` (for `external_id`) must name one account, in at most 255 characters, but is a text.",
+    ],
+    [
+      "0",
+      `{"id":0}`,
+      "wrong_type",
+      "`id` (for `external_id`) must name one account, in at most 255 characters, but is a number.",
+    ],
+    [
+      "too long",
+      `{"id":"${"x".repeat(256)}"}`,
+      "wrong_type",
+      `\`id\` (for \`external_id\`) must name one account, in at most 255 characters, but is a text.`,
+    ],
+    [
+      "a rounded number",
+      `{"id":12345678901234567890}`,
+      "wrong_type",
+      "`id` (for `external_id`) must be a text, but is a number too large to keep its digits.",
+    ],
+    ["an object", `{"id":{}}`, "wrong_type", "`id` (for `external_id`) must be a text, but is an object."],
+  ])("%s is refused", (_, json, code, detail) => {
+    const error = expect.objectContaining({ target: "external_id", path: "id", code, detail }) as unknown;
+    expect(errorsOf([ID], json)).toEqual([error]);
+    expect(errorsOf([{ ...ID, type: "json", required: false }], json)).toEqual([error]);
+  });
+});
+
+describe("§8.7 refusals", () => {
+  test("name everything that is wrong at once, in the template's order", () => {
+    const template: PayloadMapping[] = [
+      { target: "user_count", path: "usage.seats", type: "number", required: true },
+      ID,
+      { target: "plan", path: "plan", type: "string", required: true },
+      attribute("optional", { type: "number" }),
+    ];
+    const errors = errorsOf(template, { usage: { seats: "a few" }, optional: {} });
+    expect(errors.map(({ path, code }) => [path, code])).toEqual([
+      ["usage.seats", "wrong_type"],
+      ["id", "missing"],
+      ["plan", "missing"],
+      ["optional", "wrong_type"],
+    ]);
+    expect(templateRefusal(errors)).toEqual({
+      code: "template_mismatch",
+      detail: errors.map(({ detail }) => detail).join(" "),
+      sent: '"a few" at `usage.seats`',
+    });
+  });
+
+  test("stay short, and say how many errors they do not name", () => {
+    const many = Array.from({ length: 99 }, (_, i) =>
+      attribute(`a${i}`, { path: `${"p".repeat(200)}${i}`, required: true }),
+    );
+    const errors = errorsOf([ID, ...many], {});
+    const { detail } = templateRefusal(errors);
+    const more = Number(/ And (\d+) more\.$/.exec(detail)?.[1]);
+    expect(detail.length).toBeLessThan(1_100);
+    expect(detail).toContain("`id`");
+    expect(detail.match(/is required/g)?.length).toBe(errors.length - more);
+  });
+
+  test.each([
+    ["a text's beginning", "twelve seats, or so", '"twelve seats, or"…'],
+    ["a number", 12, "12"],
+    ["no number whose digits are lost", 2 ** 60, undefined],
+    ["nothing of what is blank", " ", undefined],
+    ["nothing of an object", { secret: 1 }, undefined],
+    ["nothing of a key", `sk_${"A1b".repeat(13)}x`, '"•••"'],
+  ])("say %s apart from the detail, for the sender alone", (_, x, sent) => {
+    const errors = errorsOf([ID, attribute("x", { type: "boolean", required: true })], { id: "a1", x });
+    expect(errors).toHaveLength(1);
+    expect(errors[0]?.sent).toBe(sent);
+    expect(templateRefusal(errors).sent).toBe(sent === undefined ? undefined : `${sent} at \`x\``);
+    expect(templateRefusal(errors).detail).not.toMatch(/twelve|12|A1b/);
+  });
+
+  test("whatever is sent, every error names a mapping and what is kept is typed", () => {
+    const types = ["string", "number", "boolean"] as const;
+    const template = [ID, ...types.map((type) => attribute(type, { type }))];
+    const compiled = compileTemplate(template);
+    const value = fc.oneof(fc.jsonValue({ maxDepth: 1 }), fc.constantFrom("1", "yes", 1, "id-1"));
+    const anyPayload = fc.record({ id: value, string: value, number: value, boolean: value }, { requiredKeys: [] });
+    fc.assert(
+      fc.property(anyPayload, (payload) => {
+        const result = mapAccount(compiled, payload);
+        if (result.ok) {
+          expect(result.value.externalId).toMatch(/\S/);
+          for (const [type, kept] of Object.entries(result.value.attributes)) expect(typeof kept).toBe(type);
+        } else {
+          const targets = template.map(({ target }) => target);
+          for (const { target, path, detail } of result.refusal) {
+            expect(targets).toContain(target);
+            expect(detail.startsWith(`\`${path}\` (for \`${target}\`) `)).toBe(true);
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe("§2.1 templates", () => {
+  test.each([
+    "external_id",
+    "name",
+    "feature_flags",
+    "attributes.region",
+    "attributes.Größe",
+    "attributes.constructor",
+  ])("%s is a target", (target) => expect(isAccountTarget(target)).toBe(true));
+  test.each([
+    "",
+    "id",
+    "attributes",
+    "attributes.",
+    "attributes.a.b",
+    "attributes.a b",
+    "attributes.__proto__",
+    "constructor",
+  ])("%j is no target", (target) => expect(isAccountTarget(target)).toBe(false));
+  test.each([
+    ["without an external_id", [attribute("x")]],
+    ["with a path that is none", [ID, attribute("x", { path: "a..b" })]],
+    ["with a target that is none", [ID, attribute("__proto__")]],
+  ])("%s cannot be compiled", (_, template) => expect(() => compileTemplate(template)).toThrow(Error));
+});

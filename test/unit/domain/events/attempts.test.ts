@@ -1,0 +1,82 @@
+/** What becomes of an attempt to deliver. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { failedAgain, isHopeless, judgeAttempt, RETRY_DELAYS_MS } from "../../../../src/domain/events/attempts.ts";
+import type { AttemptResult, Failing } from "../../../../src/domain/events/attempts.ts";
+import {
+  DESTINATION_FAILING_MS,
+  DESTINATION_FORGIVEN_MS,
+  RETRY_AFTER_MAX_MS,
+  RETRY_JITTER,
+} from "../../../../src/limits.ts";
+
+const DAY_MS = 24 * 3_600_000;
+const FAILED: AttemptResult = { atMs: 0, tookMs: 1, status: 500, error: "no", answer: null, retryAfterMs: null };
+
+describe("an attempt", () => {
+  test("that arrived is delivered, however many have failed before", () => {
+    expect(judgeAttempt({ ...FAILED, status: 204, error: null }, 9, 0, 0.5)).toEqual({ outcome: "delivered" });
+  });
+
+  test("that is answered 410 ends the destination, also the last one", () => {
+    for (const failed of [1, 10])
+      expect(judgeAttempt({ ...FAILED, status: 410 }, failed, 0, 0)).toEqual({ outcome: "gone" });
+  });
+
+  test("comes again by the schedule, never earlier and at most the jitter later", () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 9 }),
+        fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+        (nth, random) => {
+          const judged = judgeAttempt(FAILED, nth, 1_000, random);
+          const delayMs = RETRY_DELAYS_MS[nth - 1] ?? 0;
+          if (judged.outcome !== "again") throw new Error(judged.outcome);
+          expect(judged.atMs - 1_000).toBeGreaterThanOrEqual(delayMs);
+          expect(judged.atMs - 1_000).toBeLessThanOrEqual(delayMs * (1 + RETRY_JITTER));
+        },
+      ),
+    );
+  });
+
+  test("is the last one after some three days: the tenth", () => {
+    expect(judgeAttempt(FAILED, 10, 0, 0)).toEqual({ outcome: "given_up" });
+    const days = RETRY_DELAYS_MS.reduce((sum, ms) => sum + ms, 0) / DAY_MS;
+    expect(days).toBeGreaterThan(3);
+    expect(days * (1 + RETRY_JITTER)).toBeLessThan(4);
+  });
+
+  test("heeds Retry-After where that is later, up to a day", () => {
+    const at = (retryAfterMs: number) => judgeAttempt({ ...FAILED, retryAfterMs }, 1, 0, 0);
+    expect(at(60_000)).toEqual({ outcome: "again", atMs: 60_000 });
+    expect(at(1_000)).toEqual({ outcome: "again", atMs: 5_000 });
+    expect(at(1e12)).toEqual({ outcome: "again", atMs: RETRY_AFTER_MAX_MS });
+  });
+});
+
+describe("a run of failures", () => {
+  const run = (times: readonly number[]) =>
+    times.reduce<Failing | null>((failing, time) => failedAgain(failing, time), null);
+
+  test("of five days, with a failure every day, is hopeless; one of less is not", () => {
+    expect(isHopeless(run([0, 1, 2, 3, 4, 5].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(true);
+    expect(isHopeless(run([0, 1, 2, 3, 4, 4.99].map((day) => day * DAY_MS)) ?? { sinceMs: 0, lastMs: 0 })).toBe(false);
+  });
+
+  test("begins anew after a silence, so that rare mishaps are never hopeless", () => {
+    expect(run([0, 30 * DAY_MS])).toEqual({ sinceMs: 30 * DAY_MS, lastMs: 30 * DAY_MS });
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: DESTINATION_FORGIVEN_MS + 1, max: 90 * DAY_MS })), (pauses) => {
+        let now = 0;
+        const failing = run([0, ...pauses.map((pause) => (now += pause))]);
+        expect(failing && isHopeless(failing)).toBe(false);
+      }),
+    );
+  });
+
+  test("is not broken by the longest pause of the schedule with its jitter", () => {
+    expect(Math.max(...RETRY_DELAYS_MS) * (1 + RETRY_JITTER)).toBeLessThan(DESTINATION_FORGIVEN_MS);
+    expect(RETRY_AFTER_MAX_MS).toBeLessThan(DESTINATION_FORGIVEN_MS);
+    expect(DESTINATION_FAILING_MS).toBe(5 * DAY_MS);
+  });
+});

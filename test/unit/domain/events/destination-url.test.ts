@@ -1,0 +1,124 @@
+/** Where a webhook may go: nothing that only the service can reach. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { checkDestinationUrl } from "../../../../src/domain/events/destination-url.ts";
+
+const RULES = { local: false, ownHosts: ["signals.example.com"] };
+const LOCAL = { ...RULES, local: true };
+
+function refusal(text: string, rules = RULES): string | null {
+  const checked = checkDestinationUrl(text, rules);
+  return checked.ok ? null : checked.refusal;
+}
+
+describe("a public name over https", () => {
+  test.each([
+    ["https://example.com", "https://example.com/"],
+    ["https://EXAMPLE.com/In?a=b", "https://example.com/In?a=b"],
+    ["https://hooks.slack.com/services/T/B/x", "https://hooks.slack.com/services/T/B/x"],
+    ["https://example.com:8443/in", "https://example.com:8443/in"],
+    ["https://bücher.example.com/", "https://xn--bcher-kva.example.com/"],
+    ["https://example.xn--p1ai/", "https://example.xn--p1ai/"],
+    ["  https://example.com/in#part  ", "https://example.com/in"],
+    ["https://a_b.example.com/", "https://a_b.example.com/"],
+  ])("%s is taken", (text, href) => {
+    expect(checkDestinationUrl(text, RULES)).toEqual({ ok: true, value: href });
+  });
+});
+
+describe("what is refused", () => {
+  test.each([
+    [
+      "not_a_url",
+      ["", "example.com", "https://", "https://exa mple.com", "https://1.2.3.4.5/", "https://0x100000000/"],
+    ],
+    ["not_https", ["http://example.com", "ftp://example.com", "javascript:alert(1)", "file:///etc/passwd", "data:,x"]],
+    ["credentials", ["https://user@example.com", "https://user:secret@example.com", "https://:secret@example.com"]],
+    [
+      "address",
+      [
+        "https://127.0.0.1/",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://2130706433/",
+        "https://0x7f000001/",
+        "https://0x7f.1/",
+        "https://0177.0.0.1/",
+        "https://017700000001/",
+        "https://127.1/",
+        "https://127.0.0.1./",
+        "https://１２７.0.0.1/",
+        "https://127。0。0。1/",
+        "https://%31%32%37.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[fd00::1]/",
+        "https://8.8.8.8/",
+      ],
+    ],
+    [
+      "not_public",
+      [
+        "https://localhost/",
+        "https://LOCALHOST/",
+        "https://localhost./",
+        "https://a.localhost/",
+        "https://intranet/",
+        "https://printer.local/",
+        "https://metadata.google.internal/",
+        "https://vault.corp/",
+        "https://nas.home.arpa/",
+        "https://router.lan/",
+        "https://x.onion/",
+        "https://example.com./",
+        "https://example.123x/",
+      ],
+    ],
+    [
+      "port",
+      ["https://example.com:22/", "https://example.com:80/", "https://example.com:1023/", "https://example.com:0/"],
+    ],
+    ["own_host", ["https://signals.example.com/api/signal-staging/webhook/sk_x", "https://SIGNALS.example.com/"]],
+    ["too_long", [`https://example.com/${"x".repeat(2_000)}`]],
+  ] as const)("%s", (problem, texts) => {
+    for (const text of texts) expect(refusal(text), text).toBe(problem);
+  });
+
+  test("whatever spells an IPv4 address, however it is spelt", () => {
+    const part = fc.tuple(fc.nat(255), fc.constantFrom(10, 8, 16)).map(([value, base]) => spelt(value, base));
+    fc.assert(
+      fc.property(fc.array(part, { minLength: 4, maxLength: 4 }), (parts) => {
+        expect(refusal(`https://${parts.join(".")}/`)).toBe("address");
+      }),
+    );
+    fc.assert(
+      fc.property(fc.nat(0xffffffff), fc.constantFrom(10, 8, 16), (value, base) => {
+        expect(refusal(`https://${spelt(value, base)}/`)).toBe("address");
+      }),
+    );
+  });
+});
+
+describe("on a developer's machine", () => {
+  test.each(["http://localhost:9000/in", "http://127.0.0.1:9000/", "http://[::1]:9000/", "https://localhost/"])(
+    "%s is taken, and nowhere else",
+    (text) => {
+      expect([refusal(text, LOCAL), refusal(text) === null]).toEqual([null, false]);
+    },
+  );
+
+  test.each([
+    ["http://example.com/", "not_https"],
+    ["http://10.0.0.1/", "not_https"],
+    ["https://10.0.0.1/", "address"],
+    ["http://localhost./", "not_https"],
+    ["ftp://localhost/", "not_https"],
+    ["http://user:secret@localhost/", "credentials"],
+  ])("%s is refused as everywhere", (text, problem) => {
+    expect(refusal(text, LOCAL)).toBe(problem);
+  });
+});
+
+function spelt(value: number, base: number): string {
+  return { 8: "0", 10: "", 16: "0x" }[base] + value.toString(base);
+}

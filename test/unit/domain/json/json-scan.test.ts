@@ -1,0 +1,201 @@
+/** Depths and slices agree with JSON.parse for whatever it accepts (design §9). */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import * as scan from "../../../../src/domain/json/json-scan.ts";
+import type { ItemSpans } from "../../../../src/domain/json/json-scan.ts";
+
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
+const jsonDepth = (text: string): number => scan.jsonDepth(utf8(text), 0, utf8(text).length);
+const scanItems = (text: string, where: "array" | "batch", max: number): ItemSpans | null =>
+  scan.scanItems(utf8(text), where, max);
+
+type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+const anyUnits = fc
+  .array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 6 })
+  .map((units) => String.fromCharCode(...units));
+const awkward = fc.constantFrom("\\", '"', '\\"', '\\\\"', "{", "]", "[[{", ',"batch":[1]', "\u2028", "😀", "");
+const texts = fc.oneof(anyUnits, awkward, fc.string({ unit: "grapheme", maxLength: 8 }));
+const keys = fc.oneof(texts, fc.constantFrom("batch", "__proto__", "event"));
+const json = fc.letrec<{ value: Json }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 5, withCrossShrink: true },
+    fc.oneof(texts, fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer(), fc.boolean(), fc.constant(null)),
+    fc.array(tie("value"), { maxLength: 4 }),
+    fc.array(fc.tuple(keys, tie("value")), { maxLength: 4 }).map((pairs) => Object.fromEntries(pairs)),
+  ),
+})).value;
+
+/** Numbers that decide, over and over, what white space and which escapes a text is written with. */
+const noise = fc.array(fc.nat(9), { minLength: 1, maxLength: 12 });
+const SPACES = ["", "", "", "", " ", "\n", "\r\n", "\t", "  ", " \n\t "];
+
+function writer(noiseNumbers: number[]): {
+  write: (value: Json) => string;
+  text: (text: string) => string;
+  space: () => string;
+} {
+  let turn = 0;
+  const next = (): number => noiseNumbers[turn++ % noiseNumbers.length] ?? 0;
+  const space = (): string => SPACES[next()] ?? "";
+  const text = (of: string): string => {
+    const units = of.split("").map((unit) => {
+      const escaped = `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+      return next() === 9 ? escaped : JSON.stringify(unit).slice(1, -1);
+    });
+    return `"${units.join("")}"`;
+  };
+  const write = (value: Json): string => {
+    const inner =
+      typeof value === "string"
+        ? text(value)
+        : Array.isArray(value)
+          ? `[${value.length === 0 ? space() : value.map(write).join(",")}]`
+          : typeof value === "object" && value !== null
+            ? `{${Object.keys(value).length === 0 ? space() : members(value)}}`
+            : JSON.stringify(value);
+    return space() + inner + space();
+  };
+  const members = (of: { [key: string]: Json }): string =>
+    Object.entries(of)
+      .map(([key, value]) => `${space()}${text(key)}${space()}:${write(value)}`)
+      .join(",");
+  return { write, text, space };
+}
+
+function naiveDepth(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  return 1 + Math.max(0, ...Object.values(value).map(naiveDepth));
+}
+
+interface Item {
+  json: string;
+  depth: number | undefined;
+}
+
+/** What the slices parse to. White space around one would be a fault of its own. */
+function scanned(text: string, where: "array" | "batch"): Item[] | undefined {
+  const spans = scanItems(text, where, Infinity);
+  return spans?.starts.map((start, index) => {
+    const slice = new TextDecoder().decode(utf8(text).subarray(start, spans.ends[index]));
+    return { json: slice === slice.trim() ? JSON.stringify(JSON.parse(slice)) : slice, depth: spans.depths[index] };
+  });
+}
+
+function described(items: unknown[]): Item[] {
+  return items.map((item) => ({ json: JSON.stringify(item), depth: naiveDepth(item) }));
+}
+
+describe("jsonDepth", () => {
+  test.each([
+    ["0", 0],
+    ['"[[["', 0],
+    ["{}", 1],
+    [" [ ] ", 1],
+    ['{"a":{}}', 2],
+    ['[{"a":[]},{}]', 3],
+    ['{"a":"\\"{[","b":[1]}', 2],
+    ['{"a":"\\\\","b":[[]]}', 3],
+    ['{"{":"\\\\\\"[["}', 1],
+  ])("%s is %i deep", (text, depth) => {
+    expect(jsonDepth(text)).toBe(depth);
+  });
+
+  test("agrees with a recursive count, however the text is written", () => {
+    fc.assert(
+      fc.property(json, noise, (value, numbers) => {
+        const text = writer(numbers).write(value);
+        expect(jsonDepth(text)).toBe(naiveDepth(JSON.parse(text)));
+      }),
+    );
+  });
+
+  test("a million levels are counted, not recursed into", () => {
+    expect(jsonDepth("[".repeat(1_000_000) + "]".repeat(1_000_000))).toBe(1_000_000);
+  });
+});
+
+describe("scanItems of an array", () => {
+  test("an empty array has no elements", () => {
+    expect(scanItems(" [ \n ] ", "array", 9)).toEqual({
+      starts: [],
+      ends: [],
+      depths: [],
+      count: 0,
+      open: 1,
+      close: 6,
+    });
+  });
+
+  test("scalars are elements of depth 0, without the white space around them", () => {
+    expect(scanItems('[ 1 ,"," , null\n]', "array", 9)).toEqual({
+      count: 3,
+      open: 0,
+      close: 17,
+      starts: [2, 5, 11],
+      ends: [3, 8, 15],
+      depths: [0, 0, 0],
+    });
+  });
+
+  test("each element's slice parses to the element and has its depth", () => {
+    fc.assert(
+      fc.property(fc.array(json, { maxLength: 6 }), noise, (items, numbers) => {
+        const text = writer(numbers).write(items);
+        const parsed: unknown[] = JSON.parse(text);
+        expect(scanned(text, "array")).toEqual(described(parsed));
+      }),
+    );
+  });
+
+  test("a text that is no array gives null", () => {
+    expect(scanItems('{"batch":[]}', "array", 9)).toBeNull();
+  });
+});
+
+test("of more elements than may be their slices are not kept, but they are counted", () => {
+  const spans = scanItems(`{"batch":[${Array(1_000).fill("[]").join(",")}]}`, "batch", 3);
+  expect(spans).toMatchObject({ starts: [10, 13, 16], ends: [12, 15, 18], depths: [1, 1, 1], count: 1_000 });
+});
+
+describe("scanItems of a batch", () => {
+  test.each([
+    ["after another key", '{"sentAt":"x","batch":[1,{}]}', [1, {}]],
+    ["the last of several counts", '{"batch":[1,2],"batch":[3,4]}', [3, 4]],
+    ["the last of several counts, also when it is written with escapes", '{"batch":[1,2],"b\\u0061tch":[3,4]}', [3, 4]],
+    [
+      "the last of several counts, also when the first is written with escapes",
+      '{"\\u0062atch":[1,2],"batch":[3,4]}',
+      [3, 4],
+    ],
+    ["not one on a deeper level", '{"context":{"batch":[1]},"batch":[2],"other":[{"batch":[3]}]}', [2]],
+    ["not one within an element", '{"batch":[{"batch":[1]}]}', [{ batch: [1] }]],
+    ["not a value of that name", '{"a":"batch","b":[1],"batch":[2],"c":["batch",[3]]}', [2]],
+    ["not a longer key", '{"batch":[1],"batch ":[2],"xbatch":[3],"a\\"batch":[4]}', [1]],
+  ])("takes the own key batch: %s", (_, text, items) => {
+    expect(JSON.parse(text)).toHaveProperty("batch", items);
+    expect(scanned(text, "batch")).toEqual(described(items));
+  });
+
+  test.each(["[]", "{}", '{"a":[1]}', '{"batch":{"batch":[1]}}', '{"batch":[1],"batch":null}', "1"])(
+    "%s has no batch",
+    (text) => {
+      expect(scanItems(text, "batch", 9)).toBeNull();
+    },
+  );
+
+  test("each element's slice parses to the element of the batch that JSON.parse sees", () => {
+    const members = fc.array(fc.tuple(keys, json), { maxLength: 4 });
+    fc.assert(
+      fc.property(members, fc.array(json, { maxLength: 5 }), members, noise, (before, items, after, numbers) => {
+        const { write, text, space } = writer(numbers);
+        const pairs = [...before, ["batch", items] as const, ...after];
+        const body = `{${pairs.map(([key, value]) => `${space()}${text(key)}${space()}:${write(value)}`).join(",")}}`;
+        const parsed: { batch: unknown } = JSON.parse(body);
+        fc.pre(Array.isArray(parsed.batch));
+        expect(scanned(body, "batch")).toEqual(described(Array.isArray(parsed.batch) ? parsed.batch : []));
+      }),
+      { numRuns: 300 },
+    );
+  });
+});

@@ -1,0 +1,75 @@
+/** Design §5: refused calls as entries by key and reason. */
+import { describe, expect, test } from "vitest";
+import { addRejection, forgetOld } from "../../../../src/domain/keys/rejection.ts";
+import type { RefusedCalls, Rejection } from "../../../../src/domain/keys/rejection.ts";
+import {
+  REJECTIONS_KEPT,
+  REJECTIONS_KEPT_OF_A_REASON,
+  REJECTION_KEPT_DAYS,
+  REJECTION_SILENCE_MS,
+} from "../../../../src/limits.ts";
+
+const DAY = 24 * 3_600_000;
+
+function refused(atMs: number, more: Partial<RefusedCalls> = {}): RefusedCalls {
+  const reason = { keyId: "key_1", code: "body_empty", cause: null, detail: "Empty." } as const;
+  const when = { firstAtMs: atMs, lastAtMs: atMs, atLeast: false };
+  return { ...reason, requestId: `req_${atMs}`, calls: 1, signals: 1, ...when, ...more };
+}
+
+function listOf(...all: RefusedCalls[]): Rejection[] {
+  const list: Rejection[] = [];
+  for (const one of all) addRejection(list, one);
+  return list;
+}
+
+describe("refused calls of one reason", () => {
+  test("are one entry with a count, the first and last time, the first detail and request", () => {
+    const later = { detail: "Other.", signals: 3 };
+    expect(listOf(refused(5), refused(9, later), refused(7, { calls: 4, signals: 4, firstAtMs: 3 }))).toEqual([
+      refused(5, { calls: 6, signals: 8, firstAtMs: 3, lastAtMs: 9 }),
+    ]);
+  });
+
+  test("are another entry for another key, code or cause", () => {
+    const cause = { code: "unauthorized", cause: "secret_wrong" } as const;
+    const others = [refused(2, { keyId: "key_2" }), refused(3, { code: "rate_limited" }), refused(4, cause)];
+    expect(listOf(refused(1), ...others, refused(5, { ...cause, cause: "secret_missing" }))).toHaveLength(5);
+  });
+
+  test("are a new entry after an hour of silence, not before", () => {
+    const end = REJECTION_SILENCE_MS;
+    expect(listOf(refused(0), refused(end - 1)).map(({ calls }) => calls)).toEqual([2]);
+    expect(listOf(refused(0), refused(end)).map(({ calls }) => calls)).toEqual([1, 1]);
+    expect(listOf(refused(0), refused(end - 1), refused(2 * end - 2)).map(({ calls }) => calls)).toEqual([3]);
+  });
+
+  test("may have been more as soon as some of them may have", () => {
+    expect(listOf(refused(0), refused(1, { atLeast: true }), refused(2))).toMatchObject([{ calls: 3, atLeast: true }]);
+  });
+});
+
+describe("what is kept", () => {
+  test("of one reason, is bounded: what was silent longest goes; it pushes out nothing else", () => {
+    const lone = refused(0, { code: "event_missing" });
+    const many = Array.from({ length: 25 }, (_, n) => refused(n * REJECTION_SILENCE_MS));
+    const list = listOf(lone, ...many);
+    expect(list).toHaveLength(1 + REJECTIONS_KEPT_OF_A_REASON);
+    expect(list[0]).toEqual(lone);
+    expect(list[1]).toEqual(many[5]);
+  });
+
+  test("of all reasons, is bounded: what was silent longest goes", () => {
+    const many = Array.from({ length: REJECTIONS_KEPT + 3 }, (_, n) => refused(n, { keyId: `key_${n}` }));
+    const list = listOf(...many.slice(0, 10), refused(500, { keyId: "key_0" }), ...many.slice(10));
+    expect(list.map(({ keyId }) => keyId)).toEqual(["key_0", ...many.slice(4).map(({ keyId }) => keyId)]);
+  });
+
+  test("ends after 30 days without another call", () => {
+    const list = listOf(refused(0), refused(DAY, { keyId: "key_2" }));
+    forgetOld(list, REJECTION_KEPT_DAYS * DAY - 1);
+    expect(list).toHaveLength(2);
+    forgetOld(list, REJECTION_KEPT_DAYS * DAY);
+    expect(list.map(({ keyId }) => keyId)).toEqual(["key_2"]);
+  });
+});

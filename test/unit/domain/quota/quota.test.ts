@@ -1,0 +1,227 @@
+/** The verdict of a signal (spec §3.2, §8.1–§8.6). */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { closePeriod } from "../../../../src/domain/quota/billing-period.ts";
+import type { PeriodEnd, Streak } from "../../../../src/domain/quota/billing-period.ts";
+import { decideQuotaRun, overageOfRelease, overageOfRun, quotaCeiling } from "../../../../src/domain/quota/quota.ts";
+import type { QuotaPlan, QuotaRefusal } from "../../../../src/domain/quota/quota.ts";
+
+const L = 100;
+const free: QuotaPlan = { signalLimit: L, overages: false, extraRoomRemoved: false };
+const capped: QuotaPlan = { ...free, extraRoomRemoved: true };
+
+type Verdict = "accept" | "hold" | QuotaRefusal;
+
+/** The verdict of the `n`-th signal alone. */
+function verdictOf(n: number, plan: QuotaPlan): Verdict | null {
+  const { accepted, held, refusal } = decideQuotaRun(n - 1, 1, plan);
+  return accepted === 1 ? "accept" : held === 1 ? "hold" : refusal;
+}
+
+/** The specification's chain, as it is written there. */
+function specified(n: number, plan: QuotaPlan): Verdict {
+  if (plan.overages) return "accept";
+  if (n <= plan.signalLimit) return "accept";
+  if (plan.extraRoomRemoved) return "allowance_exceeded";
+  if (n <= 2 * plan.signalLimit) return "hold";
+  return "extra_room_exceeded";
+}
+
+describe("§8.2–§8.6: the verdict of the n-th signal", () => {
+  test.each<[string, number, QuotaPlan, Verdict]>([
+    ["§8.2: the first is processed", 1, free, "accept"],
+    ["§8.2: the L-th is processed", L, free, "accept"],
+    ["§8.3: the (L + 1)-th is held", L + 1, free, "hold"],
+    ["§8.3: the 2L-th is held", 2 * L, free, "hold"],
+    ["§8.4: the (2L + 1)-th is refused", 2 * L + 1, free, "extra_room_exceeded"],
+    ["§8.5: without the extra room the L-th is processed", L, capped, "accept"],
+    ["§8.5: without the extra room the (L + 1)-th is refused at once", L + 1, capped, "allowance_exceeded"],
+    [
+      "§8.5: without the extra room those beyond 2L are refused for the same reason",
+      2 * L + 1,
+      capped,
+      "allowance_exceeded",
+    ],
+    ["§8.6: with overages the (L + 1)-th is processed", L + 1, { ...free, overages: true }, "accept"],
+    ["§8.6: with overages those beyond 2L are processed", 2 * L + 1, { ...free, overages: true }, "accept"],
+    [
+      "§8.6: with overages all are processed, also when the extra room is gone",
+      2 * L + 1,
+      { ...capped, overages: true },
+      "accept",
+    ],
+    ["a limit of 0 processes and holds nothing", 1, { ...free, signalLimit: 0 }, "extra_room_exceeded"],
+    ["a limit of 0 without the extra room", 1, { ...capped, signalLimit: 0 }, "allowance_exceeded"],
+    ["a limit of 0 with overages processes all", 1, { ...free, signalLimit: 0, overages: true }, "accept"],
+    ["a limit of 1 holds one", 2, { ...free, signalLimit: 1 }, "hold"],
+    ["a limit of 1 refuses the third", 3, { ...free, signalLimit: 1 }, "extra_room_exceeded"],
+  ])("%s", (_, n, plan, verdict) => {
+    expect(verdictOf(n, plan)).toBe(verdict);
+  });
+});
+
+const plans = fc.record<QuotaPlan>({
+  signalLimit: fc.oneof(fc.constant(0), fc.nat(12), fc.nat(60)),
+  overages: fc.oneof({ weight: 4, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
+  extraRoomRemoved: fc.boolean(),
+});
+
+describe("§8: signals in a row", () => {
+  test("a run is what its signals get one by one, a refused one taking no ordinal, also as plans change in between", () => {
+    const turns = fc.array(fc.tuple(plans, fc.nat(40)), { minLength: 1, maxLength: 6 });
+    fc.assert(
+      fc.property(turns, fc.nat(150), (calls, usedBefore) => {
+        let used = usedBefore;
+        for (const [plan, count] of calls) {
+          const verdicts: Verdict[] = [];
+          let ordinals = used;
+          for (let signal = 0; signal < count; signal++) {
+            const verdict = specified(ordinals + 1, plan);
+            if (verdict === "accept" || verdict === "hold") ordinals++;
+            verdicts.push(verdict);
+          }
+          const run = decideQuotaRun(used, count, plan);
+          const inOrder = [
+            ...Array.from({ length: run.accepted }, () => "accept"),
+            ...Array.from({ length: run.held }, () => "hold"),
+            ...Array.from({ length: run.rejected }, () => run.refusal),
+          ];
+          expect(inOrder).toEqual(verdicts);
+          expect(run.refusal === null).toBe(run.rejected === 0);
+          used = ordinals;
+        }
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("a run across both boundaries is cut at each", () => {
+    expect(decideQuotaRun(98, 105, free)).toEqual({
+      accepted: 2,
+      held: 100,
+      rejected: 3,
+      refusal: "extra_room_exceeded",
+    });
+    expect(decideQuotaRun(98, 105, capped)).toEqual({
+      accepted: 2,
+      held: 0,
+      rejected: 103,
+      refusal: "allowance_exceeded",
+    });
+  });
+
+  test("what is accepted beyond the limit is overage, also where a run crosses it", () => {
+    const metered = { ...free, overages: true };
+    expect(overageOfRun(0, L, metered)).toBe(0);
+    expect(overageOfRun(98, 5, metered)).toBe(3);
+    expect(overageOfRun(2 * L, 5, metered)).toBe(5);
+  });
+
+  test("after a downgrade below what is used everything is refused", () => {
+    expect(decideQuotaRun(500, 3, free)).toEqual({ accepted: 0, held: 0, rejected: 3, refusal: "extra_room_exceeded" });
+  });
+
+  test("the ceiling is the last ordinal that is not refused", () => {
+    fc.assert(
+      fc.property(plans, (plan) => {
+        const verdicts = Array.from({ length: 130 }, (_, index) => specified(index + 1, plan));
+        const refused = verdicts.findIndex((verdict) => verdict !== "accept" && verdict !== "hold");
+        expect(quotaCeiling(plan)).toBe(refused === -1 ? null : refused);
+      }),
+    );
+  });
+});
+
+const NONE: Streak = { streak: 0, extraRoomRemoved: false };
+const over: PeriodEnd = { count: L + 1, signalLimit: L, paid: true, overages: false };
+const within: PeriodEnd = { ...over, count: L };
+const close = (periods: PeriodEnd[], before = NONE): Streak => periods.reduce(closePeriod, before);
+
+describe("§8.5: the end of a billing period", () => {
+  test.each<[string, PeriodEnd[], Streak]>([
+    ["two in a row over the allowance leave the extra room", [over, over], { streak: 2, extraRoomRemoved: false }],
+    [
+      "the third in a row over the allowance ends the extra room",
+      [over, over, over],
+      { streak: 3, extraRoomRemoved: true },
+    ],
+    ["exactly the allowance is not over it", [over, over, within], NONE],
+    [
+      "a period within the allowance starts the count anew",
+      [over, over, within, over, over],
+      { streak: 2, extraRoomRemoved: false },
+    ],
+    [
+      "three in a row counted anew end the extra room",
+      [over, within, over, over, over],
+      { streak: 3, extraRoomRemoved: true },
+    ],
+    ["an unpaid plan never loses the extra room", Array.from({ length: 5 }, () => ({ ...over, paid: false })), NONE],
+    [
+      "an unpaid period starts the count anew",
+      [over, over, { ...over, paid: false }, over],
+      { streak: 1, extraRoomRemoved: false },
+    ],
+    [
+      "a plan with overages never loses the extra room",
+      Array.from({ length: 5 }, () => ({ ...over, overages: true })),
+      NONE,
+    ],
+    ["a period with overages starts the count anew", [over, over, { ...over, overages: true }], NONE],
+    [
+      "a period without a signal is within, even with a limit of 0",
+      [over, over, { ...over, count: 0, signalLimit: 0 }],
+      NONE,
+    ],
+    [
+      "one signal is over a limit of 0",
+      [over, over, { ...over, count: 1, signalLimit: 0 }],
+      { streak: 3, extraRoomRemoved: true },
+    ],
+    ["each period is judged by its own limit", [over, over, { ...over, signalLimit: L + 1 }], NONE],
+  ])("%s", (_, periods, after) => {
+    expect(close(periods)).toEqual(after);
+  });
+
+  const periods = fc.array(
+    fc.record<PeriodEnd>({
+      count: fc.nat(4),
+      signalLimit: fc.nat(2),
+      paid: fc.oneof(fc.constant(true), fc.boolean()),
+      overages: fc.oneof(fc.constant(false), fc.boolean()),
+    }),
+    { maxLength: 12 },
+  );
+
+  test("the extra room goes when any three neighbours were over, and never comes back", () => {
+    fc.assert(
+      fc.property(periods, (ends) => {
+        const marks = ends
+          .map(({ count, signalLimit, paid, overages }) => (count > signalLimit && paid && !overages ? "x" : "."))
+          .join("");
+        expect(close(ends)).toEqual({
+          streak: marks.length - (marks.lastIndexOf(".") + 1),
+          extraRoomRemoved: marks.includes("xxx"),
+        });
+        expect(close(ends, { streak: 0, extraRoomRemoved: true }).extraRoomRemoved).toBe(true);
+      }),
+    );
+  });
+});
+
+describe("overage of a release", () => {
+  const now = { overages: true, signalLimit: 1_000, accepted: 1_000, overage: 0 };
+
+  test("is what is accepted beyond the limit, and not metered yet", () => {
+    expect(overageOfRelease(now, 500)).toBe(500);
+    expect(overageOfRelease({ ...now, accepted: 700 }, 500)).toBe(200);
+    expect(overageOfRelease({ ...now, accepted: 1_500, overage: 500 }, 500)).toBe(500);
+    // Ordinals beyond the limit, held ones before them counted in.
+    expect(overageOfRelease({ ...now, signalLimit: 2_000, accepted: 2_000, overage: 500 }, 500)).toBe(0);
+    expect(overageOfRelease({ ...now, accepted: 100, overage: 900 }, 500)).toBe(0);
+  });
+
+  test("is nothing with overages off", () => {
+    expect(overageOfRelease({ ...now, overages: false }, 500)).toBe(0);
+  });
+});

@@ -1,0 +1,158 @@
+/** The request rate of a key (spec §8.7): a burst at once, then exactly the rate. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { takeRequest } from "../../../../src/domain/quota/request-rate.ts";
+import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
+import { REQUEST_BURST, REQUEST_RATE_PER_SECOND, SHED_FACTOR } from "../../../../src/limits.ts";
+
+const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);
+
+/** Requests at these times, one key. */
+function call(
+  rate: RequestRate,
+  times: number[],
+): { at: number; allowed: boolean; remaining: number; retry: number }[] {
+  let state = 0;
+  return times.map((at) => {
+    const taken = takeRequest(state, at, rate);
+    state = taken.emptyAtMs;
+    return { at, allowed: taken.allowed, remaining: taken.remaining, retry: taken.retryAfterMs };
+  });
+}
+
+describe("§8.7: request rate", () => {
+  test.each([
+    [1, 1],
+    [3, 7],
+    [7, 1_000],
+    [300, 1_000],
+    [REQUEST_RATE_PER_SECOND, REQUEST_BURST],
+    [REQUEST_RATE_PER_SECOND * SHED_FACTOR, REQUEST_BURST * SHED_FACTOR],
+  ])(
+    "%i per second, burst %i: the whole burst at once, not one more, then the rate for a minute",
+    (perSecond, burst) => {
+      const rate = { perSecond, burst };
+      const atOnce = call(
+        rate,
+        Array.from({ length: burst + 3 }, () => NOW),
+      );
+      expect(atOnce.filter(({ allowed }) => allowed)).toHaveLength(burst);
+      expect(atOnce.map(({ remaining }) => remaining)).toEqual(
+        Array.from({ length: burst + 3 }, (_, index) => Math.max(0, burst - 1 - index)),
+      );
+
+      let state = 0;
+      let allowed = 0;
+      for (let ms = 0; ms < 60_000; ms++) {
+        for (
+          let taken = takeRequest(state, NOW + ms, rate);
+          taken.allowed;
+          taken = takeRequest(state, NOW + ms, rate)
+        ) {
+          state = taken.emptyAtMs;
+          allowed++;
+        }
+      }
+      expect(allowed).toBe(burst + Math.floor((59_999 * perSecond) / 1_000));
+    },
+  );
+
+  test("a quiet key has its whole burst, however long it was quiet", () => {
+    const first = takeRequest(0, NOW, { perSecond: 3, burst: 5 });
+    expect(first).toMatchObject({ allowed: true, remaining: 4, retryAfterMs: 0 });
+    expect(first.resetMs).toBeCloseTo(1_000 / 3, 9);
+    const later = takeRequest(first.emptyAtMs, NOW + 3_600_000, { perSecond: 3, burst: 5 });
+    expect(later).toMatchObject({ allowed: true, remaining: 4 });
+  });
+
+  test("a refused request costs nothing", () => {
+    const rate = { perSecond: 2, burst: 1 };
+    const times = [0, 100, 200, 300, 499, 500].map((ms) => NOW + ms);
+    expect(call(rate, times).map(({ allowed }) => allowed)).toEqual([true, false, false, false, false, true]);
+    expect(call(rate, times).map(({ retry }) => retry)).toEqual([0, 400, 300, 200, 1, 0]);
+  });
+});
+
+const rates = fc.record({ perSecond: fc.integer({ min: 1, max: 4_000 }), burst: fc.integer({ min: 1, max: 40 }) });
+const gaps = fc.array(fc.oneof(fc.constant(0), fc.nat(3), fc.nat(2_000)), { minLength: 1, maxLength: 120 });
+const times = fc.tuple(fc.integer({ min: Date.UTC(2020), max: Date.UTC(2039) }), gaps).map(([start, between]) =>
+  between.map(
+    (
+      (at) => (gap: number) =>
+        (at += gap)
+    )(start),
+  ),
+);
+
+describe("§8.7 for any rate and any calls", () => {
+  test("agrees with a bucket of thousandths of requests, filled every millisecond, in whole numbers", () => {
+    fc.assert(
+      fc.property(rates, times, (rate, calls) => {
+        const full = rate.burst * 1_000;
+        let level = full;
+        let last = calls[0] ?? 0;
+        let state = 0;
+        for (const at of calls) {
+          level = Math.min(full, level + (at - last) * rate.perSecond);
+          last = at;
+          const allowed = level >= 1_000;
+          const missing = allowed ? 0 : 1_000 - level;
+          if (allowed) level -= 1_000;
+          const taken = takeRequest(state, at, rate);
+          state = taken.emptyAtMs;
+          expect({
+            allowed: taken.allowed,
+            remaining: taken.remaining,
+            resetMs: Math.ceil(taken.resetMs),
+            retryAfterMs: Math.ceil(taken.retryAfterMs),
+          }).toEqual({
+            allowed,
+            remaining: Math.floor(level / 1_000),
+            resetMs: Math.ceil((full - level) / rate.perSecond),
+            retryAfterMs: Math.ceil(missing / rate.perSecond),
+          });
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("no window of t seconds lets through more than burst + rate · t", () => {
+    fc.assert(
+      fc.property(rates, times, (rate, calls) => {
+        const allowed = call(rate, calls).filter((taken) => taken.allowed);
+        for (const [from, first] of allowed.entries()) {
+          for (const [to, last] of allowed.entries()) {
+            if (to < from) continue;
+            const most = rate.burst + Math.floor(((last.at - first.at) * rate.perSecond) / 1_000);
+            expect(to - from + 1).toBeLessThanOrEqual(most);
+          }
+        }
+      }),
+    );
+  });
+
+  test("waiting for retryAfter is enough, and a millisecond less is not", () => {
+    fc.assert(
+      fc.property(rates, times, (rate, calls) => {
+        let state = 0;
+        for (const at of calls) {
+          const taken = takeRequest(state, at, rate);
+          state = taken.emptyAtMs;
+          if (taken.allowed) continue;
+          const wait = Math.ceil(taken.retryAfterMs);
+          expect(takeRequest(state, at + wait, rate).allowed).toBe(true);
+          expect(takeRequest(state, at + wait - 1, rate).allowed).toBe(false);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("a clock that was set back holds nobody up for longer than a burst takes", () => {
+    const rate = { perSecond: 10, burst: 5 };
+    const year = 365 * 24 * 3_600_000;
+    const state = takeRequest(0, 10 * year, rate).emptyAtMs;
+    expect(takeRequest(state, 5 * year, rate)).toMatchObject({ allowed: false, retryAfterMs: 100, remaining: 0 });
+  });
+});

@@ -1,0 +1,464 @@
+/** Design §8.5: which rules match which signals. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  compileRules,
+  evaluate,
+  eventRange,
+  isAboutEvent,
+  isEventPattern,
+  isRulePath,
+  MAPPING_OPERATORS,
+  OPERATORS_WITHOUT_VALUE,
+} from "../../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator, MappingRule } from "../../../../src/domain/rules/mapping-rule.ts";
+import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
+import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";
+
+function rule(more: Partial<MappingRule>): MappingRule {
+  return {
+    id: "r1",
+    version: 1,
+    event: "*",
+    match: "all",
+    conditions: [],
+    scoringSignal: "Interest",
+    points: 5,
+    ...more,
+  };
+}
+function signal(more: Partial<NormalisedSignal>): NormalisedSignal {
+  return { kind: "signal", event: "A", source: "unknown", hasOwnId: false, properties: {}, traits: {}, ...more };
+}
+function matching(rules: MappingRule[], of: NormalisedSignal, email?: string): string[] {
+  return evaluate(compileRules(rules), of, email)
+    .matches.map((match) => match.ruleId)
+    .toSorted();
+}
+function holds(condition: MappingCondition, of: NormalisedSignal, email?: string): boolean {
+  return matching([rule({ conditions: [condition] })], of, email).length === 1;
+}
+
+function onX(operator: MappingOperator, value: MappingCondition["value"]): MappingCondition {
+  return value === undefined ? { path: "properties.x", operator } : { path: "properties.x", operator, value };
+}
+
+describe("§8.5 event patterns", () => {
+  test.each([
+    ["the exact name", "Form Filled", "Form Filled", true],
+    ["letter case matters", "form filled", "Form Filled", false],
+    ["a part of the name is not enough", "Form", "Form Filled", false],
+    ["* is everything", "*", "Form Filled", true],
+    ["* at the end", "Form*", "Form Filled", true],
+    ["* at the end, for nothing", "Form Filled*", "Form Filled", true],
+    ["* at the beginning", "*Filled", "Form Filled", true],
+    ["* in the middle", "F*d", "Form Filled", true],
+    ["letter case matters beside * too", "form*", "Form Filled", false],
+    ["* between ends that overlap", "Form F*m Filled", "Form Filled", false],
+    ["several *", "*o*m*F*", "Form Filled", true],
+    ["several parts in the wrong order", "*F*o*F*o*", "Form Filled", false],
+    ["the last part may come only once", "*ab*ab", "xab", false],
+    ["a middle part must end before the last begins", "a*bc*cd", "abcd", false],
+    ["two * in a row are one", "Form**Filled", "Form Filled", true],
+    ["? is itself", "For?", "Form", false],
+    [". and () are themselves", "a.(b)", "a.(b)", true],
+    [". is no wildcard", "a.*", "ab", false],
+    ["white space around the pattern is a slip", " Form Filled ", "Form Filled", true],
+    ["a name that every object has", "constructor", "toString", false],
+  ])("%s", (_, event, name, matches) =>
+    expect(matching([rule({ event })], signal({ event: name }))).toEqual(matches ? ["r1"] : []),
+  );
+
+  test("a pattern made to backtrack is answered at once", () => {
+    const started = performance.now();
+    expect(matching([rule({ event: `${"a*".repeat(100)}b` })], signal({ event: "a".repeat(20_000) }))).toEqual([]);
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+
+  test("a pattern has 1 to 255 characters, not all of them blank", () => {
+    expect(["A", "*", "A*", "x".repeat(255)].filter((pattern) => !isEventPattern(pattern))).toEqual([]);
+    expect(["", "  ", "x".repeat(256)].filter(isEventPattern)).toEqual([]);
+  });
+});
+
+describe("§8.5 operators", () => {
+  type Row = [operator: MappingOperator, sent: unknown, value: MappingCondition["value"], holds: boolean];
+  const rows: Row[] = [
+    ["equals", "Contact", "contact", true],
+    ["equals", "Contact us", "contact", false],
+    ["equals", "", "", true],
+    ["equals", 5, 5, true],
+    ["equals", 5, "5.0", true],
+    ["equals", " 5 ", 5, true],
+    ["equals", "007", 7, true],
+    ["equals", "0x10", 16, false],
+    ["equals", "1e3", 1000, false],
+    ["equals", "", 0, false],
+    ["equals", true, "TRUE", true],
+    ["equals", "true", true, true],
+    ["equals", true, 1, false],
+    ["equals", null, "null", false],
+    ["equals", { a: 1 }, "[object Object]", false],
+    ["equals", ["a"], "a", false],
+    ["equals", "12345678901234567890", "12345678901234567891", false],
+    ["equals", "12345678901234567890", "12345678901234567890", true],
+    ["not_equals", "Contact", "contact", false],
+    ["not_equals", "Other", "contact", true],
+    ["not_equals", 5, "5", false],
+    ["not_equals", null, "x", true],
+    ["not_equals", { a: 1 }, "x", true],
+    ["contains", "Pricing Page", "ING p", true],
+    ["contains", "Pricing", "page", false],
+    ["contains", 12345, "234", true],
+    ["contains", ["pricing"], "pricing", false],
+    ["contains", null, "", false],
+    ["not_contains", "Pricing Page", "page", false],
+    ["not_contains", "Pricing", "page", true],
+    ["not_contains", null, "page", true],
+    ["starts_with", "https://Example.com/a", "HTTPS://example", true],
+    ["starts_with", "a https://", "https://", false],
+    ["ends_with", "report.PDF", ".pdf", true],
+    ["ends_with", "report.pdf?x", ".pdf", false],
+    ["in", "DE", ["fr", "de"], true],
+    ["in", 2, ["1", "2.0"], true],
+    ["in", "it", ["fr", "de"], false],
+    ["in", "de", "DE", true],
+    ["in", "de", [], false],
+    ["greater_than", 5, 4, true],
+    ["greater_than", 5, 5, false],
+    ["greater_than", "10", "9", true],
+    ["greater_than", " -1.5", "-2", true],
+    ["greater_than", "abc", 1, false],
+    ["greater_than", "", -1, false],
+    ["greater_than", "0x10", 1, false],
+    ["greater_than", "2026-02-01", "2026-01-01", false],
+    ["greater_than", 5, "many", false],
+    ["greater_than", true, 0, false],
+    ["greater_than", null, -1, false],
+    ["greater_or_equal", 5, 5, true],
+    ["greater_or_equal", 4.99, 5, false],
+    ["less_than", ".5", 1, true],
+    ["less_than", 1, 1, false],
+    ["less_than", null, 1, false],
+    ["less_than", "abc", 1, false],
+    ["less_or_equal", 1, "1", true],
+    ["less_or_equal", 1.01, "1", false],
+    ["exists", "x", undefined, true],
+    ["exists", "", undefined, true],
+    ["exists", false, undefined, true],
+    ["exists", {}, undefined, true],
+    ["exists", null, undefined, false],
+    ["not_exists", null, undefined, true],
+    ["not_exists", 0, undefined, false],
+    ["is_true", true, undefined, true],
+    ["is_true", "True", undefined, true],
+    ["is_true", false, undefined, false],
+    ["is_true", 1, undefined, false],
+    ["is_true", null, undefined, false],
+    ["is_false", false, undefined, true],
+    ["is_false", "FALSE", undefined, true],
+    ["is_false", true, undefined, false],
+    ["is_false", 0, undefined, false],
+    ["is_false", "", undefined, false],
+  ];
+  test.each(rows)("%s: %j against %j is %s", (operator, sent, value, expected) =>
+    expect(holds(onX(operator, value), signal({ properties: { x: sent } }))).toBe(expected),
+  );
+  test("numbers too large for JSON.parse are no numbers", () => {
+    expect(holds(onX("greater_than", 5), signal({ properties: JSON.parse(`{"x":1e999}`) }))).toBe(false);
+  });
+
+  test("each operator has rows where it holds and rows where it does not", () => {
+    for (const operator of MAPPING_OPERATORS) {
+      const results = new Set(rows.filter((row) => row[0] === operator).map((row) => row[3]));
+      expect([operator, results.size]).toEqual([operator, 2]);
+    }
+  });
+
+  test.each(MAPPING_OPERATORS)("on a missing path, %s holds only if it is a not_ operator", (operator) => {
+    const value = OPERATORS_WITHOUT_VALUE.includes(operator) ? undefined : operator === "in" ? ["x"] : "x";
+    expect(holds(onX(operator, value), signal({ properties: { y: 1 } }))).toBe(operator.startsWith("not_"));
+  });
+  test.each(["not_equals", "not_contains", "equals", "contains", "in"] as const)(
+    "%s without a value, which no validated rule has, never holds",
+    (operator) => expect(holds(onX(operator, undefined), signal({ properties: { x: 1 } }))).toBe(false),
+  );
+});
+
+describe("§8.5 paths", () => {
+  const sent = signal({
+    event: "Form Filled",
+    source: "Marketing",
+    email: "jane@example.com",
+    properties: JSON.parse(
+      `{"form":{"name":"Contact"},"a.b":1,"a":{"b":2},"items":[{"sku":"A1"},{"sku":"B2"},{"x":null}],"tags":["red"],"none":[]}`,
+    ),
+  });
+  test.each([
+    ["event", { path: "event", operator: "ends_with", value: "filled" }, true],
+    ["source", { path: "source", operator: "equals", value: "marketing" }, true],
+    ["email", { path: "email", operator: "ends_with", value: "@EXAMPLE.com" }, true],
+    ["a nested property", { path: "properties.form.name", operator: "equals", value: "contact" }, true],
+    ["a property with a dot in its name", { path: "properties.a.b", operator: "equals", value: 1 }, true],
+    ["an element", { path: "properties.items[1].sku", operator: "equals", value: "b2" }, true],
+    ["another element", { path: "properties.items[0].sku", operator: "equals", value: "b2" }, false],
+    ["any element", { path: "properties.items[].sku", operator: "equals", value: "b2" }, true],
+    ["no element", { path: "properties.items[].sku", operator: "equals", value: "c3" }, false],
+    ["not_: one element is", { path: "properties.items[].sku", operator: "not_equals", value: "b2" }, false],
+    ["not_: no element is", { path: "properties.items[].sku", operator: "not_equals", value: "c3" }, true],
+    ["not_contains: one element does", { path: "properties.items[].sku", operator: "not_contains", value: "2" }, false],
+    ["any element exists", { path: "properties.items[].sku", operator: "exists" }, true],
+    ["an element that is null does not exist", { path: "properties.items[].x", operator: "exists" }, false],
+    ["any element of nothing", { path: "properties.none[].x", operator: "not_exists" }, true],
+    ["an element itself", { path: "properties.tags[]", operator: "in", value: ["Red", "Blue"] }, true],
+    ["the prototype", { path: "properties.constructor", operator: "exists" }, false],
+    ["the prototype's name", { path: "properties.__proto__", operator: "exists" }, false],
+    ["the prototype's methods", { path: "properties.form.toString", operator: "not_exists" }, true],
+  ] as [string, MappingCondition, boolean][])("%s", (_, condition, expected) =>
+    expect(holds(condition, sent)).toBe(expected),
+  );
+
+  test("the person's email stands in for the signal's own", () => {
+    const condition: MappingCondition = { path: "email", operator: "equals", value: "jane@example.com" };
+    expect(holds(condition, signal({}), "jane@example.com")).toBe(true);
+    expect(holds(condition, signal({}))).toBe(false);
+    expect(holds({ path: "email", operator: "not_exists" }, signal({}))).toBe(true);
+  });
+
+  test.each([
+    "event",
+    "source",
+    "email",
+    "properties.x",
+    "properties.a.b[0].c",
+    "properties.items[].sku",
+    "properties.Form Name",
+  ])("%s is a path", (path) => expect(isRulePath(path)).toBe(true));
+  test.each([
+    "",
+    "Event",
+    "properties",
+    "properties.",
+    "properties..a",
+    "traits.name",
+    "event.x",
+    "userId",
+    "__proto__",
+    `properties.${"x".repeat(255)}`,
+  ])("%s is no path", (path) => expect(isRulePath(path)).toBe(false));
+  test("a condition on no path, which no validated rule has, never holds", () => {
+    expect(holds({ path: "userId", operator: "not_exists" }, sent)).toBe(false);
+  });
+});
+
+describe("§8.5 all and any", () => {
+  const yes: MappingCondition = { path: "event", operator: "exists" };
+  const no: MappingCondition = { path: "event", operator: "not_exists" };
+  test.each([
+    ["all", [], true],
+    ["any", [], true],
+    ["all", [yes, yes], true],
+    ["all", [yes, no], false],
+    ["all", [no, yes], false],
+    ["any", [no, yes], true],
+    ["any", [yes, no], true],
+    ["any", [no, no], false],
+  ] as ["all" | "any", MappingCondition[], boolean][])("%s of %j: %s", (match, conditions, expected) =>
+    expect(matching([rule({ match, conditions })], signal({}))).toEqual(expected ? ["r1"] : []),
+  );
+});
+
+describe("§8.5 what a match says", () => {
+  test("rule, version, scoring signal and points, negative ones too; tried are the rules whose event fits", () => {
+    const compiled = compileRules([
+      rule({ id: "r1", version: 3, event: "A", scoringSignal: "Unsubscribed", points: -20 }),
+      rule({ id: "r2", event: "A", conditions: [{ path: "email", operator: "exists" }] }),
+      rule({ id: "r3", event: "B" }),
+      rule({ id: "r4", event: "A*" }),
+      rule({ id: "r5", event: "B*" }),
+    ]);
+    expect(evaluate(compiled, signal({ event: "A" }))).toEqual({
+      tried: 3,
+      matches: [
+        { ruleId: "r1", ruleVersion: 3, scoringSignal: "Unsubscribed", points: -20 },
+        { ruleId: "r4", ruleVersion: 1, scoringSignal: "Interest", points: 5 },
+      ],
+      exceeded: false,
+    });
+  });
+  test("all signals that a rule matches share one match, which nobody can change", () => {
+    const compiled = compileRules([rule({ event: "A" }), rule({ event: "*" })]);
+    const [first, next] = [evaluate(compiled, signal({})).matches, evaluate(compiled, signal({})).matches];
+    for (const [index, match] of first.entries()) {
+      expect(next[index]).toBe(match);
+      expect(() => Object.assign(match, { points: 1_000 })).toThrow("read only");
+    }
+    expect(next.map((match) => match.points)).toEqual([5, 5]);
+  });
+  test("without rules there are no matches", () =>
+    expect(evaluate(compileRules([]), signal({}))).toEqual({ tried: 0, matches: [], exceeded: false }));
+});
+
+describe("§8.5 what an evaluation may take", () => {
+  const inList = (of: string, count: number): MappingCondition => ({
+    path: "properties.a[]",
+    operator: "in",
+    value: Array.from({ length: count }, (_, index) => `${of} ${index}`),
+  });
+  const elements = (count: number) => signal({ properties: { a: Array.from({ length: count }, (_, n) => n) } });
+  const times = (count: number, conditions: MappingCondition[], event = "*") =>
+    compileRules(Array.from({ length: count }, (_, n) => rule({ id: `r${n}`, event, conditions })));
+
+  test("is bounded in steps, whatever rules and signal are: beyond that nothing is said to match", () => {
+    const compiled = times(200, [inList("v", 200)]);
+    const cheap = compileRules([rule({ id: "first" }), rule({ id: "also", conditions: [inList("v", 1)] })]);
+    expect(evaluate(cheap, elements(3_000))).toMatchObject({ exceeded: false, matches: [{ ruleId: "first" }] });
+    expect(evaluate(compiled, elements(3_000))).toMatchObject({ exceeded: true, matches: [] });
+    expect(evaluate(compiled, elements(10)).exceeded).toBe(false);
+  });
+
+  test.each([
+    ["rules", times(RULES_MAX_STEPS + 1, [])],
+    ["rules of one event", times(RULES_MAX_STEPS + 1, [], "A")],
+    ["parts of patterns", times(1 + RULES_MAX_STEPS / 100, [], `A${"*b".repeat(100)}`)],
+    [
+      "conditions",
+      times(
+        1,
+        Array.from({ length: RULES_MAX_STEPS + 1 }, () => onX("exists", undefined)),
+      ),
+    ],
+    ["elements", times(1 + RULES_MAX_STEPS / 1_000, [{ path: "properties.a[]", operator: "equals", value: "none" }])],
+    ["elements of which nothing is taken", compileRules(elementPaths(1 + RULES_MAX_STEPS / 1_000))],
+    ["characters that are read", compileRules(textPaths(20))],
+    ["characters that are searched", times(20, [{ path: "properties.text", operator: "not_contains", value: "b" }])],
+  ])("counts %s", (_, compiled) => {
+    const text = "a".repeat(60_000);
+    const properties = { a: Array.from({ length: 1_000 }, (__, n) => n), texts: [text], text, x: 1 };
+    expect(evaluate(compiled, signal({ properties })).exceeded).toBe(true);
+  });
+
+  /** Each reads the elements by itself. */
+  function elementPaths(count: number): MappingRule[] {
+    return Array.from({ length: count }, (_, n) =>
+      rule({ conditions: [{ path: `properties.a[].x${n}`, operator: "not_exists" }] }),
+    );
+  }
+  /** Each reads the same text by itself. */
+  function textPaths(count: number): MappingRule[] {
+    return Array.from({ length: count }, (_, n) =>
+      rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
+    );
+  }
+
+  test("a list of values takes as long as one value", () => {
+    const timeOf = (count: number): number => {
+      const compiled = times(1, [inList("v", count)]);
+      const sent = elements(1_000);
+      const startedMs = performance.now();
+      for (let round = 0; round < 20; round++) evaluate(compiled, sent);
+      return performance.now() - startedMs;
+    };
+    timeOf(1);
+    expect(timeOf(20_000) / timeOf(1)).toBeLessThan(100);
+  });
+
+  test.each([
+    ["an array", "properties.a[]", 1, (array: unknown[]) => ({ a: array })],
+    ["arrays in an array", "properties.l[].m[]", 2, (array: unknown[]) => ({ l: array.map((m) => ({ m: [m] })) })],
+  ] as const)("of %s so many elements are looked at, the first ones", (_, path, looks, propertiesOf) => {
+    const seen = RULE_PATH_MAX_ELEMENTS / looks;
+    const array = Array.from({ length: seen + 1 }, (__, n) => `e${n}`);
+    const sent = signal({ properties: propertiesOf(array) });
+    expect(holds({ path, operator: "equals", value: `e${seen - 1}` }, sent)).toBe(true);
+    expect(holds({ path, operator: "equals", value: `e${seen}` }, sent)).toBe(false);
+  });
+});
+
+/** The textbook way: whether `pattern` from `p` on fits `name` from `n` on. */
+function globFits(pattern: string, name: string, p = 0, n = 0): boolean {
+  if (p === pattern.length) return n === name.length;
+  if (pattern[p] === "*")
+    return globFits(pattern, name, p + 1, n) || (n < name.length && globFits(pattern, name, p, n + 1));
+  return pattern[p] === name[n] && globFits(pattern, name, p + 1, n + 1);
+}
+
+test("§8.5 the index changes nothing: all rules at once are each rule by itself, where its pattern fits", () => {
+  const pattern = fc.string({ unit: fc.constantFrom("a", "b", "*"), minLength: 1, maxLength: 6 });
+  const condition = fc.record({
+    path: fc.constantFrom("event", "email", "properties.x", "properties.y", "properties.l[].x"),
+    operator: fc.constantFrom(...MAPPING_OPERATORS),
+    value: fc.constantFrom<string | number>("a", "1", 1, 2, "true"),
+  });
+  const anyRule = fc.record({
+    event: pattern,
+    match: fc.constantFrom<"all" | "any">("all", "any"),
+    conditions: fc.array(condition, { maxLength: 3 }),
+  });
+  const value = fc.constantFrom<unknown>("a", "A", 1, "2", true, null, {}, [{ x: 1 }, { x: "a" }]);
+  const anySignal = fc.record({
+    event: fc.string({ unit: fc.constantFrom("a", "b"), minLength: 1, maxLength: 6 }),
+    properties: fc.record({ x: value, y: value, l: value }, { requiredKeys: [] }),
+  });
+  fc.assert(
+    fc.property(fc.array(anyRule, { maxLength: 12 }), anySignal, (drafts, sent) => {
+      const rules = drafts.map((draft, index) => rule({ ...draft, id: `r${index}` }));
+      const fitting = rules.filter((one) => globFits(one.event, sent.event));
+      const byItself = fitting.filter((one) => matching([{ ...one, event: "*" }], signal(sent)).length === 1);
+      const { tried, matches } = evaluate(compileRules(rules), signal(sent));
+      expect(tried).toBe(fitting.length);
+      expect(matches.map((match) => match.ruleId).toSorted()).toEqual(byItself.map((one) => one.id).toSorted());
+    }),
+    { numRuns: 500 },
+  );
+});
+
+describe("what compiled rules tell of themselves", () => {
+  const about = (...events: string[]) => compileRules(events.map((event) => rule({ event })));
+
+  test("whether one of them is about an event, by its name or by its pattern", () => {
+    const rules = about("Signed Up", "Page *", "*Order*Paid");
+    for (const event of ["Signed Up", "Page ", "Page Viewed", "New Order was Paid", "OrderPaid"]) {
+      expect(isAboutEvent(rules, event), event).toBe(true);
+    }
+    for (const event of ["Signed", "Signed Up!", "My Page x", "Order Paid late", ""]) {
+      expect(isAboutEvent(rules, event), event).toBe(false);
+    }
+    expect([isAboutEvent(about(), "A"), isAboutEvent(about("*"), "A")]).toEqual([false, true]);
+    // One of several patterns is enough.
+    expect(isAboutEvent(about("A*", "B*"), "Bx")).toBe(true);
+  });
+
+  test("where the events of a pattern lie", () => {
+    expect(eventRange("Signed Up")).toEqual({ prefix: "Signed Up", exact: true });
+    expect(eventRange("  Page *  ")).toEqual({ prefix: "Page ", exact: false });
+    expect(eventRange("*Order*")).toEqual({ prefix: "", exact: false });
+  });
+
+  test("whether they ask for the email", () => {
+    const ask = (path: string) => compileRules([rule({ conditions: [{ path, operator: "exists" }] })]).asksForEmail;
+    expect([ask("email"), ask("properties.email"), about("A").asksForEmail]).toEqual([true, false, false]);
+  });
+
+  test("a match says how often its rule scores one person, unless it scores each time", () => {
+    const matchOf = (frequency?: MappingRule["frequency"]) =>
+      evaluate(compileRules([rule(frequency === undefined ? {} : { frequency })]), signal({})).matches;
+    const match = { ruleId: "r1", ruleVersion: 1, scoringSignal: "Interest", points: 5 };
+    expect(matchOf()).toEqual([match]);
+    expect(matchOf("every_time")).toEqual([match]);
+    expect(matchOf("once_per_day")).toEqual([{ ...match, frequency: "once_per_day" }]);
+  });
+
+  test("a signal may take as many steps as there may be, and not one more", () => {
+    const rules = compileRules([rule({ conditions: [{ path: "properties.a[].b", operator: "not_exists" }] })]);
+    const ofElements = (elements: number) =>
+      signal({ properties: { a: Array.from({ length: elements }, () => ({})) } });
+    expect(evaluate(rules, ofElements(10)).exceeded).toBe(false);
+    const many = compileRules(
+      Array.from({ length: 60 }, (_, n) =>
+        rule({ id: `r${n}`, conditions: [{ path: `properties.a[].b${n}`, operator: "not_exists" }] }),
+      ),
+    );
+    expect(evaluate(many, ofElements(1_000))).toMatchObject({ exceeded: true, matches: [] });
+  });
+});

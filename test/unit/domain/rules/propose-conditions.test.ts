@@ -1,0 +1,369 @@
+/** Spec §6.3: the rule that is pre-filled from a signal of the queue. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compileRules, evaluate, isEventPattern, isRulePath } from "../../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
+import { normalise } from "../../../../src/domain/signal/normalise.ts";
+import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts";
+import type { JsonObject, NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
+import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
+import { newRule } from "../../../../src/workspace/rule-schemas.ts";
+
+function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {
+  return { kind: "signal", event: "A", source: "unknown", hasOwnId: false, properties, traits: {}, ...more };
+}
+function conditionsOf(properties: JsonObject): MappingCondition[] {
+  return proposeRule(signal(properties)).conditions;
+}
+/** `path operator value`, without `properties.`. */
+function said(properties: JsonObject): string[] {
+  return conditionsOf(properties).map(({ path, operator, value }) =>
+    [path.replace(/^properties\./, ""), operator, ...(value === undefined ? [] : [value])].join(" "),
+  );
+}
+function matchesItsSample(sample: NormalisedSignal): boolean {
+  const rule = { ...proposeRule(sample), id: "r1", version: 1 };
+  return evaluate(compileRules([rule]), sample).matches.length === 1;
+}
+
+describe("§6.3 what is proposed for a real payload", () => {
+  test("a form of the marketing automation template: the form, nothing of the person", () => {
+    const sent = normalise(
+      {
+        email: "jane@acme.example",
+        event: "Filled Out Form",
+        source: "marketing-automation",
+        properties: {
+          lead_id: 1042,
+          first_name: "Jane",
+          last_name: "Doe",
+          company: "Acme & Sons",
+          title: "Engineer",
+          form_name: "Contact us",
+          page_url: "https://www.acme.example/contact?utm_source=x#top",
+        },
+      },
+      undefined,
+    );
+    expect(proposeRule(sent)).toEqual({
+      name: "Filled Out Form: Contact us",
+      event: "Filled Out Form",
+      match: "all",
+      conditions: [
+        { path: "properties.form_name", operator: "equals", value: "Contact us" },
+        { path: "properties.page_url", operator: "contains", value: "www.acme.example/contact" },
+      ],
+      scoringSignal: "Filled Out Form",
+      points: 1,
+    });
+  });
+
+  test("a CDP's track", () => {
+    const sent = {
+      type: "track",
+      messageId: "ajs-f8ca1e4de5024d9430b3928bd8ac6b96",
+      anonymousId: "23adfd82-aa0f-45a7-a756-24f2a7a4c895",
+      event: "Course Clicked",
+      properties: { title: "Intro to Analytics" },
+      context: { page: { path: "/academy/", url: "https://example.com/academy/" } },
+    };
+    expect(proposeRule(normalise(sent, undefined)).conditions).toEqual([
+      { path: "properties.title", operator: "equals", value: "Intro to Analytics" },
+    ]);
+  });
+
+  test("a CDP's page: its name, and the address that came in the context", () => {
+    const sent = {
+      type: "page",
+      messageId: "022bb90d",
+      anonymousId: "507f191e810c19729de860ea",
+      name: "Pricing",
+      properties: { title: "Pricing", referrer: "https://search.example/?q=acme", search: "?plan=pro" },
+      context: { page: { url: "https://acme.example/pricing?plan=pro" } },
+    };
+    const { event, conditions } = proposeRule(normalise(sent, undefined));
+    expect(event).toBe("Page Viewed");
+    // The name says what the title says already.
+    expect(conditions).toEqual([
+      { path: "properties.title", operator: "equals", value: "Pricing" },
+      { path: "properties.url", operator: "contains", value: "acme.example/pricing" },
+    ]);
+  });
+
+  test("an order: what was bought, not which order", () => {
+    const order = {
+      order_id: "ord-77",
+      total: 129.9,
+      currency: "EUR",
+      ordered_at: "2026-02-12T19:11:01.152Z",
+      is_gift: false,
+      products: [
+        { product_id: "p1", name: "Starter Kit", category: "Kits", price: 99 },
+        { product_id: "p2", name: "Cable", category: "Parts", price: 30.9 },
+      ],
+    };
+    expect(said(order)).toEqual([
+      "products[].name equals Starter Kit",
+      "products[].category equals Kits",
+      "is_gift is_false",
+    ]);
+  });
+
+  test("nothing but the event where the properties say nothing", () => {
+    expect(proposeRule(signal({ id: 5 }, { event: "Signed Up" }))).toMatchObject({
+      name: "Signed Up",
+      event: "Signed Up",
+      conditions: [],
+    });
+  });
+
+  test("from several samples, only what all of them share", () => {
+    const one = signal({ form_name: "Demo request", plan: "pro", is_gift: true });
+    const other = signal({ form_name: "Newsletter", plan: "Pro", is_gift: true });
+    expect(proposeRule(one, [other]).conditions.map(({ path }) => path)).toEqual([
+      "properties.plan",
+      "properties.is_gift",
+    ]);
+    expect(proposeRule(one, [other, signal({})])).toMatchObject({ name: one.event, conditions: [] });
+  });
+
+  test("no condition on source or email", () => {
+    const sample = signal({}, { source: "segment", email: "jane@example.com" });
+    expect(proposeRule(sample).conditions).toEqual([]);
+  });
+});
+
+describe("§6.3 what a condition is proposed for", () => {
+  test.each([
+    ["a kind", { form_name: "Contact" }, "form_name equals Contact"],
+    ["a name in camel case", { programName: "Webinar 2026" }, "programName equals Webinar 2026"],
+    ["a name with spaces", { "Form Name": "Contact" }, "Form Name equals Contact"],
+    ["a name with a dot", { "form.name": "Contact" }, "form.name equals Contact"],
+    ["a nested one", { plan: { name: "Pro" } }, "plan.name equals Pro"],
+    ["a kind of person", { user_role: "admin" }, "user_role equals admin"],
+    ["a status of a member", { member_status: "Attended" }, "member_status equals Attended"],
+    ["any element", { tags: ["news", "product"] }, "tags[] equals news"],
+    ["a channel that is a word", { channel: "email" }, "channel equals email"],
+    ["a variant of one letter", { variant: "B" }, "variant equals B"],
+    ["a word that could be hexadecimal", { topic: "Fabaceae" }, "topic equals Fabaceae"],
+    ["a step", { step: 3 }, "step equals 3"],
+    ["a level as text", { level: "2" }, "level equals 2"],
+    ["a flag that is set", { is_trial: true }, "is_trial is_true"],
+    ["a flag that is not", { is_trial: "False" }, "is_trial is_false"],
+    ["a flag of a person", { user: { subscribed: true } }, "user.subscribed is_true"],
+    ["something else, where nothing tells more", { colour: "blue" }, "colour equals blue"],
+    [
+      "words with hyphens",
+      { campaign: "spring-sale-2026-newsletter-emea" },
+      "campaign equals spring-sale-2026-newsletter-emea",
+    ],
+    ["a product's name in camel case", { product: "JavaScriptIntroduction" }, "product equals JavaScriptIntroduction"],
+  ])("%s", (_, properties, expected) => expect(said(properties)).toEqual([expected]));
+
+  test.each([
+    ["https://example.com/pricing?x=1#top", "contains example.com/pricing"],
+    ["HTTP://Example.com:8080/A", "contains Example.com:8080/A"],
+    ["//example.com/pricing", "contains example.com/pricing"],
+    ["https://example.com", "contains example.com"],
+    ["https://example.com?token=1", "contains example.com"],
+    ["https://jane:secret@example.com/a", "contains example.com/a"],
+    ["https://example.com/orders/1042/receipt", "contains example.com/orders/"],
+    ["https://example.com/o/022bb90c-bbac-11e4-8dfc-aa07a5b093db", "contains example.com/o/"],
+    ["https://example.com/u/jane@example.com/a", "contains example.com/u/"],
+    ["https://example.com/u/jane%40example.com", "contains example.com/u/"],
+    ["https://example.com/@jane", "contains example.com/"],
+    ["app://screen/home", "contains screen/home"],
+    ["/pricing?x=1", "starts_with /pricing"],
+    ["/orders/1042", "starts_with /orders/"],
+  ])("the address %s", (url, expected) => expect(said({ url })).toEqual([`url ${expected}`]));
+
+  test.each([
+    ["an id", { form_id: "contact" }],
+    ["an id in camel case", { leadId: "a" }],
+    ["names of people", { first_name: "Jane", lastName: "Doe", user: { name: "Jane Doe" } }],
+    ["an email address under any name", { form: "jane@example.com" }],
+    ["a UUID under any name", { form: "022bb90c-bbac-11e4-8dfc-aa07a5b093db" }],
+    ["a hash", { form: "d41d8cd98f00b204" }],
+    ["a token", { form: "dGhpcyBpcyBhIHRva2Vu" }],
+    ["a key", { form: "sk_Zb3kQ9xY1mN7pR4tV8wA2cD6fG0hJ5lS3uE9" }],
+    ["a word of no language", { form: "q".repeat(41) }],
+    ["a time", { stage: "2026-02-12T19:11:01.152Z" }],
+    ["a date", { stage: "12.2.2026 morning" }],
+    ["an amount", { colour: 12.5, price: "99 EUR" }],
+    ["a number that is no step", { step: 12_345 }],
+    ["a number under any other name", { width: 3 }],
+    ["a long number in a text", { form: "Order 10423" }],
+    ["digits as text", { form: "2026-1" }],
+    ["a long text", { topic: "word ".repeat(17) }],
+    ["lines", { topic: "one\ntwo" }],
+    ["what somebody wrote", { message: "Call me" }],
+    ["where somebody came from", { referrer: "https://example.com/a" }],
+    ["a picture", { avatar_url: "https://example.com/a.png" }],
+    ["an address of nothing but an instance", { path: "/1042/a" }],
+    ["the home page's path", { path: "/" }],
+    ["an address inside a text", { topic: "see https://example.com/?token=1 now" }],
+    ["an unfilled placeholder", { form_name: "{{form.Name}}" }],
+    ["a filler", { form_name: "(not set)", plan: "undefined" }],
+    ["nothing", { form_name: null, plan: "", tags: [], type: {} }],
+  ])("not: %s", (_, properties) => expect(said(properties)).toEqual([]));
+
+  test("not: what is known of the person, whatever its name", () => {
+    const sample = signal(
+      { kind: "Acme", type: "ENGINEER", form: "u-7", plan: "Pro" },
+      { traits: { company: "Acme", title: "Engineer" }, userId: "u-7" },
+    );
+    expect(proposeRule(sample).conditions.map(({ path }) => path)).toEqual(["properties.plan"]);
+  });
+
+  test("the best first, each in the payload's order, five at most", () => {
+    const properties = { colour: "blue", beta: true, plan: "Pro", alpha: true, form_name: "Contact" };
+    expect(said(properties)).toEqual(["plan equals Pro", "form_name equals Contact", "beta is_true", "alpha is_true"]);
+    const flags = Object.fromEntries(["a", "b", "c", "d", "e", "f"].map((name) => [name, true]));
+    expect(said(flags)).toEqual(["a", "b", "c", "d", "e"].map((name) => `${name} is_true`));
+  });
+
+  test("the same value is asked for once", () => {
+    expect(said({ form_name: "Contact", page_title: "contact" })).toEqual(["form_name equals Contact"]);
+  });
+
+  test("not: names that no path reaches, or reaches something else by", () => {
+    expect(said({ "": "x", ".": "x", "a..b": "x", "a.b": { c: "x" }, [`long${"g".repeat(255)}`]: "x" })).toEqual([]);
+    expect(said({ plan: { name: "Pro" }, "plan.name": "Free" })).toEqual(["plan.name equals Free"]);
+  });
+});
+
+describe("§6.3 what is proposed is always a rule", () => {
+  const word = fc.constantFrom(
+    "form",
+    "name",
+    "plan",
+    "user",
+    "id",
+    "url",
+    "is_trial",
+    "a.b",
+    "tags",
+    "__proto__",
+    "x[0]",
+  );
+  const name = fc.oneof(
+    word,
+    fc.string({ unit: "binary", maxLength: 8 }),
+    fc.tuple(word, word).map((two) => two.join(".")),
+  );
+  const text = fc.oneof(
+    fc.string({ unit: "binary", maxLength: 300 }),
+    fc.webUrl({ withQueryParameters: true }),
+    fc.constantFrom("Contact us", " Pro ", "ΟΔΟΣ", "İstanbul", "/a?b", "true", "3", "https://example.com/ΑΣ?x"),
+  );
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { depthSize: "small" },
+      text,
+      fc.boolean(),
+      fc.double(),
+      fc.integer(),
+      fc.constant(null),
+      fc.array(tie("value"), { maxLength: 3 }),
+      fc.dictionary(name, tie("value"), { maxKeys: 5 }),
+    ),
+  }));
+  // Properties are as JSON.parse makes them, also with one called __proto__.
+  const properties = fc
+    .dictionary(name, value, { maxKeys: 8 })
+    .map((sent): JsonObject => JSON.parse(JSON.stringify(sent)));
+  const event = fc.string({ unit: "grapheme", maxLength: 60 }).map((sent) => `E${sent}*!`);
+
+  test("that matches its own sample, and that the operator API takes as it is", () => {
+    let withConditions = 0;
+    fc.assert(
+      fc.property(properties, event, (sent, named) => {
+        const sample = signal(sent, { event: named });
+        const proposed = proposeRule(sample);
+        if (proposed.conditions.length > 0) withConditions += 1;
+        expect(matchesItsSample(sample)).toBe(true);
+        expect(proposed.conditions.length).toBeLessThanOrEqual(5);
+        expect(proposed.conditions.every(({ path }) => isRulePath(path))).toBe(true);
+        const { scoringSignal, ...rest } = proposed;
+        expect(newRule.parse({ ...rest, scoring_signal: scoringSignal })).toMatchObject(rest);
+      }),
+      { numRuns: 1_000 },
+    );
+    expect(withConditions).toBeGreaterThan(300);
+  });
+
+  test("that the operator API takes, also with the longest event name and the longest value", () => {
+    const proposed = proposeRule(signal({ form_name: "n".repeat(40) }, { event: "😀".repeat(255) }));
+    expect(proposed.conditions).toHaveLength(1);
+    expect(isEventPattern(proposed.event)).toBe(true);
+    expect(fitsName(proposed.name)).toBe(true);
+    expect(fitsName(proposed.scoringSignal)).toBe(true);
+    expect(said({ url: `https://example.com/${"a/".repeat(200)}` })).toEqual([]);
+  });
+
+  test("made at once, whatever the text", () => {
+    const started = performance.now();
+    for (const hostile of [
+      `//${"a".repeat(60_000)} `,
+      `/${"a".repeat(60_000)} `,
+      "a@".repeat(30_000),
+      `//${"a@".repeat(30_000)} `,
+    ])
+      expect(said({ url: hostile })).toEqual([]);
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+});
+
+describe("what is one signal's own is not proposed, what a sender uses again is", () => {
+  const isProposed = (form: string) => said({ form }).length === 1;
+
+  test.each([
+    ["abcdef1", true],
+    ["abcdef12", false],
+    ["abcdefgh", true],
+    ["xabcdef12", true],
+    ["abcdef12x", true],
+    ["aB1cD2eF3gH4iJ5", true],
+    ["aB1cD2eF3gH4iJ5k", false],
+    ["a".repeat(40), true],
+    ["a".repeat(41), false],
+    ["Contact us", true],
+    ["contact/us", true],
+    ["word ".repeat(16).padEnd(80, "s"), true],
+    ["word ".repeat(16).padEnd(81, "s"), false],
+  ])("%s: %s", (text, isSo) => {
+    expect(isProposed(text)).toBe(isSo);
+  });
+
+  test.each([
+    ["/docs/install/12/step", "/docs/install/"],
+    ["/docs/@jane/posts", "/docs/"],
+    ["/docs/v12/step", "/docs/v12/step"],
+    ["/docs/12x/step", "/docs/12x/step"],
+    ["/docs/jane@home/step", "/docs/"],
+  ])("of the path %s it is %s", (path, value) => {
+    expect(said({ page_path: path })).toEqual([`page_path starts_with ${value}`]);
+  });
+
+  test("a number of up to four digits is a kind where the name says so, whether it is a text or not", () => {
+    expect(said({ step: 1_234 })).toEqual(["step equals 1234"]);
+    expect(said({ step: "12" })).toEqual(["step equals 12"]);
+    expect(said({ step: 12_345 })).toEqual([]);
+    expect(said({ amount: 12 })).toEqual([]);
+  });
+
+  test("flags are known by their words, and come after kinds; kinds and flags leave no room for others", () => {
+    expect(said({ newsletter: "TRUE", beta: "false", plan_type: "pro", note: "hello" })).toEqual([
+      "plan_type equals pro",
+      "newsletter is_true",
+      "beta is_false",
+    ]);
+  });
+
+  test("a name made of a long text is cut to what fits, and has no spaces at its ends", () => {
+    const event = "e".repeat(250);
+    expect(proposeRule(signal({ form: " x y " }, { event })).name).toBe(`${event}: x y`);
+    expect(proposeRule(signal({ form: "xy z" }, { event: "e".repeat(251) })).name).toBe(`${"e".repeat(251)}: xy`);
+    expect(proposeRule(signal({ form: " Demo " })).name).toBe("A: Demo");
+  });
+});

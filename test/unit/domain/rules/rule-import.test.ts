@@ -1,0 +1,140 @@
+/** What an import does to the mapping rules that are there, and what is wrong with a file of them. */
+import { describe, expect, test } from "vitest";
+import { contentOf, type RuleContent } from "../../../../src/domain/rules/rule-content.ts";
+import { afterImport, planImport } from "../../../../src/domain/rules/rule-import.ts";
+import { WORKSPACE_MAX_RULES } from "../../../../src/limits.ts";
+import { readRuleFile, ruleFileOf } from "../../../../src/workspace/rule-file.ts";
+
+const rule = (name: string, more: Partial<RuleContent> = {}): RuleContent => ({
+  name,
+  event: "Form",
+  match: "all",
+  conditions: [],
+  scoringSignal: "s",
+  points: 1,
+  frequency: "every_time",
+  enabled: true,
+  ...more,
+});
+const known = (id: string, name: string, more: Partial<RuleContent> = {}) => ({ id, ...rule(name, more) });
+const whats = (steps: readonly { what: string }[]) => steps.map(({ what }) => what);
+
+describe("a rule of an import", () => {
+  test("changes the rule with its id, else the one with its name, and is added where there is neither", () => {
+    const here = [known("r1", "One"), known("r2", "Two"), known("r3", "Three")];
+    const steps = planImport(here, [
+      { ...rule("Renamed"), id: "r1" },
+      { ...rule("Two", { points: 2 }), id: "elsewhere" },
+      rule("Three"),
+      rule("Four"),
+    ]);
+    expect(steps).toEqual([
+      { what: "changed", rule: rule("Renamed"), before: here[0] },
+      { what: "changed", rule: rule("Two", { points: 2 }), before: here[1] },
+      { what: "unchanged", before: here[2] },
+      { what: "added", rule: rule("Four") },
+    ]);
+  });
+
+  test("is refused where several have its name, or another of the import changes the same rule", () => {
+    const here = [known("r1", "One"), known("r2", "One"), known("r3", "Three")];
+    const steps = planImport(here, [
+      rule("One"),
+      { ...rule("One"), id: "r2" },
+      rule("Three"),
+      { ...rule("3"), id: "r3" },
+    ]);
+    expect(steps).toMatchObject([
+      { what: "refused", why: "name_ambiguous" },
+      { what: "unchanged" },
+      { what: "unchanged" },
+      { what: "refused", why: "twice" },
+    ]);
+    expect(whats(planImport([], [rule("One"), rule("One")]))).toEqual(["added", "added"]);
+  });
+
+  test("counts as what it amounts to then: an addition besides the others, a change in place of what there was", () => {
+    const here = [known("r1", "One", { conditions: [{ path: "event", operator: "in", value: ["a", "b", "c"] }] })];
+    const steps = planImport(here, [rule("One", { event: "F*" }), rule("New", { event: "*a*" })]);
+    expect(afterImport(here, [])).toEqual({ count: 1, size: 4 });
+    expect(afterImport(here, steps)).toEqual({ count: 2, size: 3 });
+  });
+});
+
+describe("a file of mapping rules", () => {
+  test("is read as it was written, also without its frame, and beside what the operator API says of a rule", () => {
+    const all = [
+      known("r1", "One", {
+        match: "any",
+        frequency: "once_ever",
+        enabled: false,
+        points: -5,
+        conditions: [
+          { path: "properties.a[].b", operator: "in", value: ["x", 1, true] },
+          { path: "email", operator: "not_exists" },
+        ],
+      }),
+      known("r2", "Two"),
+    ];
+    const text = ruleFileOf(all);
+    expect(readRuleFile(text)).toEqual({ ok: true, value: all });
+    const { items } = JSON.parse(text) as { items: object[] };
+    expect(readRuleFile(JSON.stringify(items))).toEqual({ ok: true, value: all });
+    const listed = items.map((item) => ({
+      ...item,
+      version: 3,
+      created_at: "",
+      updated_at: "",
+      updated_by: "operator",
+    }));
+    expect(readRuleFile(JSON.stringify({ items: listed, next: null }))).toEqual({ ok: true, value: all });
+    expect(planImport(all, readAll(text)).every(({ what }) => what === "unchanged")).toBe(true);
+  });
+
+  function readAll(text: string) {
+    const read = readRuleFile(text);
+    if (!read.ok) throw new Error("unreadable");
+    return read.value;
+  }
+
+  test("without what has a default is a rule that is enabled and scores each time", () => {
+    const [read] = readAll('[{"name":" One ","event":"Form","scoring_signal":"s","points":1}]');
+    expect(read && contentOf(read)).toEqual(rule("One"));
+  });
+
+  test("says of each rule what is wrong with it, by its place and name", () => {
+    const good = { name: "Good", event: "E", scoring_signal: "s", points: 1 };
+    const items = [
+      { ...good, points: "many", event: " " },
+      good,
+      { ...good, name: "Third", conditions: [{ path: "x", operator: "equals", value: 1 }], extra: 1 },
+      "text",
+    ];
+    const read = readRuleFile(JSON.stringify({ items }));
+    expect(read).toMatchObject({
+      ok: false,
+      refusal: [
+        { index: 0, name: "Good", messages: [expect.stringMatching(/^event: /), expect.stringMatching(/^points: /)] },
+        {
+          index: 2,
+          name: "Third",
+          messages: [expect.stringMatching(/^conditions\.0\.path: /), "extra: unknown field"],
+        },
+        { index: 3, name: null },
+      ],
+    });
+  });
+
+  test.each([
+    ["", "This is not JSON."],
+    ["{", "This is not JSON."],
+    ["{}", "There is no list of rules"],
+    ["null", "There is no list of rules"],
+    ['{"items":{}}', "There is no list of rules"],
+    ["[]", "There is no rule in it."],
+    [JSON.stringify(Array(WORKSPACE_MAX_RULES + 1).fill(1)), "at most 1000 mapping rules"],
+  ])("that is none is refused as a whole: %.20s", (text, message) => {
+    const refused = { index: null, name: null, messages: [expect.stringContaining(message)] };
+    expect(readRuleFile(text)).toEqual({ ok: false, refusal: [refused] });
+  });
+});

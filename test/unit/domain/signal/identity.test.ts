@@ -1,0 +1,142 @@
+/** Design §8.3: what may link people, and what must not. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  isPlausibleEmail,
+  isWorthlessId,
+  memberEmail,
+  normaliseEmail,
+  usableId,
+} from "../../../../src/domain/signal/identity.ts";
+
+describe("§8.3 worthless ids link nobody", () => {
+  test.each([
+    ["nothing", ""],
+    ["white space", "  \t"],
+    ["one character", "x"],
+    ["zero", "0"],
+    ["zeros", "000000"],
+    ["a decimal zero", "0.00"],
+    ["a zero UUID", "00000000-0000-0000-0000-000000000000"],
+    ["minus one", "-1"],
+    ["null", "null"],
+    ["None, in any letter case", "None"],
+    ["UNDEFINED", "UNDEFINED"],
+    ["nil", "nil"],
+    ["NaN", "NaN"],
+    ["true", "true"],
+    ["False", "False"],
+    ["a stringified object", "[object Object]"],
+    ["an empty object", "{}"],
+    ["dashes", "---"],
+    ["anonymous", "Anonymous"],
+    ["anonymous with white space around it", " anonymous\n"],
+    ["unknown", "unknown"],
+    ["guest", "guest"],
+    ["user", "user"],
+    ["id", "id"],
+    ["not set", "(not set)"],
+    ["an unfilled Marketo token", "{{lead.Id}}"],
+    ["an unfilled token inside", "lead-{{lead.Id}}"],
+    ["an unfilled percent token", "%CONTACT_ID%"],
+    ["an unfilled template literal", "${user.id}"],
+    ["an unfilled merge tag", "*|UNIQID|*"],
+    ["256 characters", "a".repeat(256)],
+  ])("%s", (_, id) => {
+    expect(isWorthlessId(id)).toBe(true);
+    expect(usableId(id)).toBeUndefined();
+  });
+
+  test.each([
+    ["a UUID", "507f191e-810c-4972-9de8-60ea00000000"],
+    ["a Mongo id", "507f191e810c19729de860ea"],
+    ["a number", "42"],
+    ["a number with leading zeros", "0007"],
+    ["a name that begins with a filler word", "anonymous-8f2c"],
+    ["a user number", "user1"],
+    ["an id with percent signs", "50%off"],
+    ["letters of any script", "пользователь"],
+    ["255 characters", "a".repeat(255)],
+  ])("an id that is %s is not worthless, and links", (_, id) => expect(usableId(id)).toBe(id));
+});
+
+describe("§8.3 ids as they link", () => {
+  test("white space around them is dropped and letter case kept", () => expect(usableId(" aB3 ")).toBe("aB3"));
+  test.each([
+    ["a number is its decimal text", 1234567, "1234567"],
+    ["the largest number that JSON.parse keeps exact", 9007199254740991, "9007199254740991"],
+    ["a number that JSON.parse has rounded would link strangers", JSON.parse("12345678901234567891"), undefined],
+    ["the number 0", 0, undefined],
+    ["the number -0", -0, undefined],
+    ["the number -1", -1, undefined],
+    ["NaN", Number.NaN, undefined],
+    ["Infinity", Number.POSITIVE_INFINITY, undefined],
+    ["null", null, undefined],
+    ["undefined", undefined, undefined],
+    ["true", true, undefined],
+    ["an object", { id: "abc" }, undefined],
+    ["an array", ["abc"], undefined],
+  ])("%s", (_, value, id) => expect(usableId(value)).toBe(id));
+});
+
+describe("§8.1 email addresses", () => {
+  test.each([
+    ["an ordinary address", "jane@example.com"],
+    ["tags and dots", "jane.doe+news@mail.example.co.uk"],
+    ["a domain without a dot", "root@localhost"],
+    ["letters of any script", "почта@пример.рф"],
+    ["254 characters", `${"a".repeat(242)}@example.com`],
+  ])("plausible: %s", (_, text) => expect(isPlausibleEmail(text)).toBe(true));
+
+  test.each([
+    ["no @", "jane.example.com"],
+    ["two @", "jane@doe@example.com"],
+    ["nothing before the @", "@example.com"],
+    ["nothing after the @", "jane@"],
+    ["a space", "jane doe@example.com"],
+    ["a no-break space", "jane\u00a0doe@example.com"],
+    ["a line break", "jane@example.com\nbob"],
+    ["a NUL", "jane\u0000@example.com"],
+    ["a name in front", "Jane <jane@example.com>"],
+    ["an unfilled token", "{{lead.Email Address}}"],
+    ["255 characters", `${"a".repeat(243)}@example.com`],
+  ])("not plausible: %s", (_, text) => {
+    expect(isPlausibleEmail(text)).toBe(false);
+    expect(normaliseEmail(text)).toBeUndefined();
+  });
+
+  test("are trimmed and lower-cased", () => expect(normaliseEmail("  Jane@Example.COM ")).toBe("jane@example.com"));
+  test.each([[null], [undefined], [5], [{}], [["a@b.c"]]])("%s is no address", (value) =>
+    expect(normaliseEmail(value)).toBeUndefined(),
+  );
+  test("normalising twice changes nothing more", () => {
+    fc.assert(
+      fc.property(fc.emailAddress(), (email) => {
+        const once = normaliseEmail(` ${email}`);
+        expect(once).toBe(email.toLowerCase());
+        expect(normaliseEmail(once)).toBe(once);
+      }),
+    );
+  });
+});
+
+describe("who signs in or is a member", () => {
+  test.each([
+    ["jane@example.com", "jane@example.com"],
+    [" Jane@Example.COM ", "jane@example.com"],
+    ["zoë@example.com", "zoë@example.com"],
+    ["用户@例え.jp", "用户@例え.jp"],
+  ])("%j is %j", (typed, email) => expect(memberEmail(typed)).toBe(email));
+
+  test.each([
+    ["a Kelvin sign", "\u212Aevin@example.com"],
+    ["a long s", "u\u017Fer@example.com"],
+    ["letters of full width", "\uFF4Aane@example.com"],
+    ["a dot of full width", "jane@example\uFF0Ecom"],
+    ["an at sign of full width and one", "jane\uFF20a@example.com"],
+    ["a ligature", "o\uFB03ce@example.com"],
+    ["an accent apart from its letter", "zoe\u0308@example.com"],
+    ["no address", "jane"],
+    ["no text", 5],
+  ])("an address with %s is nobody's", (_, typed) => expect(memberEmail(typed)).toBeUndefined());
+});

@@ -1,0 +1,111 @@
+/** The forms of the notifications' pages, as they are typed. */
+import { describe, expect, test } from "vitest";
+import {
+  checkDestination,
+  emptyDestination,
+  readDestinationForm,
+  readThresholds,
+  type TypedDestination,
+} from "../../../src/pages/notification-form.ts";
+
+const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
+const OTHER_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";
+
+function formOf(fields: [string, string][]): FormData {
+  const form = new FormData();
+  for (const [name, value] of fields) form.append(name, value);
+  return form;
+}
+
+function typed(changes: Partial<TypedDestination> = {}): TypedDestination {
+  return {
+    id: ID,
+    name: "CRM",
+    type: "webhook",
+    target: "https://crm.example.com/",
+    events: ["key.silent"],
+    ...changes,
+  };
+}
+
+describe("the form of a destination", () => {
+  test("is read with its events in their order, each once, and nothing that nobody offers", () => {
+    const fields: [string, string][] = [
+      ["id", ID],
+      ["name", " CRM "],
+      ["type", "slack"],
+      ["target", " https://hooks.example.com/x "],
+      ["events", "usage.level"],
+      ["events", "person.scored"],
+      ["events", "usage.level"],
+      ["events", "toString"],
+      ["events", "destination.test"],
+    ];
+    expect(readDestinationForm(formOf(fields), OTHER_ID)).toEqual({
+      id: ID,
+      name: " CRM ",
+      type: "slack",
+      target: "https://hooks.example.com/x",
+      events: ["person.scored", "usage.level"],
+    });
+  });
+
+  test("without an id of its own, or with one that is none, gets a new one", () => {
+    for (const id of ["", "dst_1", `${ID}0`, ID.replace("dst", "key")]) {
+      expect(readDestinationForm(formOf([["id", id]]), OTHER_ID)).toMatchObject({ id: OTHER_ID, type: "webhook" });
+    }
+  });
+
+  test("begins with what most want, and that is no list of every scoring signal", () => {
+    const { events } = emptyDestination(ID);
+    expect(events).toContain("person.score_crossed");
+    expect(events).not.toContain("person.scored");
+  });
+
+  test("tells everything that is wrong at once", () => {
+    expect(checkDestination(typed({ name: " ", target: "", events: [] }), true)).toEqual({
+      ok: false,
+      refusal: { name: "Give it a name.", target: "Give the URL.", events: "Choose at least one." },
+    });
+    expect(checkDestination(typed({ type: "email", target: "" }), true)).toEqual({
+      ok: false,
+      refusal: { target: "Give the address." },
+    });
+  });
+
+  test("keeps the target where none is typed and there is one", () => {
+    expect(checkDestination(typed({ target: "" }), false)).toMatchObject({ ok: true, value: { target: "" } });
+  });
+
+  test("takes no name that holds a secret, is too long, or cannot be seen", () => {
+    for (const [name, why] of [
+      [`sk_${"aB3".repeat(13)}x`, "holds a key or a secret"],
+      ["x".repeat(256), "At most 255 characters."],
+      ["\u200b", "A name that can be seen"],
+    ] as const) {
+      expect(JSON.stringify(checkDestination(typed({ name }), true))).toContain(why);
+    }
+  });
+});
+
+describe("thresholds", () => {
+  test.each([
+    ["50, 100", [50, 100]],
+    [" 100;50\n-5 ", [-5, 50, 100]],
+    ["", []],
+  ])("%j is read as %j", (text, scores) => {
+    expect(readThresholds(text)).toEqual({ ok: true, value: scores });
+  });
+
+  test.each([
+    ["fifty", "Whole numbers"],
+    ["50.5", "Whole numbers"],
+    ["1e3", "Whole numbers"],
+    ["99999999", "Whole numbers"],
+    ["1 2 3 4 5 6", "At most 5."],
+    ["50 50", "The same score twice."],
+  ])("%j is refused: %s", (text, why) => {
+    const read = readThresholds(text);
+    expect(read.ok ? "" : read.refusal).toContain(why);
+  });
+});

@@ -1,0 +1,250 @@
+/** The form of a mapping rule: texts as they are typed, and the rule that they make. */
+import { describe, expect, test } from "vitest";
+import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../../src/domain/rules/mapping-rule.ts";
+import type { MappingCondition } from "../../../src/domain/rules/mapping-rule.ts";
+import {
+  BLANK_FORM,
+  changeRows,
+  copyOf,
+  draftOf,
+  formOf,
+  previewDays,
+  readRuleForm,
+  ruleTyped,
+} from "../../../src/pages/rule-form.ts";
+import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../../src/pages/rule-form.ts";
+
+const FORM: RuleForm = {
+  ...BLANK_FORM,
+  name: "Asked for a demo",
+  event: "Filled Out *",
+  conditions: [],
+  scoringSignal: "demo",
+  points: "20",
+};
+
+function conditionFrom(operator: string, value: string): MappingCondition | undefined {
+  const made = ruleTyped({ ...FORM, conditions: [{ path: "properties.x", operator, value }] });
+  return made.ok ? made.value.conditions[0] : undefined;
+}
+
+function errorsOf(form: Partial<RuleForm>): Record<string, string> {
+  const made = ruleTyped({ ...FORM, ...form });
+  return made.ok ? {} : made.refusal;
+}
+
+describe("values as they are typed", () => {
+  test.each([
+    ["7", 7],
+    ["-2.5", -2.5],
+    ["007", "007"],
+    ["1e5", "1e5"],
+    ["12345678901234567890", "12345678901234567890"],
+    ["true", "true"],
+    [" demo", " demo"],
+    ["a, b", "a, b"],
+  ])("%j is %j", (text, value) => {
+    expect(conditionFrom("equals", text)).toEqual({ path: "properties.x", operator: "equals", value });
+  });
+
+  test.each([
+    ["gold, silver,  7", ["gold", "silver", 7]],
+    ["Doe, Jane\nRoe, Rick\n", ["Doe, Jane", "Roe, Rick"]],
+    ["one", ["one"]],
+    ["Doe, Jane\n", ["Doe, Jane"]],
+  ])("in takes %j as the list %j", (text, value) => {
+    expect(conditionFrom("in", text)).toEqual({ path: "properties.x", operator: "in", value });
+  });
+
+  test("operators without a value ignore what is in the field", () => {
+    for (const operator of OPERATORS_WITHOUT_VALUE) {
+      expect(conditionFrom(operator, "left over")).toEqual({ path: "properties.x", operator });
+    }
+  });
+
+  test("every operator's condition comes back from the form as it was", () => {
+    for (const operator of MAPPING_OPERATORS) {
+      const value = operator === "in" ? ["a, b", 3] : "a\nb, 3";
+      const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
+        ? { path: "properties.x", operator }
+        : { path: "properties.x", operator, value };
+      const named = { name: "n", event: "e", match: "any" as const, scoringSignal: "s", points: -3 };
+      const rule = { ...named, frequency: "once_per_day" as const, enabled: false };
+      expect(ruleTyped(formOf({ ...rule, conditions: [condition] }))).toEqual({
+        ok: true,
+        value: { ...rule, conditions: [condition] },
+      });
+    }
+  });
+});
+
+describe("what is wrong is said at its field", () => {
+  test.each([
+    [{ name: " " }, "name"],
+    [{ event: "" }, "event"],
+    [{ scoringSignal: "" }, "scoring_signal"],
+    [{ points: "" }, "points"],
+    [{ points: "1.5" }, "points"],
+    [{ points: "2000000" }, "points"],
+    [{ match: "some" }, "match"],
+    [{ frequency: "hourly" }, "frequency"],
+  ])("%j: %s", (form, field) => {
+    expect(Object.keys(errorsOf(form))).toEqual([field]);
+  });
+
+  const rows = (...conditions: Partial<ConditionRow>[]) => ({
+    conditions: conditions.map((row) => ({ path: "event", operator: "equals", value: "x", ...row })),
+  });
+  test.each([
+    [rows({}, { path: "form_name" }), "conditions.1.path"],
+    [rows({ operator: "matches" }), "conditions.0.operator"],
+    [rows({ value: " " }), "conditions.0.value"],
+    [rows({ operator: "in", value: " , " }), "conditions.0.value"],
+    [rows({ value: "x".repeat(256) }), "conditions.0.value"],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "conditions"],
+  ])("%#: %s", (form, field) => {
+    expect(Object.keys(errorsOf(form))).toEqual([field]);
+  });
+
+  test.each([
+    [{ name: "" }, "This is needed."],
+    [{ points: "1e3" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ points: "x1" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ points: "1x" }, "A whole number between -1,000,000 and 1,000,000."],
+    [{ match: "some" }, "Choose one of the list."],
+    [{ frequency: "" }, "Choose one of the list."],
+    [rows({ operator: "matches" }), "Choose one of the list."],
+    [rows({ operator: "in", value: "," }), "At least one value."],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "That are too many conditions for one rule."],
+  ])("%j: %s", (form, words) => {
+    expect(Object.values(errorsOf(form))).toEqual([words]);
+  });
+
+  test("in the words of the schema, as a sentence, where it is nothing that everybody gets wrong", () => {
+    for (const form of [rows({ path: "form_name" }), { name: "x".repeat(300) }]) {
+      expect(Object.values(errorsOf(form)).join(" ")).toMatch(/^[A-Z][^A-Z].*[a-z0-9"]\.$/);
+    }
+  });
+
+  test("of several errors of one field the first is said", () => {
+    const errors = errorsOf({ name: "", points: "", ...rows({ path: "form_name", operator: "matches" }) });
+    expect(Object.keys(errors).sort()).toEqual(["conditions.0.operator", "conditions.0.path", "name", "points"]);
+  });
+});
+
+test.each([
+  [" 7 ", 7],
+  ["+5", 5],
+  ["-12", -12],
+  ["0", 0],
+])("points typed as %j are %i", (points, number) => {
+  expect(ruleTyped({ ...FORM, points })).toMatchObject({ ok: true, value: { points: number } });
+});
+
+test("a condition's path is trimmed, its value is not", () => {
+  const made = ruleTyped({ ...FORM, conditions: [{ path: " properties.x ", operator: "equals", value: " a " }] });
+  expect(made).toMatchObject({ value: { conditions: [{ path: "properties.x", operator: "equals", value: " a " }] } });
+});
+
+test("rows are added and removed, and blank ones are no conditions", () => {
+  const row = { path: "event", operator: "equals", value: "x" };
+  const two = changeRows({ ...FORM, conditions: [row] }, "add");
+  expect(two.conditions).toHaveLength(2);
+  expect(withoutBlankRows(two).conditions).toEqual([row]);
+  expect(changeRows(two, "remove-0").conditions).toEqual([{ path: "", operator: "equals", value: "" }]);
+  expect(changeRows(two, "remove-9")).toEqual(two);
+  expect(changeRows(two, "toString")).toEqual(two);
+  for (const what of ["xremove-0", "remove-0x", "remove-", ""]) expect(changeRows(two, what)).toEqual(two);
+  const many = { ...FORM, conditions: Array.from({ length: 12 }, (_, n) => ({ ...row, path: `properties.p${n}` })) };
+  expect(changeRows(many, "remove-11").conditions).toEqual(many.conditions.slice(0, 11));
+  const half = [
+    { ...row, value: "" },
+    { ...row, path: " ", value: " x" },
+    { ...row, path: " ", value: " " },
+  ];
+  expect(withoutBlankRows({ ...FORM, conditions: half }).conditions).toEqual(half.slice(0, 2));
+});
+
+test("a posted form is read row by row, with its line ends", () => {
+  const data = new FormData();
+  for (const [name, value] of [
+    ["name", "n"],
+    ["path", "event"],
+    ["operator", "in"],
+    ["value", "a\r\nb"],
+    ["path", "source"],
+    ["operator", "exists"],
+    ["value", ""],
+    ["enabled", "on"],
+  ] as const) {
+    data.append(name, value);
+  }
+  const form = readRuleForm(data);
+  expect(form.conditions).toEqual([
+    { path: "event", operator: "in", value: "a\nb" },
+    { path: "source", operator: "exists", value: "" },
+  ]);
+  expect([form.name, form.enabled, form.points]).toEqual(["n", true, ""]);
+});
+
+test("a posted form has a field for each part of a rule; a missing one is blank, and the frequency what it mostly is", () => {
+  const data = new FormData();
+  const posted = {
+    name: "Asked",
+    event: "Form *",
+    match: "any",
+    scoring_signal: "demo",
+    points: "20",
+    frequency: "once_ever",
+    days: "7",
+  };
+  for (const [name, value] of Object.entries(posted)) data.append(name, value);
+  const { scoring_signal: scoringSignal, ...others } = posted;
+  expect(readRuleForm(data)).toEqual({ ...others, scoringSignal, conditions: [], enabled: false });
+  expect(readRuleForm(new FormData())).toMatchObject({ name: "", event: "", frequency: "every_time", days: "" });
+  // A file is no text.
+  const odd = new FormData();
+  odd.append("name", new File(["x"], "x.txt"));
+  expect(readRuleForm(odd).name).toBe("");
+});
+
+test("a proposed rule comes with the form's own frequency, and on", () => {
+  const proposed = { name: "n", event: "e", match: "all" as const, conditions: [], scoringSignal: "s", points: 5 };
+  expect(formOf(proposed)).toEqual({ ...BLANK_FORM, ...proposed, points: "5", conditions: [] });
+});
+
+test("a copy is another rule like it, whose name says so, as far as a name may go", () => {
+  const rule = {
+    name: "😀".repeat(255),
+    event: "e",
+    match: "any" as const,
+    conditions: [],
+    scoringSignal: "s",
+    points: 1,
+    frequency: "once_ever" as const,
+    enabled: false,
+  };
+  expect(copyOf(rule)).toEqual({ ...formOf(rule), name: `Copy of ${"😀".repeat(247)}` });
+});
+
+test("a preview needs neither name nor scoring signal nor points; what is wrong with the rest is said", () => {
+  const draft = { ...FORM, name: "", scoringSignal: "", points: " " };
+  expect(draftOf(draft)).toMatchObject({ ok: true, value: { event: FORM.event, points: 0 } });
+  expect(draftOf({ ...draft, points: "7" })).toMatchObject({ ok: true, value: { points: 7 } });
+  expect(draftOf({ ...draft, points: "x", match: "" })).toMatchObject({
+    ok: false,
+    refusal: { match: "Choose one of the list.", points: expect.stringContaining("A whole number") },
+  });
+});
+
+test.each([
+  ["7", 7],
+  ["1", 1],
+  ["7.9", 7],
+  ["0", 30],
+  ["many", 30],
+  ["3650", 3_650],
+  ["3651", 30],
+])("a preview of %j days looks back %i", (days, number) => {
+  expect(previewDays({ ...FORM, days })).toBe(number);
+});

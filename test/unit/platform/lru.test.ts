@@ -1,0 +1,47 @@
+/** The bounded memory that isolates and objects keep keys, rules and segments in. */
+import { describe, expect, test } from "vitest";
+import { Lru } from "../../../src/platform/lru.ts";
+
+describe("a bounded memory", () => {
+  test("forgets what was used longest ago", () => {
+    const memory = new Lru<string, number>(2);
+    memory.set("a", 1);
+    memory.set("b", 2);
+    expect(memory.get("a")).toBe(1);
+    memory.set("c", 3);
+    expect([memory.get("a"), memory.get("b"), memory.get("c")]).toEqual([1, undefined, 3]);
+  });
+
+  test("is bounded by weight, also where an entry is replaced by a lighter or a heavier one", () => {
+    const memory = new Lru<string, string>(10);
+    memory.set("a", "heavy", 9);
+    memory.set("a", "light", 1);
+    memory.set("b", "rest", 9);
+    expect([memory.get("a"), memory.get("b")]).toEqual(["light", "rest"]);
+    memory.set("b", "more", 10);
+    expect([memory.has("a"), memory.has("b")]).toEqual([false, true]);
+  });
+
+  test("does not remember what is heavier than all of it, and forgets what it is told to", () => {
+    const memory = new Lru<string, number>(2);
+    memory.set("a", 1, 3);
+    expect(memory.has("a")).toBe(false);
+    memory.set("b", 2, 2);
+    memory.delete("b");
+    memory.set("c", 3, 2);
+    expect(memory.get("c")).toBe(3);
+    memory.clear();
+    expect(memory.has("c")).toBe(false);
+    memory.set("d", 4, 2);
+    expect(memory.has("d")).toBe(true);
+  });
+
+  test("looking whether something is there is no use of it", () => {
+    const memory = new Lru<string, number>(2);
+    memory.set("a", 1);
+    memory.set("b", 2);
+    memory.has("a");
+    memory.set("c", 3);
+    expect(memory.has("a")).toBe(false);
+  });
+});

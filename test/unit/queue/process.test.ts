@@ -1,0 +1,217 @@
+/** Design §8.2: by what the consumer lets the store find a signal's duplicates. */
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
+import type { CompiledRules, MappingCondition, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
+import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
+import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
+import type { Envelope, ReceivedSignal } from "../../../src/wire/message.ts";
+import { buriedSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
+
+const template = compileTemplate([
+  { target: "external_id", path: "id", type: "string", required: true },
+  { target: "plan", path: "plan", type: "string", required: false },
+]);
+const workings = {
+  rules: compileRules([]),
+  templates: new Map([
+    ["key_1", template],
+    ["key_2", template],
+  ]),
+};
+const AT = Date.UTC(2026, 0, 10);
+
+function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules = workings.rules) {
+  const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
+  const { work } = processSignal(
+    {
+      envelope: { id: "sig_1", key: "key_1", ...envelope },
+      row,
+      verdict: "accepted",
+      ordinal: 1,
+      endpoint: envelope.endpoint ?? "signal_staging",
+      payload: JSON.stringify(payload),
+    },
+    { ...workings, rules },
+  );
+  return work;
+}
+
+function workOf(envelope: Partial<Envelope>, payload: unknown, at = AT) {
+  const work = processed(envelope, payload, at);
+  if (work.kind === "dead") throw new Error(work.reason);
+  return work;
+}
+
+const update = (envelope: Partial<Envelope>, plan = "pro", at = AT) =>
+  workOf({ endpoint: "product_org", ...envelope }, { id: "a1", plan }, at);
+const hashOf = (...sent: Parameters<typeof update>) => update(...sent).contentHash;
+
+test("§8.5 a signal for which the rules take too many steps is a dead letter that says so, with or without an email", () => {
+  // Each reads all elements by itself.
+  const ruleOn = (path: string): MappingRule => {
+    const conditions: MappingCondition[] = [{ path, operator: "not_exists" }];
+    return { id: path, version: 1, event: "*", match: "all", conditions, scoringSignal: "s", points: 1 };
+  };
+  const rules = Array.from({ length: 60 }, (_, n) => ruleOn(`properties.a[].b${n}`));
+  const work = (elements: number, compiled: CompiledRules, more: object) =>
+    processed(
+      {},
+      { event: "e", properties: { a: Array.from({ length: elements }, () => ({})) }, ...more },
+      AT,
+      compiled,
+    );
+  const compiled = compileRules(rules);
+  for (const who of [{ email: "a@example.com" }, { anonymousId: "a-1" }]) {
+    for (const all of [compiled, compileRules([...rules, ruleOn("email")])]) {
+      expect(work(1_000, all, who)).toMatchObject({ kind: "dead", reason: expect.stringContaining("50000 steps") });
+      expect(work(10, all, who)).toMatchObject({ kind: "signal" });
+    }
+  }
+  expect(work(1_000, compiled, { type: "identify", userId: "u-1" })).toMatchObject({ kind: "identify" });
+});
+
+describe("§8.2 an account update", () => {
+  test("is no duplicate by its content", () =>
+    expect(update({})).toEqual({
+      kind: "account",
+      account: { externalId: "a1", fields: { plan: "pro" }, attributes: {} },
+      contentHash: null,
+      duplicateWindowMs: 0,
+    }));
+
+  test("is a duplicate by its Idempotency-Key, whatever it says, whenever it comes within 7 days", () => {
+    expect(update({ idem: "k1:0" }).duplicateWindowMs).toBe(DUPLICATE_WINDOW_WITH_ID_MS);
+    expect(hashOf({ idem: "k1:0" })).not.toBeNull();
+    expect(hashOf({ idem: "k1:0" }, "free", AT + 6 * 24 * 3_600_000)).toBe(hashOf({ idem: "k1:0" }));
+  });
+
+  test("is no duplicate with another Idempotency-Key, at another place in the body, or of another API key", () => {
+    const hashes = [{ idem: "k1:0" }, { idem: "k2:0" }, { idem: "k1:1" }, { idem: "k1:0", key: "key_2" }];
+    expect(new Set(hashes.map((envelope) => hashOf(envelope))).size).toBe(hashes.length);
+  });
+
+  test("has the hash that a signal with its Idempotency-Key has", () => {
+    const signal = workOf({ idem: "k1:0" }, { event: "A", email: "jane@example.com" });
+    const { contentHash, duplicateWindowMs } = update({ idem: "k1:0" });
+    expect(signal).toMatchObject({ kind: "signal", contentHash, duplicateWindowMs });
+  });
+});
+
+describe("§8.2 a signal", () => {
+  test("that can be no duplicate has neither hash nor window", () =>
+    expect(workOf({}, { event: "A" })).toMatchObject({ contentHash: null, duplicateWindowMs: 0 }));
+});
+
+describe("what a message says of a signal's admission goes with the signal", () => {
+  const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 1, count: 1, accepted: 1 };
+  const received = (envelope: Partial<Envelope>, payload = '{"event":"A"}'): ReceivedSignal => ({
+    envelope: { id: "sig_1", key: "key_1", ...envelope },
+    row,
+    verdict: "held",
+    ordinal: 7,
+    endpoint: "signal_staging",
+    payload,
+  });
+  const admission = {
+    id: "sig_1",
+    keyId: "key_1",
+    endpoint: "signal_staging",
+    verdict: "held",
+    ordinal: 7,
+    signalLimit: 10,
+    receivedAtMs: AT,
+    periodStartMs: AT - 5,
+    periodEndMs: AT + 5,
+  };
+
+  test("with its source, its Idempotency-Key and the place that it leaves, where it has them", () => {
+    expect(processSignal(received({}), workings).admission).toEqual(admission);
+    const again = { from: "held", place: 12, verdict: "accepted", ordinal: 1, at: 1, limit: 1 } as const;
+    const envelope = { source: "web", idem: "k:0", again: { ...again, period_start: 0, period_end: 9 } };
+    expect(processSignal(received(envelope), workings).admission).toEqual({
+      ...admission,
+      pathSource: "web",
+      idempotencyKey: "k:0",
+      again: { from: "held", place: 12 },
+    });
+  });
+
+  test("row by row, in order", () => {
+    const signals = ["sig_a", "sig_b"].map((id) => received({ id }));
+    const rows = rowsToRecord([{ row, signals }], (one) => processSignal(one, workings));
+    expect(rows).toMatchObject([
+      { row: 3, atMs: AT, signals: [{ admission: { id: "sig_a" } }, { admission: { id: "sig_b" } }] },
+    ]);
+  });
+
+  test("with its payload, also where the signal is given up", () => {
+    expect(buriedSignal(received({}, "{"), "Again and again")).toEqual({
+      admission,
+      payload: "{",
+      work: { kind: "dead", reason: "Again and again" },
+    });
+  });
+});
+
+describe("what cannot be processed is a dead letter that says why", () => {
+  const reasonOf = (envelope: Partial<Envelope>, payload: unknown): string => {
+    const work = processed(envelope, payload);
+    return work.kind === "dead" ? work.reason : "";
+  };
+
+  test("an account update of a key without a template, that is no object, or that the template does not fit", () => {
+    const account = { endpoint: "product_org" } as const;
+    expect(reasonOf({ ...account, key: "key_9" }, { id: "a1" })).toBe(
+      "Could not be processed: Error: there is no payload template of key key_9",
+    );
+    expect(reasonOf(account, ["a1"])).toBe("Could not be processed: Error: an account update is a JSON object");
+    expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);
+  });
+
+  test("text that is no JSON", () => {
+    const row = { row: 1, at: AT, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
+    const one = {
+      envelope: { id: "sig_1", key: "key_1" },
+      row,
+      verdict: "accepted",
+      ordinal: 1,
+      payload: "{",
+    } as const;
+    const { work } = processSignal({ ...one, endpoint: "signal_staging" }, workings);
+    expect(work).toMatchObject({ kind: "dead", reason: expect.stringMatching(/^Could not be processed: SyntaxError/) });
+  });
+});
+
+describe("the rules", () => {
+  const ruleOn = (path: string): CompiledRules =>
+    compileRules([
+      {
+        id: "rule_1",
+        version: 2,
+        event: "*",
+        match: "all",
+        conditions: [{ path, operator: "exists" }],
+        scoringSignal: "s",
+        points: 5,
+      },
+    ]);
+
+  test("score what they match; of one that asks for an email nobody has named yet nothing is said", () => {
+    const match = [{ ruleId: "rule_1", ruleVersion: 2, scoringSignal: "s", points: 5 }];
+    expect(processed({}, { event: "A", email: "a@example.com" }, AT, ruleOn("email"))).toMatchObject({
+      evaluation: { rulesTried: 1, matches: match },
+    });
+    expect(processed({}, { event: "A", anonymousId: "v-1" }, AT, ruleOn("email"))).toMatchObject({ evaluation: null });
+    expect(processed({}, { event: "A", anonymousId: "v-1" }, AT, ruleOn("properties.x"))).toMatchObject({
+      evaluation: { rulesTried: 1, matches: [] },
+    });
+  });
+
+  test("say nothing of an identify call", () => {
+    const call = { type: "identify", userId: "u-1", traits: { email: "a@example.com" } };
+    expect(processed({}, call, AT, ruleOn("email"))).toMatchObject({
+      kind: "identify",
+      evaluation: { rulesTried: 0, matches: [] },
+    });
+  });
+});

@@ -1,0 +1,387 @@
+/** Design §7: when what is committed leaves for the queue, and from where it is read. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  DRAIN_PACE_MS,
+  MESSAGE_MAX_BYTES,
+  RESEND_AFTER_MS,
+  RETRY_MIN_SECONDS,
+  SEND_TIMEOUT_MS,
+  STORE_PROBE_MS,
+  UNSENT_MAX_BYTES,
+} from "../../../src/limits.ts";
+import { Drain } from "../../../src/quota/drain.ts";
+import type { SendRange } from "../../../src/quota/outbox.ts";
+import { MessagePacker } from "../../../src/quota/pack.ts";
+import type { PackedRow } from "../../../src/quota/pack.ts";
+
+const START = 1_000_000;
+
+beforeEach(() => {
+  vi.useFakeTimers({ now: START });
+  vi.spyOn(console, "log").mockImplementation(() => {});
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** An outbox, and the queue that takes what leaves it. */
+class Road {
+  readonly rows: PackedRow[] = [];
+  /** When each `sendBatch` was called, and the text of its messages. */
+  readonly sent: [number, string[]][] = [];
+  reads = 0;
+  alarmAtMs = Number.POSITIVE_INFINITY;
+  /** How the next calls end; when there is none, well. */
+  readonly outcomes: (() => Promise<unknown>)[] = [];
+  readonly drain: Drain;
+
+  constructor(unsettled: PackedRow[] = []) {
+    this.rows.push(...unsettled);
+    const outbox = {
+      messages: (range: SendRange) => this.#read(range),
+      oldest: () => (this.rows[0] === undefined ? null : { row: this.rows[0].row, atMs: this.rows[0].at }),
+    };
+    this.drain = new Drain(outbox, {
+      workspaceId: "ws",
+      paceMs: DRAIN_PACE_MS,
+      alarmBy: (atMs) => (this.alarmAtMs = Math.min(this.alarmAtMs, atMs)),
+      send: (messages) => {
+        this.sent.push([Date.now() - START, messages.map(({ body }) => body)]);
+        return this.outcomes.shift()?.() ?? Promise.resolve();
+      },
+    });
+  }
+
+  #read({ afterRow, admittedUntil, maxMessages }: SendRange) {
+    this.reads++;
+    const packer = new MessagePacker();
+    for (const row of this.rows) if (row.row > afterRow && row.at <= admittedUntil) packer.add(row);
+    return packer.take(true, maxMessages, 250_000);
+  }
+
+  settle(...rows: number[]): void {
+    for (const row of rows)
+      this.rows.splice(
+        this.rows.findIndex((one) => one.row === row),
+        1,
+      );
+  }
+
+  /** The texts of what was sent since, message by message. */
+  sentSince(calls: number): string[] {
+    return this.sent.slice(calls).flatMap(([, messages]) => messages.map((message) => message.slice("ws".length)));
+  }
+
+  #lastRow = 0;
+
+  commit(bytes = 100): void {
+    const row = rowOf(Math.max(this.#lastRow, this.rows.at(-1)?.row ?? 0) + 1, bytes);
+    this.#lastRow = row.row;
+    this.rows.push(row);
+    this.drain.committed([row]);
+  }
+
+  async pass(ms: number): Promise<void> {
+    await vi.advanceTimersByTimeAsync(ms);
+  }
+
+  async ring(): Promise<void> {
+    this.alarmAtMs = Number.POSITIVE_INFINITY;
+    const ran = this.drain.run();
+    await this.pass(SEND_TIMEOUT_MS);
+    await ran;
+  }
+}
+
+function rowOf(row: number, bytes: number): PackedRow {
+  return { row, at: Date.now(), periodStart: 0, count: 1, bytes, text: `[${row}]` };
+}
+
+describe("what fills no message", () => {
+  test("leaves at once after a quiet moment", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(0);
+    await road.pass(60_000);
+    road.commit();
+    await road.pass(0);
+    expect(road.sent).toEqual([
+      [0, ["ws[1]"]],
+      [60_000, ["ws[2]"]],
+    ]);
+  });
+
+  test("leaves every two seconds under a trickle, together", async () => {
+    const road = new Road();
+    for (let n = 0; n < 10; n++) {
+      road.commit();
+      await road.pass(500);
+    }
+    expect(road.sent).toEqual(
+      [
+        [0, ["ws[1]"]],
+        [2_000, ["ws[2][3][4]"]],
+        [4_000, ["ws[5][6][7][8]"]],
+      ].map(([ms, messages]) => [ms, messages]),
+    );
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent.at(-1)).toEqual([6_000, ["ws[9][10]"]]);
+    expect(road.reads).toBe(0);
+  });
+
+  test("holds no timer once it has left", async () => {
+    const road = new Road();
+    road.commit();
+    road.commit();
+    await road.pass(2 * DRAIN_PACE_MS);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("queue operations, three a message, for each signal", () => {
+  test.each([
+    { perSecond: 1, most: 1.6 },
+    { perSecond: 20, most: 0.1 },
+  ])("are $most at most where $perSecond comes a second", async ({ perSecond, most }) => {
+    const road = new Road();
+    const signals = 100 * perSecond;
+    for (let n = 0; n < signals; n++) {
+      // A signal of 500 bytes.
+      road.commit(720);
+      await road.pass(1_000 / perSecond);
+    }
+    await road.pass(DRAIN_PACE_MS);
+    const messages = road.sent.reduce((sum, [, batch]) => sum + batch.length, 0);
+    expect((3 * messages) / signals).toBeLessThanOrEqual(most);
+  });
+});
+
+test("a full message leaves when it is full, and what is begun behind it waits for its turn", async () => {
+  const road = new Road();
+  road.commit();
+  await road.pass(1);
+  for (let n = 0; n < 5; n++) road.commit(MESSAGE_MAX_BYTES / 2);
+  await road.pass(1);
+  expect(road.sent.slice(1)).toEqual([[1, ["ws[2][3]", "ws[4][5]"]]]);
+  await road.pass(DRAIN_PACE_MS - 1);
+  expect(road.sent.slice(2).map(([, messages]) => messages)).toEqual([["ws[6]"]]);
+  expect(road.reads).toBe(0);
+});
+
+describe("rows are read from the table", () => {
+  test("after a restart, all that are not settled", async () => {
+    const road = new Road([rowOf(1, 100), rowOf(2, 100)]);
+    await road.pass(1);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent).toEqual([[DRAIN_PACE_MS, ["ws[1][2][3]"]]]);
+    const { reads } = road;
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect([road.sent.at(-1), road.reads]).toEqual([[2 * DRAIN_PACE_MS, ["ws[4]"]], reads]);
+  });
+
+  test("after a failure, from the first that was not taken", async () => {
+    const road = new Road();
+    road.outcomes.push(() => Promise.reject(new Error("down")));
+    road.commit();
+    await road.pass(0);
+    expect(road.alarmAtMs).toBe(START + RETRY_MIN_SECONDS * 1_000);
+    road.commit();
+    await road.pass(60_000);
+    expect(road.sent).toHaveLength(1);
+    await road.ring();
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[1][2]"]);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sent.at(-1)?.[1]).toEqual(["ws[3]"]);
+  });
+
+  test("where more waits than memory is to hold, none of them left out", async () => {
+    const road = new Road();
+    const underWay = Promise.withResolvers<void>();
+    road.outcomes.push(() => underWay.promise);
+    road.commit();
+    await road.pass(0);
+    const waiting = Math.ceil(UNSENT_MAX_BYTES / 50_000) + 20;
+    for (let n = 0; n < waiting; n++) road.commit(50_000);
+    underWay.resolve();
+    await road.pass(0);
+    const texts = road.sent.flatMap(([, messages]) => messages).map((message) => message.slice("ws".length));
+    expect(texts.join("")).toBe(road.rows.map(({ text }) => text).join(""));
+    expect(road.reads).toBeGreaterThan(0);
+  });
+});
+
+test("a call of the queue that never ends is given up, and made again", async () => {
+  const road = new Road();
+  road.outcomes.push(() => new Promise(() => {}));
+  road.commit();
+  await road.pass(SEND_TIMEOUT_MS);
+  expect(road.alarmAtMs).toBe(START + SEND_TIMEOUT_MS + RETRY_MIN_SECONDS * 1_000);
+  await road.ring();
+  expect(road.sent.map(([, messages]) => messages)).toEqual([["ws[1]"], ["ws[1]"]]);
+});
+
+test("an alarm ends when nothing is under way any more, what was when it rang included: a killed object has it rung again", async () => {
+  const road = new Road();
+  let answer: ((value?: unknown) => void) | undefined;
+  road.outcomes.push(() => new Promise((resolve) => (answer = resolve)));
+  road.commit();
+  await road.pass(0);
+  road.commit();
+  let ended = false;
+  const ran = road.drain.run().then(() => (ended = true));
+  await road.pass(100);
+  expect(ended).toBe(false);
+  answer?.();
+  await ran;
+  expect(road.sent.map(([, bodies]) => bodies)).toEqual([["ws[1]"], ["ws[2]"]]);
+});
+
+describe("what is not settled", () => {
+  test("is sent again when the oldest has waited for 15 minutes, as far as it is so old, and then not before 15 more", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(60_000);
+    road.commit();
+    await road.ring();
+    expect(road.alarmAtMs).toBe(START + RESEND_AFTER_MS);
+    vi.setSystemTime(START + RESEND_AFTER_MS - 1);
+    let calls = road.sent.length;
+    await road.drain.run();
+    expect(road.sentSince(calls)).toEqual([]);
+    vi.setSystemTime(START + RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]"]);
+    expect(road.alarmAtMs).toBe(START + 2 * RESEND_AFTER_MS);
+    calls = road.sent.length;
+    vi.setSystemTime(START + 2 * RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1][2]"]);
+  });
+
+  test("is sent again batch by batch, all of it", async () => {
+    const road = new Road();
+    for (let n = 0; n < 10; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(60_000);
+    const calls = road.sent.length;
+    vi.setSystemTime(START + RESEND_AFTER_MS);
+    await road.ring();
+    expect(road.sent.slice(calls).map(([, messages]) => messages.length)).toEqual([4, 4, 2]);
+    expect(road.sentSince(calls).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+  });
+
+  test("rings no alarm once all is settled", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(0);
+    road.settle(1);
+    await road.ring();
+    expect(road.alarmAtMs).toBe(Number.POSITIVE_INFINITY);
+    expect(road.sent).toHaveLength(1);
+  });
+
+  test("is read from the table once it has other numbers, and leaves without an alarm", async () => {
+    const road = new Road();
+    road.commit();
+    await road.pass(60_000);
+    road.settle(1);
+    road.rows.push(rowOf(11, 100));
+    road.drain.renumbered();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(1)).toEqual(["[11]"]);
+  });
+});
+
+describe("a full store", () => {
+  async function full(): Promise<Road> {
+    const road = new Road();
+    for (let n = 0; n < 3; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(60_000);
+    road.drain.stopForFullStore();
+    return road;
+  }
+
+  test("is asked with one message a minute, by the alarm only; all the rest waits", async () => {
+    const road = await full();
+    expect([road.drain.storeFull, road.alarmAtMs]).toEqual([true, START + 60_000 + STORE_PROBE_MS]);
+    const calls = road.sent.length;
+    road.commit();
+    await road.pass(STORE_PROBE_MS - 1);
+    await road.drain.run();
+    expect(road.sentSince(calls)).toEqual([]);
+    await road.pass(1);
+    const atMs = Date.now();
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]"]);
+    expect(road.alarmAtMs).toBe(atMs + STORE_PROBE_MS);
+    // The store has answered that it is still full, so it is asked with the oldest again.
+    road.drain.stopForFullStore();
+    vi.setSystemTime(atMs + STORE_PROBE_MS);
+    await road.ring();
+    expect(road.sentSince(calls)).toEqual(["[1]", "[1]"]);
+  });
+
+  test("that does not answer is asked with the rows that follow, and from the oldest on after the last", async () => {
+    const road = await full();
+    const calls = road.sent.length;
+    for (let probes = 0; probes < 5; probes++) {
+      await road.pass(STORE_PROBE_MS);
+      await road.ring();
+    }
+    // The fourth finds no row behind the third.
+    expect(road.sentSince(calls)).toEqual(["[1]", "[2]", "[3]", "[1]"]);
+    expect(road.drain.storeFull).toBe(true);
+  });
+
+  test("holds nothing up once nothing waits", async () => {
+    const road = await full();
+    road.settle(1, 2, 3);
+    await road.pass(STORE_PROBE_MS);
+    await road.ring();
+    expect(road.drain.storeFull).toBe(false);
+    const calls = road.sent.length;
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[4]"]);
+  });
+
+  test("that has room again gets everything, from the oldest on", async () => {
+    const road = await full();
+    const calls = road.sent.length;
+    road.settle(1);
+    road.drain.startOver();
+    expect(road.drain.storeFull).toBe(false);
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[2]", "[3]"]);
+    road.commit();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(calls)).toEqual(["[2]", "[3]", "[4]"]);
+  });
+
+  test("stops what is under way: what was sent does not count as sent once there is room again", async () => {
+    const road = new Road();
+    const underWay = Promise.withResolvers<void>();
+    road.outcomes.push(() => underWay.promise);
+    for (let n = 0; n < 6; n++) road.commit(MESSAGE_MAX_BYTES);
+    await road.pass(0);
+    road.drain.stopForFullStore();
+    underWay.resolve();
+    await road.pass(1);
+    expect(road.sent).toHaveLength(1);
+    road.drain.startOver();
+    await road.pass(DRAIN_PACE_MS);
+    expect(road.sentSince(1).join("")).toBe(road.rows.map(({ text }) => text).join(""));
+  });
+});
+
+test("a failure is logged with its workspace, how often it has failed and why", async () => {
+  const road = new Road();
+  const log = vi.spyOn(console, "log");
+  road.outcomes.push(() => Promise.reject(new Error("down")));
+  road.commit();
+  await road.pass(0);
+  expect(log.mock.calls.flat().map(String).join("\n")).toMatch(/drain_failed.*"workspace":"ws".*"failed":1.*down/s);
+});

@@ -1,0 +1,29 @@
+/** Whether the counter's database is full, without asking it with every commit (design §7). */
+import { expect, test } from "vitest";
+import { Fill } from "../../../src/quota/fill.ts";
+
+const MB = 1_000_000;
+
+test("a database is asked for its size when nothing is known, and then not before it may be full", () => {
+  let size = 10 * MB;
+  let asked = 0;
+  const fill = new Fill(() => {
+    asked++;
+    return size;
+  });
+  expect([fill.reaches(1_000 * MB), fill.reaches(1_000 * MB), asked]).toEqual([false, false, 1]);
+  fill.written(400 * MB);
+  size = 500 * MB;
+  expect([fill.reaches(1_000 * MB), asked]).toEqual([false, 1]);
+  fill.written(100 * MB);
+  size = 1_000 * MB;
+  expect([fill.reaches(1_000 * MB), asked]).toEqual([true, 2]);
+  size = 900 * MB;
+  expect([fill.reaches(1_000 * MB), asked]).toEqual([false, 3]);
+});
+
+test("a database near its limit, or with a small limit, is asked for its size each time", () => {
+  let asked = 0;
+  const fill = new Fill(() => ++asked * MB);
+  expect([1, 2, 3, 4].map(() => fill.reaches(3 * MB))).toEqual([false, false, true, true]);
+});

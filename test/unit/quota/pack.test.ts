@@ -1,0 +1,123 @@
+/** Design §7: signals into outbox rows, rows into messages; and the buckets of each key's request rate. */
+import { describe, expect, test } from "vitest";
+import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
+import { MessagePacker, RowPacker } from "../../../src/quota/pack.ts";
+import type { AdmitChunk } from "../../../src/quota/protocol.ts";
+import { RequestBuckets } from "../../../src/quota/request-buckets.ts";
+import { ROW_HEADER_BYTES, readMessage, writeMessage, writeSignal } from "../../../src/wire/message.ts";
+
+const HEADER = { at: 7, period_start: 1, period_end: 9, limit: 100 };
+
+/** Signals `first`, `first + 1`, … of one call. */
+function chunk(first: number, count: number, bytes = 100): AdmitChunk {
+  const text = Array.from({ length: count }, (_, n) => writeSignal({ id: `sig_${first + n}`, key: "key" }, "{}"));
+  return { text: text.join(""), count, bytes };
+}
+
+/** The signals as they arrive: id, row, ordinal and verdict of each. */
+function arrived(packer: RowPacker): string[] {
+  const rows = packer.rows().map(({ text }) => text);
+  const signals = readMessage(writeMessage("ws", rows.join(""))).rows.flatMap((row) => row.signals);
+  return signals.map(({ envelope, row, ordinal, verdict }) => `${envelope.id} ${row.row} ${ordinal} ${verdict}`);
+}
+
+describe("the rows of a commit", () => {
+  test("are one, as long as all signals fit a message; ordinals go on, and the first of a call are the accepted ones", () => {
+    const packer = new RowPacker(HEADER, 5, 40);
+    packer.add([chunk(1, 2)], 2, 0);
+    packer.add([chunk(3, 2), chunk(5, 1)], 1, 2);
+    expect(arrived(packer)).toEqual([
+      "sig_1 5 41 accepted",
+      "sig_2 5 42 accepted",
+      "sig_3 5 43 accepted",
+      "sig_4 5 44 held",
+      "sig_5 5 45 held",
+    ]);
+    const [row, more] = packer.rows();
+    expect(more).toBeUndefined();
+    expect(row).toMatchObject({ row: 5, at: 7, periodStart: 1, count: 5, bytes: 300 + ROW_HEADER_BYTES });
+    expect(row?.text.length).toBeLessThanOrEqual(row?.bytes ?? 0);
+  });
+
+  test("leave out what found no room, also in the middle of a chunk", () => {
+    const packer = new RowPacker(HEADER, 1, 0);
+    packer.add([chunk(1, 3), chunk(4, 3), chunk(7, 3)], 4, 1);
+    packer.add([chunk(10, 2)], 0, 0);
+    packer.add([chunk(12, 2)], 0, 2);
+    expect(arrived(packer).map((one) => one.split(" ").toSpliced(1, 1).join(" "))).toEqual([
+      "sig_1 1 accepted",
+      "sig_2 2 accepted",
+      "sig_3 3 accepted",
+      "sig_4 4 accepted",
+      "sig_5 5 held",
+      "sig_12 6 held",
+      "sig_13 7 held",
+    ]);
+    expect(packer.rows().map(({ count }) => count)).toEqual([7]);
+  });
+
+  test("are several where one would not fit a message, and one that is exactly full takes no more", () => {
+    const packer = new RowPacker(HEADER, 1, 0);
+    const half = (MESSAGE_MAX_BYTES - ROW_HEADER_BYTES) / 2;
+    for (let n = 0; n < 5; n++) packer.add([chunk(n, 1, half)], 1, 0);
+    expect(packer.rows().map(({ row, count, bytes }) => [row, count, bytes])).toEqual([
+      [1, 2, MESSAGE_MAX_BYTES],
+      [2, 2, MESSAGE_MAX_BYTES],
+      [3, 1, half + ROW_HEADER_BYTES],
+    ]);
+    expect(arrived(packer)).toHaveLength(5);
+    expect(arrived(packer).at(-1)).toBe("sig_4 3 5 accepted");
+  });
+});
+
+describe("messages", () => {
+  const row = (number: number, bytes: number) => ({ row: number, bytes, text: `[${number}]` });
+
+  function packed(...bytes: number[]): MessagePacker {
+    const packer = new MessagePacker();
+    for (const [index, one] of bytes.entries()) packer.add(row(index + 1, one));
+    return packer;
+  }
+
+  test("are taken in order, at most so many and so long together; the first one in any case", () => {
+    const packer = packed(60_000, 50_000, 40_000, 30_000);
+    expect(packer.bytes).toBe(180_000);
+    expect(packer.take(true, 1, 250_000).map(({ rows }) => rows)).toEqual(["[1]"]);
+    expect(packer.take(true, 9, 90_000)).toEqual([
+      { rows: "[2]", bytes: 50_000, lastRow: 2 },
+      { rows: "[3]", bytes: 40_000, lastRow: 3 },
+    ]);
+    expect(packer.bytes).toBe(30_000);
+    expect(packer.take(true, 9, 10).map(({ rows }) => rows)).toEqual(["[4]"]);
+    expect([packer.bytes, packer.isEmpty, packer.take(true, 9, 250_000)]).toEqual([0, true, []]);
+  });
+
+  test("where one more byte would be too many wait for the next call", () => {
+    const packer = packed(60_000, 50_000, 40_000);
+    expect(packer.take(true, 9, 109_999).map(({ rows }) => rows)).toEqual(["[1]"]);
+    expect(packer.take(true, 9, 90_000).map(({ rows }) => rows)).toEqual(["[2]", "[3]"]);
+  });
+
+  test("that have room stay open until all are to go", () => {
+    const packer = packed(30_000, 30_000, 1);
+    expect([packer.hasFull, packer.isEmpty]).toEqual([true, false]);
+    expect(packer.take(false, 9, 250_000)).toEqual([{ rows: "[1][2]", bytes: 60_000, lastRow: 2 }]);
+    expect([packer.hasFull, packer.isEmpty, packer.bytes]).toEqual([false, false, 1]);
+    expect(packer.take(false, 9, 250_000)).toEqual([]);
+    packer.clear();
+    expect([packer.bytes, packer.isEmpty, packer.take(true, 9, 250_000)]).toEqual([0, true, []]);
+  });
+});
+
+describe("§8.7: the buckets of keys", () => {
+  test("are each key's own, tell what is left without taking of it, and refuse what is beyond", () => {
+    const buckets = new RequestBuckets({ perSecond: 10, burst: 2 });
+    expect(buckets.left("a", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
+    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: true }, rate: { remaining: 1, resetMs: 100 } });
+    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: true }, rate: { remaining: 0, resetMs: 200 } });
+    expect(buckets.take("a", 1_000)).toMatchObject({ taken: { allowed: false, retryAfterMs: 100 } });
+    expect(buckets.left("a", 1_000)).toEqual({ remaining: 0, resetMs: 200 });
+    expect(buckets.left("b", 1_000)).toEqual({ remaining: 2, resetMs: 0 });
+    expect(buckets.take("a", 1_100).taken.allowed).toBe(true);
+  });
+});

@@ -1,0 +1,74 @@
+/** Keys of visitors' ids and lists, and the receipts of a person's traits, as rows keep them: both come back as they were. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { TRAITS, readReceipts, writeReceipts } from "../../../../src/store/people/trait-receipts.ts";
+import {
+  keyOf,
+  keysOf,
+  listOfKey,
+  personList,
+  visitorKey,
+  visitorOfKey,
+} from "../../../../src/store/people/visitor-keys.ts";
+import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
+
+const UUID = "5b0d4a3e-9f63-4a51-8c1e-2f4f1f1b7a01";
+const kind = fc.constantFrom<VisitorId["kind"]>("anonymous_id", "user_id");
+const value = fc.oneof(
+  fc.string({ unit: "grapheme", minLength: 1, maxLength: 40 }),
+  fc.uuid(),
+  fc.uuid().map((uuid) => uuid.toUpperCase()),
+  fc.constantFrom(UUID, `${UUID}0`, UUID.slice(1), "\u0000", "\u00ff", "ÿ".repeat(17), "p17"),
+);
+const hex = (key: ArrayBuffer) => Buffer.from(key).toString("hex");
+
+describe("a visitor's id as a key", () => {
+  test("comes back, and is that of no other id", () => {
+    fc.assert(
+      fc.property(fc.record({ kind, value }), fc.record({ kind, value }), (one, other) => {
+        expect(visitorOfKey(visitorKey(one))).toEqual(one);
+        const isSame = one.kind === other.kind && one.value === other.value;
+        expect(hex(visitorKey(one)) === hex(visitorKey(other))).toBe(isSame);
+      }),
+    );
+  });
+
+  test("takes eighteen bytes where it is a UUID in lower case", () => {
+    expect(visitorKey({ kind: "user_id", value: UUID }).byteLength).toBe(18);
+    expect(visitorKey({ kind: "user_id", value: UUID.toUpperCase() }).byteLength).toBe(37);
+  });
+
+  test("is among those of its kind", () => {
+    fc.assert(
+      fc.property(fc.record({ kind, value }), (id) => {
+        const [behind, before] = keysOf(id.kind);
+        expect(hex(visitorKey(id)) > hex(behind)).toBe(true);
+        expect(hex(visitorKey(id)) < hex(before)).toBe(true);
+      }),
+    );
+  });
+
+  test("of a person's list is their number", () => {
+    expect(listOfKey(keyOf(personList(17)))).toBe("p17");
+  });
+});
+
+test("receipts of traits come back, whichever traits there are, and take little where they are of one signal", () => {
+  const receipt = fc.record({
+    receivedAtMs: fc.integer({ min: 0, max: 2e12 }),
+    ordinal: fc.integer({ min: 0, max: 1e12 }),
+  });
+  const some = fc.array(receipt, { minLength: 1, maxLength: 2 });
+  fc.assert(
+    fc.property(some, fc.array(fc.option(fc.nat(1)), { minLength: 3, maxLength: 3 }), (receipts, which) => {
+      const all = TRAITS.flatMap((trait, index) => {
+        const at = which[index];
+        return at === null || at === undefined ? [] : [[trait, receipts[at % receipts.length]] as const];
+      });
+      expect(readReceipts(writeReceipts(Object.fromEntries(all)))).toEqual(Object.fromEntries(all));
+    }),
+  );
+  const one = { receivedAtMs: 1_800_000_000_000, ordinal: 90_000 };
+  expect(writeReceipts({ name: one, company: one, title: one }).length).toBeLessThan(20);
+  expect(readReceipts("")).toEqual({});
+});

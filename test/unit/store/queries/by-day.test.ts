@@ -1,0 +1,124 @@
+/** Lists by a time of which only the day has an index (src/store/queries/by-day.ts), against rows that are simply sorted. */
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { ascending, byDay, readDayPlace, writeDayPlace } from "../../../../src/store/queries/by-day.ts";
+import type { DayList, DayPlace } from "../../../../src/store/queries/by-day.ts";
+import { readCursor, writeCursor } from "../../../../src/store/queries/cursor.ts";
+
+interface Row {
+  day: number;
+  at: number;
+  id: number;
+}
+
+const CHUNK = 4;
+const rows = fc.uniqueArray(fc.record({ day: fc.nat(5), at: fc.nat(3), id: fc.nat(60) }), {
+  selector: ({ id }) => id,
+  maxLength: 40,
+  size: "max",
+});
+const byOrder = (
+  [at = 0, id = 0]: readonly (string | number)[],
+  [otherAt = 0, otherId = 0]: readonly (string | number)[],
+) => Number(otherAt) - Number(at) || Number(otherId) - Number(id);
+const byTime = (one: Row, other: Row) => other.day - one.day || byOrder([one.at, one.id], [other.at, other.id]);
+type Direction = DayList<Row>["direction"];
+const direction = fc.constantFrom<Direction>("down", "up");
+
+function listOf(all: readonly Row[], towards: Direction): DayList<Row> {
+  return {
+    chunk: CHUNK,
+    direction: towards,
+    nextDay: (from) => {
+      const days = all.map(({ day }) => day).filter((day) => (towards === "down" ? day <= from : day >= from));
+      return days.length === 0 ? null : towards === "down" ? Math.max(...days) : Math.min(...days);
+    },
+    rows: (day, behind) =>
+      all
+        .filter((row) => row.day === day && row.id < Number(behind?.[0] ?? Number.MAX_SAFE_INTEGER))
+        .toSorted((one, other) => other.id - one.id)
+        .slice(0, CHUNK),
+    keyOf: ({ id }) => [id],
+    orderOf: ({ at, id }) => [at, id],
+    compare: (one, other) => (towards === "down" ? byOrder(one, other) : byOrder(other, one)),
+  };
+}
+
+/** In pages of this size, each from what its cursor says. */
+function paged(all: readonly Row[], towards: Direction, size: number): Row[] {
+  const found: Row[] = [];
+  for (let place: DayPlace | null = null; ;) {
+    const page: { row: Row; place: DayPlace }[] = [];
+    for (const one of byDay(listOf(all, towards), place)) if (page.push(one) === size) break;
+    found.push(...page.map(({ row }) => row));
+    expect(found.length).toBeLessThanOrEqual(all.length);
+    const last = page.at(-1);
+    if (last === undefined) return found;
+    place = readDayPlace(readCursor(writeCursor(writeDayPlace(last.place))), ["number"], ["number", "number"]);
+    expect(place).toEqual(last.place);
+  }
+}
+
+test("a list by day has everything once, whatever a day has and wherever pages end; in order where a day has no more than a chunk", () => {
+  fc.assert(
+    fc.property(rows, direction, fc.integer({ min: 1, max: 9 }), (all, towards, size) => {
+      const found = paged(all, towards, size);
+      const inOrder = (some: readonly Row[]) =>
+        towards === "down" ? some.toSorted(byTime) : some.toSorted(byTime).toReversed();
+      expect(inOrder(found)).toEqual(inOrder(all));
+      expect(found.map(({ day }) => day)).toEqual(inOrder(all).map(({ day }) => day));
+      for (const [, ofDay] of Map.groupBy(found, ({ day }) => day)) {
+        if (ofDay.length <= CHUNK) expect(ofDay).toEqual(inOrder(ofDay));
+      }
+    }),
+  );
+});
+
+test("a place in a list that was not given out is none", () => {
+  for (const cursor of [
+    "",
+    "x",
+    "null",
+    "[1]",
+    "[1,null,null]",
+    '["1",null,[1,2]]',
+    "[1,[1,2],[1,2]]",
+    '[1,null,[1,"2"]]',
+    "[1.5,null,[1,2]]",
+  ]) {
+    expect(readDayPlace(readCursor(cursor), ["number"], ["number", "number"]), cursor).toBe(null);
+  }
+});
+
+test("a place in a list has a day, the key of its chunk or none, and an order of the types that the list has", () => {
+  const read = (fields: unknown) => readDayPlace(fields, ["string", "number"], ["number", "string"]);
+  expect(read([3, null, [7, "a"]])).toEqual({ day: 3, chunk: null, last: [7, "a"] });
+  expect(read([3, ["k", 9], [7, ""]])).toEqual({ day: 3, chunk: ["k", 9], last: [7, ""] });
+  for (const fields of [
+    [3, null, [7, "a"], 1],
+    [3, null],
+    [3, null, [7, "a", 1]],
+    [3, null, [7]],
+    [3, null, ["7", "a"]],
+    [3, null, [7, 8]],
+    [3, null, [7.5, "a"]],
+    [3, ["k", Number.NaN], [7, "a"]],
+    [3, [9, "k"], [7, "a"]],
+    [3, "k", [7, "a"]],
+    ["3", null, [7, "a"]],
+  ]) {
+    expect(read(fields), JSON.stringify(fields)).toBeNull();
+  }
+});
+
+test("values of an order are compared one by one, numbers as numbers and texts as texts", () => {
+  const sorted = [
+    [1, "b"],
+    [1, "c"],
+    [2, "a"],
+    [10, "a"],
+  ];
+  expect([sorted[3], sorted[1], sorted[0], sorted[2]].map((one) => one ?? []).toSorted(ascending)).toEqual(sorted);
+  expect(ascending([1, "a"], [1, "a"])).toBe(0);
+  expect([Math.sign(ascending([1, "a"], [1, "b"])), Math.sign(ascending([1, "b"], [1, "a"]))]).toEqual([-1, 1]);
+});

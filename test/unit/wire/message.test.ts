@@ -1,0 +1,256 @@
+/** What travels through the outbox and the queue arrives as it was written (design §7). */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  firstSignals,
+  readMessage,
+  renumberedRow,
+  ROW_HEADER_BYTES,
+  signalWriter,
+  writeMessage,
+  writeRow,
+  writeSignal,
+} from "../../../src/wire/message.ts";
+import type { Again, Envelope, OutboxRow, ReceivedMessage } from "../../../src/wire/message.ts";
+
+const HOSTILE = [
+  '{"event":"a\\u001eb"}',
+  '{"event":"␞{\\"v\\":1}"}',
+  '{"v":1,"workspace":"ws_other"}',
+  '{"row":1,"count":99,"accepted":99}',
+  ' {\n\t"event" : "x"\r\n} ',
+  '{"event":"\u2028\u2029\u0085😀\ud800"}',
+  '{"event":"\u007f\u0080"}',
+  '{"__proto__":{"count":0}}',
+  "[[[]]]",
+  '""',
+  "1e400",
+  '{"a":1,"a":2}',
+];
+
+/** Any JSON text: no such text holds a raw control character other than white space. */
+const payloads = fc.oneof(
+  fc.constantFrom(...HOSTILE),
+  fc.json(),
+  fc.jsonValue().map((value) => JSON.stringify(value, null, "\t")),
+  fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)),
+);
+const anyText = fc.oneof(
+  fc.string({ unit: "binary", maxLength: 20 }),
+  fc.constantFrom("\u001e", "\u001d", "\n\u001e{", '"', "\\"),
+);
+const agains = fc.record<Again>({
+  from: fc.constantFrom("held", "dead"),
+  place: fc.nat(),
+  verdict: fc.constantFrom("accepted", "held"),
+  ordinal: fc.nat(),
+  at: fc.nat(),
+  period_start: fc.nat(),
+  period_end: fc.nat(),
+  limit: fc.nat(),
+});
+const envelopes = fc.record<Envelope, "id" | "key">(
+  {
+    id: anyText,
+    key: anyText,
+    endpoint: fc.constant("product_org" as const),
+    source: anyText,
+    idem: anyText,
+    again: agains,
+  },
+  { requiredKeys: ["id", "key"] },
+);
+const signals = fc.array(fc.record({ envelope: envelopes, payload: payloads }), { minLength: 1, maxLength: 5 });
+const rows = fc.array(fc.record({ signals, first: fc.nat(), accepted: fc.nat(5) }), { minLength: 1, maxLength: 4 });
+
+function rowOf(row: number, first: number, count: number, accepted: number): OutboxRow {
+  return { row, at: 1_771_885_735_111, period_start: 1, period_end: 2, limit: 100, first, count, accepted };
+}
+
+const signalsOf = ({ rows: received }: ReceivedMessage) => received.flatMap((row) => row.signals);
+
+const written = (of: { envelope: Envelope; payload: string }[]): string =>
+  of.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
+
+describe("a queue message", () => {
+  test("is read as it was written, whatever envelopes and payloads hold", () => {
+    fc.assert(
+      fc.property(fc.uuid(), rows, (workspaceId, groups) => {
+        const outbox = groups.map((group, index) => {
+          const count = group.signals.length;
+          return { signals: group.signals, row: rowOf(index + 7, group.first, count, Math.min(group.accepted, count)) };
+        });
+        const text = writeMessage(
+          workspaceId,
+          outbox.map((each) => writeRow(each.row, written(each.signals))).join(""),
+        );
+        expect(readMessage(text)).toEqual({
+          workspaceId,
+          rows: outbox.map(({ row, signals: of }) => ({
+            row,
+            signals: of.map(({ envelope, payload }, index) => ({
+              envelope,
+              row: { ...row, ...envelope.again },
+              verdict: envelope.again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
+              ordinal: envelope.again?.ordinal ?? row.first + index,
+              endpoint: envelope.endpoint ?? "signal_staging",
+              payload,
+            })),
+          })),
+          unreadable: 0,
+        });
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("the signals of one call are read as if each had been written by itself", () => {
+    const call = fc.record({ key: anyText, source: anyText }, { requiredKeys: ["key"] });
+    fc.assert(
+      fc.property(call, fc.uuid(), fc.option(anyText, { nil: undefined }), payloads, (common, uuid, idem, payload) => {
+        const id = `sig_${uuid}`;
+        const text = signalWriter(common)(id, idem, payload);
+        const own = idem === undefined ? { id } : { id, idem };
+        const [signal] = signalsOf(readMessage(writeMessage("ws_1", writeRow(rowOf(1, 1, 1, 1), text))));
+        expect([signal?.envelope, signal?.payload]).toEqual([{ ...common, ...own }, payload]);
+      }),
+    );
+  });
+
+  test("a row's accepted signals come first, the held follow, ordinals without a gap", () => {
+    const three = ["1", "2", "3"].map((payload) => ({ envelope: { id: `sig_${payload}`, key: "key_1" }, payload }));
+    const read = readMessage(writeMessage("ws_1", writeRow(rowOf(1, 99, 3, 2), written(three))));
+    expect(signalsOf(read).map(({ verdict, ordinal, payload }) => [verdict, ordinal, payload])).toEqual([
+      ["accepted", 99, "1"],
+      ["accepted", 100, "2"],
+      ["held", 101, "3"],
+    ]);
+  });
+
+  test("carries a payload byte for byte, duplicate keys and white space included", () => {
+    for (const payload of HOSTILE) {
+      const text = writeMessage(
+        "ws_1",
+        writeRow(rowOf(1, 1, 1, 1), writeSignal({ id: "sig_1", key: "key_1" }, payload)),
+      );
+      expect(signalsOf(readMessage(text)).map((signal) => signal.payload)).toEqual([payload]);
+    }
+  });
+
+  test("the largest row record stays within the bytes set aside for it", () => {
+    const most = Number.MAX_SAFE_INTEGER;
+    const largest: OutboxRow = {
+      row: most,
+      at: 9_999_999_999_999,
+      period_start: 9_999_999_999_999,
+      period_end: 9_999_999_999_999,
+      limit: most,
+      first: most,
+      count: 10_000,
+      accepted: 10_000,
+    };
+    expect(writeRow(largest, "").length).toBeLessThanOrEqual(ROW_HEADER_BYTES);
+  });
+
+  test("a row of version 1 is read as it lies in outboxes and queues", () => {
+    const row =
+      '\u001d{"v":1,"row":7,"at":5,"period_start":1,"period_end":9,"limit":100,"first":100,"count":2,"accepted":1}' +
+      '\u001e{"id":"sig_a","key":"key_1","endpoint":"product_org","source":"crm","idem":"x 0"}\u001e{"a":1}' +
+      '\u001e{"id":"sig_b","key":"key_1","again":{"from":"held","place":3,"verdict":"accepted","ordinal":4,"at":2,' +
+      '"period_start":1,"period_end":9,"limit":50}}\u001e{"b":2}';
+    const [read] = readMessage(`ws_1${row}`).rows;
+    expect(read?.row).toMatchObject({ row: 7, at: 5, limit: 100, first: 100, count: 2, accepted: 1 });
+    expect(read?.signals).toMatchObject([
+      {
+        envelope: { id: "sig_a", source: "crm", idem: "x 0" },
+        verdict: "accepted",
+        ordinal: 100,
+        endpoint: "product_org",
+        payload: '{"a":1}',
+      },
+      {
+        envelope: { id: "sig_b" },
+        row: { at: 2, limit: 50 },
+        verdict: "accepted",
+        ordinal: 4,
+        endpoint: "signal_staging",
+        payload: '{"b":2}',
+      },
+    ]);
+  });
+
+  const good = (row: number) => writeRow(rowOf(row, row, 1, 1), writeSignal({ id: `sig_${row}`, key: "k" }, "{}"));
+
+  test.each([
+    ["of a version that is gone", good(2).replace('"v":1', '"v":0')],
+    ["of a version yet to come", good(2).replace('"v":1', '"v":2')],
+    ["of no version", good(2).replace('"v":1,', "")],
+    ["with fewer signals than it says", writeRow(rowOf(2, 2, 2, 2), writeSignal({ id: "a", key: "k" }, "1"))],
+    ["with a broken envelope", good(2).replace('{"id"', "{id")],
+    ["that is no row at all", "\u001dhello"],
+  ])("a row %s is left alone, and its neighbours are read", (_, row) => {
+    const message = readMessage(writeMessage("ws_1", good(1) + row + good(3)));
+    expect(message).toMatchObject({ workspaceId: "ws_1", rows: [{ row: { row: 1 } }, { row: { row: 3 } }] });
+    expect(message.unreadable).toBe(1);
+    expect(signalsOf(message).map((signal) => signal.envelope.id)).toEqual(["sig_1", "sig_3"]);
+  });
+
+  test.each(["", "hello"])("of no rows (%j) holds nothing", (text) => {
+    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], unreadable: 0 });
+  });
+});
+
+describe("the first signals of a text", () => {
+  test("are the ones written first, at most all of them", () => {
+    fc.assert(
+      fc.property(signals, fc.nat(7), (of, count) => {
+        expect(firstSignals(written(of), count)).toBe(written(of.slice(0, count)));
+      }),
+    );
+  });
+
+  test("are none where there are none", () => {
+    expect(firstSignals("", 3)).toBe("");
+    expect(firstSignals("", 0)).toBe("");
+  });
+});
+
+describe("a row that gets another number", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
+  const text = ["a", "b"].map((id) => writeSignal({ id, key: "k" }, '{"n":1}')).join("");
+
+  test("is otherwise the same, each of its signals too", () => {
+    const read = (rowText: string) => readMessage(writeMessage("ws", rowText));
+    const before = read(writeRow(row, text));
+    const after = read(renumberedRow(writeRow(row, text), 4_711));
+    expect(after.rows.map((one) => one.row)).toEqual([{ ...row, row: 4_711 }]);
+    expect(
+      after.rows[0]?.signals.map(({ envelope, payload, verdict, ordinal }) => [envelope.id, payload, verdict, ordinal]),
+    ).toEqual(
+      before.rows[0]?.signals.map(({ envelope, payload, verdict, ordinal }) => [
+        envelope.id,
+        payload,
+        verdict,
+        ordinal,
+      ]),
+    );
+    expect(after.rows[0]?.signals.map((one) => one.row.row)).toEqual([4_711, 4_711]);
+  });
+
+  test("may have no signals; and stays as it is where it cannot be read", () => {
+    expect(renumberedRow(writeRow({ ...row, count: 0 }, ""), 8)).toBe(writeRow({ ...row, count: 0, row: 8 }, ""));
+    expect(renumberedRow("\u001dnonsense", 8)).toBe("\u001dnonsense");
+  });
+});
+
+test("a row that lacks a signal, or a half of one, is unreadable", () => {
+  const row = { row: 3, at: 5, period_start: 1, period_end: 9, limit: 10, first: 1, count: 2, accepted: 1 };
+  const one = writeSignal({ id: "a", key: "k" }, "{}");
+  for (const text of [one, `${one}${one}${one}`, one.slice(0, one.lastIndexOf("\u001e"))]) {
+    expect(readMessage(writeMessage("ws", writeRow(row, text)))).toEqual({
+      workspaceId: "ws",
+      rows: [],
+      unreadable: 1,
+    });
+  }
+});

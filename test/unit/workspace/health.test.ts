@@ -1,0 +1,87 @@
+/** Which word and which sentence a workspace's figures come to (docs/operate.md has a section for each alarm). */
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, expect, test } from "vitest";
+import { ALARMS, alarmsOf, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
+import type { HealthFigures } from "../../../src/domain/health/alarm.ts";
+
+const NOW = Date.UTC(2031, 2, 1);
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+const WELL: HealthFigures = {
+  store: { bytes: 100, maxBytes: 1_000 },
+  outbox: { bytes: 100, maxBytes: 1_000 },
+  isRestored: false,
+  waiting: 0,
+  waitingSinceMs: null,
+  booksBalanced: true,
+  deadLetters: 0,
+  deadLetterMs: null,
+  failingJobs: [],
+};
+
+const alarms = (figures: Partial<HealthFigures>) => alarmsOf({ ...WELL, ...figures }, NOW);
+const named = (figures: Partial<HealthFigures>) => alarms(figures).map(({ alarm, word }) => `${word} ${alarm}`);
+const waiting = (sinceMs: number) => ({ waiting: 12_345, waitingSinceMs: NOW - sinceMs });
+const dead = (sinceMs: number) => ({ deadLetters: 3, deadLetterMs: NOW - sinceMs });
+const failing = (sinceMs: number) => ({ failingJobs: [{ job: "cold", sinceMs: NOW - sinceMs, error: "R2 is down" }] });
+const FULL = { bytes: 1_000, maxBytes: 1_000 };
+
+describe("the health of a workspace", () => {
+  test.each<[what: string, figures: Partial<HealthFigures>, alarms: string[]]>([
+    ["in which all is well", {}, []],
+    ["with signals that wait for less than ten minutes", waiting(10 * MINUTE - 1), []],
+    ["with signals that wait for ten minutes", waiting(10 * MINUTE), ["late signals_late"]],
+    ["with signals that wait for nearly an hour", waiting(HOUR - 1), ["late signals_late"]],
+    ["with signals that wait for an hour", waiting(HOUR), ["stuck signals_stuck"]],
+    ["with signals of a clock that runs ahead", waiting(-MINUTE), []],
+    ["with a store that is 79 % full", { store: { bytes: 799, maxBytes: 1_000 } }, []],
+    ["with a store that is 80 % full", { store: { bytes: 800, maxBytes: 1_000 } }, ["late store_filling"]],
+    ["with a full store", { store: FULL }, ["stuck store_full"]],
+    ["with a full outbox", { outbox: FULL }, ["stuck senders_refused"]],
+    [
+      "with a full store and a full outbox",
+      { outbox: FULL, store: FULL },
+      ["stuck senders_refused", "stuck store_full"],
+    ],
+    ["with a restored counter", { isRestored: true }, ["stuck counter_restored"]],
+    ["whose books do not balance", { booksBalanced: false }, ["stuck books_open"]],
+    ["with a job that fails for less than ten minutes", failing(10 * MINUTE - 1), []],
+    ["with a job that fails for ten minutes", failing(10 * MINUTE), ["late job_failing"]],
+    ["with a dead letter of today", dead(24 * HOUR - 1), ["late dead_letters"]],
+    ["with dead letters of yesterday only", dead(24 * HOUR), []],
+    [
+      "with several things wrong",
+      { ...dead(0), store: FULL, ...waiting(HOUR) },
+      ["stuck store_full", "stuck signals_stuck", "late dead_letters"],
+    ],
+  ])("%s", (_, figures, expected) => {
+    expect(named(figures)).toEqual(expected);
+  });
+
+  test("is one word: the gravest of what is wrong, of one workspace and of many", () => {
+    expect(wordOf([])).toBe("ok");
+    expect(wordOf(alarms(dead(0)))).toBe("late");
+    expect(wordOf([...alarms(dead(0)), unreachable("timed out")])).toBe("stuck");
+    expect(wordOf([{ word: "ok" }, { word: "late" }, { word: "ok" }])).toBe("late");
+  });
+
+  test("says how bad it is and what to do", () => {
+    expect(alarms(waiting(12.5 * MINUTE))[0]?.says).toMatch(
+      /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/,
+    );
+    expect(alarms({ store: { bytes: 855, maxBytes: 1_000 } })[0]?.says).toMatch(/^The store is 85 % full\. Shorten/);
+    expect(alarms(failing(HOUR))[0]?.says).toBe(
+      "The job `cold` has failed for 60 minutes: R2 is down. Look whether R2 and D1 answer.",
+    );
+    expect(alarms(dead(MINUTE))[0]?.says).toMatch(/^3 signals could not be processed, the latest 1 minute ago\. Read/);
+    expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
+  });
+
+  test("has a section for each alarm in docs/operate.md", () => {
+    const operate = readFileSync(path.resolve(import.meta.dirname, "../../../docs/operate.md"), "utf8");
+    const headings = [...operate.matchAll(/^### `(\w+)`$/gm)].map(([, name]) => name);
+    expect(headings).toEqual([...ALARMS]);
+  });
+});

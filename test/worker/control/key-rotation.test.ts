@@ -1,0 +1,184 @@
+/** Rotation (design §5): a successor with the same settings, and an old key that ends when the admin said. */
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import type { ControlDatabase } from "../../../src/control/database.ts";
+import { rotateKey } from "../../../src/control/new-keys.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
+
+const signal = { email: "jane@example.com", event: "Filled Out Form" };
+
+interface ListedKey {
+  id: string;
+  status: string;
+  expires_at: string | null;
+  successor_of: string | null;
+  last_used_at: string | null;
+}
+
+async function listed(workspace: TestWorkspace, id: string): Promise<ListedKey | undefined> {
+  const { items } = await workspace.operator<{ items: ListedKey[] }>("GET", "/keys");
+  return items.find((key) => key.id === id);
+}
+
+function rotate(
+  workspace: TestWorkspace,
+  overlap: string,
+  key = workspace.key,
+  rest: { expires_at?: string | null } = {},
+): Promise<TestKey & ListedKey> {
+  return workspace.operator("POST", `/keys/${key.id}/rotate`, { overlap, ...rest });
+}
+
+async function status(workspace: TestWorkspace, key: TestKey): Promise<number> {
+  const headers: Record<string, string> = key.secret === undefined ? {} : { "x-api-secret": key.secret };
+  return (await workspace.send(signal, { key: key.key, headers })).status;
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe("design §5: rotation", () => {
+  test("with an overlap both keys are accepted until the old one's end, to the millisecond", async () => {
+    const workspace = await newWorkspace();
+    expect(await status(workspace, workspace.key)).toBe(202);
+    const successor = await rotate(workspace, "1h");
+    expect(await status(workspace, successor)).toBe(202);
+    expect(await status(workspace, workspace.key)).toBe(202);
+
+    const end = Date.parse((await listed(workspace, workspace.key.id))?.expires_at ?? "");
+    vi.useFakeTimers({ toFake: ["Date"] });
+    vi.setSystemTime(end - 1);
+    expect(await status(workspace, workspace.key)).toBe(202);
+    vi.setSystemTime(end);
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect(await status(workspace, successor)).toBe(202);
+    expect((await listed(workspace, workspace.key.id))?.status).toBe("Inactive");
+  });
+
+  test("without an overlap the old key ends before the answer comes", async () => {
+    const workspace = await newWorkspace();
+    expect(await status(workspace, workspace.key)).toBe(202);
+    const successor = await rotate(workspace, "none");
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect(await status(workspace, successor)).toBe(202);
+  });
+
+  test("the successor has the old key's settings and a secret of its own", async () => {
+    const template = [{ target: "external_id", path: "id", type: "string", required: true }];
+    const workspace = await newWorkspace({
+      key: { name: "CRM", endpoint_type: "product_org", secret: true, payload_template: template },
+    });
+    const successor = await rotate(workspace, "24h");
+    expect(successor).toMatchObject({
+      name: "CRM",
+      endpoint_type: "product_org",
+      has_secret: true,
+      payload_template: template,
+      successor_of: workspace.key.id,
+    });
+    expect(successor.key).not.toBe(workspace.key.key);
+    expect(successor.secret).not.toBe(workspace.key.secret);
+  });
+
+  test("an overlap never prolongs the old key", async () => {
+    const expires_at = new Date(Date.now() + 3_600_000).toISOString();
+    const workspace = await newWorkspace({ key: { expires_at } });
+    await rotate(workspace, "7d");
+    expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(expires_at);
+  });
+
+  test("a key in its overlap that is rotated again has a successor that outlives the overlap", async () => {
+    const workspace = await newWorkspace();
+    const first = await rotate(workspace, "24h");
+    const second = await rotate(workspace, "24h");
+    expect([first.expires_at, second.expires_at]).toEqual([null, null]);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 25 * 3_600_000 });
+    expect(await status(workspace, workspace.key)).toBe(401);
+    expect([await status(workspace, first), await status(workspace, second)]).toEqual([202, 202]);
+  });
+
+  test("a key in its overlap keeps the nearer of two ends when it is rotated again", async () => {
+    const workspace = await newWorkspace();
+    await rotate(workspace, "24h");
+    const end = (await listed(workspace, workspace.key.id))?.expires_at;
+    await rotate(workspace, "7d");
+    expect((await listed(workspace, workspace.key.id))?.expires_at).toBe(end);
+    await rotate(workspace, "1h");
+    expect(Date.parse((await listed(workspace, workspace.key.id))?.expires_at ?? "")).toBeLessThan(
+      Date.parse(end ?? "") - 22 * 3_600_000,
+    );
+  });
+
+  test("the successor has the expiration that is asked for: the old key's when left out, another one, or none", async () => {
+    const inDays = (days: number) => new Date(Date.now() + days * 24 * 3_600_000).toISOString();
+    const [near, far] = [inDays(2), inDays(90)];
+    const workspace = await newWorkspace({ key: { expires_at: near } });
+    expect((await rotate(workspace, "1h")).expires_at).toBe(near);
+    expect((await rotate(workspace, "1h", workspace.key, { expires_at: far })).expires_at).toBe(far);
+    expect((await rotate(workspace, "1h", workspace.key, { expires_at: null })).expires_at).toBeNull();
+    await expect(rotate(workspace, "1h", workspace.key, { expires_at: inDays(-1) })).rejects.toThrow(/422/);
+  });
+
+  test("the list of keys tells which of the two is still in use", async () => {
+    const workspace = await newWorkspace();
+    const successor = await rotate(workspace, "1h");
+    await status(workspace, successor);
+    expect((await listed(workspace, workspace.key.id))?.last_used_at).toBeNull();
+    expect((await listed(workspace, successor.id))?.last_used_at).not.toBeNull();
+  });
+
+  test("a key that has ended is not rotated, and another workspace's is not found", async () => {
+    const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+    await workspace.operator("POST", `/keys/${workspace.key.id}/deactivate`);
+    await expect(rotate(workspace, "1h")).rejects.toThrow(/409 .*key_inactive/);
+    await expect(rotate(other, "1h", workspace.key)).rejects.toThrow(/404/);
+  });
+
+  test("a rotation is in the audit log", async () => {
+    const workspace = await newWorkspace();
+    const successor = await rotate(workspace, "1h");
+    const entry = await env.DB.prepare("SELECT detail FROM audit_log WHERE action = 'key.rotated' AND target = ?")
+      .bind(workspace.key.id)
+      .first<{ detail: string }>();
+    expect(JSON.parse(entry?.detail ?? "null")).toEqual({
+      successor: successor.id,
+      overlap_ms: 3_600_000,
+      expires_at: null,
+    });
+  });
+
+  test("two rotations of one form that meet at the database make one successor, one entry and one end of the old key", async () => {
+    const { id: workspaceId, key } = await newWorkspace();
+    const db = controlDatabase(env.DB);
+    // Both have found that nothing was made yet before either writes.
+    let arrived = 0;
+    const both = Promise.withResolvers<void>();
+    const batch = (async (queries: Parameters<ControlDatabase["batch"]>[0]) => {
+      if (++arrived === 2) both.resolve();
+      await both.promise;
+      return db.batch(queries);
+    }) as unknown as ControlDatabase["batch"];
+    const meeting: ControlDatabase = Object.assign(Object.create(db) as ControlDatabase, { batch });
+    const by = { actor: "jane@example.com", nowMs: Date.now() };
+    const [one, other] = await Promise.all(
+      [3_600_000, 24 * 3_600_000].map(async (overlapMs) => {
+        const rotated = await rotateKey(meeting, workspaceId, { keyId: key.id, overlapMs, formToken: "form" }, by);
+        return { overlapMs, rotated };
+      }),
+    );
+    const [winner, loser] = one?.rotated.ok === true ? [one, other] : [other, one];
+    if (winner?.rotated.ok !== true || loser?.rotated.ok !== false) throw new Error("not one of the two");
+    expect(loser.rotated.refusal).toEqual({ reason: "made_before", key: winner.rotated.value.record });
+    const { results } = await env.DB.prepare("SELECT detail FROM audit_log WHERE target = ? AND action = 'key.rotated'")
+      .bind(key.id)
+      .all<{ detail: string }>();
+    expect(results.map(({ detail }) => JSON.parse(detail) as unknown)).toEqual([
+      { successor: winner.rotated.value.record.id, overlap_ms: winner.overlapMs, expires_at: null },
+    ]);
+    const old = await env.DB.prepare("SELECT overlap_ends_at FROM api_keys WHERE id = ?")
+      .bind(key.id)
+      .first("overlap_ends_at");
+    expect(old).toBe(new Date(by.nowMs + winner.overlapMs).toISOString());
+  });
+});

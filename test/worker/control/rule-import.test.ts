@@ -1,0 +1,289 @@
+/** Importing mapping rules (design §8.5) through the operator API: all or nothing, within the bounds, also with others at once. */
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { readAllRules, writeImport } from "../../../src/control/rule-import.ts";
+import { rulesVersion } from "../../../src/control/rules.ts";
+import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
+import {
+  OPERATOR_BODY_MAX_BYTES,
+  RULE_MAX_SIZE,
+  RULES_STATEMENT_MAX_CHARACTERS,
+  WORKSPACE_MAX_RULES,
+  WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS,
+  WORKSPACE_RULES_MAX_SIZE,
+} from "../../../src/limits.ts";
+import { deliver } from "../../support/deliver.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+const db = controlDatabase(env.DB);
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const RULE = { name: "Asked for a demo", event: "Form", scoring_signal: "demo", points: 20 };
+const FULL = { ...RULE, match: "all", conditions: [], frequency: "every_time", enabled: true };
+
+type Answer = { status: number; body: Record<string, unknown> };
+
+async function call(method: string, path: string, body?: unknown, of = workspace): Promise<Answer> {
+  const response = await exports.default.fetch(
+    new Request(`https://signals.example/operator/workspaces/${of.id}/rules${path}`, {
+      method,
+      headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+      body: body === undefined ? null : JSON.stringify(body),
+    }),
+  );
+  return { status: response.status, body: await response.json<Record<string, unknown>>() };
+}
+
+const load = (items: unknown[], query = "", of = workspace) => call("POST", `/import${query}`, { items }, of);
+const create = (more: object = {}) => call("POST", "", { ...RULE, ...more });
+const listed = async (of = workspace) => (await call("GET", "?limit=200", undefined, of)).body["items"] as object[];
+const version = () => rulesVersion(db, workspace.id);
+
+async function audit(): Promise<[action: string, detail: string][]> {
+  const entries = env.DB.prepare("SELECT action, detail FROM audit_log WHERE workspace_id = ? ORDER BY id");
+  const { results } = await entries.bind(workspace.id).all<{ action: string; detail: string }>();
+  return results.filter(({ action }) => action.startsWith("rule")).map(({ action, detail }) => [action, detail]);
+}
+
+async function stored(): Promise<{ count: number; size: number }> {
+  const sums = env.DB.prepare("SELECT count(*) AS count, sum(size) AS size FROM mapping_rules WHERE workspace_id = ?");
+  return (await sums.bind(workspace.id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
+}
+
+describe("an import", () => {
+  test("adds and changes in one step, with one version of all rules and one entry in the audit log; the others stay", async () => {
+    const { body: changed } = await create({ name: "Changed" });
+    await create({ name: "Left alone" });
+    const { body: same } = await create({ name: "Same", frequency: "once_ever", enabled: false });
+    const before = await version();
+    const { status, body } = await load([
+      { ...RULE, name: "Changed", points: -3, enabled: false, frequency: "once_per_day" },
+      same,
+      { ...RULE, name: "New" },
+    ]);
+    expect([status, body]).toEqual([
+      200,
+      {
+        added: 1,
+        changed: 1,
+        unchanged: 1,
+        items: [
+          { name: "Changed", result: "changed", rule_id: changed["id"], changes: ["points", "frequency", "enabled"] },
+          { name: "Same", result: "unchanged", rule_id: same["id"], changes: [] },
+          { name: "New", result: "added", rule_id: expect.stringMatching(/^rule_/), changes: [] },
+        ],
+      },
+    ]);
+    expect(await version()).toBe(before + 1);
+    const rules = await listed();
+    expect(rules).toHaveLength(4);
+    expect(rules.find((rule) => "id" in rule && rule.id === changed["id"])).toMatchObject({
+      ...FULL,
+      name: "Changed",
+      points: -3,
+      enabled: false,
+      frequency: "once_per_day",
+      version: 2,
+      created_at: changed["created_at"],
+    });
+    expect(rules).toContainEqual(same);
+    expect(rules[0]).toMatchObject({ ...FULL, name: "New", version: 1, updated_by: "operator" });
+    const versions = await call("GET", `/${String(changed["id"])}/versions`);
+    expect(versions.body["items"]).toMatchObject([{ version: 2 }, { version: 1, points: 20 }]);
+    expect((await audit()).at(-1)).toEqual([
+      "rules.imported",
+      JSON.stringify({ added: 1, changed: 1, names: ["New", "Changed"] }),
+    ]);
+    // From the next signal on: by the rule that was left alone, and by the new one.
+    await deliver(workspace.id, [
+      { id: "sig_1", payload: { event: "Form", email: "jane@example.com", properties: {} } },
+    ]);
+    const people = await workspace.operator<{ items: object[] }>("GET", "/people");
+    expect(people.items).toMatchObject([{ email: "jane@example.com", score: 40 }]);
+    // Who has nothing to do leaves no trace.
+    expect((await load(await listed())).body).toMatchObject({ added: 0, changed: 0, unchanged: 4 });
+    expect([await version(), (await audit()).length]).toEqual([before + 1, 4]);
+  });
+
+  test("of what another workspace lists makes the same rules here, in the same order, whatever their texts are", async () => {
+    const texts = ['"\\', "é\u2028\u{1F600}", "a\tb", "\ud800", "null", "1e400", "007"];
+    const conditions = texts.map((value, n) => ({
+      path: `properties.${value}${n}`,
+      operator: "in",
+      value: [value, 0.1, 1e21, true],
+    }));
+    for (const [n, text] of texts.entries()) {
+      // oxlint-disable-next-line no-await-in-loop
+      await create({
+        name: `Rule ${n}`,
+        event: `${text}*`,
+        points: n - 3,
+        match: n % 2 === 0 ? "all" : "any",
+        conditions,
+      });
+    }
+    const other = await newWorkspace();
+    const exported = await listed();
+    expect((await load(exported, "", other)).body).toMatchObject({ added: texts.length, changed: 0 });
+    const said = (rules: object[]) => rules.map((rule) => ({ ...rule, id: "", created_at: "", updated_at: "" }));
+    expect(said(await listed(other))).toEqual(said(exported));
+    const sizes = env.DB.prepare("SELECT group_concat(size) AS sizes FROM mapping_rules WHERE workspace_id = ?");
+    const of = async ({ id }: TestWorkspace) => sizes.bind(id).first("sizes");
+    expect(await of(other)).toBe(await of(workspace));
+    expect(await listed()).toEqual(exported);
+  });
+
+  test("that is only tried says the same and does nothing", async () => {
+    const { body } = await create();
+    const tried = await load(
+      [
+        { ...RULE, points: 5 },
+        { ...RULE, name: "New" },
+      ],
+      "?dry_run=true",
+    );
+    expect(tried.body).toMatchObject({
+      added: 1,
+      changed: 1,
+      items: [
+        { rule_id: body["id"], changes: ["points"] },
+        { result: "added", rule_id: null },
+      ],
+    });
+    expect(await listed()).toEqual([body]);
+    expect([await version(), (await audit()).length]).toEqual([1, 1]);
+  });
+
+  test("with something wrong says what, rule by rule, and does nothing", async () => {
+    await create();
+    await create();
+    const before = await version();
+    for (const [items, errors] of [
+      [
+        [
+          { ...RULE, name: "New" },
+          { ...RULE, points: "many" },
+        ],
+        [{ path: "items.1.points" }],
+      ],
+      [[{ ...RULE, name: "New" }, RULE], [{ path: "items.1.name", message: expect.stringContaining("several rules") }]],
+      [[{ ...RULE, name: "New", unknown: 1 }], [{ path: "items.0.unknown", message: "unknown field" }]],
+      [[], [{ path: "items" }]],
+      [Array.from({ length: WORKSPACE_MAX_RULES + 1 }, () => RULE), [{ path: "items" }]],
+    ] as const) {
+      for (const query of ["", "?dry_run=true"]) {
+        // oxlint-disable-next-line no-await-in-loop
+        expect(await load([...items], query)).toMatchObject({ status: 422, body: { errors } });
+      }
+    }
+    expect([(await stored()).count, await version()]).toEqual([2, before]);
+  });
+});
+
+/** Of so much with its path, in lists of 200 at most. */
+function conditionsOf(size: number) {
+  const lists: { path: string; operator: "in"; value: string[] }[] = [];
+  for (let left = size, number = 0; left > 0; number++) {
+    const count = Math.min(200, left - 1);
+    lists.push({
+      path: "event",
+      operator: "in",
+      value: Array.from({ length: count }, (_, n) => `${number} ${n}`.padEnd(45, "v")),
+    });
+    left -= 1 + count;
+  }
+  return lists;
+}
+
+const many = (count: number, of: string, more: object = {}) =>
+  Array.from({ length: count }, (_, n) => ({ ...RULE, name: `${of} ${n}`, ...more }));
+
+describe("the bounds of a workspace's rules hold for imports", () => {
+  test("which bring as many rules as there may be, not one more, in statements of a size that the database takes", async () => {
+    const wide = { name: "", event: "e".repeat(255), scoring_signal: "s".repeat(255) };
+    const all = many(WORKSPACE_MAX_RULES, "n", wide).map((rule, n) => ({ ...rule, name: `${n} `.padEnd(255, "n") }));
+    expect(JSON.stringify(all).length).toBeGreaterThan(2 * RULES_STATEMENT_MAX_CHARACTERS);
+    expect((await load(all)).body).toMatchObject({ added: WORKSPACE_MAX_RULES });
+    expect(await load([{ ...RULE, name: "One more" }])).toMatchObject({
+      status: 409,
+      body: { code: "too_many_rules" },
+    });
+    const changed = all.map((rule) => ({ ...rule, points: 1, conditions: conditionsOf(10) }));
+    expect(JSON.stringify(changed).length).toBeGreaterThan(OPERATOR_BODY_MAX_BYTES);
+    expect((await load(changed)).body).toMatchObject({ changed: WORKSPACE_MAX_RULES });
+    expect(await stored()).toEqual({ count: WORKSPACE_MAX_RULES, size: WORKSPACE_RULES_MAX_SIZE });
+    const larger = [{ ...changed[0], conditions: conditionsOf(11) }];
+    expect(await load(larger)).toMatchObject({ status: 409, body: { code: "rules_too_large" } });
+    // What one gives, another may take.
+    const moved = [...larger, { ...changed[1], conditions: conditionsOf(9) }];
+    expect((await load(moved)).body).toMatchObject({ changed: 2 });
+
+    // What they leave behind is bounded too: all workspaces share the database.
+    expect((await load(all)).body).toMatchObject({ changed: WORKSPACE_MAX_RULES });
+    const sum = env.DB.prepare("SELECT sum(size) AS characters FROM rule_versions WHERE workspace_id = ?");
+    const characters = await sum.bind(workspace.id).first<number>("characters");
+    expect(characters).toBeGreaterThan(WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS / 2);
+    expect(characters).toBeLessThanOrEqual(WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS);
+    for (const [action, detail] of await audit()) expect(detail.length, action).toBeLessThan(3_000);
+  });
+
+  test("of which a rule that is larger than one may be stops all", async () => {
+    const answer = await load([
+      { ...RULE, name: "Small" },
+      { ...RULE, conditions: conditionsOf(RULE_MAX_SIZE + 1) },
+    ]);
+    expect(answer).toMatchObject({ status: 422, body: { errors: [{ path: "items.1.conditions" }] } });
+    expect(await stored()).toMatchObject({ count: 0 });
+  });
+
+  test("of which many come at once, and rules are created meanwhile: each is done as a whole, or not at all", async () => {
+    const half = WORKSPACE_MAX_RULES / 2 - 2;
+    const answers = await Promise.all([
+      ...["a", "b", "c"].map((of) => load(many(half, of))),
+      ...many(3, "single").map((rule) => call("POST", "", rule)),
+    ]);
+    const made = answers.slice(0, 3).filter(({ status }) => status === 200).length;
+    expect(made).toBeGreaterThan(0);
+    expect(made).toBeLessThan(3);
+    const singles = answers.slice(3).filter(({ status }) => status === 201).length;
+    const { count } = await stored();
+    expect(count).toBe(made * half + singles);
+    expect(count).toBeLessThanOrEqual(WORKSPACE_MAX_RULES);
+    expect(await version()).toBe(made + singles);
+    expect(await audit()).toHaveLength(made + singles);
+    const refused = answers.slice(0, 3).filter(({ status }) => status !== 200);
+    for (const { status, body } of refused) {
+      expect([status, body["code"]]).toEqual([409, expect.stringMatching(/^(too_many_rules|rules_changed)$/)]);
+    }
+  });
+
+  test("nothing is written where a rule has been changed since all were read", async () => {
+    await create();
+    const { rules, rulesVersion: read } = await readAllRules(db, workspace.id);
+    const [rule] = rules;
+    if (rule === undefined) throw new Error("no rule");
+    const content: RuleContent = { ...rule, points: 1 };
+    const by = { actor: "operator", nowMs: Date.now() };
+    const write = { added: [{ ...content, name: "New" }], changed: [{ id: rule.id, rule: content }] };
+    await call("PATCH", `/${rule.id}`, { points: 99 });
+    const [before, entries] = [await listed(), await audit()];
+    expect(await writeImport(db, workspace.id, write, read, by)).toBeNull();
+    expect([await listed(), await audit(), await version()]).toEqual([before, entries, read + 1]);
+    expect((await call("GET", `/${rule.id}/versions`)).body["items"]).toHaveLength(2);
+    // A rule of another workspace is not to be had by its id.
+    const other = await newWorkspace();
+    const theirs = await writeImport(
+      db,
+      other.id,
+      { added: [], changed: write.changed },
+      await rulesVersion(db, other.id),
+      by,
+    );
+    expect([theirs, await listed()]).toEqual([[], before]);
+  });
+});

@@ -1,0 +1,194 @@
+/** Design §8.5, the bounds of a workspace's mapping rules, and what their changes leave in the audit log that all share. */
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import type { ControlDatabase } from "../../../src/control/database.ts";
+import { updateRule } from "../../../src/control/rule-changes.ts";
+import { rulesVersion } from "../../../src/control/rules.ts";
+import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../../src/limits.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const RULE = { name: "Asked for a demo", event: "Form", scoring_signal: "demo", points: 20 };
+/** Of so much with its path, in lists of 200 at most. */
+function conditions(size: number, of = "value") {
+  const lists: { path: string; operator: "in"; value: string[] }[] = [];
+  for (let left = size, number = 0; left > 0; number++) {
+    const count = Math.min(200, left - 1);
+    lists.push({
+      path: "event",
+      operator: "in",
+      value: Array.from({ length: count }, (_, n) => `${of} ${number} ${n}`),
+    });
+    left -= 1 + count;
+  }
+  return lists;
+}
+
+async function call(method: string, path: string, body?: object) {
+  const response = await exports.default.fetch(
+    new Request(`https://signals.example/operator/workspaces/${workspace.id}/rules${path}`, {
+      method,
+      headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+      body: body === undefined ? null : JSON.stringify(body),
+    }),
+  );
+  return { status: response.status, body: await response.json<Record<string, unknown>>() };
+}
+
+const create = (more: object = {}) => call("POST", "", { ...RULE, ...more });
+const statusesOf = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+const version = () => rulesVersion(controlDatabase(env.DB), workspace.id);
+
+async function audit(): Promise<{ action: string; detail: string }[]> {
+  const entries = env.DB.prepare("SELECT action, detail FROM audit_log WHERE workspace_id = ? ORDER BY id");
+  const { results } = await entries.bind(workspace.id).all<{ action: string; detail: string }>();
+  return results.filter(({ action }) => action.startsWith("rule."));
+}
+
+async function stored(): Promise<{ count: number; size: number }> {
+  const sums = env.DB.prepare("SELECT count(*) AS count, sum(size) AS size FROM mapping_rules WHERE workspace_id = ?");
+  return (await sums.bind(workspace.id).first<{ count: number; size: number }>()) ?? { count: 0, size: 0 };
+}
+
+describe("a workspace's mapping rules", () => {
+  test("are as many as they may be, also of many that are created at once, and who comes too late leaves no trace", async () => {
+    await env.DB.prepare(
+      `INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
+       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+       SELECT ?1 || n, ?1, 'rule', 'e', 'all', '[]', 's', 1, '2026', '2026' FROM numbers`,
+    )
+      .bind(workspace.id, WORKSPACE_MAX_RULES - 3)
+      .run();
+    const answers = await Promise.all(Array.from({ length: 12 }, () => create()));
+    expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(9).fill(409)]);
+    expect(answers.filter(({ status }) => status === 409).every(({ body }) => body["code"] === "too_many_rules")).toBe(
+      true,
+    );
+    expect(await stored()).toMatchObject({ count: WORKSPACE_MAX_RULES });
+    expect(await audit()).toHaveLength(3);
+    expect(await version()).toBe(3);
+  });
+
+  test("amount to no more than they may, also of many that are created, or enlarged, at once", async () => {
+    const of = conditions(RULE_MAX_SIZE);
+    const full = WORKSPACE_RULES_MAX_SIZE / RULE_MAX_SIZE;
+    const answers = await Promise.all(Array.from({ length: full + 5 }, () => create({ conditions: of })));
+    expect(statusesOf(answers)).toEqual([...Array<number>(full).fill(201), ...Array<number>(5).fill(409)]);
+    expect(answers.find(({ status }) => status === 409)?.body).toMatchObject({ code: "rules_too_large" });
+    expect(await stored()).toEqual({ count: full, size: WORKSPACE_RULES_MAX_SIZE });
+
+    const ids = answers.filter(({ status }) => status === 201).map(({ body }) => String(body["id"]));
+    const [first = "", second = "", third = ""] = ids;
+    const change = (id: string, size: number) => call("PATCH", `/${id}`, { conditions: conditions(size, "other") });
+    expect(await create({ event: "F*" })).toMatchObject({ status: 409, body: { code: "rules_too_large" } });
+    expect((await create({ event: "F" })).status).toBe(201);
+    expect((await change(first, 300)).status).toBe(200);
+    const before = { version: await version(), entries: (await audit()).length };
+    await change(second, 300);
+    await change(third, 300);
+    // Room for 400 to 600 more each, but not for all.
+    const larger = await Promise.all([
+      change(first, 500),
+      change(second, 500),
+      change(third, 500),
+      create({ conditions: of }),
+    ]);
+    expect(statusesOf(larger)).toContain(409);
+    expect((await stored()).size).toBeLessThanOrEqual(WORKSPACE_RULES_MAX_SIZE);
+    const made = larger.filter(({ status }) => status < 300).length + 2;
+    expect(await version()).toBe(before.version + made);
+    expect(await audit()).toHaveLength(before.entries + made);
+  });
+
+  test("are each no larger than one may be", async () => {
+    expect(await create({ conditions: conditions(RULE_MAX_SIZE + 1) })).toMatchObject({
+      status: 422,
+      body: { errors: [{ path: "conditions", message: expect.stringContaining("500 paths and values") }] },
+    });
+    const { body } = await create({ conditions: conditions(RULE_MAX_SIZE) });
+    const larger = { conditions: conditions(RULE_MAX_SIZE + 1) };
+    expect((await call("PATCH", `/${String(body["id"])}`, larger)).status).toBe(422);
+  });
+});
+
+describe("the audit log says of a rule", () => {
+  test("what was changed, from what to what; what is as it was is no change, and no new version", async () => {
+    const demo = { path: "properties.form", operator: "equals", value: "demo" };
+    const paid = { path: "properties.paid", operator: "is_true" };
+    const { body } = await create({ conditions: [demo] });
+    const path = `/${String(body["id"])}`;
+    await call("PATCH", path, { points: 5, name: "Wants a demo", match: "all" });
+    await call("PATCH", path, { conditions: [paid], points: 5 });
+    await call("PATCH", path, { enabled: false });
+    const again = await call("PATCH", path, { points: 5, conditions: [paid], enabled: false });
+    expect(again.body).toMatchObject({ version: 4 });
+    expect(await version()).toBe(4);
+    const entries = (await audit()).map(({ action, detail }) => [action, JSON.parse(detail)] as const);
+    expect(entries).toEqual([
+      ["rule.created", expect.objectContaining({ name: "Asked for a demo", points: 20, conditions: [demo] })],
+      [
+        "rule.updated",
+        {
+          name: "Wants a demo",
+          version: 2,
+          changes: { points: { from: 20, to: 5 }, name: { from: "Asked for a demo", to: "Wants a demo" } },
+        },
+      ],
+      [
+        "rule.updated",
+        { name: "Wants a demo", version: 3, changes: { conditions: { removed: [demo], added: [paid] } } },
+      ],
+      ["rule.updated", { name: "Wants a demo", version: 4, changes: { enabled: { from: true, to: false } } }],
+    ]);
+  });
+
+  test("no more than a few lines, however large it is", async () => {
+    const large = (of: string) => conditions(480, of.padEnd(40, "x"));
+    const { body } = await create({ conditions: large("first") });
+    for (let number = 0; number < 5; number++) {
+      expect((await call("PATCH", `/${String(body["id"])}`, { conditions: large(`other ${number}`) })).status).toBe(
+        200,
+      );
+    }
+    const entries = await audit();
+    expect(entries).toHaveLength(6);
+    for (const { detail } of entries) {
+      expect(detail.length).toBeLessThan(3_000);
+      expect(detail).toContain("…");
+    }
+  });
+
+  test("what each change was made on, also where others change it in between", async () => {
+    const { body } = await create();
+    const id = String(body["id"]);
+    const db = controlDatabase(env.DB);
+    let points = 100;
+    /** Somebody else changes the rule between its being read and written, so many times. */
+    const disturbed = (times: number): ControlDatabase => {
+      let left = times;
+      const batch = async (...statements: Parameters<ControlDatabase["batch"]>) => {
+        if (left-- > 0) await call("PATCH", `/${id}`, { points: ++points });
+        return db.batch(...statements);
+      };
+      return new Proxy(db, { get: (target, name) => (name === "batch" ? batch : Reflect.get(target, name)) });
+    };
+    const by = { actor: "operator", nowMs: Date.now() };
+    const change = { name: "Other" };
+    const made = await updateRule(disturbed(2), workspace.id, id, change, by);
+    expect(made).toMatchObject({ ok: true, value: { name: "Other", points: 102, version: 4 } });
+    const versions = (await audit()).slice(1).map(({ detail }) => (JSON.parse(detail) as { version: number }).version);
+    expect(versions.sort()).toEqual([2, 3, 4]);
+    const refused = { ok: false, refusal: "changed_meanwhile" };
+    expect(await updateRule(disturbed(1), workspace.id, id, { name: "Third" }, by, { version: 4 })).toMatchObject(
+      refused,
+    );
+    expect(await updateRule(disturbed(99), workspace.id, id, { name: "Third" }, by)).toMatchObject(refused);
+    expect((await call("GET", `/${id}`)).body).toMatchObject({ name: "Other" });
+  });
+});

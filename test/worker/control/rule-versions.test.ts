@@ -1,0 +1,187 @@
+/** Design §8.5, versions of mapping rules: what changed, who did it and when, going back, and what is kept of them. */
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { createRule, deleteRule, restoreRule, updateRule } from "../../../src/control/rule-changes.ts";
+import { findRule, rulesVersion } from "../../../src/control/rules.ts";
+import { listRuleVersions } from "../../../src/control/rule-versions.ts";
+import type { RuleContent } from "../../../src/domain/rules/rule-content.ts";
+import { RULE_VERSIONS_KEPT, WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS } from "../../../src/limits.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+const db = controlDatabase(env.DB);
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const RULE: RuleContent = {
+  name: "Asked for a demo",
+  event: "Filled Out *",
+  match: "all",
+  conditions: [{ path: "properties.form", operator: "equals", value: "demo" }],
+  scoringSignal: "demo",
+  points: 20,
+  frequency: "every_time",
+  enabled: true,
+};
+let clock = Date.UTC(2026, 10, 1);
+const by = (actor: string) => ({ actor, nowMs: (clock += 60_000) });
+
+async function newRule(more: Partial<RuleContent> = {}): Promise<string> {
+  const created = await createRule(db, workspace.id, { ...RULE, ...more }, by("operator"));
+  if (!created.ok) throw new Error(created.refusal);
+  return created.value.id;
+}
+
+const change = (id: string, to: Partial<RuleContent>, actor = "a@example.com") =>
+  updateRule(db, workspace.id, id, to, by(actor));
+const versions = async (id: string) => (await listRuleVersions(db, workspace.id, id))?.versions ?? [];
+
+describe("the versions of a mapping rule", () => {
+  test("say what it said, from when on and by whom, the present one first", async () => {
+    const id = await newRule();
+    await change(id, { points: 25 }, "a@example.com");
+    await change(id, { conditions: [], enabled: false, frequency: "once_per_day" }, "b@example.com");
+    await change(id, { points: 25 }, "c@example.com");
+    const found = await versions(id);
+    expect(found.map(({ version, by: who }) => [version, who])).toEqual([
+      [3, "b@example.com"],
+      [2, "a@example.com"],
+      [1, "operator"],
+    ]);
+    expect(found[0]).toMatchObject({ points: 25, conditions: [], enabled: false, frequency: "once_per_day" });
+    expect(found[1]).toMatchObject({ ...RULE, points: 25 });
+    expect(found[2]).toMatchObject(RULE);
+    const times = found.map(({ at }) => at);
+    expect(times).toEqual(times.toSorted().toReversed());
+  });
+
+  test("of another workspace are not to be had, and go with their rule", async () => {
+    const id = await newRule();
+    await change(id, { points: 25 });
+    const other = await newWorkspace();
+    expect(await listRuleVersions(db, other.id, id)).toBeNull();
+    expect(await restoreRule(db, other.id, id, 1, by("a@example.com"))).toEqual({ ok: false, refusal: "not_found" });
+    await deleteRule(db, workspace.id, id, by("a@example.com"));
+    expect(await listRuleVersions(db, workspace.id, id)).toBeNull();
+    const rows = env.DB.prepare("SELECT count(*) AS rows FROM rule_versions WHERE workspace_id = ?").bind(workspace.id);
+    expect(await rows.first("rows")).toBe(0);
+  });
+
+  test("are the latest ones of each rule, whatever becomes of others", async () => {
+    const [id, other] = [await newRule(), await newRule({ name: "Other" })];
+    await change(other, { points: 1 });
+    for (let points = 100; points < 105 + RULE_VERSIONS_KEPT; points++) await change(id, { points }); // oxlint-disable-line no-await-in-loop
+    const found = await versions(id);
+    expect(found.map(({ points }) => points)).toEqual(
+      Array.from({ length: RULE_VERSIONS_KEPT + 1 }, (_, n) => 104 + RULE_VERSIONS_KEPT - n),
+    );
+    expect(await versions(other)).toHaveLength(2);
+  });
+
+  test("of large rules are fewer: what a workspace keeps is bounded, and the oldest go first", async () => {
+    const large = WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS / 20;
+    const insert = env.DB.prepare(
+      `INSERT INTO rule_versions (workspace_id, rule_id, version, size, at, by, name, event, match, scoring_signal, points, frequency, enabled, conditions)
+       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 30)
+       SELECT ?1, 'rule_' || (n % 3), n, ?2, printf('2026-01-%02d', n), 'operator', 'n', 'e', 'all', 's', 1, 'every_time', 1, '[]' FROM numbers`,
+    );
+    await insert.bind(workspace.id, large).run();
+    const id = await newRule();
+    await change(id, { conditions: [{ path: "event", operator: "contains", value: "x".repeat(250) }] });
+    await change(id, { conditions: [] });
+    const rows = env.DB.prepare(
+      "SELECT rule_id || ' ' || version AS row, size FROM rule_versions WHERE workspace_id = ? ORDER BY at",
+    );
+    const { results } = await rows.bind(workspace.id).all<{ row: string; size: number }>();
+    // Two small ones take the place of a large one.
+    expect(results.map(({ row }) => row.replace(id, "changed"))).toEqual([
+      ...Array.from({ length: 19 }, (_, n) => `rule_${(n + 12) % 3} ${n + 12}`),
+      "changed 1",
+      "changed 2",
+    ]);
+    expect(results.at(-1)?.size).toBeGreaterThan(500);
+  });
+});
+
+describe("going back to a version", () => {
+  test("makes a new one that says the same, and the audit log says so", async () => {
+    const id = await newRule();
+    await change(id, { points: 25, name: "Renamed" });
+    await change(id, { enabled: false });
+    const before = await rulesVersion(db, workspace.id);
+    const restored = await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 3);
+    expect(restored).toMatchObject({ ok: true, value: { ...RULE, version: 4, updatedBy: "b@example.com" } });
+    expect(await rulesVersion(db, workspace.id)).toBe(before + 1);
+    expect((await versions(id)).map(({ version, name }) => [version, name])).toEqual([
+      [4, "Asked for a demo"],
+      [3, "Renamed"],
+      [2, "Renamed"],
+      [1, "Asked for a demo"],
+    ]);
+    const latest = env.DB.prepare(
+      "SELECT action, detail FROM audit_log WHERE workspace_id = ? AND action LIKE 'rule%' ORDER BY id DESC LIMIT 1",
+    );
+    const entry = await latest.bind(workspace.id).first<{ action: string; detail: string }>();
+    expect([entry?.action, JSON.parse(entry?.detail ?? "")]).toEqual([
+      "rule.updated",
+      {
+        name: "Asked for a demo",
+        version: 4,
+        back_to: 1,
+        changes: {
+          name: { from: "Renamed", to: "Asked for a demo" },
+          points: { from: 25, to: 20 },
+          enabled: { from: false, to: true },
+        },
+      },
+    ]);
+  });
+
+  test("is refused where the rule has been changed meanwhile, and where there is no such version", async () => {
+    const id = await newRule();
+    await change(id, { points: 25 });
+    expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"), 1)).toMatchObject({
+      refusal: "changed_meanwhile",
+    });
+    for (const version of [0, 3, -1]) {
+      // oxlint-disable-next-line no-await-in-loop
+      expect(await restoreRule(db, workspace.id, id, version, by("b@example.com"))).toMatchObject({
+        refusal: "not_found",
+      });
+    }
+    expect(await findRule(db, workspace.id, id)).toMatchObject({ version: 2, points: 25 });
+  });
+
+  test("that says what the rule says already changes nothing", async () => {
+    const id = await newRule();
+    await change(id, { points: 25 });
+    await change(id, { points: 20 });
+    expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"))).toMatchObject({
+      ok: true,
+      value: { version: 3 },
+    });
+    expect(await versions(id)).toHaveLength(3);
+  });
+
+  test("asks for the room that any change asks for", async () => {
+    const large = Array.from({ length: 2 }, (_, n) => ({
+      path: "event",
+      operator: "in" as const,
+      value: Array.from({ length: 199 }, (__, at) => `${n} ${at}`),
+    }));
+    const id = await newRule({ conditions: large });
+    await change(id, { conditions: [] });
+    const insert = env.DB.prepare(
+      `INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at, size)
+       VALUES (?1, ?2, 'n', 'e', 'all', '[]', 's', 1, '', '', 9900)`,
+    );
+    await insert.bind(`rule_${workspace.id}`, workspace.id).run();
+    expect(await restoreRule(db, workspace.id, id, 1, by("b@example.com"))).toMatchObject({
+      refusal: "rules_too_large",
+    });
+    expect(await versions(id)).toHaveLength(2);
+  });
+});

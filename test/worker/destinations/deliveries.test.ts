@@ -1,0 +1,324 @@
+/** How events are delivered: signed, again until they arrive, to whom they are for, and to nobody beyond what is agreed. */
+import { evictDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { Destinations } from "../../../src/destinations/destinations.ts";
+import { RETRY_DELAYS_MS } from "../../../src/domain/events/attempts.ts";
+import { DELIVERIES_UNDER_WAY, DELIVERY_LEASE_MS, RETRY_JITTER } from "../../../src/limits.ts";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { Receiver, listen } from "../../support/receiver.ts";
+import {
+  DAY,
+  HOUR,
+  MINUTE,
+  type ToldWorkspace,
+  crossed,
+  scored,
+  stopClock,
+  until,
+  toldInEachTest,
+} from "../../support/told.ts";
+
+const fails = () => new Response("no", { status: 500 });
+
+let told: ToldWorkspace;
+let receiver: Receiver;
+
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
+});
+
+describe("an event", () => {
+  test("is sent once to each destination that wants it, signed so that the library takes it, and to no other", async () => {
+    const [second, other] = [new Receiver(), new Receiver()];
+    listen(receiver, second, other);
+    const { id: destination, secret = "" } = await told.create(receiver);
+    await told.create(second);
+    await told.create(other, { events: ["usage.level"] });
+    const event = crossed();
+    await told.raise(event);
+    await told.raise(event, event);
+    await until(() => expect([receiver.ids(), second.ids()]).toEqual([[event.id], [event.id]]));
+    const { id, type, time, data } = event;
+    const body = { id, type, time: new Date(time).toISOString(), workspace: told.workspace.id, data };
+    expect(receiver.verify(secret)).toEqual(body);
+    expect(() => receiver.verify(secret, second.received[0])).toThrow("No matching signature");
+    expect(receiver.received[0]?.redirect).toBe("manual");
+    expect(other.received).toEqual([]);
+    expect(await told.deliveries(destination)).toHaveLength(1);
+  });
+
+  test("that nobody wants is not kept", async () => {
+    await told.create(receiver, { events: ["usage.level"] });
+    const event = crossed();
+    await told.raise(event);
+    const { id } = await told.create(receiver);
+    await told.raise(crossed("joe@example.com"));
+    await until(() => expect(receiver.received).toHaveLength(1));
+    expect(receiver.ids()).not.toContain(event.id);
+    expect(await told.deliveries(id)).toHaveLength(1);
+  });
+});
+
+describe("an attempt that fails", () => {
+  test("is made again by the specification's schedule, with the same id and body, for some three days; then it is given up", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    for (const [index, delayMs] of RETRY_DELAYS_MS.entries()) {
+      const { due_at, state } = await told.attempted(id, index + 1);
+      expect(state).toBe("waiting");
+      const waitMs = Date.parse(due_at ?? "") - Date.now();
+      expect(waitMs).toBeGreaterThanOrEqual(delayMs);
+      expect(waitMs).toBeLessThanOrEqual(delayMs * (1 + RETRY_JITTER));
+      await told.pass(waitMs - 1);
+      await told.pass(1);
+    }
+    const last = await told.attempted(id, RETRY_DELAYS_MS.length + 1);
+    expect(last).toMatchObject({ state: "failed", end_reason: "attempts_failed", due_at: null });
+    expect(receiver.received).toHaveLength(RETRY_DELAYS_MS.length + 1);
+    expect(new Set(receiver.received.map(({ id: eventId, text }) => eventId + text)).size).toBe(1);
+    expect(await told.destination(id)).toMatchObject({ state: "active", waiting: 0 });
+  });
+
+  test("waits as long as the receiver asks, if that is longer", async () => {
+    stopClock();
+    receiver.answer = () => new Response("later", { status: 503, headers: { "retry-after": "3600" } });
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    const { due_at } = await told.attempted(id, 1);
+    expect(Date.parse(due_at ?? "") - Date.now()).toBe(HOUR);
+  });
+
+  test("leaves nothing of the network's own words, which may repeat the address", async () => {
+    receiver.answer = () => {
+      throw new Error(`could not reach ${receiver.url}`);
+    };
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    const { attempts } = await told.attempted(id, 1);
+    expect(attempts).toMatchObject([{ status: null, error: "No connection, or it broke off.", answer: null }]);
+  });
+
+  test("says nothing of others: what waited for hours while nothing arrived goes at once when something does", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver);
+    await told.raise(crossed("jane@example.com"));
+    for (const [index, ms] of [6_000, 6 * MINUTE, 36 * MINUTE, 3 * HOUR].entries()) {
+      await told.attempted(id, index + 1);
+      await told.pass(ms);
+    }
+    await told.attempted(id, 5);
+    expect((await told.destination(id)).failing_since).not.toBeNull();
+    receiver.answer = () => new Response("back");
+    await told.raise(crossed("joe@example.com"));
+    await until(() => expect(new Set(receiver.ids().slice(5)).size).toBe(2));
+    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0, failing_since: null }));
+  });
+});
+
+describe("a destination that fails", () => {
+  test("for five days is switched off: what waits is given up, the others are told, and so is the activity log", async () => {
+    stopClock();
+    const other = new Receiver();
+    listen(receiver, other);
+    receiver.answer = fails;
+    const { id } = await told.create(receiver);
+    await told.create(other, { name: "Other", events: ["usage.level"] });
+    for (let elapsed = 0; elapsed <= 5 * DAY; elapsed += DAY) {
+      const before = receiver.received.length;
+      await told.raise(crossed());
+      await until(() => expect(receiver.received.length).toBeGreaterThan(before));
+      await told.attempted(id, 1);
+      if (elapsed < 5 * DAY) {
+        expect(await told.destination(id)).toMatchObject({ state: "active" });
+        vi.setSystemTime(Date.now() + DAY);
+      }
+    }
+    await until(async () =>
+      expect(await told.destination(id)).toMatchObject({ state: "disabled", disabled_reason: "failing", waiting: 0 }),
+    );
+    await until(() => expect(other.received[0]?.body.data).toMatchObject({ destination_id: id, reason: "failing" }));
+    const select = "SELECT actor, action FROM audit_log WHERE workspace_id = ? AND action = 'destination.switched_off'";
+    const entries = await env.DB.prepare(select).bind(told.workspace.id).all();
+    expect(entries.results).toEqual([{ actor: "service", action: "destination.switched_off" }]);
+    await told.workspace.operator("POST", `/destinations/${id}/resume`);
+    expect(await told.destination(id)).toMatchObject({ state: "active", disabled_reason: null, failing_since: null });
+  });
+
+  test("because it has gone is switched off by its first 410, and is never tried again", async () => {
+    stopClock();
+    receiver.answer = () => new Response("no such hook", { status: 410 });
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    const since = new Date(Date.now()).toISOString();
+    await until(async () =>
+      expect(await told.destination(id)).toMatchObject({
+        state: "disabled",
+        disabled_reason: "gone",
+        failing_since: since,
+        waiting: 0,
+      }),
+    );
+    expect(await told.deliveries(id)).toMatchObject([{ state: "failed", end_reason: "switched_off" }]);
+    await told.raise(crossed());
+    await told.pass(DAY);
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  test("twice, a week apart, is not switched off", async () => {
+    stopClock();
+    receiver.answer = fails;
+    const { id } = await told.create(receiver);
+    await told.raise(crossed());
+    await told.attempted(id, 1);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    vi.setSystemTime(Date.now() + 7 * DAY);
+    await told.workspace.operator("POST", `/destinations/${id}/resume`);
+    await told.raise(crossed());
+    await until(() => expect(receiver.received.length).toBeGreaterThan(1));
+    expect(await told.destination(id)).toMatchObject({ state: "active" });
+  });
+});
+
+test("while the control plane or the counter does not answer, what is due is delivered nevertheless", async () => {
+  stopClock();
+  const { id } = await told.create(receiver, { events: ["person.score_crossed", "key.silent"] });
+  await told.pass(1);
+  receiver.answer = fails;
+  await told.raise(crossed());
+  await told.attempted(id, 1);
+  const down = vi.spyOn(QuotaCounter.prototype, "lastUsed").mockImplementation(() => {
+    throw new Error("the counter is down");
+  });
+  receiver.answer = () => new Response("ok");
+  await told.pass(2 * HOUR);
+  expect(down).toHaveBeenCalledTimes(1);
+  expect(await told.attempted(id, 2)).toMatchObject({ state: "delivered" });
+  // The queue is not tried again and again, but a minute later.
+  await told.pass(30_000);
+  expect(down).toHaveBeenCalledTimes(1);
+  await told.pass(40_000);
+  expect(down).toHaveBeenCalledTimes(2);
+});
+
+describe("whatever is lost on the way", () => {
+  test("in the queue goes again when its lease is over", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    const lost = vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+    await told.raise(crossed());
+    expect(lost).toHaveBeenCalledTimes(1);
+    lost.mockRestore();
+    await told.pass(DELIVERY_LEASE_MS - 1);
+    expect(receiver.received).toEqual([]);
+    await told.pass(1);
+    await told.attempted(id, 1);
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  test("before the queue, which would not have it, goes again within seconds", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    const refused = vi.spyOn(env.DELIVERIES, "sendBatch").mockRejectedValue(new Error("overloaded"));
+    await told.raise(crossed());
+    await until(() => expect(refused).toHaveBeenCalled());
+    refused.mockRestore();
+    await told.pass(5_000);
+    await told.attempted(id, 1);
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  test("after the receiver has answered is sent again under the same id, and counts as one attempt", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    const died = vi.spyOn(Destinations.prototype, "report").mockRejectedValueOnce(new Error("the consumer has died"));
+    await told.raise(crossed());
+    await until(() => expect(died).toHaveBeenCalled());
+    await told.pass(DELIVERY_LEASE_MS);
+    const { attempts, state } = await told.attempted(id, 1);
+    expect([attempts.length, state]).toEqual([1, "delivered"]);
+    expect(receiver.ids()).toEqual([receiver.ids()[0], receiver.ids()[0]]);
+  });
+
+  test("is no second delivery where the queue delivers twice", async () => {
+    const { id } = await told.create(receiver);
+    const take = vi.spyOn(Destinations.prototype, "take");
+    const sent: string[] = [];
+    const sendBatch = env.DELIVERIES.sendBatch.bind(env.DELIVERIES);
+    vi.spyOn(env.DELIVERIES, "sendBatch").mockImplementation((messages, options) => {
+      const all = [...messages] as MessageSendRequest<string>[];
+      sent.push(...all.map(({ body }) => body));
+      return sendBatch([...all, ...all], options);
+    });
+    await told.raise(crossed());
+    await told.attempted(id, 1);
+    await until(() => expect(take).toHaveBeenCalledTimes(2));
+    expect(receiver.received).toHaveLength(1);
+  });
+});
+
+describe("scoring signals", () => {
+  test("are told at once when it is quiet, and gathered in their order when it is not: a delivery a second", async () => {
+    stopClock();
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    const events = [scored("a@example.com"), scored("b@example.com", "c@example.com"), scored("d@example.com")];
+    for (const event of events) await told.raise(event);
+    await told.attempted(id, 1);
+    await told.pass(999);
+    expect(receiver.received).toHaveLength(1);
+    await told.pass(1);
+    await until(() => expect(receiver.received).toHaveLength(2));
+    const emails = receiver.received.map(({ body }) =>
+      (body.data["scoring_signals"] as { email: string }[]).map(({ email }) => email),
+    );
+    expect(emails).toEqual([["a@example.com"], ["b@example.com", "c@example.com", "d@example.com"]]);
+    expect(receiver.ids()).toEqual([events[0]?.id, events[1]?.id]);
+  });
+
+  test("are told also after the object was away, whatever was gathered before", async () => {
+    stopClock();
+    const { id } = await told.create(receiver, { events: ["person.scored"] });
+    for (const email of ["a@example.com", "b@example.com"]) {
+      await told.raise(scored(email));
+      await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+      await evictDurableObject(told.object);
+      await told.pass(2_000);
+    }
+    await until(() => expect(receiver.received).toHaveLength(2));
+  });
+
+  test("for a destination that fails are gathered for longer, and for another they are not", async () => {
+    stopClock();
+    const swift = new Receiver();
+    listen(receiver, swift);
+    receiver.answer = fails;
+    const events = ["person.scored"];
+    const [slow] = [await told.create(receiver, { events }), await told.create(swift, { events })];
+    for (let minute = 0; minute < 100; minute++) {
+      await told.raise(scored(`p${minute}@example.com`));
+      await told.pass(MINUTE);
+    }
+    await until(() => expect(swift.received.length).toBeGreaterThanOrEqual(90));
+    const deliveries = await told.deliveries(slow.id);
+    expect(deliveries.length).toBeGreaterThan(20);
+    expect(deliveries.length).toBeLessThan(85);
+  });
+});
+
+describe("a receiver that hangs", () => {
+  test("takes no more than its share: the others' events are delivered meanwhile", async () => {
+    const swift = new Receiver();
+    listen(receiver, swift);
+    receiver.answer = () => new Promise<Response>(() => undefined);
+    await told.create(receiver);
+    await told.create(swift, { events: ["dead_letters.added"] });
+    for (let n = 0; n < 30; n++) await told.raise(crossed(`p${n}@example.com`));
+    const data = { signals: 1, reasons: { rules_too_slow: 1 } };
+    await told.raise({ ...crossed(), type: "dead_letters.added", data });
+    await until(() => expect(swift.received).toHaveLength(1));
+    expect(receiver.received.length).toBeLessThanOrEqual(DELIVERIES_UNDER_WAY);
+  });
+});

@@ -1,0 +1,310 @@
+/** Who is told what of a workspace: how destinations are made, changed, paused and deleted, and what of them is shown. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DESTINATIONS_MAX } from "../../../src/limits.ts";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { SignalStore } from "../../../src/store/signal-store.ts";
+import { Receiver, listen } from "../../support/receiver.ts";
+import {
+  DAY,
+  HOUR,
+  type ToldWorkspace,
+  crossed,
+  scored,
+  stopClock,
+  until,
+  toldInEachTest,
+} from "../../support/told.ts";
+import { call, type Problem } from "../../support/workspace.ts";
+
+const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";
+
+let told: ToldWorkspace;
+let receiver: Receiver;
+
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
+});
+
+async function refused(method: string, path: string, body?: object): Promise<Problem & { errors?: unknown[] }> {
+  const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" };
+  const init = { method, headers, ...(body && { body: JSON.stringify(body) }) };
+  const response = await call(`/operator/workspaces/${told.workspace.id}${path}`, init);
+  expect(response.ok).toBe(false);
+  return response.json();
+}
+
+describe("a new destination", () => {
+  test("shows its secret once, in the specification's form", async () => {
+    const { secret, ...shown } = await told.create(receiver);
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    expect(await told.destination(shown.id)).toEqual(shown);
+    expect(JSON.stringify(await told.workspace.operator("GET", "/destinations"))).not.toContain("whsec_");
+  });
+
+  test.each([
+    "http://example.com/in",
+    "https://10.0.0.1/in",
+    "https://user:pass@example.com/in",
+    "https://signals.example/in",
+    "http://localhost:9000/in",
+  ])("is not made for %s, and neither is one changed to it", async (target) => {
+    const wanted = { name: "CRM", type: "webhook", target, events: ["person.scored"] };
+    const expected = { code: "validation_failed", errors: [{ path: "target", message: expect.any(String) }] };
+    expect(await refused("POST", "/destinations", wanted)).toMatchObject(expected);
+    const { id } = await told.create(receiver);
+    expect(await refused("PATCH", `/destinations/${id}`, { target })).toMatchObject(expected);
+    expect(await told.destination(id)).toMatchObject({ target: receiver.url });
+  });
+
+  test("is refused beyond what a workspace may have, also of many that are asked for at once", async () => {
+    const made = await Promise.allSettled(Array.from({ length: DESTINATIONS_MAX + 5 }, () => told.create(receiver)));
+    expect(made.filter(({ status }) => status === "fulfilled")).toHaveLength(DESTINATIONS_MAX);
+    const wanted = { name: "CRM", type: "webhook", target: receiver.url, events: ["person.scored"] };
+    expect(await refused("POST", "/destinations", wanted)).toMatchObject({ code: "too_many_destinations" });
+  });
+
+  test("of a type that the deployment does not send to does not exist", async () => {
+    const wanted = { name: "Ops", type: "email", target: "ops@example.com", events: ["usage.level"] };
+    const expected = { errors: [{ path: "type", message: "this deployment sends no email" }] };
+    expect(await refused("POST", "/destinations", wanted)).toMatchObject(expected);
+  });
+});
+
+describe("what the sources raise", () => {
+  const latestWanted = () => {
+    const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
+    return () => calls.map(({ mock }) => mock.lastCall?.[0]);
+  };
+  const both = (types: string[], thresholds: number[]) => [
+    { types, thresholds },
+    { types, thresholds },
+  ];
+
+  test("follows each change of who wants what, before the change is answered", async () => {
+    const wanted = latestWanted();
+    const { id } = await told.create(receiver, { events: ["person.score_crossed", "usage.level"] });
+    expect(wanted()).toEqual(both(["usage.level"], []));
+    await told.workspace.operator("PUT", "/thresholds", { thresholds: [100, 50] });
+    expect(wanted()).toEqual(both(["person.score_crossed", "usage.level"], [50, 100]));
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { events: ["person.scored"] });
+    expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    expect(wanted()).toEqual(both([], [50, 100]));
+    await told.workspace.operator("POST", `/destinations/${id}/resume`);
+    expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
+    await told.workspace.operator("DELETE", `/destinations/${id}`);
+    expect(wanted()).toEqual(both([], [50, 100]));
+  });
+
+  test("follows by the alarm where a source could not be told", async () => {
+    stopClock();
+    const reached = vi.spyOn(SignalStore.prototype, "wantEvents").mockRejectedValueOnce(new Error("not now") as never);
+    await told.create(receiver, { events: ["person.scored"] });
+    await told.pass(60_000);
+    await until(() => expect(reached).toHaveBeenCalledTimes(2));
+    expect(reached.mock.lastCall?.[0]).toEqual({ types: ["person.scored"], thresholds: [] });
+    await told.pass(60_000);
+    await told.pass(60_000);
+    expect(reached).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("a pause", () => {
+  test("ends what is told: what happens meanwhile never is, what waited before is told after it", async () => {
+    stopClock();
+    const events = ["person.score_crossed", "person.scored"];
+    const { id } = await told.create(receiver, { events });
+    receiver.answer = () => new Response("no", { status: 500 });
+    const [waits, early, gathered] = [
+      crossed("waits@example.com"),
+      scored("early@example.com"),
+      scored("gathered@example.com"),
+    ];
+    await told.raise(waits, early);
+    await until(() => expect(receiver.received).toHaveLength(2));
+    await told.raise(gathered);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    const missed = [crossed("missed@example.com"), scored("missed@example.com")];
+    await told.raise(...missed);
+    receiver.answer = () => new Response("ok");
+    await told.pass(HOUR);
+    expect(receiver.received).toHaveLength(2);
+    await told.workspace.operator("POST", `/destinations/${id}/resume`);
+    await told.pass(2_000);
+    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+    const later = receiver.ids().slice(2);
+    expect(later.toSorted()).toEqual([waits.id, early.id, gathered.id].toSorted());
+  });
+
+  test("of more than a month leaves nothing waiting: persons' data is not kept for longer", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    receiver.answer = () => new Response("no", { status: 500 });
+    await told.raise(crossed());
+    await told.attempted(id, 1);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    await told.pass(29 * DAY);
+    expect(await told.destination(id)).toMatchObject({ waiting: 1 });
+    await told.pass(2 * DAY);
+    expect(await told.destination(id)).toMatchObject({ waiting: 0 });
+    expect(await told.deliveries(id)).toEqual([]);
+  });
+
+  test("lets a test through, once, whatever comes of it", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    receiver.answer = () => new Response("no", { status: 500 });
+    await told.workspace.operator("POST", `/destinations/${id}/test`);
+    expect(await told.attempted(id, 1)).toMatchObject({ type: "destination.test", state: "failed", due_at: null });
+    expect(receiver.received[0]?.body).toMatchObject({ type: "destination.test" });
+    await told.pass(HOUR);
+    expect(receiver.received).toHaveLength(1);
+    expect(await told.destination(id)).toMatchObject({ state: "paused", failing_since: null });
+  });
+});
+
+describe("a delivery", () => {
+  test("is made again on demand, under the id that the receiver knows, and what waits is tried at once", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    receiver.answer = () => new Response("no", { status: 500 });
+    await told.raise(crossed());
+    const { id: delivery } = await told.attempted(id, 1);
+    await told.pass(6_000);
+    await told.attempted(id, 2);
+    receiver.answer = () => new Response("ok");
+    const again = `/destinations/${id}/deliveries/${delivery}/again`;
+    await told.workspace.operator("POST", again);
+    expect(await told.attempted(id, 3)).toMatchObject({ state: "delivered" });
+    await told.workspace.operator("POST", again);
+    expect(await told.attempted(id, 4)).toMatchObject({ state: "delivered" });
+    expect(new Set(receiver.ids()).size).toBe(1);
+    await told.workspace.operator("POST", `/destinations/${id}/pause`);
+    expect(await refused("POST", again)).toMatchObject({ code: "destination_not_active" });
+  });
+
+  test("that waits goes to the new target once there is one, and nowhere once its destination is deleted", async () => {
+    stopClock();
+    const moved = new Receiver();
+    listen(receiver, moved);
+    receiver.answer = () => new Response("no", { status: 500 });
+    const { id } = await told.create(receiver);
+    const event = crossed();
+    await told.raise(event);
+    await told.attempted(id, 1);
+    await told.workspace.operator("PATCH", `/destinations/${id}`, { target: moved.url });
+    await told.pass(6_000);
+    await until(() => expect(moved.ids()).toEqual([event.id]));
+    moved.answer = () => new Response("no", { status: 500 });
+    await told.raise(crossed("joe@example.com"));
+    await until(() => expect(moved.received).toHaveLength(2));
+    await told.workspace.operator("DELETE", `/destinations/${id}`);
+    await told.pass(HOUR);
+    expect([receiver.received.length, moved.received.length]).toEqual([1, 2]);
+    const left = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+      ["deliveries", "messages", "scored"].map((table) => sql.exec(`SELECT * FROM ${table}`).toArray().length),
+    );
+    expect(left).toEqual([0, 0, 0]);
+  });
+
+  test("is shown for as long as it is among the latest 200", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    for (let n = 0; n < DELIVERIES_KEPT + 20; n += 20) {
+      await told.raise(...Array.from({ length: 20 }, (_, index) => crossed(`p${n + index}@example.com`)));
+      await until(() => expect(receiver.received).toHaveLength(n + 20));
+      await told.pass(2_000);
+    }
+    await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+    await told.pass(2 * HOUR);
+    const path = `/destinations/${id}/deliveries?limit=200`;
+    const page = await told.workspace.operator<{ items: { event_id: string }[]; next: string | null }>("GET", path);
+    expect([page.items.length, page.next]).toEqual([DELIVERIES_KEPT, null]);
+    expect(page.items.map((one) => one.event_id)).not.toContain(receiver.ids()[0]);
+  });
+
+  test("is given up where too many wait: the oldest, and the count is shown", async () => {
+    stopClock();
+    const { id } = await told.create(receiver);
+    vi.spyOn(env.DELIVERIES, "sendBatch").mockResolvedValue(undefined as never);
+    const first = crossed("first@example.com");
+    await told.raise(first);
+    for (let n = 0; n < DELIVERIES_WAITING_MAX + 2; n += 1_000) {
+      await told.raise(...Array.from({ length: 1_000 }, (_, index) => crossed(`p${n + index}@example.com`)));
+    }
+    const { waiting, dropped } = await told.destination(id);
+    expect(waiting).toBe(DELIVERIES_WAITING_MAX);
+    expect(dropped).toBe(1_001);
+    const page = await runInDurableObject(told.object, (_, { storage: { sql } }) =>
+      sql.exec<{ end_reason: string }>("SELECT end_reason FROM deliveries ORDER BY id LIMIT 1").one(),
+    );
+    expect(page.end_reason).toBe("too_many");
+  });
+});
+
+describe("a Slack-compatible webhook", () => {
+  test("is a sentence with a link; its path is in no list, no entry of the activity log and no log line", async () => {
+    const slack = new Receiver("hooks.slack.example.com", "/services/T000/B000/aVerySecretPath");
+    listen(slack);
+    const lines: string[] = [];
+    vi.spyOn(console, "log").mockImplementation((line: string) => void lines.push(line));
+    const created = await told.create(SLACK, { type: "slack" });
+    expect(created.secret).toBeUndefined();
+    await told.raise(crossed());
+    await until(() => expect(slack.received).toHaveLength(1));
+    expect(slack.received[0]?.text).toMatch(
+      /^\{"text":"jane@example.com has crossed 50 points: 40 → 52\. <https:[^|]+\|Show>"\}$/,
+    );
+    expect(slack.received[0]?.headers.get("webhook-signature")).toBeNull();
+    slack.answer = () => {
+      throw new Error(`cannot reach ${SLACK}`);
+    };
+    await told.raise(crossed("joe@example.com"));
+    await until(() => expect(slack.received).toHaveLength(2));
+    await told.workspace.operator("PATCH", `/destinations/${created.id}`, { target: SLACK });
+    await told.attempted(created.id, 1);
+    const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?").bind(told.workspace.id).all();
+    const shown = [
+      await told.workspace.operator("GET", "/destinations"),
+      await told.deliveries(created.id),
+      audit.results,
+      lines,
+    ];
+    expect(JSON.stringify(shown)).toContain("destination.created");
+    expect(JSON.stringify(shown)).not.toMatch(/aVerySecret|B000/);
+    expect(created.target).toBe("https://hooks.slack.example.com/…Path");
+  });
+});
+
+test("everything that is done to a destination is in the activity log, with nothing of its secret", async () => {
+  const { id, secret = "" } = await told.create(receiver);
+  const at = `/destinations/${id}`;
+  await told.workspace.operator("PATCH", at, { name: "CRM, new", events: ["usage.level"] });
+  await told.workspace.operator("POST", `${at}/test`);
+  const { id: delivery } = await told.attempted(id, 1);
+  await told.workspace.operator("POST", `${at}/deliveries/${delivery}/again`);
+  const rotated = await told.workspace.operator<{ secret: string }>("POST", `${at}/rotate-secret`, { overlap: "1h" });
+  await told.workspace.operator("POST", `${at}/pause`);
+  await told.workspace.operator("POST", `${at}/resume`);
+  await told.workspace.operator("PUT", "/thresholds", { thresholds: [50] });
+  await told.workspace.operator("PATCH", `/keys/${told.workspace.key.id}`, { silent_after_days: 3 });
+  await told.workspace.operator("DELETE", at);
+  const select = "SELECT action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id";
+  const { results } = await env.DB.prepare(select).bind(told.workspace.id).all<{ action: string; target: string }>();
+  expect(results.map(({ action }) => action).filter((action) => !/workspace|key\.created/.test(action))).toEqual([
+    "destination.created",
+    "destination.updated",
+    "destination.tested",
+    "delivery.repeated",
+    "destination.secret_rotated",
+    "destination.paused",
+    "destination.resumed",
+    "thresholds.changed",
+    "key.silence_changed",
+    "destination.deleted",
+  ]);
+  for (const hidden of [secret, rotated.secret]) expect(JSON.stringify(results)).not.toContain(hidden.slice(6, 20));
+});

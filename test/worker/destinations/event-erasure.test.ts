@@ -1,0 +1,83 @@
+/** A deleted person leaves nothing in what waits to be told, nor in what is shown of what was. */
+import { runInDurableObject } from "cloudflare:test";
+import { beforeEach, expect, test, vi } from "vitest";
+import type { Receiver } from "../../support/receiver.ts";
+import { HOUR, type ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "../../support/told.ts";
+
+const EMAIL = "gone@example.com";
+
+let told: ToldWorkspace;
+let receiver: Receiver;
+
+beforeEach(stopClock);
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
+});
+
+function erase(email = EMAIL): Promise<unknown> {
+  return told.workspace.operator("DELETE", `/people/${encodeURIComponent(email)}`);
+}
+
+/** All that the object stores, as text. */
+function stored(): Promise<string> {
+  return runInDurableObject(told.object, (_, { storage: { sql } }) => {
+    const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
+    const ours = tables.filter(({ name }) => !name.startsWith("_cf_"));
+    return JSON.stringify(ours.map(({ name }) => sql.exec(`SELECT * FROM "${name}"`).toArray()));
+  });
+}
+
+test("nothing that waits, is gathered, was delivered or was answered holds a deleted person any more, and what is others' stays", async () => {
+  const events = ["person.score_crossed", "person.scored"];
+  const { id } = await told.create(receiver, { events });
+  receiver.answer = () => new Response("noted: /people/gone%40example.com");
+  await told.raise(crossed(EMAIL), scored(EMAIL, "stays@example.com"));
+  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+  receiver.answer = () => new Response(`not now, ${EMAIL}`, { status: 500 });
+  await told.raise(crossed(EMAIL), crossed("stays@example.com"));
+  await until(async () => expect((await told.deliveries(id)).filter((one) => one.attempts.length > 0)).toHaveLength(4));
+  await told.raise(scored(EMAIL), scored("stays@example.com", EMAIL));
+  expect(await stored()).toContain(EMAIL);
+
+  await erase();
+
+  expect(await stored()).not.toMatch(/gone(@|%40)example/);
+  receiver.answer = () => new Response("ok");
+  const before = receiver.received.length;
+  await told.pass(2_000);
+  await told.pass(HOUR);
+  await until(async () => expect(await told.destination(id)).toMatchObject({ waiting: 0 }));
+  const later = receiver.received.slice(before).map(({ text }) => text);
+  expect(later.join()).not.toContain(EMAIL);
+  expect(later).toHaveLength(2);
+  expect(later.filter((text) => text.includes("stays@example.com"))).toHaveLength(2);
+  const ends = (await told.deliveries(id)).map((one) => one.end_reason);
+  expect(ends.filter((reason) => reason === "erased")).toHaveLength(1);
+});
+
+test("what a source has raised before a deletion and hands on after it is dropped; who comes again later is a new person", async () => {
+  const { id } = await told.create(receiver, { events: ["person.score_crossed", "person.scored"] });
+  const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
+  vi.setSystemTime(Date.now() + 1_000);
+  await erase();
+  await told.raise(late, lateScored);
+  await until(() => expect(receiver.received).toHaveLength(1));
+  expect(receiver.received[0]?.body.data).toMatchObject({ scoring_signals: [{ email: "stays@example.com" }] });
+  vi.setSystemTime(Date.now() + 1_000);
+  await told.raise(crossed(EMAIL));
+  await until(() => expect(receiver.received).toHaveLength(2));
+  expect(receiver.received[1]?.body.data).toMatchObject({ email: EMAIL });
+  expect(await stored()).not.toContain(late.id);
+  expect(id).toMatch(/^dst_/);
+});
+
+test("the deletion of somebody whose address is part of another's takes nothing of the other", async () => {
+  await told.create(receiver);
+  receiver.answer = () => new Response("no", { status: 500 });
+  await told.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));
+  await until(() => expect(receiver.received).toHaveLength(2));
+  await erase();
+  expect(await stored()).toContain(`not-${EMAIL}`);
+  await erase('quoted"name@example.com');
+  expect(await stored()).not.toContain("quoted");
+});

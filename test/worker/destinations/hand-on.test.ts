@@ -1,0 +1,193 @@
+/** Events on their way from the object that has raised them to the workspace's Destinations: none is lost, and none invented. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { afterEach, expect, test, vi } from "vitest";
+import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import { ring } from "../../support/cold.ts";
+import { consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
+import type { Delivered } from "../../support/deliver.ts";
+import type { Fault } from "../../support/faults.ts";
+import { assertForSoLong } from "../../support/for-so-long.ts";
+import { TestDestinations, ofType } from "../../support/raised.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const EMAILS = ["ann@example.com", "bob@example.com", "cyd@example.com"];
+
+async function workspaceWithWishes(thresholds: number[]): Promise<string> {
+  const workspace = await newWorkspace({ key: null });
+  const rule = { name: "r", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
+  await workspace.operator("POST", "/rules", rule);
+  await workspace.store.wantEvents({ types: [...eventTypes], thresholds });
+  return workspace.id;
+}
+
+const signal = (n: number, who = n): Delivered => ({
+  id: `sig_${n}`,
+  ordinal: n + 1,
+  payload: { event: "E", email: EMAILS[who % EMAILS.length], n },
+});
+
+const store = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
+const waiting = (workspaceId: string) =>
+  runInDurableObject(
+    store(workspaceId),
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_events").toArray().length,
+  );
+const alarmMs = (workspaceId: string) => runInDurableObject(store(workspaceId), (_, { storage }) => storage.getAlarm());
+
+async function handedOn(workspaceId: string): Promise<void> {
+  await expect.poll(() => waiting(workspaceId)).toBe(0);
+}
+
+test("what a batch raises is handed on as soon as it is committed, and is then kept no longer", async () => {
+  const destinations = new TestDestinations();
+  const workspaceId = await workspaceWithWishes([10]);
+  await deliver(workspaceId, [signal(0), signal(1), signal(3)]);
+  await handedOn(workspaceId);
+  expect(destinations.calls).toBe(1);
+  expect(destinations.taken.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);
+});
+
+test("nobody waits for Destinations that do not answer; what is raised meanwhile goes with the next call", async () => {
+  const destinations = new TestDestinations();
+  const workspaceId = await workspaceWithWishes([]);
+  let open = (): void => {};
+  destinations.gate = new Promise((resolve) => (open = resolve));
+  await deliver(workspaceId, [signal(0)]);
+  await deliver(workspaceId, [signal(1)]);
+  await deliver(workspaceId, [signal(2)]);
+  expect(await waiting(workspaceId)).toBe(3);
+  expect(destinations.calls).toBe(1);
+  open();
+  await handedOn(workspaceId);
+  expect(destinations.calls).toBe(2);
+  expect(destinations.taken).toHaveLength(3);
+});
+
+test.each<Fault>(["before", "after"])(
+  "a call that fails %s it has taken effect is made again by the alarm, with the same ids, and by nothing else until then",
+  async (fault) => {
+    const destinations = new TestDestinations();
+    const workspaceId = await workspaceWithWishes([]);
+    destinations.faults = [fault];
+    await deliver(workspaceId, [signal(0)]);
+    await expect.poll(() => destinations.calls).toBe(1);
+    const dueMs = await alarmMs(workspaceId);
+    expect(dueMs ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(Date.now() + 5_000);
+    await deliver(workspaceId, [signal(1)]);
+    expect(destinations.calls).toBe(1);
+    vi.useFakeTimers({ toFake: ["Date"], now: dueMs ?? 0 });
+    await ring(workspaceId);
+    vi.useRealTimers();
+    await handedOn(workspaceId);
+    expect(destinations.taken).toHaveLength(fault === "before" ? 2 : 3);
+    expect(destinations.events).toHaveLength(2);
+  },
+);
+
+test("an object that is killed before it has handed on does so by its alarm", async () => {
+  const destinations = new TestDestinations();
+  const workspaceId = await workspaceWithWishes([]);
+  destinations.gate = new Promise(() => {});
+  await deliver(workspaceId, [signal(0)]);
+  expect(await alarmMs(workspaceId)).not.toBeNull();
+  await abortAllDurableObjects();
+  destinations.gate = Promise.resolve();
+  await ring(workspaceId);
+  await handedOn(workspaceId);
+  expect(ofType(destinations.events, "person.scored")).toMatchObject([{ scoring_signals: [{ signal_id: "sig_0" }] }]);
+});
+
+test("a person who is deleted is told of no more, but for what was under way", async () => {
+  const destinations = new TestDestinations();
+  const workspaceId = await workspaceWithWishes([]);
+  let open = (): void => {};
+  destinations.gate = new Promise((resolve) => (open = resolve));
+  await deliver(workspaceId, [signal(0)]);
+  await deliver(workspaceId, [signal(3), signal(1)]);
+  await store(workspaceId).erase("del_1", EMAILS[0] ?? "");
+  open();
+  await handedOn(workspaceId);
+  expect(destinations.calls).toBe(2);
+  expect(JSON.stringify(destinations.taken.slice(1))).not.toContain(EMAILS[0]);
+  expect(JSON.stringify(destinations.taken)).toContain(EMAILS[1]);
+});
+
+const RAISED = /^(INSERT INTO|UPDATE|DELETE FROM) (people|heads|raised_events|timelines)\b/;
+
+async function kill(workspaceId: string): Promise<void> {
+  await runInDurableObject(store(workspaceId), (_, ctx) => ctx.abort("killed")).catch(() => {});
+}
+
+/** A write of a recording, or of what hands on, fails, once; where it records the object ends there. */
+async function breakWriting(workspaceId: string, at: number): Promise<void> {
+  await runInDurableObject(store(workspaceId), (_, { storage: { sql } }) => {
+    const exec = sql.exec.bind(sql);
+    let writes = 0;
+    sql.exec = ((query: string, ...bindings: unknown[]) => {
+      if (RAISED.test(query) && writes++ === at) throw new Error("broken");
+      return exec(query, ...bindings);
+    }) as typeof sql.exec;
+  });
+}
+
+test("with crashes at every write and every call, in any order, repetition and split, each scoring signal and each crossing is told once", async () => {
+  const plan = fc.record({
+    signals: fc.array(fc.nat(2), { minLength: 1, maxLength: 14 }),
+    order: fc.array(fc.nat(1_000), { minLength: 14, maxLength: 14 }),
+    waves: fc.array(
+      fc.record({
+        sizes: fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 2 }),
+        faults: fc.array(fc.constantFrom<Fault[]>("none", "none", "before", "after"), { maxLength: 4 }),
+        brokenAt: fc.option(fc.nat(8)),
+        meanwhile: fc.constantFrom("nothing", "alarm", "restart", "kill"),
+      }),
+      { minLength: 1, maxLength: 6 },
+    ),
+  });
+  await assertForSoLong(
+    fc.asyncProperty(plan, async ({ signals, order, waves }) => {
+      const destinations = new TestDestinations();
+      const workspaceId = await workspaceWithWishes([5, 15]);
+      const all = signals.map((who, n) => signal(n, who));
+      const queue = [...all, ...all.slice(0, 3)].toSorted((one, other) => placeOf(one) - placeOf(other));
+      function placeOf({ ordinal = 0 }: Delivered): number {
+        return order[ordinal % order.length] ?? 0;
+      }
+      for (let number = 0; queue.length > 0; number++) {
+        const wave = waves[number % waves.length];
+        if (wave === undefined) throw new Error("there is none");
+        destinations.faults = [...wave.faults];
+        if (wave.meanwhile === "restart") await kill(workspaceId);
+        if (wave.brokenAt !== null) await breakWriting(workspaceId, wave.brokenAt);
+        const meanwhile = async () => {
+          if (wave.meanwhile === "alarm") await ring(workspaceId).catch(() => {});
+          if (wave.meanwhile === "kill") await kill(workspaceId);
+        };
+        const consume = async (some: Delivered[]) => {
+          if (some.length === 0) return;
+          while ((await consumeMessages([messageOf(workspaceId, some)])).retryMessages.length > 0);
+        };
+        await Promise.all([...wave.sizes.map((size) => consume(queue.splice(0, size))), meanwhile()]);
+      }
+      destinations.faults = [];
+      await kill(workspaceId);
+      await ring(workspaceId);
+      await handedOn(workspaceId);
+      const told = ofType(destinations.events, "person.scored").flatMap(({ scoring_signals: some }) => some);
+      expect(told.map(({ signal_id: id }) => id).sort()).toEqual(all.map(({ id }) => id).sort());
+      const crossed = ofType(destinations.events, "person.score_crossed").map((one) => `${one.email} ${one.threshold}`);
+      const expected = EMAILS.flatMap((email, who) => {
+        const score = 5 * signals.filter((one) => one === who).length;
+        return [5, 15].filter((threshold) => score >= threshold).map((threshold) => `${email} ${threshold}`);
+      });
+      expect(crossed.sort()).toEqual(expected.sort());
+    }),
+    { numRuns: 60, limitMs: 20_000 },
+  );
+}, 60_000);

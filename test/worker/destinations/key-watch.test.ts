@@ -1,0 +1,90 @@
+/** Keys that end soon, and keys that nothing comes with any more, are told once. */
+import { beforeEach, expect, test, vi } from "vitest";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import type { Receiver } from "../../support/receiver.ts";
+import { DAY, HOUR, type ToldWorkspace, stopClock, until, toldInEachTest } from "../../support/told.ts";
+
+let told: ToldWorkspace;
+let receiver: Receiver;
+
+beforeEach(stopClock);
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
+});
+
+/** In steps, each of which makes the alarm due. */
+async function pass(days: number): Promise<void> {
+  for (let hours = 0; hours < days * 24; hours += 6) {
+    // oxlint-disable-next-line no-await-in-loop -- time passes in order
+    await told.pass(6 * HOUR);
+    // oxlint-disable-next-line no-await-in-loop -- time passes in order
+    await until(async () => expect(await waiting()).toBe(0));
+  }
+}
+
+async function waiting(): Promise<number> {
+  const { items } = await told.workspace.operator<{ items: { waiting: number }[] }>("GET", "/destinations");
+  return items.reduce((sum, one) => sum + one.waiting, 0);
+}
+
+function notices(): unknown[] {
+  return receiver.received.map(({ body: { type, data } }) => [type, data["key_name"], data["days"]]);
+}
+
+test("a key's end is told 30, 7 and 1 days ahead, once each; not of one that was deactivated, and not of a new end's past", async () => {
+  const endsAt = new Date(Date.now() + 33 * DAY).toISOString();
+  await told.workspace.newKey({ name: "Ends", expires_at: endsAt });
+  const dead = await told.workspace.newKey({ name: "Dead", expires_at: endsAt });
+  await told.workspace.newKey({ name: "Short", expires_at: new Date(Date.now() + 5 * DAY).toISOString() });
+  await told.workspace.operator("POST", `/keys/${dead.id}/deactivate`);
+  await told.create(receiver, { events: ["key.expiring"] });
+  await pass(34);
+  expect(notices()).toEqual([
+    ["key.expiring", "Ends", 30],
+    ["key.expiring", "Short", 1],
+    ["key.expiring", "Ends", 7],
+    ["key.expiring", "Ends", 1],
+  ]);
+  expect(receiver.received[0]?.body.data).toMatchObject({ expires_at: endsAt, successor_id: null, last_used_at: null });
+});
+
+test("of a key that was rotated only the last day is told, and only while it is in use", async () => {
+  const [used, unused] = [
+    await told.workspace.newKey({ name: "Used" }),
+    await told.workspace.newKey({ name: "Unused" }),
+  ];
+  await told.create(receiver, { events: ["key.expiring"] });
+  for (const { id } of [used, unused]) await told.workspace.operator("POST", `/keys/${id}/rotate`, { overlap: "7d" });
+  await pass(1);
+  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: used.key });
+  await pass(7);
+  expect(notices()).toEqual([["key.expiring", "Used", 1]]);
+  expect(receiver.received[0]?.body.data["successor_id"]).toMatch(/^key_/);
+});
+
+test("a silent key is told after as many days as were chosen for it, once until it is used again", async () => {
+  const key = await told.workspace.newKey({ name: "Nightly" });
+  await told.workspace.newKey({ name: "Nobody asked" });
+  await told.create(receiver, { events: ["key.silent"] });
+  await told.workspace.operator("PATCH", `/keys/${key.id}`, { silent_after_days: 2 });
+  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
+  await pass(1.75);
+  expect(notices()).toEqual([]);
+  await pass(4);
+  expect(notices()).toEqual([["key.silent", "Nightly", 2]]);
+  await told.workspace.send({ email: "jane@example.com", event: "Visit" }, { key: key.key });
+  await pass(3);
+  expect(notices()).toEqual([
+    ["key.silent", "Nightly", 2],
+    ["key.silent", "Nightly", 2],
+  ]);
+});
+
+test("while nobody wants to be told of keys, nothing looks at them", async () => {
+  await told.workspace.newKey({ expires_at: new Date(Date.now() + DAY).toISOString() });
+  await told.create(receiver, { events: ["usage.level"] });
+  const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
+  await pass(1);
+  expect(read).not.toHaveBeenCalled();
+  expect(receiver.received).toEqual([]);
+});

@@ -1,0 +1,154 @@
+/** Design §7a: a fault in the middle of a large body, which is admitted in slices. */
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import worker from "../../../src/index.ts";
+import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+
+const COUNT = 60;
+const PADDING = "x".repeat(40_000);
+/** Five slices. */
+const body = (extra: (n: number) => Record<string, unknown> = () => ({})) =>
+  Array.from({ length: COUNT }, (_, n) => ({ email: `p${n}@example.com`, event: "E", padding: PADDING, ...extra(n) }));
+const withIds = () => body((n) => ({ messageId: `m${n}` }));
+
+type Admit = (call: AdmitCall) => Promise<AdmitResult>;
+
+/** A call whose `n`th slice, from 1 on, meets `fault` in place of the counter. */
+function send(
+  workspace: TestWorkspace,
+  signals: unknown[],
+  { slice, fault, headers = {} }: { slice: number; fault: Admit; headers?: Record<string, string> },
+): Promise<Response> {
+  let calls = 0;
+  const admit: Admit = (call) => {
+    if (call.firstSlice) calls = 0;
+    return ++calls >= slice ? fault(call) : (workspace.counter.admit(call) as Promise<AdmitResult>);
+  };
+  const namespace = { getByName: () => ({ admit }) } as unknown as typeof env.QUOTA_COUNTER;
+  const request = new Request(`https://signals.example/api/signal-staging/bulk/${workspace.key.key}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(signals),
+  });
+  return worker.fetch(request, { ...env, QUOTA_COUNTER: namespace }, createExecutionContext());
+}
+
+const down: Admit = () => Promise.reject(new Error("the counter does not answer"));
+const deactivated: Admit = () => Promise.resolve({ outcome: "key_deactivated" });
+
+function tally(results: { status: string; code?: string }[] = []): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { status, code = status } of results) counts[code] = (counts[code] ?? 0) + 1;
+  return counts;
+}
+
+describe("a call that breaks off where sending all of it again is harmless is 503 with Retry-After and the results so far", () => {
+  test.each([
+    ["each signal has an id of its own", withIds(), {}],
+    ["the call has an Idempotency-Key", body(), { "idempotency-key": "once" }],
+  ])(
+    "as when %s; sent again, everything is stored once",
+    async (_, signals, headers) => {
+      const workspace = await newWorkspace();
+      const broken = await send(workspace, signals, { slice: 2, fault: down, headers });
+      expect(broken.status).toBe(503);
+      expect(Number(broken.headers.get("retry-after"))).toBeGreaterThan(0);
+      expect(broken.headers.get("ratelimit")).toContain("request-rate");
+      const problem = await broken.json<Problem & { accepted: number; rejected: number }>();
+      expect(problem).toMatchObject({ code: "unavailable", detail: expect.stringContaining("same request again") });
+      const { accepted = 0, unavailable = 0 } = tally(problem.results);
+      expect([accepted, unavailable]).toEqual([problem.accepted, problem.rejected]);
+      expect(Math.min(accepted, unavailable)).toBeGreaterThan(10);
+      expect(accepted + unavailable).toBe(COUNT);
+      expect((await workspace.counter.books()).admitted).toBe(accepted);
+
+      const path = "/api/signal-staging/bulk/{key}";
+      const again = await workspace.send(signals, { path, headers });
+      expect(await again.json()).toMatchObject({ status: "accepted", accepted: COUNT });
+      const books = await workspace.settled();
+      expect(books).toMatchObject({
+        accepted: COUNT + accepted,
+        processed: COUNT,
+        duplicates: accepted,
+        balanced: true,
+      });
+    },
+    30_000,
+  );
+
+  test("as when it is of account updates", async () => {
+    const template = [{ target: "external_id", path: "id", type: "string" }];
+    const workspace = await newWorkspace({
+      key: { endpoint_type: "product_org", payload_template: template },
+    });
+    const updates = Array.from({ length: COUNT }, (_, n) => ({ id: `acme-${n}`, padding: PADDING }));
+    let calls = 0;
+    const admit: Admit = (call) => (++calls > 1 ? down(call) : (workspace.counter.admit(call) as Promise<AdmitResult>));
+    const namespace = { getByName: () => ({ admit }) } as unknown as typeof env.QUOTA_COUNTER;
+    const request = new Request(`https://signals.example/api/product-orgs/webhook/${workspace.key.key}`, {
+      method: "POST",
+      body: JSON.stringify(updates),
+    });
+    const answer = await worker.fetch(request, { ...env, QUOTA_COUNTER: namespace }, createExecutionContext());
+    expect(answer.status).toBe(503);
+    expect(tally((await answer.json<Problem>()).results)).toMatchObject({ accepted: expect.any(Number) });
+  });
+});
+
+describe("a call that breaks off where sending all of it again is not harmless", () => {
+  test.each([
+    ["no signal has an id", body()],
+    ["a signal that was stored has no id", body((n) => (n === 3 ? {} : { id: `m${n}` }))],
+  ])("as when %s, is 202 partial, and its items say unavailable", async (_, signals) => {
+    const workspace = await newWorkspace();
+    const answer = await send(workspace, signals, { slice: 2, fault: down });
+    expect(answer.status).toBe(202);
+    expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+    const { status, results, accepted } = await answer.json<BatchAnswer>();
+    expect([status, tally(results)]).toEqual(["partial", { accepted, unavailable: COUNT - accepted }]);
+    expect((await workspace.counter.books()).admitted).toBe(accepted);
+  });
+
+  test("is told by the signals that were stored: whether only others have an id, or lack one, does not matter", async () => {
+    const workspace = await newWorkspace();
+    const without = await send(
+      workspace,
+      body((n) => (n < 59 ? { id: `m${n}` } : {})),
+      { slice: 2, fault: down },
+    );
+    expect(without.status).toBe(503);
+    const only = await send(
+      workspace,
+      body((n) => (n === 59 ? { id: `m${n}` } : {})),
+      { slice: 2, fault: down },
+    );
+    expect(only.status).toBe(202);
+  });
+});
+
+test("a fault before anything is stored is 503, and nothing is", async () => {
+  const workspace = await newWorkspace();
+  const answer = await send(workspace, body(), { slice: 1, fault: down });
+  expect(answer.status).toBe(503);
+  expect(await answer.json<Problem>()).not.toHaveProperty("results");
+  expect((await workspace.counter.books()).admitted).toBe(0);
+});
+
+test("invalid signals in the first slice are no reason for a 202 when nothing could be stored", async () => {
+  const workspace = await newWorkspace();
+  const signals = body((n) => (n < 30 ? { event: "" } : {}));
+  expect((await send(workspace, signals, { slice: 2, fault: down })).status).toBe(503);
+  expect((await send(workspace, signals, { slice: 2, fault: deactivated })).status).toBe(401);
+});
+
+test("a key that is deactivated meanwhile is said so per item, not unavailable", async () => {
+  const workspace = await newWorkspace();
+  const answer = await send(workspace, withIds(), { slice: 2, fault: deactivated });
+  expect(answer.status).toBe(202);
+  expect(answer.headers.get("retry-after")).toBeNull();
+  const { status, results, accepted } = await answer.json<BatchAnswer>();
+  expect([status, tally(results)]).toEqual(["partial", { accepted, unauthorized: COUNT - accepted }]);
+});

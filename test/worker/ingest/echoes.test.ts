@@ -1,0 +1,73 @@
+/** Invariant 6 and design §5: what becomes of a key, a secret or a person's data that a refused call carries. */
+import { runInDurableObject } from "cloudflare:test";
+import { expect, test, vi } from "vitest";
+import { newMembers } from "../../support/members.ts";
+import { call } from "../../support/workspace.ts";
+
+const PERSON = "jane.roe-at-acme.test +49 30 901820";
+
+/** Any eight characters in a row of what must not be told. */
+function pieces(text: string): string[] {
+  return Array.from({ length: text.length - 8 }, (_, at) => text.slice(at, at + 8));
+}
+
+test("a key, a secret and personal data are stored and shown nowhere when a call that carries them is refused", async () => {
+  const { workspace, member, owner, home } = await newMembers();
+  const { webSocket } = await call(`${home}/live/rejections`, {
+    headers: { cookie: await member.cookie(), upgrade: "websocket", origin: "https://signals.example" },
+  });
+  const live: string[] = [];
+  webSocket?.accept();
+  webSocket?.addEventListener("message", ({ data }) => void live.push(String(data)));
+
+  const template = [
+    { target: "external_id", path: "id", type: "string" },
+    { target: "user_count", path: "seats", type: "number" },
+  ];
+  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
+  const { key, secret = "" } = await workspace.newKey({ secret: true });
+  const answers: string[] = [];
+  for (const text of [key, secret, key.slice(0, -8), PERSON]) {
+    const bodies = [
+      { event: "Signed Up", email: text },
+      { event: "x".repeat(256 - text.length) + text, email: "a@example.com" },
+      { event: `${text} ${"x".repeat(256)}` },
+      { event: "Signed Up", source: `${text} ${"x".repeat(256)}` },
+      [{ event: "Signed Up", email: text }, { event: "Signed Up" }],
+      `{"event": "Signed Up", "email": ${text}}`,
+    ];
+    // Each alone: the first detail of a kind would hide the next.
+    for (const body of bodies) answers.push(await (await workspace.send(body)).text());
+    const path = "/api/product-orgs/webhook/{key}";
+    answers.push(await (await workspace.send({ id: "1", seats: text }, { path, key: accounts.key })).text());
+  }
+  for (const text of [key, secret]) {
+    for (const body of [{ event: text }, { event: "A", source: text }, { type: "track", userId: "u", event: text }]) {
+      const answer = await workspace.send(body);
+      expect(answer.status).toBe(422);
+      answers.push(await answer.text());
+    }
+    expect((await workspace.send({ event: "A" }, { path: `/api/signal-staging/webhook/${text}/{key}` })).status).toBe(
+      422,
+    );
+  }
+  await workspace.settled();
+
+  const rejections = JSON.stringify(await workspace.operator("GET", "/rejections?limit=200"));
+  const page = await owner.see(`${home}/rejections`);
+  const queue = await owner.see(`${home}/signals`);
+  const stored = await vi.waitUntil(() =>
+    runInDurableObject(workspace.counter, (_counter, { storage: { sql } }) => {
+      const rows = JSON.stringify(sql.exec("SELECT * FROM rejections").toArray());
+      return rows.includes("template_mismatch") && rows.includes("source_invalid") ? rows : null;
+    }),
+  );
+  await vi.waitUntil(() => live.some((message) => message.includes("source_invalid")), { timeout: 5_000 });
+  const everywhere = { answers: answers.join("\n"), rejections, page, queue, stored, live: live.join("\n") };
+  for (const [where, shown] of Object.entries(everywhere)) {
+    for (const piece of [...pieces(key.slice(8, -4)), ...pieces(secret)]) expect(shown, where).not.toContain(piece);
+    // The sender alone is told the beginning of what was sent.
+    if (where !== "answers") for (const piece of pieces(PERSON)) expect(shown, where).not.toContain(piece);
+  }
+  expect(everywhere.answers).toContain('You sent \\"jane.roe-at-acme\\"');
+});

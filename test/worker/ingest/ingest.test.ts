@@ -1,0 +1,751 @@
+/** Spec §2.2, §4, §6, §7, §8.9 and design §9: what senders may post, in which forms, and what they are told. */
+import { describe, expect, test } from "vitest";
+import { readStore } from "../../support/read-store.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+
+const WEBHOOK = "/api/signal-staging/webhook/{key}";
+const FROM_SOURCE = "/api/signal-staging/webhook/web/{key}";
+const BATCH = "/api/signal-staging/webhook/{key}/batch";
+const BULK = "/api/signal-staging/bulk/{key}";
+const PRODUCT_ORGS = "/api/product-orgs/webhook/{key}";
+const SIGNAL_ID = /^sig_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const MB = 1024 * 1024;
+const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
+
+/** Bodies of docs/senders.md, as the senders write them. */
+const IDENTIFY = `{"type":"identify","messageId":"022bb90c-bbac-11e4-8dfc-aa07a5b093db","anonymousId":"507f191e810c19729de860ea","userId":"97980cfea0067","traits":{"email":"peter@example.com","name":"Peter Gibbons","company":{"name":"Initech"},"title":"Engineer"},"context":{"ip":"8.8.8.8"},"timestamp":"2026-02-23T22:28:55.111Z","sentAt":"2026-02-23T22:28:55.111Z","receivedAt":"2026-02-23T22:28:55.387Z","version":"1.1"}`;
+const TRACK = `{"type":"track","messageId":"ajs-f8ca1e4de5024d9430b3928bd8ac6b96","anonymousId":"23adfd82-aa0f-45a7-a756-24f2a7a4c895","event":"Course Clicked","properties":{"title":"Intro to Analytics"},"context":{"page":{"path":"/academy/","url":"https://example.com/academy/"}},"originalTimestamp":"2026-02-12T19:11:01.152Z","timestamp":"2026-02-12T19:11:01.249Z"}`;
+const PAGE = `{"type":"page","messageId":"022bb90d","anonymousId":"507f191e810c19729de860ea","name":"Home","properties":{"title":"Welcome","url":"https://example.com"},"timestamp":"2026-02-23T22:28:55.111Z"}`;
+const FORM = `{ "email": "jane@example.com", "event": "Filled Out Form", "source": "marketing-automation",
+  "properties": { "lead_id": 1042, "first_name": "Jane", "company": "Acme & Sons", "title": null } }`;
+
+const signal = (event: unknown = "x", more: object = {}) => ({ event, ...more });
+const utf8 = (text: string) => new TextEncoder().encode(text);
+
+async function gzip(text: string): Promise<Uint8Array> {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  expect(response.headers.get("content-type")).toBe("application/problem+json");
+  return response.json<Problem>();
+}
+
+/** Status and code of a refused call. */
+async function refusalOf(response: Response): Promise<[number, string]> {
+  const { status, code } = await problemOf(response);
+  expect(response.status).toBe(status);
+  return [status, code];
+}
+
+async function idOf(response: Response): Promise<string> {
+  expect(response.status).toBe(202);
+  const { id } = await response.json<{ id: string }>();
+  return id;
+}
+
+/** Payload texts in the store by signal id, exactly as they stand there. */
+async function storedTexts(workspace: TestWorkspace): Promise<Map<string, string | null>> {
+  await workspace.settled();
+  return readStore(workspace.id, ({ signals }) => {
+    const texts = new Map<string, string | null>();
+    for (const segment of signals.walk(0)) {
+      const payloads = signals.payloadsOf(segment) ?? [];
+      for (const [index, payload] of payloads.entries()) {
+        texts.set(segment.facts(segment.firstSeq + index).admission.id, payload);
+      }
+    }
+    return texts;
+  });
+}
+
+const accepted = async (workspace: TestWorkspace) =>
+  (await workspace.operator<{ accepted: number }>("GET", "/usage")).accepted;
+
+describe("§4: the five endpoints", () => {
+  test.each([
+    ["the universal webhook", WEBHOOK],
+    ["a source's webhook", FROM_SOURCE],
+    ["the batch endpoint", BATCH],
+    ["the bulk endpoint", BULK],
+  ])("%s takes a signal, an array and an envelope, and answers with ids that lead to them", async (_name, path) => {
+    const workspace = await newWorkspace();
+    const one = await workspace.send(FORM, { path });
+    expect([one.status, one.headers.get("content-type")]).toEqual([202, "application/json"]);
+    const body = await one.json<{ status: string; id: string }>();
+    expect(body).toEqual({ status: "accepted", id: expect.stringMatching(SIGNAL_ID) });
+
+    const ids = [body.id];
+    for (const several of [`[${TRACK},${PAGE}]`, `{"batch":[${IDENTIFY},${signalText("y")}],"sentAt":"2026"}`]) {
+      const answer = await workspace.send(several, { path });
+      expect(answer.status).toBe(202);
+      const { results, ...counts } = await answer.json<BatchAnswer>();
+      expect(counts).toEqual({ status: "accepted", accepted: 2, held: 0, rejected: 0 });
+      expect(results).toEqual([
+        { index: 0, status: "accepted", id: expect.stringMatching(SIGNAL_ID) },
+        { index: 1, status: "accepted", id: expect.stringMatching(SIGNAL_ID) },
+      ]);
+      ids.push(...results.map((result) => result.id ?? ""));
+    }
+    const stored = await storedTexts(workspace);
+    expect(ids.map((id) => stored.get(id))).toEqual([FORM, TRACK, PAGE, IDENTIFY, signalText("y")]);
+    expect(await workspace.books()).toMatchObject({ accepted: 5, processed: 5, balanced: true });
+  });
+
+  test("product org calls are counted and stored with the body they came with", async () => {
+    const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: TEMPLATE } });
+    const update = `{"id":"acme","plan":"pro","seats":9007199254740993, "flags":{"beta":true}}`;
+    const id = await idOf(await workspace.send(update, { path: PRODUCT_ORGS }));
+    const several = await workspace.send([{ id: "a1" }, { id: "b1" }], { path: PRODUCT_ORGS });
+    expect(await several.json()).toMatchObject({ status: "accepted", accepted: 2 });
+    expect((await storedTexts(workspace)).get(id)).toBe(update);
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ endpoint: "product_org" });
+    expect(await accepted(workspace)).toBe(3);
+    expect(await refusalOf(await workspace.send("7", { path: PRODUCT_ORGS }))).toEqual([422, "signal_not_object"]);
+  });
+
+  test("a trailing slash changes nothing", async () => {
+    const workspace = await newWorkspace();
+    for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK]) {
+      expect((await workspace.send(signal(), { path: `${path}/` })).status, path).toBe(202);
+    }
+    expect((await workspace.send(signal(), { path: `${PRODUCT_ORGS}/` })).status).toBe(403);
+  });
+
+  test("`batch` after a key is the batch endpoint, and anything before a key is a source", async () => {
+    const workspace = await newWorkspace();
+    const viaBatch = await idOf(await workspace.send(signal("a"), { path: BATCH }));
+    const viaSource = await idOf(
+      await workspace.send(signal("b"), { path: "/api/signal-staging/webhook/batch/{key}" }),
+    );
+    await workspace.settled();
+    expect(await workspace.operator("GET", `/signals/${viaBatch}`)).toMatchObject({ source: "unknown" });
+    expect(await workspace.operator("GET", `/signals/${viaSource}`)).toMatchObject({ source: "batch" });
+  });
+});
+
+test("§1: a signal becomes points on a person", async () => {
+  const workspace = await newWorkspace();
+  await workspace.operator("POST", "/rules", {
+    name: "forms",
+    event: "Filled Out Form",
+    match: "all",
+    conditions: [{ path: "properties.company", operator: "contains", value: "acme" }],
+    scoring_signal: "form",
+    points: 15,
+  });
+  const id = await idOf(await workspace.send(FORM));
+  expect(await workspace.settled()).toMatchObject({ accepted: 1, processed: 1, balanced: true });
+  const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/people?email=jane@example.com");
+  expect(items).toMatchObject([{ email: "jane@example.com", score: 15, scoring_signals: [{ signal_id: id }] }]);
+});
+
+describe("§4: {source}", () => {
+  test("is decoded, and wins over what the body says", async () => {
+    const workspace = await newWorkspace();
+    const path = "/api/signal-staging/webhook/Acme%20Forms%20%26%20S%C3%B6hne%2F%1E2/{key}";
+    const id = await idOf(await workspace.send(signal("x", { source: "body" }), { path }));
+    await workspace.settled();
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ source: "Acme Forms & Söhne/\u001e2" });
+  });
+
+  test("is refused when it is empty, too long, or an API key", async () => {
+    const workspace = await newWorkspace();
+    const other = await workspace.newKey();
+    const from = (source: string) => workspace.send(signal(), { path: `/api/signal-staging/webhook/${source}/{key}` });
+    expect((await from("ü".repeat(255))).status).toBe(202);
+    for (const source of ["%20", "x".repeat(256), workspace.key.key, other.key, `%20${other.key}x`]) {
+      expect(await refusalOf(await from(source)), source).toEqual([422, "source_invalid"]);
+    }
+    expect(await accepted(workspace)).toBe(1);
+  });
+
+  test("where the path has none, the body's source is used, and a CDP's is detected", async () => {
+    const workspace = await newWorkspace();
+    const sourceOf = async (body: unknown) => {
+      const id = await idOf(await workspace.send(body));
+      await workspace.settled();
+      return (await workspace.operator<{ source: string }>("GET", `/signals/${id}`)).source;
+    };
+    expect(await sourceOf(FORM)).toBe("marketing-automation");
+    expect(await sourceOf(TRACK)).toBe("segment");
+    expect(await sourceOf({ ...JSON.parse(PAGE), context: { library: { name: "RudderLabs" } } })).toBe("rudderstack");
+  });
+});
+
+describe("§4, design §9: several signals in one call", () => {
+  test("a CDP's webhook destination posts thousands of events to the single-signal URL", async () => {
+    const workspace = await newWorkspace();
+    const events = Array.from({ length: 4_000 }, (_, n) => ({ ...JSON.parse(TRACK), messageId: `m-${n}`, n }));
+    const response = await workspace.send(events);
+    expect(response.status).toBe(202);
+    const { results, ...counts } = await response.json<BatchAnswer>();
+    expect(counts).toEqual({ status: "accepted", accepted: 4_000, held: 0, rejected: 0 });
+    expect(results.map((result) => result.index)).toEqual(events.map((_, n) => n));
+    const stored = await storedTexts(workspace);
+    // Each id leads to its own event.
+    expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
+    expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
+  }, 30_000);
+
+  test("Segment's SDK: an envelope with a write key, and Basic authorization that means nothing here", async () => {
+    const workspace = await newWorkspace();
+    const body = `{"batch":[${IDENTIFY},${TRACK}],"writeKey":"w","sentAt":"2026-02-23T22:28:55.111Z"}`;
+    const headers = { authorization: "Basic dzo=", "user-agent": "analytics-node/3" };
+    const response = await workspace.send(body, { path: BATCH, headers });
+    expect(await response.json()).toMatchObject({ status: "accepted", accepted: 2 });
+  });
+
+  test("RudderStack's SDK: gzip, labelled as a form", async () => {
+    const workspace = await newWorkspace();
+    const body = await gzip(`{"batch":[${IDENTIFY},${TRACK},${PAGE}],"timestamp":"2026","sentAt":"2026"}`);
+    const headers = { "content-type": "application/x-www-form-urlencoded", "content-encoding": "gzip" };
+    const response = await workspace.send(body, { path: BATCH, headers });
+    expect(response.status).toBe(202);
+    expect(await response.json()).toMatchObject({ status: "accepted", accepted: 3 });
+    await workspace.settled();
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/people?email=peter@example.com");
+    expect(items).toMatchObject([{ name: "Peter Gibbons", company: "Initech", title: "Engineer" }]);
+  });
+
+  test("bulk takes a line for each signal, and a broken line spoils no other", async () => {
+    const workspace = await newWorkspace();
+    const lines = [TRACK, "", PAGE.replace("}", ""), '{"event":"a","properties":{"id":9007199254740993}}\r', "  "];
+    const response = await workspace.send(lines.join("\n"), {
+      path: BULK,
+      headers: { "content-type": "application/x-ndjson" },
+    });
+    expect(response.status).toBe(202);
+    const { results, ...counts } = await response.json<BatchAnswer>();
+    expect(counts).toEqual({ status: "partial", accepted: 2, held: 0, rejected: 1 });
+    expect(results.map(({ index, status }) => [index, status])).toEqual([
+      [0, "accepted"],
+      [1, "rejected"],
+      [2, "accepted"],
+    ]);
+    expect(results[1]).toMatchObject({ code: "signal_not_json", detail: expect.stringContaining("character ") });
+    const stored = await storedTexts(workspace);
+    expect(stored.get(results[0]?.id ?? "")).toBe(TRACK);
+    expect(JSON.stringify([...stored.values()])).toContain("9007199254740993");
+  });
+
+  test("lines are for bulk only; elsewhere the answer says so", async () => {
+    const workspace = await newWorkspace();
+    const response = await workspace.send(`${TRACK}\n${PAGE}`, { path: BATCH });
+    expect(await problemOf(response)).toMatchObject({
+      status: 400,
+      code: "body_not_json",
+      detail: expect.stringMatching(/line 2, column 1 .*bulk endpoint/),
+    });
+  });
+
+  test("good items are kept when others are bad, and each is told what happened to it", async () => {
+    const workspace = await newWorkspace();
+    const bad: [unknown, string][] = [
+      [{ properties: {} }, "event_missing"],
+      [signal(" "), "event_missing"],
+      [signal(null), "event_missing"],
+      [signal(7), "event_invalid"],
+      [signal("x".repeat(256)), "event_invalid"],
+      [signal("x", { email: "jane@" }), "email_invalid"],
+      [signal("x", { email: ["jane@example.com"] }), "email_invalid"],
+      [signal("x", { source: 7 }), "source_invalid"],
+      [signal("x", { properties: [] }), "properties_invalid"],
+      [{ type: "track", messageId: "m" }, "event_missing"],
+      [[], "signal_not_object"],
+      [null, "signal_not_object"],
+      ["x", "signal_not_object"],
+      [signal("x", { properties: nested(32) }), "signal_too_deep"],
+      [signal("x", { properties: { a: "x".repeat(65_536) } }), "signal_too_large"],
+    ];
+    const items = [signal("first"), ...bad.map(([item]) => item), signal("last")];
+    const response = await workspace.send(items, { path: BATCH });
+    expect(response.status).toBe(202);
+    const { results, ...counts } = await response.json<BatchAnswer>();
+    expect(counts).toEqual({ status: "partial", accepted: 2, held: 0, rejected: bad.length });
+    expect(results.map((result) => result.index)).toEqual(items.map((_, index) => index));
+    expect(results.map((result) => result.code ?? result.status)).toEqual([
+      "accepted",
+      ...bad.map(([, code]) => code),
+      "accepted",
+    ]);
+    for (const { detail } of results.slice(1, -1)) expect(detail).toMatch(/^.{20,}[.]$/s);
+    expect([...(await storedTexts(workspace)).values()]).toEqual(['{"event":"first"}', '{"event":"last"}']);
+  });
+
+  test("if no item is kept, the status is the first item's own, and the results come along", async () => {
+    const workspace = await newWorkspace();
+    const large = signal("x", { properties: { a: "x".repeat(65_536) } });
+    const first = await workspace.send([signal(""), large], { path: BATCH });
+    expect(await problemOf(first)).toMatchObject({
+      status: 422,
+      code: "event_missing",
+      accepted: 0,
+      held: 0,
+      rejected: 2,
+      results: [
+        { index: 0, status: "rejected", code: "event_missing" },
+        { index: 1, status: "rejected", code: "signal_too_large" },
+      ],
+    });
+    expect(await refusalOf(await workspace.send([large, signal("")], { path: BATCH }))).toEqual([
+      413,
+      "signal_too_large",
+    ]);
+    expect(await accepted(workspace)).toBe(0);
+  });
+
+  test("if no item is kept and any was refused for quota, the status is 429: a retry may help", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1 });
+    await workspace.send([signal("a"), signal("b")]);
+    const response = await workspace.send([signal(""), signal("c")]);
+    expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await problemOf(response)).toMatchObject({
+      status: 429,
+      code: "extra_room_exceeded",
+      results: [
+        { index: 0, code: "event_missing" },
+        { index: 1, code: "extra_room_exceeded" },
+      ],
+    });
+  });
+
+  test("an array of one is answered with results; an object that names an event is one signal, whatever it carries", async () => {
+    const workspace = await newWorkspace();
+    expect(await (await workspace.send([signal()])).json()).toMatchObject({ accepted: 1, results: [{ index: 0 }] });
+    const carrying = await workspace.send(signal("x", { batch: [1, 2] }));
+    expect(await carrying.json()).toEqual({ status: "accepted", id: expect.any(String) });
+  });
+});
+
+describe("design §9: the body decides, not its label", () => {
+  test.each([
+    "application/json; charset=utf-8",
+    "text/plain",
+    "text/plain;charset=utf-16",
+    "application/octet-stream",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "no type at all",
+  ])("JSON labelled %s is taken", async (type) => {
+    const workspace = await newWorkspace();
+    expect((await workspace.send(FORM, { headers: { "content-type": type } })).status).toBe(202);
+  });
+
+  test("JSON without a label is taken, with a length and without, and after a byte order mark", async () => {
+    const workspace = await newWorkspace();
+    const path = WEBHOOK.replace("{key}", workspace.key.key);
+    const post = (body: BodyInit, headers: Record<string, string> = {}) =>
+      call(path, { method: "POST", body, headers });
+    expect((await post(utf8(FORM))).status).toBe(202);
+    expect((await post(utf8(FORM), { "content-length": String(utf8(FORM).length) })).status).toBe(202);
+    expect((await post(new Blob([FORM]).stream())).status).toBe(202);
+    expect((await post(utf8(`\ufeff${FORM}`))).status).toBe(202);
+    expect((await post(utf8(`\ufeff${FORM}`), { "content-length": "9999" })).status).toBe(202);
+    await workspace.settled();
+  });
+
+  test("what is no JSON is a 415 where it is labelled as something else, and a 400 elsewhere", async () => {
+    const workspace = await newWorkspace();
+    const form = "email=jane%40example.com&event=x";
+    const labelled = (type: string) => workspace.send(form, { headers: { "content-type": type } });
+    for (const type of ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/xml"]) {
+      expect(await problemOf(await labelled(type)), type).toMatchObject({
+        status: 415,
+        code: "media_type_unsupported",
+        detail: expect.stringContaining("form-encoded"),
+      });
+    }
+    for (const type of ["application/json", "text/plain", "application/octet-stream", "application/vnd.api+json"]) {
+      expect(await refusalOf(await labelled(type)), type).toEqual([400, "body_not_json"]);
+    }
+    const path = WEBHOOK.replace("{key}", workspace.key.key);
+    expect(await refusalOf(await call(path, { method: "POST", body: utf8(form) }))).toEqual([400, "body_not_json"]);
+  });
+
+  test.each(["gzip", "x-gzip", "GZIP", " gzip "])("Content-Encoding %j is unpacked", async (encoding) => {
+    const workspace = await newWorkspace();
+    const id = await idOf(await workspace.send(await gzip(FORM), { headers: { "content-encoding": encoding } }));
+    expect((await storedTexts(workspace)).get(id)).toBe(FORM);
+  });
+
+  test.each(["br", "deflate", "zstd", "gzip, gzip"])("Content-Encoding %j is a 415", async (encoding) => {
+    const workspace = await newWorkspace();
+    const response = await workspace.send(FORM, { headers: { "content-encoding": encoding } });
+    expect(response.headers.get("accept-encoding")).toBe("gzip");
+    expect(await refusalOf(response)).toEqual([415, "content_encoding_unsupported"]);
+  });
+
+  test("gzip of several members is one body, as tools write it that append; their sizes are added up", async () => {
+    const workspace = await newWorkspace();
+    const headers = { "content-encoding": "gzip" };
+    const members = await Promise.all([TRACK.slice(0, 40), TRACK.slice(40), ""].map(gzip));
+    const joined = new Uint8Array(await new Blob(members as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+    const id = await idOf(await workspace.send(joined, { headers }));
+    expect((await storedTexts(workspace)).get(id)).toBe(TRACK);
+    const half = await gzip(" ".repeat(5 * MB));
+    const tooLarge = new Uint8Array(await new Blob([half, half] as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+    expect(await refusalOf(await workspace.send(tooLarge, { headers }))).toEqual([413, "body_too_large"]);
+  });
+
+  /** A signal of so many bytes. */
+  const sized = (bytes: number) => `{"event":"x","padding":"${"x".repeat(bytes - 26)}"}`;
+
+  test("a byte order mark does not count", async () => {
+    const workspace = await newWorkspace();
+    const largest = sized(65_536);
+    for (const body of [`\ufeff${largest}`, `\ufeff${largest.replace("xx", "é")}`]) {
+      expect((await workspace.send(utf8(body))).status).toBe(202);
+      expect((await workspace.send(await gzip(body), { headers: { "content-encoding": "gzip" } })).status).toBe(202);
+    }
+    const { detail } = await problemOf(await workspace.send(utf8(`\ufeff${sized(65_537)}`)));
+    expect(detail).toContain("65537 bytes");
+  });
+
+  test("a large body is read in parts, and arrives whole, with its length declared, streamed, and unpacked", async () => {
+    // Letters of three bytes, so that some of them are cut by any border between two parts.
+    const items = Array.from({ length: 40 }, (_, n) => `{"event":"x","n":${n},"padding":"${"漢".repeat(10_000)}"}`);
+    const body = utf8(`[${items.join(",")}]`);
+    expect(body.length).toBeGreaterThan(MB);
+    const ways = [
+      (path: string) => call(path, { method: "POST", body }),
+      (path: string) => call(path, { method: "POST", body, headers: { "content-length": String(body.length) } }),
+      (path: string) => call(path, { method: "POST", body: new Blob([body]).stream() }),
+      async (path: string) =>
+        call(path, {
+          method: "POST",
+          body: await gzip(`[${items.join(",")}]`),
+          headers: { "content-encoding": "gzip" },
+        }),
+    ];
+    for (const send of ways) {
+      const workspace = await newWorkspace();
+      const { results } = await (await send(BULK.replace("{key}", workspace.key.key))).json<BatchAnswer>();
+      const stored = await storedTexts(workspace);
+      expect(results.map(({ id = "" }) => stored.get(id))).toEqual(items);
+    }
+  });
+
+  test("what is labelled gzip and is none, or is cut off, is a 400", async () => {
+    const workspace = await newWorkspace();
+    const headers = { "content-encoding": "gzip" };
+    for (const body of [utf8(FORM), (await gzip(FORM)).slice(0, 60)]) {
+      expect(await refusalOf(await workspace.send(body, { headers }))).toEqual([400, "body_unreadable"]);
+    }
+    expect((await workspace.send("", { headers: { "content-encoding": "identity" } })).status).toBe(400);
+  });
+});
+
+describe("design §9: what is no JSON is told where it goes wrong, and why", () => {
+  const template = (company: string) => `{ "email": "jane@example.com", "event": "x",\n  "company": ${company} }`;
+  test.each([
+    ["a token that was not encoded", template("Acme & Sons"), "Acme", /without quotes.*Request Token Encoding/s],
+    ["a token quoted twice", template('""Jane""'), 'Jane""', /quoted twice.*Request Token Encoding/s],
+    ["a raw line break", template('"Acme\nSons"'), "\nSons", /line break/],
+    ["a token that was not replaced", template("{{company.Company Name}}"), "{company", /double braces/],
+    ["an empty token without encoding", template(""), "}", /value is missing/],
+    ["a form", "email=jane&event=x", "email", /form-encoded.*Request Token Encoding/s],
+  ])("%s", async (_name, body, wrong, cause) => {
+    const workspace = await newWorkspace();
+    const { status, code, detail } = await problemOf(await workspace.send(body));
+    expect([status, code]).toEqual([400, "body_not_json"]);
+    expect(detail).toMatch(cause);
+    const before = body.slice(0, body.indexOf(wrong)).split("\n");
+    const column = (before.at(-1)?.length ?? 0) + 1;
+    expect(detail).toContain(`line ${before.length}, column ${column} (character ${body.indexOf(wrong) + 1})`);
+  });
+
+  test("a body that was cut off", async () => {
+    const workspace = await newWorkspace();
+    const { detail } = await problemOf(await workspace.send(TRACK.slice(0, 100)));
+    expect(detail).toMatch(/character 101\).*cut off/);
+  });
+
+  test("an empty body, a batch of nothing, and JSON that is no object", async () => {
+    const workspace = await newWorkspace();
+    for (const body of ["", " \n\t "]) {
+      expect(await refusalOf(await workspace.send(body))).toEqual([400, "body_empty"]);
+    }
+    for (const body of ["[]", '{"batch":[]}', " [ ] "]) {
+      expect(await refusalOf(await workspace.send(body))).toEqual([422, "batch_empty"]);
+    }
+    for (const body of ["null", "true", "42", '"text"']) {
+      expect(await refusalOf(await workspace.send(body)), body).toEqual([422, "signal_not_object"]);
+    }
+    const path = WEBHOOK.replace("{key}", workspace.key.key);
+    expect(await refusalOf(await call(path, { method: "POST" }))).toEqual([400, "body_empty"]);
+  });
+});
+
+describe("§8.9: limits", () => {
+  test("a signal has at most 65,536 bytes, whatever its characters", async () => {
+    const workspace = await newWorkspace();
+    const sized = (bytes: number, character: string) => {
+      const width = utf8(character).length;
+      const [head, tail] = ['{"event":"x","properties":{"a":"', '"}}'];
+      const fill = bytes - head.length - tail.length;
+      return head + character.repeat(Math.floor(fill / width)) + "x".repeat(fill % width) + tail;
+    };
+    for (const character of ["x", "é", "€", "𝒳"]) {
+      const [fits, exceeds] = [sized(65_536, character), sized(65_537, character)];
+      expect(utf8(fits)).toHaveLength(65_536);
+      for (const path of [WEBHOOK, BULK]) expect((await workspace.send(fits, { path })).status, character).toBe(202);
+      expect(await refusalOf(await workspace.send(exceeds)), character).toEqual([413, "signal_too_large"]);
+      const both = await workspace.send(`[${exceeds}, ${fits}]`);
+      expect((await both.json<BatchAnswer>()).results.map((result) => result.status)).toEqual(["rejected", "accepted"]);
+    }
+    await workspace.settled();
+  });
+
+  test("bytes that are no UTF-8 count as the three that are stored for each", async () => {
+    const workspace = await newWorkspace();
+    const withStray = (count: number) => {
+      const [head, tail] = [utf8('{"event":"x","properties":{"a":"'), utf8('"}}')];
+      return Uint8Array.from([...head, ...Array.from({ length: count }, () => 0xff), ...tail]);
+    };
+    for (const headers of [{}, { "content-length": String(withStray(30_000).length) }]) {
+      const response = await workspace.send(withStray(30_000), { headers });
+      expect(await refusalOf(response)).toEqual([413, "signal_too_large"]);
+    }
+    const array = Uint8Array.from([0x5b, ...withStray(30_000), 0x5d]);
+    expect(await refusalOf(await workspace.send(array))).toEqual([413, "signal_too_large"]);
+    // A stray byte loses nothing around it, and what was accepted gets through.
+    const id = await idOf(await workspace.send(withStray(2)));
+    await idOf(await workspace.send(withStray(21_000)));
+    const stored = await storedTexts(workspace);
+    expect(stored.get(id)).toBe('{"event":"x","properties":{"a":"\ufffd\ufffd"}}');
+    expect(stored.size).toBe(2);
+  });
+
+  test("a signal has at most 32 levels, and thousands of them do no harm", async () => {
+    const workspace = await newWorkspace();
+    const deep = (levels: number) => `{"event":"x","properties":${'{"a":'.repeat(levels - 1)}1${"}".repeat(levels)}`;
+    expect((await workspace.send(deep(32))).status).toBe(202);
+    expect(await refusalOf(await workspace.send(deep(33)))).toEqual([422, "signal_too_deep"]);
+    expect(await refusalOf(await workspace.send(deep(10_000)))).toEqual([422, "signal_too_deep"]);
+    const brackets = `[${"[".repeat(30_000)}${"]".repeat(30_000)}]`;
+    expect(await refusalOf(await workspace.send(brackets))).toEqual([422, "signal_too_deep"]);
+  });
+
+  test("a batch has at most 5,000 signals, a bulk 10,000", async () => {
+    const workspace = await newWorkspace();
+    const items = (count: number) => `[${Array.from({ length: count }, () => '{"event":"x"}').join(",")}]`;
+    for (const path of [WEBHOOK, FROM_SOURCE, BATCH]) {
+      expect(await refusalOf(await workspace.send(items(5_001), { path }))).toEqual([413, "batch_too_long"]);
+    }
+    expect(await refusalOf(await workspace.send(items(10_001), { path: BULK }))).toEqual([413, "batch_too_long"]);
+    const lines = Array.from({ length: 10_001 }, () => '{"event":"x"}').join("\n");
+    expect(await refusalOf(await workspace.send(lines, { path: BULK }))).toEqual([413, "batch_too_long"]);
+    expect(await accepted(workspace)).toBe(0);
+    expect((await workspace.send(items(5_001), { path: BULK })).status).toBe(202);
+    expect(await accepted(workspace)).toBe(5_001);
+    await workspace.settled();
+  });
+
+  test("a body has at most 8 MB, a bulk 16, with its length declared, streamed, and unpacked", async () => {
+    const workspace = await newWorkspace();
+    const padded = (bytes: number) => `${" ".repeat(bytes - 13)}{"event":"x"}`;
+    const asStream = (text: string) => new Blob([text]).stream();
+    const post = (path: string, body: BodyInit, headers: Record<string, string> = {}) =>
+      call(path.replace("{key}", workspace.key.key), { method: "POST", body, headers });
+    const compressed = { "content-encoding": "gzip" };
+    const tooLarge = [413, "body_too_large"];
+
+    for (const path of [WEBHOOK, FROM_SOURCE, BATCH]) {
+      expect(await refusalOf(await post(path, padded(8 * MB + 1)))).toEqual(tooLarge);
+    }
+    expect(await refusalOf(await post(WEBHOOK, "{}", { "content-length": String(8 * MB + 1) }))).toEqual(tooLarge);
+    expect(await refusalOf(await post(WEBHOOK, asStream(padded(8 * MB + 1))))).toEqual(tooLarge);
+    const bomb = await gzip(padded(8 * MB + 1));
+    expect(bomb.length).toBeLessThan(20_000);
+    expect(await refusalOf(await post(WEBHOOK, bomb, compressed))).toEqual(tooLarge);
+    expect(await refusalOf(await post(BULK, await gzip(padded(16 * MB + 1)), compressed))).toEqual(tooLarge);
+    expect(await refusalOf(await post(BULK, asStream(padded(16 * MB + 1))))).toEqual(tooLarge);
+
+    // To the byte: what fits is read, and the one signal in it is then too large by itself; in an array it is not.
+    expect(await refusalOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
+    expect((await post(WEBHOOK, await gzip(`[${padded(8 * MB - 2)}]`), compressed)).status).toBe(202);
+    expect((await post(BULK, `[${padded(8 * MB)}]`)).status).toBe(202);
+  });
+
+  test("an event's name has at most 255 characters, counted as readers do", async () => {
+    const workspace = await newWorkspace();
+    expect((await workspace.send(signal("𝒳".repeat(255)))).status).toBe(202);
+    expect(await refusalOf(await workspace.send(signal("𝒳".repeat(256))))).toEqual([422, "event_invalid"]);
+  });
+});
+
+describe("§2.2: one invalid signal", () => {
+  test.each([
+    [{}, "event_missing", "`event`"],
+    [signal(""), "event_missing", "`event`"],
+    [signal({}), "event_invalid", "`event`"],
+    [signal("x", { email: "nobody" }), "email_invalid", '"nobody"'],
+    [signal("x", { source: "s".repeat(256) }), "source_invalid", "`source`"],
+    [signal("x", { properties: "a" }), "properties_invalid", "`properties`"],
+  ])("%j is a 422 that names the field", async (body, code, named) => {
+    const workspace = await newWorkspace();
+    const problem = await problemOf(await workspace.send(body));
+    expect(problem).toMatchObject({ status: 422, code, detail: expect.stringContaining(named) });
+    expect(problem.results).toBeUndefined();
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    const { request_id } = problem;
+    // What is stored is without what was sent.
+    const detail = problem.detail.replace(/ You sent .*$/, "");
+    expect(items).toMatchObject([{ status: 422, code, detail, request_id, key_id: workspace.key.id, signals: 1 }]);
+  });
+
+  test("an empty token is no value, and a CDP call is taken as it comes", async () => {
+    const workspace = await newWorkspace();
+    for (const body of [
+      signal("x", { email: null, source: null, properties: null }),
+      signal("x", { email: "" }),
+      { type: "identify", userId: "u" },
+      { type: "alias", messageId: "m", userId: "u", previousId: "p" },
+      { type: "group", messageId: "m2", anonymousId: "a", traits: [] },
+      { type: "page", messageId: "m3", anonymousId: "a", email: "no address", properties: null },
+    ]) {
+      expect((await workspace.send(body)).status, JSON.stringify(body)).toBe(202);
+    }
+    await workspace.settled();
+    expect(await workspace.books()).toMatchObject({ accepted: 6, dead_lettered: 0, balanced: true });
+  });
+});
+
+describe("design §9: a payload is stored as it was sent", () => {
+  test.each([
+    ["integers above 2^53", '{"event":"x","properties":{"id":12345678901234567890,"n":1.0e3}}'],
+    ["spaces, line breaks and the order of names", '{ "properties" : {"b":1,\r\n\t"a":2}, "event":"x" }'],
+    ["names that stand twice", '{"event":"first","event":"second","properties":{"a":1,"a":2}}'],
+    ["half of a surrogate pair", '{"event":"\\ud800 x","properties":{"\\udc00":"\\ud83d"},"messageId":"\\ud800"}'],
+    ["names of Object.prototype", '{"event":"x","__proto__":{"email":"a@b.co"},"constructor":{"prototype":{"p":1}}}'],
+    ["Unicode", '{"event":"Formulář 📝 \\u0000\\u001e","properties":{"名":"值\u2028\u200d"}}'],
+    ["values of every kind", '{"event":"x","properties":{"a":[true,false,null,-0,"\\"",[],{}]}}'],
+  ])("%s", async (_name, text) => {
+    const workspace = await newWorkspace();
+    const alone = await idOf(await workspace.send(text));
+    const inArray = await workspace.send(`[ ${text} ,${TRACK}]`, { headers: { "idempotency-key": "1" } });
+    const inBatch = await workspace.send(`{"sentAt":"]","batch":[${text}\n]}`, { headers: { "idempotency-key": "2" } });
+    const [{ results: ofArray }, { results: ofBatch }] = [
+      await inArray.json<BatchAnswer>(),
+      await inBatch.json<BatchAnswer>(),
+    ];
+    const stored = await storedTexts(workspace);
+    for (const id of [alone, ofArray[0]?.id, ofBatch[0]?.id]) expect(stored.get(id ?? "")).toBe(text);
+    expect(await workspace.books()).toMatchObject({ accepted: 4, dead_lettered: 0, balanced: true });
+    expect(({} as Record<string, unknown>)["p"]).toBeUndefined();
+  });
+
+  test("a name of Object.prototype gives a signal no field that it does not have", async () => {
+    const workspace = await newWorkspace();
+    const response = await workspace.send('{"__proto__":{"event":"x"},"properties":{}}');
+    expect(await refusalOf(response)).toEqual([422, "event_missing"]);
+  });
+});
+
+describe("design §8.2: Idempotency-Key", () => {
+  test("makes a second call with it a duplicate, whatever that holds; items of one call are none", async () => {
+    const workspace = await newWorkspace();
+    const headers = { "idempotency-key": "order 1" };
+    expect((await workspace.send([signal("a"), signal("a")], { headers })).status).toBe(202);
+    expect((await workspace.send([signal("b"), signal("c")], { headers })).status).toBe(202);
+    expect((await workspace.send([signal("a")], { headers: { "idempotency-key": "order 2" } })).status).toBe(202);
+    expect(await workspace.settled()).toMatchObject({ accepted: 5, processed: 3, duplicates: 2 });
+  });
+
+  test("has 1 to 255 printable ASCII characters", async () => {
+    const workspace = await newWorkspace();
+    const post = (key: string) => workspace.send(signal(), { headers: { "idempotency-key": key } });
+    expect((await post("~".repeat(255))).status).toBe(202);
+    for (const key of ["", "x".repeat(256), "ü", "a\tb"]) {
+      expect(await refusalOf(await post(key)), key).toEqual([400, "idempotency_key_invalid"]);
+    }
+    // Stored with the signal, it would give the key away.
+    expect(await refusalOf(await post(workspace.key.key))).toEqual([400, "idempotency_key_invalid"]);
+    expect(await accepted(workspace)).toBe(1);
+  });
+});
+
+describe("design §9: errors", () => {
+  test("a problem has exactly these members, and its id is in the header, as it is with a success", async () => {
+    const workspace = await newWorkspace();
+    const refused = await workspace.send({ event: 7 });
+    const problem = await problemOf(refused);
+    expect(problem).toEqual({
+      type: "/docs#event_invalid",
+      title: expect.any(String),
+      status: 422,
+      detail: expect.any(String),
+      code: "event_invalid",
+      request_id: expect.stringMatching(/^req_[0-9a-f-]{36}$/),
+    });
+    expect(refused.headers.get("x-request-id")).toBe(problem.request_id);
+    const taken = await workspace.send(signal(), { headers: { "x-request-id": "mine" } });
+    expect(taken.headers.get("x-request-id")).toMatch(/^req_[0-9a-f-]{36}$/);
+  });
+
+  test("an unknown path is a 404", async () => {
+    const workspace = await newWorkspace();
+    for (const path of [
+      "/api",
+      "/api/signal-staging/{key}",
+      "/api/signal-staging/webhook",
+      "/api/signal-staging/webhook/a/b/{key}",
+      "/api/signal-staging/webhook/{key}/batch/x",
+      "/api/signal-staging/bulk/web/{key}",
+      "/api/product-orgs/bulk/{key}",
+      "/{key}",
+    ]) {
+      const response = await workspace.send(signal(), { path });
+      const text = await response.clone().text();
+      expect(await refusalOf(response), path).toEqual([404, "not_found"]);
+      expect(text).not.toContain(workspace.key.key);
+    }
+  });
+
+  test.each(["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])("%s is a 405 that allows POST", async (method) => {
+    const workspace = await newWorkspace();
+    for (const path of [WEBHOOK, FROM_SOURCE, BATCH, BULK, PRODUCT_ORGS, `${WEBHOOK}/`]) {
+      const response = await call(path.replace("{key}", workspace.key.key), { method });
+      expect([response.status, response.headers.get("allow")], path).toEqual([405, "POST"]);
+      if (method === "HEAD") expect(await response.text()).toBe("");
+      else expect(await refusalOf(response)).toEqual([405, "method_not_allowed"]);
+    }
+  });
+
+  test("no answer holds the path or the key, and none is a 410", async () => {
+    const workspace = await newWorkspace({ signalLimit: 1 });
+    const dead = await workspace.newKey();
+    await workspace.operator("POST", `/keys/${dead.id}/deactivate`);
+    const answers = [
+      await workspace.send(signal()),
+      await workspace.send([signal(), signal("")], { path: BATCH }),
+      await workspace.send(signal()),
+      await workspace.send("{ broken"),
+      await workspace.send("a=b", { headers: { "content-type": "application/x-www-form-urlencoded" } }),
+      await workspace.send(signal(), { path: `/api/signal-staging/webhook/${workspace.key.key}/{key}` }),
+      await workspace.send(signal(), { path: PRODUCT_ORGS }),
+      await workspace.send(signal(), { path: `${WEBHOOK}/nowhere/else` }),
+      await workspace.send(signal(), { path: BULK, key: dead.key }),
+      await workspace.send(signal(), { key: `${dead.key}x` }),
+      await call(WEBHOOK.replace("{key}", workspace.key.key)),
+    ];
+    expect(answers.map((answer) => answer.status)).toEqual([202, 202, 429, 400, 415, 422, 403, 404, 401, 401, 405]);
+    for (const answer of answers) {
+      const everything = JSON.stringify([...answer.headers]) + (await answer.text());
+      expect(everything.length).toBeGreaterThan(100);
+      expect(everything).not.toMatch(/sk_|signal-staging\/webhook\/\w|\/bulk\/\w/);
+    }
+  });
+});
+
+function signalText(event: string): string {
+  return JSON.stringify(signal(event));
+}
+
+/** An object of so many levels. */
+function nested(levels: number): unknown {
+  return levels === 1 ? {} : { a: nested(levels - 1) };
+}

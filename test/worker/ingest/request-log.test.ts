@@ -1,0 +1,102 @@
+/** The request log: lines that are worth their price. Tests of everything else log a line for each request. */
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { expect, test, vi } from "vitest";
+import { composeKey } from "../../../src/domain/keys/api-key.ts";
+import worker from "../../../src/index.ts";
+import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/limits.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestKey } from "../../support/workspace.ts";
+
+type Line = Record<string, unknown>;
+
+/** What is logged meanwhile, and when the last second has been summed up. */
+async function logged(act: (post: Post) => Promise<unknown>, logRequests = "sums"): Promise<Line[]> {
+  const log = vi.spyOn(console, "log").mockImplementation(() => {});
+  // A second of its own, in which the clock stands still.
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
+  const contexts: ExecutionContext[] = [];
+  await act(async ({ key }, body, headers = {}) => {
+    const context = createExecutionContext();
+    contexts.push(context);
+    const request = new Request(`https://signals.example/api/signal-staging/webhook/${key}`, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers,
+    });
+    return worker.fetch(request, { ...env, LOG_REQUESTS: logRequests }, context);
+  });
+  vi.useRealTimers();
+  await Promise.all(contexts.map((context) => waitOnExecutionContext(context)));
+  const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)) as Line);
+  log.mockRestore();
+  return lines;
+}
+
+type Post = (key: Pick<TestKey, "key">, body: unknown, headers?: Record<string, string>) => Promise<Response>;
+
+const SIGNAL = { email: "jane@example.com", event: "E" };
+const stranger = () => ({ key: composeKey((n) => crypto.getRandomValues(new Uint8Array(n))) });
+const ofEvent = (lines: Line[], event: string) => lines.filter((line) => line["event"] === event);
+
+test("successful requests of a second are one line of the log: calls, signals, the slowest", async () => {
+  const { key } = await newWorkspace();
+  const ids: (string | null)[] = [];
+  const lines = await logged(async (post) => {
+    for (const body of [SIGNAL, [SIGNAL, SIGNAL, { event: "" }], SIGNAL]) {
+      ids.push((await post(key, body)).headers.get("x-request-id"));
+    }
+  });
+  expect(ofEvent(lines, "request")).toEqual([]);
+  const [sum, ...others] = ofEvent(lines, "requests");
+  expect(others).toEqual([]);
+  expect(sum).toMatchObject({ calls: 3, signals: 4, slowest_ms: 0 });
+  expect(ids).toContain(sum?.["slowest_request_id"]);
+});
+
+test("of refusals a few have their own line in the log, whoever's they are; the rest is counted by code", async () => {
+  const workspace = await newWorkspace();
+  const guarded = await workspace.newKey({ secret: true });
+  const headers = { "x-api-secret": "wrong" };
+  const lines = await logged(async (post) => {
+    for (let n = 0; n < REFUSED_LOG_LINES_PER_SECOND; n++) await post(guarded, SIGNAL, headers);
+    for (let n = 0; n < 7; n++) await post(guarded, SIGNAL, headers);
+    for (let n = 0; n < 2; n++) await post(workspace.key, { event: "" });
+    await post({ key: "sk_nonsense" }, SIGNAL);
+    await post(stranger(), SIGNAL);
+  });
+  const own = ofEvent(lines, "request");
+  expect(own).toHaveLength(REFUSED_LOG_LINES_PER_SECOND);
+  for (const line of own) {
+    expect(line).toMatchObject({ status: 401, code: "unauthorized", workspace: workspace.id });
+  }
+  expect(ofEvent(lines, "requests")).toMatchObject([{ calls: 0, refused: { unauthorized: 9, event_missing: 2 } }]);
+});
+
+test("a fault has its own line in the log, however many there are", async () => {
+  await env.DB.exec("ALTER TABLE api_keys RENAME TO gone");
+  try {
+    const calls = REFUSED_LOG_LINES_PER_SECOND + 3;
+    const lines = await logged(async (post) => {
+      for (let n = 0; n < calls; n++) expect((await post(stranger(), SIGNAL)).status).toBe(503);
+    });
+    expect(ofEvent(lines, "request").filter((line) => line["status"] === 503)).toHaveLength(calls);
+    expect(ofEvent(lines, "error")).toHaveLength(calls);
+  } finally {
+    await env.DB.exec("ALTER TABLE gone RENAME TO api_keys");
+  }
+});
+
+test("with the variable that asks for it each request has its line in the log: route, status, workspace, code, never the path", async () => {
+  const workspace = await newWorkspace();
+  const act = async (post: Post) => {
+    await post(workspace.key, SIGNAL);
+    await post(workspace.key, { email: "jane@example.com" });
+  };
+  const lines = ofEvent(await logged(act, "all"), "request");
+  const route = "/api/signal-staging/webhook/:apiKey";
+  expect(lines).toMatchObject([
+    { method: "POST", route, status: 202, workspace: workspace.id, request_id: expect.stringMatching(/^req_/) },
+    { method: "POST", route, status: 422, workspace: workspace.id, code: "event_missing" },
+  ]);
+});

@@ -1,0 +1,218 @@
+/** How workspaces are, as a monitor asks: one, all of them, and their figures for Prometheus and Analytics Engine. */
+import { env } from "cloudflare:workers";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { HEALTH_PAGE_WORKSPACES } from "../../../src/limits.ts";
+import { FIGURES } from "../../../src/workspace/health-figures.ts";
+import { writePoints } from "../../../src/workspace/health-points.ts";
+import { healthOfAll } from "../../../src/workspace/all-health.ts";
+import type { SignalStore } from "../../../src/store/signal-store.ts";
+import { TestCounter } from "../../support/counter.ts";
+import { consumeMessages } from "../../support/deliver.ts";
+import { call, newWorkspace, operator } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+const MINUTE = 60_000;
+const START = Date.UTC(2031, 4, 5, 12);
+
+interface AllHealth {
+  status: string;
+  says: string;
+  workspaces: { asked: number; ok: number; late: number; stuck: number };
+  items: { workspace_id: string; status: string; alarms: { alarm: string }[] }[];
+  next_page: number | null;
+}
+
+const all = (page = 1) => operator<AllHealth>("GET", `/health?page=${page}`);
+const found = async (workspace: TestWorkspace) =>
+  (await all()).items.find((item) => item.workspace_id === workspace.id);
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["Date"], now: START });
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** An outbox row that nobody has sent. */
+async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
+  await runInDurableObject(workspace.counter, (instance) => {
+    Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: () => new Promise(() => {}) } } });
+  });
+  expect((await workspace.send({ event: "Visit", email: "a@example.com" })).status).toBe(202);
+}
+
+describe("GET /operator/health", () => {
+  test("is ok, with nothing listed, while all workspaces are well", async () => {
+    await newWorkspace();
+    expect(await all()).toMatchObject({ status: "ok", says: "All is well.", items: [], next_page: null });
+  });
+
+  test("lists a workspace whose signals wait: late after ten minutes, stuck after an hour, with what to do", async () => {
+    const [well, waits] = [await newWorkspace(), await newWorkspace()];
+    await leaveWaiting(waits);
+    expect(await found(waits)).toBeUndefined();
+
+    vi.setSystemTime(START + 10 * MINUTE);
+    expect(await found(waits)).toMatchObject({ status: "late", alarms: [{ alarm: "signals_late" }] });
+    vi.setSystemTime(START + 60 * MINUTE);
+    expect(await found(waits)).toMatchObject({ status: "stuck", alarms: [{ alarm: "signals_stuck" }] });
+    expect(await found(well)).toBeUndefined();
+    const { status, says, workspaces } = await all();
+    expect(status).toBe("stuck");
+    expect(says).toContain(": 1 accepted signals wait, the oldest for 60 minutes");
+    expect(workspaces.ok + workspaces.stuck).toBe(workspaces.asked);
+    expect(await waits.operator("GET", "/health")).toMatchObject({
+      status: "stuck",
+      outbox: { signals: 1, oldest_at: new Date(START).toISOString() },
+      books: { accepted: 1, in_flight: 1, balanced: true },
+    });
+  });
+
+  test("names a job that fails, since when and why, until it succeeds; a restart in between forgets nothing", async () => {
+    const workspace = await newWorkspace();
+    const retention = async (act: () => void): Promise<void> => {
+      await workspace.store.configure({ retentionDays: 31 });
+      await runInDurableObject(workspace.store, (instance: SignalStore, { storage }) => {
+        storage.sql.exec("UPDATE retention SET next_at = 1");
+        vi.spyOn(storage, "transactionSync").mockImplementation((work) => {
+          act();
+          return work();
+        });
+        return instance.alarm();
+      });
+      vi.restoreAllMocks();
+    };
+    await retention(() => {
+      throw new Error("disk is upset");
+    });
+    vi.setSystemTime(START + 10 * MINUTE);
+    await evictDurableObject(workspace.store);
+    expect(await workspace.operator("GET", "/health")).toMatchObject({
+      status: "late",
+      alarms: [{ alarm: "job_failing" }],
+      failing_jobs: [
+        { job: "retention", since: new Date(START).toISOString(), error: expect.stringContaining("upset") },
+      ],
+    });
+    await retention(() => {});
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", failing_jobs: [] });
+  });
+
+  test("tells of dead letters for a day, and counts them afterwards", async () => {
+    const workspace = await newWorkspace();
+    await new TestCounter(workspace.id).sendTo((messages) =>
+      consumeMessages(
+        messages.map(({ body }) => body),
+        { attempts: 2 },
+      ),
+    );
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
+    });
+    await workspace.send({ event: "Visit", email: "a@example.com" });
+    await workspace.settled();
+    expect(await workspace.operator("GET", "/health")).toMatchObject({
+      status: "late",
+      alarms: [{ alarm: "dead_letters" }],
+      dead_letters: { signals: 1, latest_at: new Date(START).toISOString() },
+    });
+    vi.setSystemTime(START + 24 * 60 * MINUTE);
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", dead_letters: { signals: 1 } });
+  });
+
+  test("says which workspace's objects do not answer, and how the others are all the same", async () => {
+    const [broken, well] = [await newWorkspace(), await newWorkspace()];
+    await leaveWaiting(well);
+    vi.setSystemTime(START + 10 * MINUTE);
+    const asked = [
+      { id: broken.id, slug: "broken" },
+      { id: well.id, slug: "well" },
+    ];
+    const failures = [
+      ["Error: overloaded", () => Promise.reject(new Error("overloaded"))],
+      ["Error: no answer within 500 ms", () => new Promise<never>(() => {})],
+    ] as const;
+    for (const [error, answer] of failures) {
+      const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
+      const [one, other] = await healthOfAll(bindings, asked, 500);
+      expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
+      expect(one?.alarms[0]?.says).toContain(`do not answer: ${error}.`);
+      expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
+    }
+  });
+
+  test("asks so many workspaces at a time and says that there are more", async () => {
+    const values = Array.from(
+      { length: HEALTH_PAGE_WORKSPACES },
+      (_, n) => `('ws_000${n}', 'slug-${n}', 'x', 'free', 0, '', '')`,
+    );
+    await env.DB.exec(
+      `INSERT INTO workspaces (id, slug, name, plan_id, overages, anchor, created_at) VALUES ${values.join(", ")}`,
+    );
+    const workspace = await newWorkspace();
+    const first = await all();
+    expect(first).toMatchObject({ workspaces: { asked: HEALTH_PAGE_WORKSPACES }, next_page: 2 });
+    const second = await all(2);
+    expect(second.next_page).toBeNull();
+    await leaveWaiting(workspace);
+    vi.setSystemTime(START + 10 * MINUTE);
+    expect((await all(2)).items.map((item) => item.workspace_id)).toContain(workspace.id);
+    await env.DB.exec("DELETE FROM workspaces WHERE id LIKE 'ws_000%'");
+  }, 60_000);
+});
+
+describe("GET /operator/metrics", () => {
+  test("has every figure of every workspace, in the OpenMetrics text format", async () => {
+    const workspace = await newWorkspace();
+    await leaveWaiting(workspace);
+    vi.setSystemTime(START + 10 * MINUTE);
+    const response = await call("/operator/metrics", { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
+    expect(response.headers.get("content-type")).toBe("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    const text = new TextDecoder().decode(await response.arrayBuffer());
+    expect(text.endsWith("\n# EOF\n")).toBe(true);
+    const of = (name: string) =>
+      new RegExp(`^signal_ingestion_${name}\\{workspace="${workspace.id}",slug="[^"]+"\\} (\\S+)$`, "m").exec(
+        text,
+      )?.[1];
+    for (const { name, type } of FIGURES) {
+      expect(text).toContain(`# TYPE signal_ingestion_${name} ${type}`);
+      expect(of(type === "counter" ? `${name}_total` : name), name).toMatch(/^[\d.]+$/);
+    }
+    expect(of("status")).toBe("1");
+    expect(of("waiting_signals")).toBe("1");
+    expect(of("oldest_waiting_seconds")).toBe("600");
+    expect(of("accepted_signals_total")).toBe("1");
+  });
+
+  test("needs the operator token", async () => {
+    for (const path of ["/operator/metrics", "/operator/health"]) expect((await call(path)).status).toBe(401);
+  });
+});
+
+test("with a dataset of Analytics Engine bound, each workspace asked is a point there, and a failing one stops nothing", async () => {
+  const workspace = await newWorkspace();
+  const answers = await healthOfAll(env, [{ id: workspace.id, slug: "acme" }]);
+  const points: AnalyticsEngineDataPoint[] = [];
+  writePoints({ writeDataPoint: (point) => void points.push(point ?? {}) }, answers, START);
+  expect(points).toEqual([{ indexes: [workspace.id], blobs: ["acme", "ok", ""], doubles: expect.any(Array) }]);
+  expect(points[0]?.doubles).toHaveLength(FIGURES.length);
+  const failing = {
+    writeDataPoint: () => {
+      throw new Error("too many");
+    },
+  };
+  expect(() => writePoints(failing, answers, START)).not.toThrow();
+  expect(() => writePoints(undefined, answers, START)).not.toThrow();
+});
+
+/** A Signal Store of this workspace that answers so; those of others as they are. */
+function answering(workspaceId: string, health: () => Promise<never>): Env["SIGNAL_STORE"] {
+  return new Proxy(env.SIGNAL_STORE, {
+    get: (target, name) =>
+      name === "getByName"
+        ? (id: string) => (id === workspaceId ? { health } : target.getByName(id))
+        : Reflect.get(target, name),
+  });
+}

@@ -1,0 +1,354 @@
+/** Design §9: the OpenAPI document says what the Worker does; the /docs page shows all of it. */
+import { REFUSALS } from "../../../src/http/refusal-table.ts";
+import { exports } from "cloudflare:workers";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import * as z from "zod";
+import { destinationEventTypes, eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import { listen } from "../../support/receiver.ts";
+import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/openapi-examples.ts";
+
+const ORIGIN = "https://signals.example";
+const AUTHORISED = { authorization: "Bearer test-operator" };
+
+function send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> {
+  return exports.default.fetch(
+    new Request(ORIGIN + path, { method, headers, body: body === undefined ? null : JSON.stringify(body) }),
+  );
+}
+
+let api: ApiDocument;
+let operations: { method: string; path: string; operation: ApiOperation }[];
+
+beforeAll(async () => {
+  const response = await send("GET", "/openapi.json");
+  expect(response.headers.get("content-type")).toMatch(/^application\/json/);
+  api = await response.json();
+  operations = Object.entries(api.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+  );
+});
+
+/** The JSON Schema of an answer as a check, with the components that it refers to. */
+function validator(schema: JsonSchema | undefined): z.ZodType {
+  const text = JSON.stringify({ ...schema, $defs: api.components.schemas }).replaceAll(
+    "#/components/schemas/",
+    "#/$defs/",
+  );
+  return z.fromJSONSchema(JSON.parse(text));
+}
+
+describe("the document", () => {
+  test("is OpenAPI 3.1 with all five ingestion endpoints and the operator API", () => {
+    expect(api.openapi).toBe("3.1.0");
+    const addresses = operations.map(
+      ({ method, path }) => `${method} ${path.replace("/operator/workspaces/{workspace_id}", "…")}`,
+    );
+    expect(addresses.sort()).toEqual(
+      [
+        "POST /api/signal-staging/webhook/{apiKey}",
+        "POST /api/signal-staging/webhook/{source}/{apiKey}",
+        "POST /api/signal-staging/webhook/{apiKey}/batch",
+        "POST /api/signal-staging/bulk/{apiKey}",
+        "POST /api/product-orgs/webhook/{apiKey}",
+        "GET /operator/plans",
+        "PUT /operator/plans/{plan_id}",
+        "POST /operator/workspaces",
+        "GET /operator/workspaces",
+        "GET …",
+        "PATCH …",
+        "POST …/recover",
+        "POST …/restore",
+        "GET …/health",
+        "GET /operator/health",
+        "GET /operator/metrics",
+        "POST …/members",
+        "GET …/members",
+        "PATCH …/members/{email}",
+        "DELETE …/members/{email}",
+        "POST …/keys",
+        "GET …/keys",
+        "POST …/keys/{key_id}/deactivate",
+        "POST …/keys/{key_id}/rotate",
+        "POST …/dead-letters/replay",
+        "POST …/held/release",
+        "POST …/rules",
+        "GET …/rules",
+        "GET …/rules/{rule_id}",
+        "PATCH …/rules/{rule_id}",
+        "DELETE …/rules/{rule_id}",
+        "POST …/rules/import",
+        "GET …/rules/{rule_id}/versions",
+        "POST …/rules/{rule_id}/versions/{version}/restore",
+        "POST …/rules/preview",
+        "POST …/rules/{rule_id}/apply",
+        "GET …/rules/{rule_id}/apply",
+        "GET …/signals/{signal_id}/proposed-rule",
+        "GET …/usage",
+        "GET …/books",
+        "GET …/rejections",
+        "GET …/events",
+        "GET …/signals",
+        "GET …/signals/{signal_id}",
+        "GET …/people",
+        "GET …/accounts",
+        "POST …/accounts/preview",
+        "GET …/dead-letters",
+        "GET …/export/signals",
+        "DELETE …/people/{person_email}",
+        "GET …/people/{person_email}/deletion",
+        "GET …/export/people",
+        "GET …/export/scoring-signals",
+        "PATCH …/keys/{key_id}",
+        "POST …/destinations",
+        "GET …/destinations",
+        "GET …/destinations/{destination_id}",
+        "PATCH …/destinations/{destination_id}",
+        "DELETE …/destinations/{destination_id}",
+        "POST …/destinations/{destination_id}/pause",
+        "POST …/destinations/{destination_id}/resume",
+        "POST …/destinations/{destination_id}/rotate-secret",
+        "POST …/destinations/{destination_id}/test",
+        "GET …/destinations/{destination_id}/deliveries",
+        "GET …/destinations/{destination_id}/deliveries/{delivery_id}",
+        "POST …/destinations/{destination_id}/deliveries/{delivery_id}/again",
+        "GET …/thresholds",
+        "PUT …/thresholds",
+        "GET /healthz",
+      ].sort(),
+    );
+  });
+
+  test("names every operation once, and every parameter of its path", () => {
+    const ids = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const { path, operation } of operations) {
+      const documented = (operation.parameters ?? []).filter((parameter) => parameter.in === "path");
+      expect(documented.map((parameter) => parameter.name)).toEqual(
+        Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => name),
+      );
+      expect(documented.every((parameter) => parameter.required)).toBe(true);
+      expect(api.tags.map((tag) => tag.name)).toEqual(expect.arrayContaining(operation.tags));
+    }
+  });
+
+  test("has no reference that leads nowhere", () => {
+    for (const [, name = ""] of JSON.stringify(api).matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
+      expect(api.components.schemas).toHaveProperty(name);
+    }
+  });
+
+  test("has a webhook for each type of event, with an example that fits its schema, and the page shows each", async () => {
+    expect(Object.keys(api.webhooks)).toEqual([...eventTypes, ...destinationEventTypes]);
+    const page = await (await send("GET", "/docs")).text();
+    for (const [type, { post }] of Object.entries(api.webhooks)) {
+      const { schema, example } = post.requestBody?.content["application/json"] ?? {};
+      expect(example, type).toMatchObject({ type });
+      expect(validator(schema).safeParse(example).error?.issues, type).toBeUndefined();
+      expect(validator(schema).safeParse({ ...(example as object), data: { other: 1 } }).success, type).toBe(false);
+      expect(post.parameters?.map(({ name }) => name)).toEqual([
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
+      ]);
+      expect(page.includes(`<article id="${post.operationId}">`), type).toBe(true);
+    }
+  });
+
+  test("documents the headers and every refusal of the ingestion endpoints", () => {
+    for (const { path, operation } of operations.filter((one) => one.path.startsWith("/api/"))) {
+      const headers = (operation.parameters ?? []).filter((parameter) => parameter.in === "header");
+      expect(
+        headers.map((header) => header.name),
+        path,
+      ).toEqual(["X-Api-Secret", "Idempotency-Key"]);
+      expect(Object.keys(operation.responses)).toEqual([
+        "202",
+        "400",
+        "401",
+        "403",
+        "404",
+        "405",
+        "413",
+        "415",
+        "422",
+        "429",
+        "503",
+      ]);
+      expect(operation.responses["429"]?.description).toBe(
+        "`rate_limited`, `allowance_exceeded`, `extra_room_exceeded`",
+      );
+      expect(operation.responses["429"]).toHaveProperty("headers.Retry-After");
+      expect(operation.requestBody?.content["application/json"]).toHaveProperty("example");
+    }
+  });
+
+  test("has examples that fit its schemas", () => {
+    for (const { method, path, operation } of operations) {
+      const contents = [
+        operation.requestBody?.content ?? {},
+        ...Object.values(operation.responses).map((one) => one.content ?? {}),
+      ];
+      for (const { schema, example } of contents.flatMap((content) => Object.values(content))) {
+        if (example === undefined) continue;
+        const fits = validator(schema).safeParse(example);
+        expect(fits.error?.issues, `${method} ${path}: ${JSON.stringify(example)}`).toBeUndefined();
+      }
+    }
+  });
+});
+
+describe("the Worker does what the document says", () => {
+  /** Parameters of paths, filled with records that exist. */
+  const known: Record<string, string> = { plan_id: "growth" };
+
+  beforeAll(async () => {
+    const create = async (path: string, body: unknown): Promise<Record<string, string>> =>
+      (await send("POST", path, body, AUTHORISED)).json();
+    const { id = "" } = await create("/operator/workspaces", { slug: "documented", name: "D", plan: "growth" });
+    const workspace = `/operator/workspaces/${id}`;
+    const template = [{ target: "external_id", path: "id", type: "string" }];
+    const accounts = { name: "K", endpoint_type: "product_org", payload_template: template, secret: true };
+    await create(`${workspace}/members`, { email: "owner@example.com", role: "owner" });
+    const key = await create(`${workspace}/keys`, { name: "K" });
+    const condition = { path: "properties.form_name", operator: "in", value: ["demo", 1, true] };
+    const rule = { name: "R", event: "*", conditions: [condition], scoring_signal: "s", points: 1 };
+    await create(`${workspace}/rules`, { ...rule, conditions: [], name: "Any" });
+    const { id: doomed = "" } = await create(`${workspace}/keys`, accounts);
+    const webhook = `/api/signal-staging/webhook/${key["key"]}`;
+    const sent = await send("POST", webhook, { email: "jane@example.com", event: "E" });
+    const { id: signal } = await sent.json<{ id: string }>();
+    await send("POST", webhook, { event: "" });
+    const trace = async () => (await send("GET", `${workspace}/signals/${signal}`, undefined, AUTHORISED)).text();
+    await vi.waitFor(async () => expect(await trace()).toContain('"processed"'), { timeout: 10_000 });
+    const { id: ruleId = "" } = await create(`${workspace}/rules`, rule);
+    Object.assign(known, {
+      workspace_id: id,
+      email: "jane@example.com",
+      key_id: doomed,
+      rule_id: ruleId,
+      version: "1",
+      signal_id: signal,
+    });
+    known["apiKey"] = key["key"] ?? "";
+    known["source"] = "website";
+    known["person_email"] = "gone@example.com";
+    await send("DELETE", `${workspace}/people/gone@example.com`, undefined, AUTHORISED);
+    await create(`${workspace}/members`, { email: known["email"], role: "admin" });
+    // Nothing leaves this machine.
+    listen();
+    const wanted = { type: "webhook", target: "https://nobody.example.com/in", events: ["person.scored"] };
+    const { id: destination = "" } = await create(`${workspace}/destinations`, { name: "Doomed", ...wanted });
+    const { id: delivery = "" } = await create(`${workspace}/destinations/${destination}/test`, undefined);
+    Object.assign(known, { destination_id: destination, delivery_id: delivery });
+  });
+
+  afterAll(() => {
+    vi.restoreAllMocks();
+  });
+
+  test("every documented call answers as documented, and its answer fits the schema", async () => {
+    const order = ["POST", "PUT", "PATCH", "GET", "DELETE"];
+    const calls = operations
+      // The local runtime keeps no backups: worker/restore.
+      .filter(({ path }) => !path.startsWith("/api/product-orgs") && !path.endsWith("/restore"))
+      .sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
+    for (const { method, path, operation } of calls) {
+      const address = path.replace(/\{(\w+)\}/g, (_, name: string) => known[name] ?? "unknown");
+      let body = operation.requestBody?.content["application/json"]?.example;
+      if (operation.operationId === "postWorkspacesWorkspaceIdMembers")
+        body = { email: "new@example.com", role: "member" };
+      const response = await send(method, address, body, path.startsWith("/operator") ? AUTHORISED : {});
+      const text = await response.text();
+      const documented = operation.responses[response.status];
+      expect(response.ok && documented !== undefined, `${method} ${path}: ${response.status} ${text}`).toBe(true);
+      const content = documented?.content ?? {};
+      const schema = content["application/json"]?.schema;
+      const mediaType = response.headers.get("content-type")?.split(";")[0] ?? "";
+      if (documented?.content === undefined) expect(text).toBe("");
+      else if (schema === undefined) expect(Object.keys(content)).toContain(mediaType);
+      else
+        expect(
+          validator(schema).safeParse(JSON.parse(text)).error?.issues,
+          `${method} ${path}: ${text}`,
+        ).toBeUndefined();
+    }
+  }, 30_000);
+
+  test("problems fit their schema, and their type leads to their code on the page", async () => {
+    const page = await (await send("GET", "/docs")).text();
+    for (const [method, path, body] of [
+      ["GET", "/operator/workspaces/nobody", undefined],
+      ["POST", "/operator/workspaces", { slug: "-" }],
+      ["PUT", "/operator/workspaces", {}],
+      ["POST", "/api/signal-staging/webhook/sk_no", {}],
+    ] as const) {
+      const response = await send(method, path, body, AUTHORISED);
+      const problem = await response.json<{ type: string }>();
+      expect(validator(api.components.schemas["Problem"]).safeParse(problem).error?.issues).toBeUndefined();
+      const [address, anchor = ""] = problem.type.split("#");
+      expect(address).toBe("/docs");
+      expect(page.includes(`<tr id="${anchor}">`), anchor).toBe(true);
+    }
+  });
+});
+
+describe("/docs", () => {
+  test("shows every operation with a curl call, every schema and every code", async () => {
+    const page = await (await send("GET", "/docs")).text();
+    for (const { path, operation } of operations) {
+      const article = page.split(`<article id="${operation.operationId}">`)[1]?.split("</article>")[0] ?? "";
+      expect(article, operation.operationId).toContain(`<code>${path}</code>`);
+      expect(article, operation.operationId).toContain(`${ORIGIN}/${path.split("/")[1]}`);
+      expect(article, operation.operationId).toContain("curl ");
+    }
+    const ids = [
+      ...Object.keys(api.components.schemas).map((name) => `schema-${name}`),
+      ...api["x-error-codes"].map(({ code }) => code),
+    ];
+    for (const id of ids) expect(page.includes(` id="${id}"`), id).toBe(true);
+  });
+
+  test("begins with a guide: a first call in three languages, and what to do for each code that a sender meets", async () => {
+    const page = await (await send("GET", "/docs")).text();
+    const guide = page.slice(page.indexOf('id="first-call"'), page.indexOf('<article id="'));
+    for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(guide).toContain(call);
+    for (const code of Object.keys(REFUSALS)) expect(guide).toContain(`<a href="#${code}">`);
+  });
+
+  test("has no link that leads nowhere", async () => {
+    const page = await (await send("GET", "/docs")).text();
+    for (const [, anchor = ""] of page.matchAll(/href="#([^"]*)"/g))
+      expect(page.includes(` id="${anchor}"`), anchor).toBe(true);
+    for (const [, address = ""] of page.matchAll(/(?:href|src)="([^#"][^"]*)"/g)) {
+      expect((await send("GET", address)).status, address).toBe(200);
+    }
+  });
+
+  test("needs no script and nothing from another host, and its policy allows neither", async () => {
+    const response = await send("GET", "/docs");
+    expect(response.headers.get("content-type")).toMatch(/^text\/html/);
+    expect(response.headers.get("content-security-policy")).toMatch(/^default-src 'none'; style-src 'self'/);
+    const page = await response.text();
+    expect(page.slice(0, 15)).toBe("<!doctype html>");
+    expect(/<script|<iframe| style=|<style| on\w+="/.exec(page)?.[0]).toBeUndefined();
+    expect(/(?:href|src)="(?:https?:)?\/\/.*?"/.exec(page)?.[0]).toBeUndefined();
+    const style = await send("GET", "/docs/style.css");
+    expect(style.headers.get("content-type")).toMatch(/^text\/css/);
+    expect(await style.text()).toContain("prefers-color-scheme: dark");
+  });
+});
+
+describe("liveness", () => {
+  test("/healthz needs no token", async () => {
+    const response = await send("GET", "/healthz");
+    expect([response.status, await response.json()]).toEqual([200, { status: "ok" }]);
+  });
+
+  test.each(["/healthz", "/openapi.json", "/docs", "/docs/style.css"])("%s takes GET and HEAD only", async (path) => {
+    expect((await send("HEAD", path)).status).toBe(200);
+    const response = await send("POST", path, {});
+    expect(response.status).toBe(405);
+    expect(response.headers.get("allow")).toBe("GET, HEAD");
+    await response.body?.cancel();
+  });
+});

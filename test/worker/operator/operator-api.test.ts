@@ -1,0 +1,872 @@
+/** Design §9, the operator API, on the real D1 and Durable Objects; keys and members by spec §2.1, §3.1 and §5.6. */
+import { createExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { beforeAll, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { Hono } from "hono";
+import { findKeyFacts } from "../../../src/control/key-facts.ts";
+import { digestHex } from "../../../src/platform/hashes.ts";
+import { deactivateKey, findKey, listKeys } from "../../../src/control/keys.ts";
+import type { AppEnv } from "../../../src/env.ts";
+import { requestLog } from "../../../src/http/request-log.ts";
+import { createKey } from "../../../src/control/new-keys.ts";
+import { loadRules, rulesVersion } from "../../../src/control/rules.ts";
+import worker from "../../../src/index.ts";
+import { d1Failing } from "../../support/faults.ts";
+
+const ORIGIN = "https://signals.example";
+const db = controlDatabase(env.DB);
+
+type Json = Record<string, unknown>;
+interface Answer {
+  status: number;
+  headers: Headers;
+  body: Json;
+}
+
+async function call(
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  const request = new Request(`${ORIGIN}${path}`, {
+    method,
+    headers: { authorization: "Bearer test-operator", ...headers },
+    body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
+  });
+  const response = await exports.default.fetch(request);
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, body: text === "" ? {} : (JSON.parse(text) as Json) };
+}
+
+const get = (path: string) => call("GET", path);
+const post = (path: string, body?: unknown) => call("POST", path, body);
+const patch = (path: string, body?: unknown) => call("PATCH", path, body);
+const put = (path: string, body?: unknown) => call("PUT", path, body);
+const del = (path: string) => call("DELETE", path);
+
+let created = 0;
+/** A workspace of its own, as its path. */
+async function newWorkspace(fields: Json = {}): Promise<string> {
+  const answer = await post("/operator/workspaces", { slug: `ws-${++created}`, name: "Acme", plan: "free", ...fields });
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201);
+  return `/operator/workspaces/${String(answer.body["id"])}`;
+}
+
+const idOf = (workspace: string) => workspace.split("/").at(-1) ?? "";
+const items = (answer: Answer) => answer.body["items"] as Json[];
+const errors = (answer: Answer) => answer.body["errors"] as { path: string; message: string }[];
+/** Fields that a 422 complains about. */
+function complaints(answer: Answer): string[] {
+  expect(answer.status, JSON.stringify(answer.body)).toBe(422);
+  expect(answer.body["code"]).toBe("validation_failed");
+  return errors(answer).map((error) => error.path);
+}
+
+async function auditOf(workspace: string): Promise<string[]> {
+  const { results } = await env.DB.prepare("select action from audit_log where workspace_id = ? order by id")
+    .bind(idOf(workspace))
+    .all<{ action: string }>();
+  return results.map((row) => row.action);
+}
+
+function sendSignal(key: string, headers: Record<string, string> = {}): Promise<Response> {
+  return exports.default.fetch(
+    new Request(`${ORIGIN}/api/signal-staging/webhook/${key}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify({ email: "jane@example.com", event: "Filled Out Form" }),
+    }),
+  );
+}
+
+describe("who may call", () => {
+  test.each([
+    ["no token", {}],
+    ["a wrong token", { authorization: "Bearer test-operatos" }],
+    ["an empty token", { authorization: "Bearer " }],
+    ["another scheme", { authorization: "Basic test-operator" }],
+  ])("%s is a 401 that asks for a bearer token", async (_, headers) => {
+    const response = await exports.default.fetch(new Request(`${ORIGIN}/operator/workspaces`, { headers }));
+    expect(response.status).toBe(401);
+    expect(response.headers.get("www-authenticate")).toMatch(/^Bearer\b/);
+    expect(response.headers.get("content-type")).toBe("application/problem+json");
+    expect(await response.json()).toMatchObject({ code: "operator_unauthorized", status: 401 });
+  });
+
+  test.each([[undefined], [""]])("without the secret (%j) the routes do not exist", async (token) => {
+    const { operatorRoutes } = await import("../../../src/operator/routes.ts");
+    const app = new Hono<AppEnv>().route("/operator", operatorRoutes);
+    const bare = { ...env, OPERATOR_TOKEN: token };
+    for (const authorization of ["Bearer ", "Bearer undefined", "Bearer x"]) {
+      const response = await app.request("/operator/workspaces", { headers: { authorization } }, bare);
+      expect(response.status).toBe(404);
+    }
+  });
+
+  test("two tokens are valid while one is exchanged for the other, and each alone once it is the only one", async () => {
+    const { operatorRoutes } = await import("../../../src/operator/routes.ts");
+    const app = new Hono<AppEnv>().use(requestLog).route("/operator", operatorRoutes);
+    const status = async (tokens: object, token: string) => {
+      const headers = { authorization: `Bearer ${token}` };
+      return (await app.request("/operator/workspaces", { headers }, { ...env, ...tokens })).status;
+    };
+    const both = { OPERATOR_TOKEN: "old", OPERATOR_TOKEN_NEXT: "new" };
+    for (const token of ["old", "new"]) expect(await status(both, token)).toBe(200);
+    for (const token of ["oldnew", "old,new", "undefined"]) expect(await status(both, token)).toBe(401);
+    const changed = { OPERATOR_TOKEN: "new", OPERATOR_TOKEN_NEXT: undefined };
+    expect([await status(changed, "new"), await status(changed, "old")]).toEqual([200, 401]);
+    for (const nothing of ["", undefined]) {
+      const onlyNext = { OPERATOR_TOKEN: nothing, OPERATOR_TOKEN_NEXT: "new" };
+      expect([await status(onlyNext, "new"), await status(onlyNext, "x")]).toEqual([200, 401]);
+    }
+    expect(await status({ ...both, OPERATOR_TOKEN_NEXT: "" }, "new")).toBe(401);
+  });
+
+  test("an unknown path is a 404, a known one with another method a 405 that says which there are", async () => {
+    expect(await get("/operator/nothing")).toMatchObject({ status: 404, body: { code: "not_found" } });
+    const workspace = await newWorkspace();
+    expect((await get(`${workspace}/nothing`)).status).toBe(404);
+    const answer = await put("/operator/workspaces", {});
+    expect(answer).toMatchObject({ status: 405, body: { code: "method_not_allowed" } });
+    expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(["GET", "HEAD", "POST"]);
+    expect((await put(workspace, {})).headers.get("allow")?.split(", ").sort()).toEqual(["GET", "HEAD", "PATCH"]);
+  });
+
+  test("every problem has type, title, status, detail, code and the request's id", async () => {
+    const answer = await get("/operator/workspaces/ws_nobody");
+    expect(answer.body).toEqual({
+      type: "/docs#not_found",
+      title: "Not found",
+      status: 404,
+      detail: "There is no such workspace.",
+      code: "not_found",
+      request_id: answer.headers.get("x-request-id"),
+    });
+  });
+});
+
+test("a failed query is logged without its parameters", async () => {
+  const log = vi.spyOn(console, "log").mockImplementation(() => {});
+  const bindings = { ...env, DB: d1Failing(/from "workspaces"/, "D1_ERROR: out of order") };
+  const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+  const request = new Request("https://signals.example/operator/workspaces/ws_jane-at-home", {
+    headers: { authorization },
+  });
+  const answer = await worker.fetch(request, bindings, createExecutionContext());
+  const lines = log.mock.calls.flat().join("\n");
+  log.mockRestore();
+  expect(answer.status).toBe(503);
+  expect(lines).toContain("D1_ERROR: out of order");
+  expect(lines).not.toContain("jane-at-home");
+});
+
+describe("plans", () => {
+  const UNSET = { retention_days: null, offered_to: null, overage_price: null };
+
+  test("the seeded plans are there; only the free one is unpaid", async () => {
+    const plans = items(await get("/operator/plans"));
+    expect(plans).toEqual(
+      expect.arrayContaining([
+        { id: "free", name: "Free", signal_limit: 1_000, paid: false, ...UNSET },
+        { id: "starter", name: "Starter", signal_limit: 50_000, paid: true, ...UNSET },
+        { id: "growth", name: "Growth", signal_limit: 500_000, paid: true, ...UNSET },
+        { id: "scale", name: "Scale", signal_limit: 5_000_000, paid: true, ...UNSET },
+      ]),
+    );
+  });
+
+  test("PUT creates a plan (201), then replaces it (200)", async () => {
+    const plan = { name: "Tiny", signal_limit: 5, paid: true, retention_days: 90, offered_to: [], overage_price: null };
+    expect(await put("/operator/plans/tiny", plan)).toMatchObject({ status: 201, body: { id: "tiny", ...plan } });
+    expect(await put("/operator/plans/tiny", { ...plan, paid: false })).toMatchObject({ status: 200 });
+    expect(items(await get("/operator/plans"))).toContainEqual({ id: "tiny", ...plan, paid: false });
+  });
+
+  test("PUT takes what overages cost, and without it there is no price any more", async () => {
+    const plan = { name: "Priced", signal_limit: 5, paid: true };
+    const price = { overage_price: { per_thousand: 0.4, currency: "EUR" } };
+    expect(await put("/operator/plans/priced", { ...plan, ...price })).toMatchObject({ status: 201, body: price });
+    expect(items(await get("/operator/plans"))).toContainEqual({ id: "priced", ...plan, ...UNSET, ...price });
+    expect(await put("/operator/plans/priced", plan)).toMatchObject({ body: { overage_price: null } });
+  });
+
+  test("a changed limit reaches every workspace on the plan, and no other", async () => {
+    await put("/operator/plans/shared", { name: "Shared", signal_limit: 10, paid: true });
+    const on = await Promise.all(Array.from({ length: 23 }, () => newWorkspace({ plan: "shared" })));
+    const other = await newWorkspace();
+    await put("/operator/plans/shared", { name: "Shared", signal_limit: 77, paid: true });
+    for (const workspace of on) expect((await get(`${workspace}/usage`)).body["signal_limit"]).toBe(77);
+    expect((await get(`${other}/usage`)).body["signal_limit"]).toBe(1_000);
+  });
+
+  test.each([
+    ["a limit of zero", { signal_limit: 0 }, ["signal_limit"]],
+    ["a limit with a fraction", { signal_limit: 1.5 }, ["signal_limit"]],
+    ["a limit as text", { signal_limit: "10" }, ["signal_limit"]],
+    ["an unknown field", { price: 3 }, ["price"]],
+    ["no name", { name: "  " }, ["name"]],
+    ["a currency in words", { overage_price: { per_thousand: 1, currency: "Euro" } }, ["overage_price.currency"]],
+    ["a price below nothing", { overage_price: { per_thousand: -1, currency: "EUR" } }, ["overage_price.per_thousand"]],
+    ["a workspace that does not exist", { offered_to: ["ws_no-such-one"] }, ["offered_to"]],
+  ])("%s is a 422 that names the field", async (_, change, fields) => {
+    expect(
+      complaints(await put("/operator/plans/odd", { name: "Odd", signal_limit: 1, paid: true, ...change })),
+    ).toEqual(fields);
+  });
+
+  test("an id that is no slug is refused", async () => {
+    expect(complaints(await put("/operator/plans/Not%20This", { name: "Odd", signal_limit: 1, paid: true }))).toEqual([
+      "plan_id",
+    ]);
+  });
+});
+
+describe("workspaces", () => {
+  test("the answer to a creation is the record, and so is every later one", async () => {
+    const answer = await post("/operator/workspaces", {
+      slug: "record",
+      name: " Acme & Sons ",
+      plan: "growth",
+      overages: true,
+      anchor: "2026-01-31T10:30:00+02:00",
+    });
+    expect(answer.status).toBe(201);
+    expect(answer.body).toEqual({
+      id: expect.stringMatching(/^ws_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/),
+      slug: "record",
+      name: "Acme & Sons",
+      plan: "growth",
+      overages: true,
+      anchor: "2026-01-31T08:30:00.000Z",
+      created_at: expect.stringMatching(/^\d{4}-.*Z$/),
+      retention_days: null,
+    });
+    expect((await get(`/operator/workspaces/${String(answer.body["id"])}`)).body).toEqual(answer.body);
+    expect(items(await get("/operator/workspaces?limit=200"))).toContainEqual(answer.body);
+  });
+
+  test("the Quota Counter knows plan, overages and anchor at once", async () => {
+    const workspace = await newWorkspace({ plan: "starter", overages: true, anchor: "2020-01-15T06:00:00Z" });
+    const usage = (await get(`${workspace}/usage`)).body;
+    expect(usage).toMatchObject({
+      signal_limit: 50_000,
+      overages: true,
+      accepted: 0,
+      held: 0,
+      rejected: 0,
+      history: [],
+    });
+    expect(usage["period_start"]).toMatch(/-15T06:00:00\.000Z$/);
+    expect(usage["period_end"]).toMatch(/-15T06:00:00\.000Z$/);
+  });
+
+  test("a taken slug is a 409, and leaves nothing behind", async () => {
+    await newWorkspace({ slug: "taken" });
+    const before = await env.DB.prepare("select count(*) as n from audit_log").first("n");
+    expect(await post("/operator/workspaces", { slug: "taken", name: "B", plan: "free" })).toMatchObject({
+      status: 409,
+      body: { code: "slug_taken" },
+    });
+    expect(await env.DB.prepare("select count(*) as n from audit_log").first("n")).toBe(before);
+  });
+
+  test("every wrong and every unknown field is named", async () => {
+    const answer = await post("/operator/workspaces", {
+      slug: "No Slug",
+      name: "",
+      anchor: "yesterday",
+      colour: "red",
+    });
+    expect(complaints(answer).sort()).toEqual(["anchor", "colour", "name", "plan", "slug"]);
+    expect(complaints(await post("/operator/workspaces", { slug: "x", name: "X", plan: "no-such-plan" }))).toEqual([
+      "plan",
+    ]);
+    expect(complaints(await post("/operator/workspaces", [1]))).toEqual([""]);
+  });
+
+  test("what is not JSON is a 400", async () => {
+    for (const body of ["{", "slug=acme"]) {
+      expect(await post("/operator/workspaces", body)).toMatchObject({ status: 400, body: { code: "body_not_json" } });
+    }
+  });
+
+  test("no body is an empty object: what is missing is named", async () => {
+    const answer = await post("/operator/workspaces", "");
+    expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    expect(complaints(answer)).toEqual(["slug", "name", "plan"]);
+  });
+
+  test("a body beyond the limit is a 413", async () => {
+    const answer = await post("/operator/workspaces", { name: "x".repeat(1024 * 1024) });
+    expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+  });
+
+  test("plan and overages take effect at once; what is not named stays", async () => {
+    const workspace = await newWorkspace({ name: "Before" });
+    expect(await patch(workspace, { plan: "growth" })).toMatchObject({
+      status: 200,
+      body: { plan: "growth", name: "Before" },
+    });
+    expect((await get(`${workspace}/usage`)).body).toMatchObject({ signal_limit: 500_000, overages: false });
+    await patch(workspace, { overages: true });
+    expect((await get(`${workspace}/usage`)).body).toMatchObject({ signal_limit: 500_000, overages: true });
+    expect((await patch(workspace, { name: "After" })).body).toMatchObject({
+      plan: "growth",
+      overages: true,
+      name: "After",
+    });
+    expect(complaints(await patch(workspace, { slug: "other" }))).toEqual(["slug"]);
+    expect(complaints(await patch(workspace, { plan: "no-such-plan" }))).toEqual(["plan"]);
+    expect(await auditOf(workspace)).toEqual(["workspace.created", ...Array(3).fill("workspace.updated")]);
+  });
+
+  test("a counter that was never configured configures itself when usage is asked for", async () => {
+    await env.DB.prepare(
+      "insert into workspaces (id, slug, name, plan_id, anchor, created_at) values ('ws_bare', 'bare', 'B', 'starter', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
+    ).run();
+    expect(await get("/operator/workspaces/ws_bare/usage")).toMatchObject({
+      status: 200,
+      body: { signal_limit: 50_000 },
+    });
+  });
+
+  test("pages follow each other without gaps or repeats", async () => {
+    const all = items(await get("/operator/workspaces?limit=200")).map((workspace) => workspace["id"]);
+    const seen: unknown[] = [];
+    let next: string | null = null;
+    do {
+      const query: string = next === null ? "" : `&cursor=${encodeURIComponent(next)}`;
+      const answer = await get(`/operator/workspaces?limit=7${query}`);
+      expect(items(answer).length).toBeLessThanOrEqual(7);
+      seen.push(...items(answer).map((workspace) => workspace["id"]));
+      next = answer.body["next"] as string | null;
+    } while (next !== null);
+    expect(seen).toEqual(all);
+    expect((await get(`/operator/workspaces?limit=${all.length}`)).body["next"]).toBeNull();
+    expect(all.length).toBeGreaterThan(20);
+  });
+
+  test.each(["limit=0", "limit=201", "limit=ten", "limit="])("?%s is a 422", async (query) => {
+    expect(complaints(await get(`/operator/workspaces?${query}`))).toEqual(["limit"]);
+  });
+
+  test("an unknown query parameter is named", async () => {
+    expect(complaints(await get("/operator/workspaces?page=2"))).toEqual(["page"]);
+  });
+});
+
+describe("§5.6 members", () => {
+  test("are added, listed by email, given another role, removed; each is in the audit log", async () => {
+    const workspace = await newWorkspace();
+    const added = await post(`${workspace}/members`, { email: " Olga@Example.com ", role: "owner" });
+    expect(added).toMatchObject({ status: 201, body: { email: "olga@example.com", role: "owner" } });
+    await post(`${workspace}/members`, { email: "adam@example.com", role: "member" });
+    expect(items(await get(`${workspace}/members`)).map((member) => member["email"])).toEqual([
+      "adam@example.com",
+      "olga@example.com",
+    ]);
+    expect(await patch(`${workspace}/members/adam@example.com`, { role: "admin" })).toMatchObject({
+      status: 200,
+      body: { email: "adam@example.com", role: "admin" },
+    });
+    expect((await del(`${workspace}/members/Adam%40example.com`)).status).toBe(204);
+    expect(items(await get(`${workspace}/members`))).toEqual([added.body]);
+    expect(await auditOf(workspace)).toEqual([
+      "workspace.created",
+      "member.added",
+      "member.added",
+      "member.role_changed",
+      "member.removed",
+    ]);
+  });
+
+  test("an address is a member's once", async () => {
+    const workspace = await newWorkspace();
+    await post(`${workspace}/members`, { email: "a@example.com", role: "owner" });
+    const again = await post(`${workspace}/members`, { email: "A@example.com", role: "member" });
+    expect(again).toMatchObject({ status: 409, body: { code: "email_taken" } });
+    expect(items(await get(`${workspace}/members`))).toMatchObject([{ role: "owner" }]);
+    expect(await auditOf(workspace)).toEqual(["workspace.created", "member.added"]);
+  });
+
+  test("an address that Unicode takes for another one is no member's", async () => {
+    const workspace = await newWorkspace();
+    for (const email of ["\u212Aevin@example.com", "jane@example\uFF0Ecom", "jane"]) {
+      expect(complaints(await post(`${workspace}/members`, { email, role: "owner" }))).toEqual(["email"]);
+    }
+    expect(items(await get(`${workspace}/members`))).toEqual([]);
+  });
+
+  test("the last owner can neither leave nor lose the role", async () => {
+    const workspace = await newWorkspace();
+    await post(`${workspace}/members`, { email: "only@example.com", role: "owner" });
+    await post(`${workspace}/members`, { email: "admin@example.com", role: "admin" });
+    for (const answer of [
+      await del(`${workspace}/members/only@example.com`),
+      await patch(`${workspace}/members/only@example.com`, { role: "admin" }),
+    ]) {
+      expect(answer).toMatchObject({ status: 409, body: { code: "last_owner" } });
+    }
+    expect((await patch(`${workspace}/members/only@example.com`, { role: "owner" })).status).toBe(200);
+    await patch(`${workspace}/members/admin@example.com`, { role: "owner" });
+    expect((await del(`${workspace}/members/only@example.com`)).status).toBe(204);
+  });
+
+  test("two owners who leave at once leave one behind", async () => {
+    const workspace = await newWorkspace();
+    for (const name of ["a", "b"]) await post(`${workspace}/members`, { email: `${name}@example.com`, role: "owner" });
+    const answers = await Promise.all(["a", "b"].map((name) => del(`${workspace}/members/${name}@example.com`)));
+    expect(answers.map((answer) => answer.status).sort()).toEqual([204, 409]);
+  });
+
+  test("who is no member is a 404; what is no address or role a 422", async () => {
+    const workspace = await newWorkspace();
+    expect((await del(`${workspace}/members/nobody@example.com`)).status).toBe(404);
+    expect((await patch(`${workspace}/members/nobody@example.com`, { role: "admin" })).status).toBe(404);
+    expect(complaints(await post(`${workspace}/members`, { email: "no address", role: "king" })).sort()).toEqual([
+      "email",
+      "role",
+    ]);
+  });
+});
+
+describe("§2.1 API keys", () => {
+  test("nothing that the operator API answers is stored by anybody in between, a rotated key neither", async () => {
+    const workspace = await newWorkspace();
+    const first = await post(`${workspace}/keys`, { name: "Website" });
+    const rotated = await post(`${workspace}/keys/${String(first.body["id"])}/rotate`, { overlap: "1h" });
+    expect(rotated.body["key"]).toMatch(/^sk_/);
+    const answers = [first, rotated, await get(`${workspace}/people`), await get(`${workspace}/nothing`)];
+    for (const { status, headers } of answers)
+      expect([status, headers.get("cache-control")]).toEqual([status, "no-store"]);
+    expect(answers.map(({ status }) => status)).toEqual([201, 201, 200, 404]);
+  });
+
+  test("the full key and the secret are shown once, at creation", async () => {
+    const workspace = await newWorkspace();
+    const answer = await post(`${workspace}/keys`, { name: "Website", secret: true });
+    expect(answer.status).toBe(201);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    const { key, secret, ...record } = answer.body;
+    expect(key).toMatch(/^sk_[0-9A-Za-z]{40}$/);
+    expect(secret).toMatch(/^[A-Za-z0-9_-]{43}$/);
+    expect(record).toEqual({
+      id: expect.stringMatching(/^key_/),
+      name: "Website",
+      endpoint_type: "signal_staging",
+      masked_key: `${String(key).slice(0, 8)}…${String(key).slice(-4)}`,
+      created_at: expect.stringMatching(/Z$/),
+      expires_at: null,
+      status: "Active",
+      last_used_at: null,
+      deactivated_at: null,
+      has_secret: true,
+      payload_template: null,
+      silent_after_days: null,
+      successor_of: null,
+    });
+    expect(items(await get(`${workspace}/keys`))).toEqual([record]);
+  });
+
+  test("neither the key nor the secret is stored anywhere in D1, only their hashes", async () => {
+    const workspace = await newWorkspace();
+    const { key, secret } = (await post(`${workspace}/keys`, { name: "K", secret: true })).body;
+    const tables = ["plans", "workspaces", "members", "api_keys", "mapping_rules", "audit_log"];
+    const rows = await Promise.all(tables.map((table) => env.DB.prepare(`select * from ${table}`).all()));
+    const everything = JSON.stringify(rows.map((result) => result.results));
+    expect(everything).not.toContain(String(key));
+    expect(everything).not.toContain(String(key).slice(8, -4));
+    expect(everything).not.toContain(String(secret));
+    expect(everything).toContain(await digestHex(String(key)));
+    expect(everything).toContain(await digestHex(String(secret)));
+  });
+
+  test("without `secret: true` a key has no secret", async () => {
+    const { body } = await post(`${await newWorkspace()}/keys`, { name: "K" });
+    expect(body).not.toHaveProperty("secret");
+    expect(body["has_secret"]).toBe(false);
+  });
+
+  test("a key works at once, and Last Used shows it", async () => {
+    const workspace = await newWorkspace();
+    const { key, secret } = (await post(`${workspace}/keys`, { name: "K", secret: true })).body;
+    expect((await sendSignal(String(key))).status).toBe(401);
+    const before = Date.now();
+    expect((await sendSignal(String(key), { "x-api-secret": String(secret) })).status).toBe(202);
+    const [listed] = items(await get(`${workspace}/keys`));
+    expect(Date.parse(String(listed?.["last_used_at"]))).toBeGreaterThanOrEqual(before);
+  });
+
+  test("the edge finds by the key's hash what never changes about it", async () => {
+    const workspace = await newWorkspace();
+    const expiresAt = new Date(Date.now() + 60_000).toISOString();
+    const { body } = await post(`${workspace}/keys`, { name: "K", secret: true, expires_at: expiresAt });
+    const { facts } = await findKeyFacts(env.DB, await digestHex(String(body["key"])));
+    const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(String(body["secret"])));
+    expect(facts).toEqual({
+      keyId: body["id"],
+      workspaceId: idOf(workspace),
+      endpointType: "signal_staging",
+      secretHash: new Uint8Array(hash),
+      endsAtMs: Date.parse(expiresAt),
+      payloadTemplate: null,
+    });
+    expect((await findKeyFacts(env.DB, await digestHex("sk_unknown"))).facts).toBeNull();
+  });
+
+  test("an expired key is Inactive in the list", async () => {
+    const workspace = await newWorkspace();
+    const by = { actor: "operator", nowMs: Date.now() };
+    const key = { name: "K", endpointType: "signal_staging", secret: false, payloadTemplate: null } as const;
+    await createKey(db, idOf(workspace), { ...key, expiresAt: new Date(Date.now() - 1).toISOString() }, by);
+    expect(items(await get(`${workspace}/keys`))).toMatchObject([{ status: "Inactive", deactivated_at: null }]);
+  });
+
+  test.each([
+    ["no name", {}, ["name"]],
+    ["an unknown endpoint type", { name: "K", endpoint_type: "other" }, ["endpoint_type"]],
+    ["an expiration in the past", { name: "K", expires_at: "2020-01-01T00:00:00Z" }, ["expires_at"]],
+    ["an expiration that is no time", { name: "K", expires_at: "2030-02-30T00:00:00Z" }, ["expires_at"]],
+    ["a secret of one's own", { name: "K", secret: "hunter2" }, ["secret"]],
+    ["a name of 256 characters", { name: "é".repeat(256) }, ["name"]],
+    ["an unknown field", { name: "K", expires: null }, ["expires"]],
+  ])("%s is a 422 that names the field", async (_, body, fields) => {
+    expect(complaints(await post(`${await newWorkspace()}/keys`, body))).toEqual(fields);
+  });
+});
+
+describe("§2.1, §8.7 payload template", () => {
+  const external = { target: "external_id", path: "company.id", type: "string" };
+
+  async function withTemplate(template: unknown, endpointType = "product_org"): Promise<Answer> {
+    return post(`${await newWorkspace()}/keys`, { name: "K", endpoint_type: endpointType, payload_template: template });
+  }
+
+  test("is kept as given, with what is required said", async () => {
+    const template = [
+      external,
+      { target: "user_count", path: "seats", type: "number", required: true },
+      { target: "attributes.region", path: "geo.region", type: "string", required: false },
+    ];
+    const answer = await withTemplate(template);
+    expect(answer.status).toBe(201);
+    expect(answer.body["payload_template"]).toEqual([
+      { ...external, required: true },
+      { target: "user_count", path: "seats", type: "number", required: true },
+      { target: "attributes.region", path: "geo.region", type: "string", required: false },
+    ]);
+  });
+
+  test("is required for product_org and refused for signal_staging", async () => {
+    const missing = await post(`${await newWorkspace()}/keys`, { name: "K", endpoint_type: "product_org" });
+    expect(complaints(missing)).toEqual(["payload_template"]);
+    expect(errors(missing)[0]?.message).toContain("required when endpoint_type is product_org");
+    expect(complaints(await withTemplate([external], "signal_staging"))).toEqual(["payload_template"]);
+  });
+
+  test.each([
+    ["no mapping", [], "payload_template"],
+    ["none of external_id", [{ target: "name", path: "n", type: "string" }], "payload_template"],
+    ["an unknown target", [external, { target: "colour", path: "c", type: "string" }], "payload_template.1.target"],
+    [
+      "an attribute without a name",
+      [external, { target: "attributes.", path: "c", type: "string" }],
+      "payload_template.1.target",
+    ],
+    [
+      "a target twice",
+      [external, { target: "plan", path: "a", type: "string" }, { target: "plan", path: "b", type: "string" }],
+      "payload_template.2.target",
+    ],
+    ["an unknown type", [external, { target: "plan", path: "a", type: "date" }], "payload_template.1.type"],
+    ["an external_id that is true or false", [{ ...external, type: "boolean" }], "payload_template.0.type"],
+    ["an empty path", [{ ...external, path: "" }], "payload_template.0.path"],
+    ["an unknown field", [{ ...external, default: 1 }], "payload_template.0.default"],
+  ])("%s is a 422 that names the place", async (_, template, place) => {
+    expect(complaints(await withTemplate(template))).toEqual([place]);
+  });
+});
+
+describe("§3.1 deactivation", () => {
+  test("ends the key at once; a second one answers the same record", async () => {
+    const workspace = await newWorkspace();
+    const { id, key } = (await post(`${workspace}/keys`, { name: "K" })).body;
+    expect((await sendSignal(String(key))).status).toBe(202);
+    const first = await post(`${workspace}/keys/${String(id)}/deactivate`);
+    expect(first).toMatchObject({ status: 200, body: { id, status: "Inactive" } });
+    expect((await sendSignal(String(key))).status).toBe(401);
+    expect((await post(`${workspace}/keys/${String(id)}/deactivate`)).body).toEqual(first.body);
+    expect(items(await get(`${workspace}/keys`))).toEqual([first.body]);
+    expect(await auditOf(workspace)).toEqual(["workspace.created", "key.created", "key.deactivated"]);
+  });
+
+  test("tells the Quota Counter first: a counter that does not answer leaves D1 as it was", async () => {
+    const workspaceId = idOf(await newWorkspace());
+    const by = { actor: "operator", nowMs: Date.now() };
+    const settings = {
+      name: "K",
+      endpointType: "signal_staging",
+      secret: false,
+      payloadTemplate: null,
+      expiresAt: null,
+    } as const;
+    const { record } = await createKey(db, workspaceId, settings, by);
+    const fails = () => Promise.reject(new Error("no answer"));
+    await expect(deactivateKey(db, workspaceId, record.id, fails, by)).rejects.toThrow("no answer");
+    let atRevocation: string | null | undefined;
+    const revoke = async (keyId: string) => {
+      atRevocation = (await findKey(db, workspaceId, keyId))?.deactivatedAt;
+    };
+    const ended = await deactivateKey(db, workspaceId, record.id, revoke, by);
+    expect(atRevocation).toBeNull();
+    expect(ended?.deactivatedAt).not.toBeNull();
+  });
+
+  test("that was interrupted after the counter is finished by calling again", async () => {
+    const workspace = await newWorkspace();
+    const { id, key } = (await post(`${workspace}/keys`, { name: "K" })).body;
+    await env.QUOTA_COUNTER.getByName(idOf(workspace)).revoke(String(id));
+    expect((await sendSignal(String(key))).status).toBe(401);
+    expect(items(await get(`${workspace}/keys`))).toMatchObject([{ status: "Active" }]);
+    expect((await post(`${workspace}/keys/${String(id)}/deactivate`)).body["status"]).toBe("Inactive");
+  });
+
+  test("a key of another workspace is a 404 and stays active", async () => {
+    const [mine, theirs] = [await newWorkspace(), await newWorkspace()];
+    const { id, key } = (await post(`${theirs}/keys`, { name: "K" })).body;
+    expect((await post(`${mine}/keys/${String(id)}/deactivate`)).status).toBe(404);
+    expect((await sendSignal(String(key))).status).toBe(202);
+  });
+});
+
+describe("§8.5 mapping rules", () => {
+  const rule = {
+    name: "Asked for a demo",
+    event: "Filled Out *",
+    match: "any",
+    conditions: [
+      { path: "properties.form_name", operator: "contains", value: "demo" },
+      { path: "email", operator: "exists" },
+      { path: "source", operator: "in", value: ["web", "app"] },
+    ],
+    scoring_signal: "demo_requested",
+    points: -5,
+  };
+
+  test("are created, read, changed field by field and deleted", async () => {
+    const workspace = await newWorkspace();
+    const answer = await post(`${workspace}/rules`, rule);
+    expect(answer.status).toBe(201);
+    const { id } = answer.body;
+    expect(answer.body).toEqual({
+      id: expect.stringMatching(/^rule_/),
+      ...rule,
+      frequency: "every_time",
+      enabled: true,
+      version: 1,
+      created_at: expect.stringMatching(/Z$/),
+      updated_at: answer.body["created_at"],
+      updated_by: "operator",
+    });
+    expect((await get(`${workspace}/rules/${String(id)}`)).body).toEqual(answer.body);
+    const changed = await patch(`${workspace}/rules/${String(id)}`, { points: 7 });
+    expect(changed.status).toBe(200);
+    const { updated_at: _, ...rest } = answer.body;
+    expect(changed.body).toMatchObject({ ...rest, points: 7, version: 2 });
+    expect(items(await get(`${workspace}/rules`))).toEqual([changed.body]);
+    expect((await del(`${workspace}/rules/${String(id)}`)).status).toBe(204);
+    expect((await get(`${workspace}/rules/${String(id)}`)).status).toBe(404);
+    expect((await del(`${workspace}/rules/${String(id)}`)).status).toBe(404);
+    expect(await auditOf(workspace)).toEqual(["workspace.created", "rule.created", "rule.updated", "rule.deleted"]);
+  });
+
+  test("have versions, and go back to one", async () => {
+    const workspace = await newWorkspace();
+    const path = `${workspace}/rules/${String((await post(`${workspace}/rules`, rule)).body["id"])}`;
+    await patch(path, { points: 7, enabled: false });
+    const versions = await get(`${path}/versions`);
+    expect(versions.body["next"]).toBeNull();
+    expect(items(versions)).toEqual([
+      {
+        ...rule,
+        version: 2,
+        at: expect.any(String),
+        by: "operator",
+        frequency: "every_time",
+        enabled: false,
+        points: 7,
+      },
+      { ...rule, version: 1, at: expect.any(String), by: "operator", frequency: "every_time", enabled: true },
+    ]);
+    const restored = await post(`${path}/versions/1/restore`, {});
+    expect([restored.status, restored.body]).toEqual([200, (await get(path)).body]);
+    expect(restored.body).toMatchObject({ ...rule, version: 3, enabled: true });
+    expect((await post(`${path}/versions/9/restore`, {})).status).toBe(404);
+    expect((await post(`${path}/versions/one/restore`, {})).status).toBe(404);
+    const other = await newWorkspace();
+    const theirs = path.replace(workspace, other);
+    expect((await get(`${theirs}/versions`)).status).toBe(404);
+    expect((await post(`${theirs}/versions/1/restore`, {})).status).toBe(404);
+  });
+
+  test("every change raises the workspace's rules version; the consumer loads enabled rules only", async () => {
+    const workspace = await newWorkspace();
+    const seen = [await rulesVersion(db, idOf(workspace))];
+    const { id } = (await post(`${workspace}/rules`, rule)).body;
+    seen.push(await rulesVersion(db, idOf(workspace)));
+    const enabled = async () => (await loadRules(db, [idOf(workspace)])).get(idOf(workspace));
+    expect(await enabled()).toEqual([
+      {
+        id,
+        version: 1,
+        event: rule.event,
+        match: "any",
+        conditions: rule.conditions,
+        scoringSignal: "demo_requested",
+        points: -5,
+        frequency: "every_time",
+      },
+    ]);
+    await patch(`${workspace}/rules/${String(id)}`, { enabled: false });
+    seen.push(await rulesVersion(db, idOf(workspace)));
+    expect(await enabled()).toEqual([]);
+    await del(`${workspace}/rules/${String(id)}`);
+    seen.push(await rulesVersion(db, idOf(workspace)));
+    expect(seen).toEqual([0, 1, 2, 3]);
+  });
+
+  test("of another workspace are a 404 to every method", async () => {
+    const [mine, theirs] = [await newWorkspace(), await newWorkspace()];
+    const { id, ...before } = (await post(`${theirs}/rules`, rule)).body;
+    const path = `${mine}/rules/${String(id)}`;
+    expect([(await get(path)).status, (await patch(path, { points: 1 })).status, (await del(path)).status]).toEqual([
+      404, 404, 404,
+    ]);
+    expect((await get(`${theirs}/rules/${String(id)}`)).body).toEqual({ id, ...before });
+  });
+
+  test.each([
+    [
+      "a condition on a path that rules do not see",
+      { conditions: [{ path: "ip", operator: "exists" }] },
+      "conditions.0.path",
+    ],
+    [
+      "an unknown operator",
+      { conditions: [{ path: "event", operator: "matches", value: ".*" }] },
+      "conditions.0.operator",
+    ],
+    ["an unknown frequency", { frequency: "once_per_hour" }, "frequency"],
+    ["a missing value", { conditions: [{ path: "event", operator: "equals" }] }, "conditions.0.value"],
+    [
+      "a value where there is none",
+      { conditions: [{ path: "event", operator: "exists", value: 1 }] },
+      "conditions.0.value",
+    ],
+    ["in without a list", { conditions: [{ path: "event", operator: "in", value: "a" }] }, "conditions.0.value"],
+    ["a list without in", { conditions: [{ path: "event", operator: "equals", value: ["a"] }] }, "conditions.0.value"],
+    [
+      "too many conditions",
+      { conditions: Array.from({ length: 51 }, () => ({ path: "event", operator: "exists" })) },
+      "conditions",
+    ],
+    ["an empty event", { event: " " }, "event"],
+    ["points with a fraction", { points: 0.5 }, "points"],
+    ["an unknown field", { score: 3 }, "score"],
+  ])("%s is a 422 that names the place", async (_, change, place) => {
+    const workspace = await newWorkspace();
+    expect(complaints(await post(`${workspace}/rules`, { ...rule, ...change }))).toEqual([place]);
+    const { id } = (await post(`${workspace}/rules`, rule)).body;
+    expect(complaints(await patch(`${workspace}/rules/${String(id)}`, change))).toEqual([place]);
+  });
+});
+
+describe("what happened to the signals", () => {
+  let workspace: string;
+  let keyId: unknown;
+  let signalId: string;
+
+  beforeAll(async () => {
+    workspace = await newWorkspace();
+    const { id, key } = (await post(`${workspace}/keys`, { name: "Website" })).body;
+    keyId = id;
+    await post(`${workspace}/rules`, { name: "Form", event: "Filled Out Form", scoring_signal: "form", points: 3 });
+    signalId = ((await (await sendSignal(String(key))).json()) as { id: string }).id;
+    await exports.default.fetch(
+      new Request(`${ORIGIN}/api/product-orgs/webhook/${String(key)}`, { method: "POST", body: "{}" }),
+    );
+  });
+
+  test("a signal can be followed by its id from the moment it was accepted", async () => {
+    const trace = await get(`${workspace}/signals/${signalId}`);
+    expect(trace).toMatchObject({
+      status: 200,
+      body: { id: signalId, key_id: keyId, key_name: "Website", verdict: "accepted", ordinal: 1, signal_limit: 1_000 },
+    });
+  });
+
+  test("a signal ends up processed, with person, rule and points", async () => {
+    await expect
+      .poll(async () => (await get(`${workspace}/signals/${signalId}`)).body["status"], { timeout: 10_000 })
+      .toBe("processed");
+    const { body } = await get(`${workspace}/signals/${signalId}`);
+    expect(body).toMatchObject({
+      event: "Filled Out Form",
+      email: "jane@example.com",
+      person: { email: "jane@example.com", by: "email" },
+      rules_matched: [{ scoring_signal: "form", points: 3, rule_version: 1 }],
+      points: 3,
+      payload: { email: "jane@example.com", event: "Filled Out Form" },
+    });
+    expect(items(await get(`${workspace}/people?email=Jane@Example.com`))).toMatchObject([
+      { email: "jane@example.com", score: 3 },
+    ]);
+    expect(items(await get(`${workspace}/people?email=other@example.com`))).toEqual([]);
+    expect(items(await get(`${workspace}/events`))).toMatchObject([{ event: "Filled Out Form", count: 1 }]);
+    expect(items(await get(`${workspace}/signals?status=processed&event=Filled%20Out%20Form`))).toMatchObject([
+      { id: signalId },
+    ]);
+    expect(items(await get(`${workspace}/signals?status=held`))).toEqual([]);
+    expect(items(await get(`${workspace}/dead-letters`))).toEqual([]);
+  });
+
+  test("the books balance, since the beginning and for the period", async () => {
+    const balanced = {
+      accepted: 1,
+      processed: 1,
+      duplicates: 0,
+      held: 0,
+      purged: 0,
+      dead_lettered: 0,
+      in_flight: 0,
+      balanced: true,
+    };
+    await expect.poll(async () => (await get(`${workspace}/books`)).body, { timeout: 10_000 }).toEqual(balanced);
+    expect((await get(`${workspace}/books?period=current`)).body).toEqual(balanced);
+    const start = String((await get(`${workspace}/usage`)).body["period_start"]);
+    expect((await get(`${workspace}/books?period=${start}`)).body).toEqual(balanced);
+  });
+
+  test("a time at which no period starts is a 422", async () => {
+    expect(complaints(await get(`${workspace}/books?period=2020-02-02T02:02:02Z`))).toEqual(["period"]);
+    expect(complaints(await get(`${workspace}/books?period=last`))).toEqual(["period"]);
+  });
+
+  test("refused calls are listed with key, status and code", async () => {
+    expect(items(await get(`${workspace}/rejections`))).toMatchObject([
+      { key_id: keyId, key_name: "Website", status: 403, code: "endpoint_mismatch", signals: 1 },
+    ]);
+  });
+
+  test("another workspace sees nothing of the signals", async () => {
+    const other = await newWorkspace();
+    expect((await get(`${other}/signals/${signalId}`)).status).toBe(404);
+    for (const list of ["signals", "people", "events", "rejections", "dead-letters", "keys", "rules"]) {
+      expect((await get(`${other}/${list}`)).body, list).toEqual({ items: [], next: null });
+    }
+    expect((await get(`${other}/books`)).body).toMatchObject({ accepted: 0, balanced: true });
+    expect((await listKeys(db, idOf(other), { cursor: null, limit: 10 })).items).toEqual([]);
+  });
+});

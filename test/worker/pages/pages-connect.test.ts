@@ -1,0 +1,209 @@
+/** Connect (spec §4): the set-up of a sender, for managers with their keys, for members without (§5.6). */
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/keys.ts";
+import { rotateKey } from "../../../src/control/new-keys.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+import { recordD1 } from "../../support/statements.ts";
+import { operator, type TestKey } from "../../support/workspace.ts";
+
+const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
+
+function newKey({ workspace }: Members, body: Record<string, unknown>): Promise<TestKey & { masked_key: string }> {
+  return operator("POST", `/workspaces/${workspace.id}/keys`, body);
+}
+
+/** The page's text as it is read. */
+function plain(html: string): string {
+  return html.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
+}
+
+describe("managers who connect a sender", () => {
+  test("without a key are told to create one first", async () => {
+    const { owner, home } = await newMembers({ key: null });
+    const html = await owner.see(`${home}/connect`);
+    expect(html).toContain("Create an API key first");
+    expect(html).toContain(`${home}/settings/api-keys/new`);
+  });
+
+  test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
+    const members = await newMembers({ key: null });
+    const { id, key, masked_key } = await newKey(members, { name: "Campaigns" });
+    const html = plain(await members.admin.see(`${members.home}/connect?key=${id}`));
+    for (const text of [
+      "Request Type",
+      "Request Token Encoding",
+      "Response Type",
+      "https://signals.example/api/signal-staging/webhook/YOUR_API_KEY",
+      '"email": {{lead.Email Address}}',
+      '"event": "Registered - Spring Webinar"',
+      '"company": {{company.Company Name}}',
+      "Content-Type",
+      "curl -X POST 'https://signals.example/api/signal-staging/webhook/YOUR_API_KEY'",
+      "await fetch(",
+      masked_key,
+      "It was shown once, right after it was created.",
+      "None needed: the key has no secret",
+    ]) {
+      expect(html).toContain(text);
+    }
+    expect(html).not.toContain(key);
+    expect(html).not.toContain("X-Api-Secret");
+  });
+
+  test("see the header of a key with a secret", async () => {
+    const members = await newMembers({ key: null });
+    const { secret = "-" } = await newKey(members, { name: "CRM", secret: true });
+    const html = plain(await members.owner.see(`${members.home}/connect`));
+    expect(html).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
+    expect(html).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
+    expect(html).not.toContain(secret);
+  });
+
+  test("compose the event of a member status and a program name", async () => {
+    const members = await newMembers({ key: null });
+    await newKey(members, { name: "Campaigns" });
+    const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
+    const html = await members.owner.see(`${members.home}/connect?${query.toString()}`);
+    expect(plain(html)).toContain(String.raw`"event": "Attended - &lt;b&gt;\"Demo\" day"`);
+  });
+
+  test("see a product org key's own example, which is taken as it is", async () => {
+    const members = await newMembers({ key: null });
+    const template = [
+      { target: "external_id", path: "company.id", type: "string" },
+      { target: "user_count", path: "seats", type: "number", required: true },
+    ];
+    const { key } = await newKey(members, {
+      name: "Accounts",
+      endpoint_type: "product_org",
+      payload_template: template,
+    });
+    const html = plain(await members.owner.see(`${members.home}/connect`));
+    expect(html).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
+    expect(html).toContain("Waiting for the first account update");
+    const body = /<pre id="accounts-body"[^>]*>([^<]*)</.exec(html)?.[1] ?? "";
+    expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
+    const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
+    expect(answer.status).toBe(202);
+  });
+
+  test("wait for the first signal, in a line that asks again until one has come", async () => {
+    const members = await newMembers({ key: null });
+    const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
+    const path = `${members.home}/connect?key=${id}`;
+    await members.workspace.send(SIGNAL, { key: other.key });
+    const before = await members.owner.see(path);
+    expect(before).toMatch(/id="first-signal" data-refresh="3000"/);
+    expect(before).toContain("Waiting for the first signal");
+    await members.workspace.send(SIGNAL, { key });
+    const after = await members.owner.see(path);
+    expect(after).toMatch(/id="first-signal" class="notice good"/);
+    expect(after).not.toContain("data-refresh");
+  });
+
+  test("see what came while every call was refused, how often and why, until one is accepted", async () => {
+    const members = await newMembers({ key: null });
+    const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
+    const path = `${members.home}/connect?key=${id}`;
+    const said = async () => {
+      const html = plain(await members.owner.see(path));
+      return textOf(/<div id="first-signal".*?<\/div>/s.exec(html)?.[0] ?? "");
+    };
+    const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
+    const right = { "x-api-secret": secret };
+    for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
+    await vi.waitFor(
+      async () =>
+        expect(await said()).toContain(
+          "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
+        ),
+      { timeout: 5_000 },
+    );
+    await send("{ broken", right);
+    expect(await said()).toMatch(/4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/);
+    expect(await members.owner.see(path)).toContain(`rejections?key=${id}`);
+    expect(await members.owner.see(path)).toContain('data-refresh="3000" class="notice warn"');
+    await send(SIGNAL, right);
+    expect(await said()).toContain("Connected: the last call that was accepted came just now");
+    expect(await said()).not.toContain("refused");
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    await send("{ broken", right);
+    expect(await said()).toContain("Calls after it were refused: Not JSON. See Rejections.");
+  });
+
+  test("see active keys only, and choose among them", async () => {
+    const members = await newMembers({ key: null });
+    const [ended, , kept] = [
+      await newKey(members, { name: "Ended one" }),
+      await newKey(members, { name: "Kept <b>one</b>" }),
+      await newKey(members, { name: "Newest one" }),
+    ];
+    await operator("POST", `/workspaces/${members.workspace.id}/keys/${ended.id}/deactivate`);
+    const expires_at = new Date(Date.now() + 60_000).toISOString();
+    await newKey(members, { name: "Expired one", expires_at });
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
+    try {
+      const html = await members.owner.see(`${members.home}/connect`);
+      expect(html).toContain("Kept &lt;b&gt;one");
+      expect(html).toMatch(new RegExp(`connect\\?key=${kept.id}" aria-current="true"`));
+      expect(html).not.toContain("Ended one");
+      expect(html).not.toContain("Expired one");
+      const ofEnded = await members.owner.get(`${members.home}/connect?key=${ended.id}`);
+      expect(ofEnded.status).toBe(303);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("find no key of another workspace", async () => {
+    const [members, others] = [await newMembers({ key: null }), await newMembers({ key: null })];
+    const { id } = await newKey(others, { name: "theirs" });
+    const answer = await members.owner.get(`${members.home}/connect?key=${id}`);
+    expect(answer.status).toBe(404);
+    expect(await answer.text()).not.toContain("theirs");
+  });
+});
+
+test("members who connect a sender see the steps, whom to ask, and nothing of any key", async () => {
+  const members = await newMembers({ name: "Initech", key: null });
+  const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
+  const html = plain(await members.member.see(`${members.home}/connect?key=${id}`));
+  for (const text of [
+    "Ask an owner or admin of Initech",
+    "Request Token Encoding",
+    "YOUR_API_KEY",
+    "product-orgs/webhook",
+  ]) {
+    expect(html).toContain(text);
+  }
+  for (const text of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
+    expect(html).not.toContain(text);
+});
+
+test("a stranger finds nothing on how to connect a sender", async () => {
+  const members = await newMembers({ key: null });
+  expect((await members.stranger.get(`${members.home}/connect`)).status).toBe(404);
+});
+
+test("the lists' queries read their workspace's keys by an index", async () => {
+  const { workspace } = await newMembers();
+  const { d1, plans } = recordD1(env.DB);
+  const db = controlDatabase(d1);
+  const by = { actor: "jane@example.com", nowMs: Date.now() };
+  const { items } = await listKeys(db, workspace.id, { cursor: null, limit: 25 });
+  expect(items).toHaveLength(1);
+  await listActiveKeys(db, workspace.id, by.nowMs, { cursor: "key_x", limit: 25 });
+  await rotatedWith(db, workspace.id, items);
+  await rotateKey(db, workspace.id, { keyId: workspace.key.id, overlapMs: 0, formToken: "form" }, by);
+  const read = (await plans()).filter(({ detail }) => detail.includes("api_keys"));
+  expect(read.filter(({ detail }) => !/^SEARCH api_keys (EXISTS )?USING /.test(detail))).toEqual([]);
+  const used = read.map(({ detail }) => detail).join("; ");
+  for (const index of ["api_keys_form", "api_keys_successor", "api_keys_workspace"]) expect(used).toContain(index);
+  const active = (await plans()).filter(
+    ({ query }) => query.includes('"deactivated_at" is null') && query.includes("limit"),
+  );
+  expect(active.map(({ detail }) => detail)).toEqual([expect.stringContaining("USING INDEX api_keys_workspace")]);
+});

@@ -1,0 +1,629 @@
+/** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test, vi } from "vitest";
+import { focusedIn, textOf, type Browser } from "../../support/pages.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { operator } from "../../support/workspace.ts";
+
+const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
+const KEY = /sk_[0-9A-Za-z]{40}/;
+
+interface ListedKey {
+  id: string;
+  name: string;
+  masked_key: string;
+  status: string;
+  endpoint_type: string;
+  expires_at: string | null;
+  has_secret: boolean;
+  payload_template: unknown;
+  successor_of: string | null;
+}
+
+let members: Members;
+let keysPath: string;
+
+beforeAll(async () => {
+  members = await newMembers({ key: null });
+  keysPath = `${members.home}/settings/api-keys`;
+});
+
+async function listed(of: Members = members): Promise<ListedKey[]> {
+  return (await operator<{ items: ListedKey[] }>("GET", `/workspaces/${of.workspace.id}/keys?limit=200`)).items;
+}
+
+async function newest(of: Members = members): Promise<ListedKey> {
+  const [key] = await listed(of);
+  if (key === undefined) throw new Error("no key");
+  return key;
+}
+
+async function auditActions(target: string): Promise<{ action: string; actor: string }[]> {
+  const { results } = await env.DB.prepare("SELECT action, actor FROM audit_log WHERE target = ? ORDER BY id")
+    .bind(target)
+    .all<{ action: string; actor: string }>();
+  return results;
+}
+
+function tokenIn(html: string): string {
+  return /name="form_token" value="([^"]+)"/.exec(html)?.[1] ?? "";
+}
+
+/** The value of a `Copy` part, as the browser would show it. */
+function copied(html: string, id: string): string {
+  const text = new RegExp(`<(?:output|pre) id="${id}"[^>]*>([^<]*)<`).exec(html)?.[1] ?? "";
+  return text.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
+}
+
+async function newForm(browser: Browser, fields: Record<string, string> = {}): Promise<Record<string, string>> {
+  const html = await browser.see(`${keysPath}/new`);
+  return { form_token: tokenIn(html), name: "CRM", endpoint_type: "signal_staging", lifetime: "never", ...fields };
+}
+
+async function create(browser: Browser, fields: Record<string, string> = {}): Promise<string> {
+  const response = await browser.post(`${keysPath}/new`, await newForm(browser, fields));
+  const html = await response.text();
+  if (response.status !== 200) throw new Error(`${response.status} ${html}`);
+  return html;
+}
+
+const TEMPLATE = {
+  endpoint_type: "product_org",
+  "rows.0.target": "external_id",
+  "rows.0.path": "company.id",
+  "rows.0.type": "string",
+  "rows.1.target": "attributes",
+  "rows.1.attribute": "region",
+  "rows.1.path": "company.region",
+  "rows.1.type": "string",
+};
+
+describe("§5.6: who may see and manage keys", () => {
+  test("an owner and an admin see the list", async () => {
+    await expect(members.owner.see(keysPath)).resolves.toContain("Create API Key");
+    await expect(members.admin.see(keysPath)).resolves.toContain("Create API Key");
+  });
+
+  test("another member who opens a URL of it sees an explanation and no list, and changes nothing", async () => {
+    await create(members.owner, { name: "Hidden from members" });
+    const { id, masked_key } = await newest();
+    const count = (await listed()).length;
+    const answers = await Promise.all([
+      members.member.get(keysPath),
+      members.member.get(`${keysPath}/new`),
+      members.member.get(`${keysPath}/${id}/rotate`),
+      members.member.get(`${keysPath}/${id}/deactivate`),
+      members.member.post(`${keysPath}/new`, { form_token: crypto.randomUUID(), name: "x" }),
+      members.member.post(`${keysPath}/new/preview`, { sample: "{}" }),
+      members.member.post(`${keysPath}/${id}/rotate`, { form_token: crypto.randomUUID(), overlap: "none" }),
+      members.member.post(`${keysPath}/${id}/deactivate`),
+    ]);
+    for (const answer of answers) {
+      expect(answer.status).toBe(403);
+      const html = await answer.text();
+      expect(html).toContain("Only owners and admins can see or manage API keys.");
+      expect(html).not.toContain("Hidden from members");
+      expect(html).not.toContain(masked_key);
+    }
+    expect(await listed()).toHaveLength(count);
+    expect((await newest()).status).toBe("Active");
+    // Spec §1: nor does the sidebar lead there.
+    expect(await members.member.see(`${members.home}/signals`)).not.toContain("settings/api-keys");
+    expect(await members.owner.see(`${members.home}/signals`)).toContain("settings/api-keys");
+  });
+
+  test("a stranger finds nothing, and another workspace's key is not found", async () => {
+    expect((await members.stranger.get(keysPath)).status).toBe(404);
+    const other = await newMembers({ key: null });
+    await operator("POST", `/workspaces/${other.workspace.id}/keys`, { name: "theirs" });
+    const { id } = await newest(other);
+    for (const what of ["rotate", "deactivate"]) {
+      expect((await members.owner.get(`${keysPath}/${id}/${what}`)).status).toBe(404);
+      const form = { form_token: crypto.randomUUID(), overlap: "none" };
+      expect((await members.owner.post(`${keysPath}/${id}/${what}`, form)).status).toBe(404);
+    }
+    expect((await newest(other)).status).toBe("Active");
+  });
+});
+
+describe("§3.1: creating a key", () => {
+  test("shows the full key once, with its webhook URLs and calls that work", async () => {
+    const response = await members.admin.post(`${keysPath}/new`, await newForm(members.admin, { name: "Campaigns" }));
+    expect(response.status).toBe(200);
+    expect(response.headers.get("cache-control")).toBe("no-store");
+    const html = await response.text();
+    const key = copied(html, "new-key");
+    expect(key).toMatch(KEY);
+    expect(html).toContain("it will not be shown again");
+    expect(html).toContain("It is stored as a hash");
+    const origin = "https://signals.example";
+    expect(copied(html, "url-universal")).toBe(`${origin}/api/signal-staging/webhook/${key}`);
+    expect(copied(html, "url-source")).toBe(`${origin}/api/signal-staging/webhook/website/${key}`);
+    expect(copied(html, "url-batch")).toBe(`${origin}/api/signal-staging/webhook/${key}/batch`);
+    expect(copied(html, "url-bulk")).toBe(`${origin}/api/signal-staging/bulk/${key}`);
+    expect(copied(html, "curl-universal")).toContain(`curl -X POST '${origin}/api/signal-staging/webhook/${key}'`);
+    expect(html).not.toContain("X-Api-Secret");
+    const made = await newest();
+    expect(html).toContain(`${members.home}/connect?key=${made.id}`);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
+
+    // No page shows the key again.
+    for (const path of [keysPath, `${keysPath}/new`, `${members.home}/connect`, `${keysPath}/${made.id}/rotate`]) {
+      expect(await members.admin.see(path)).not.toMatch(KEY);
+    }
+  });
+
+  test("with the toggle, shows a secret that calls must carry", async () => {
+    const html = await create(members.owner, { secret: "on" });
+    const [key, secret] = [copied(html, "new-key"), copied(html, "new-secret")];
+    expect(copied(html, "curl-universal")).toContain(`-H 'X-Api-Secret: ${secret}'`);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(401);
+    expect((await members.workspace.send(SIGNAL, { key, headers: { "x-api-secret": secret } })).status).toBe(202);
+  });
+
+  test("leaves neither the key, the secret nor the form's token in the database (invariant 6)", async () => {
+    const form = await newForm(members.owner, { name: "Nowhere", secret: "on" });
+    const html = await (await members.owner.post(`${keysPath}/new`, form)).text();
+    const hidden = [copied(html, "new-key"), copied(html, "new-secret"), form["form_token"] ?? "-"];
+    for (const table of ["api_keys", "audit_log"]) {
+      const rows = JSON.stringify((await env.DB.prepare(`SELECT * FROM ${table}`).all()).results);
+      for (const value of hidden) expect(rows).not.toContain(value);
+    }
+  });
+
+  test("sent again, the form makes no second key and shows none", async () => {
+    const form = await newForm(members.owner, { name: "Once" });
+    const first = await (await members.owner.post(`${keysPath}/new`, form)).text();
+    const count = (await listed()).length;
+    const again = await members.owner.post(`${keysPath}/new`, form);
+    expect(again.status).toBe(409);
+    const html = await again.text();
+    expect(html).toContain("created already");
+    expect(html).toContain("deactivate this key and create a new one");
+    const { id } = await newest();
+    expect(html).toContain(`${keysPath}/${id}/deactivate`);
+    // The way out in one step: the same settings, and the key that nobody has seen ends.
+    expect(html).toContain(`${keysPath}/${id}/rotate?overlap=none`);
+    expect(await members.owner.see(`${keysPath}/${id}/rotate?overlap=none`)).toMatch(/value="none" checked/);
+    expect(html).not.toMatch(KEY);
+    expect(html).not.toContain(copied(first, "new-key"));
+    expect(await listed()).toHaveLength(count);
+  });
+
+  test("sent eight times at once, it makes one key and one entry of the activity log, and one answer shows it", async () => {
+    const form = await newForm(members.owner, { name: "Double click" });
+    const answers = await Promise.all(Array.from({ length: 8 }, () => members.owner.post(`${keysPath}/new`, form)));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409, 409, 409]);
+    const made = (await listed()).filter(({ name }) => name === "Double click");
+    expect(made).toHaveLength(1);
+    expect(await auditActions(made[0]?.id ?? "")).toEqual([{ action: "key.created", actor: members.owner.email }]);
+    const entries = env.DB.prepare("SELECT 1 FROM audit_log WHERE workspace_id = ? AND detail LIKE '%Double click%'");
+    expect((await entries.bind(members.workspace.id).all()).results).toHaveLength(1);
+  });
+
+  test("the same token in another workspace makes a key there: tokens tell nothing across workspaces", async () => {
+    const form = await newForm(members.owner);
+    await members.owner.post(`${keysPath}/new`, form);
+    const other = await newMembers({ key: null });
+    expect((await other.owner.post(`${other.home}/settings/api-keys/new`, form)).status).toBe(200);
+  });
+
+  test.each([
+    ["30d", 30],
+    ["90d", 90],
+    ["365d", 365],
+  ])("a preset of %s ends the key %i days from now", async (lifetime, days) => {
+    await create(members.owner, { lifetime });
+    expect(Date.parse((await newest()).expires_at ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + days, 2);
+  });
+
+  test("the expiration is UTC, to the minute that was typed", async () => {
+    await create(members.owner, { lifetime: "at", expires: "2099-12-31T23:59" });
+    expect(await newest()).toMatchObject({ expires_at: "2099-12-31T23:59:00.000Z", endpoint_type: "signal_staging" });
+  });
+
+  test("begins with the name, and comes back with the first field that has an error", async () => {
+    expect(focusedIn(await members.owner.see(`${keysPath}/new`))).toBe("name");
+    const focused = async (fields: Record<string, string>) => {
+      const answer = await members.owner.post(`${keysPath}/new`, await newForm(members.owner, fields));
+      return focusedIn(await answer.text());
+    };
+    expect(await focused({ name: " ", lifetime: "" })).toBe("name");
+    expect(await focused({ lifetime: "at", expires: "2020-01-01T00:00" })).toBe("expires");
+    expect(await focused({ ...TEMPLATE, "rows.1.attribute": "", "rows.2.path": "a..b" })).toBe("rows.1.target");
+  });
+
+  test("what is wrong is told field by field, and what was typed is kept", async () => {
+    const count = (await listed()).length;
+    const typed = await newForm(members.owner, {
+      ...TEMPLATE,
+      name: "  ",
+      lifetime: "at",
+      expires: "2020-01-01T00:00",
+      secret: "on",
+      "rows.0.target": "plan",
+      "rows.0.path": "a..b",
+      "rows.1.attribute": "two words",
+      sample: '{"typed": "<script>alert(1)</script>"}',
+    });
+    const answer = await members.owner.post(`${keysPath}/new`, typed);
+    expect(answer.status).toBe(422);
+    const html = await answer.text();
+    for (const error of [
+      "Give the key a name.",
+      "It must lie in the future.",
+      "A mapping of external_id is missing.",
+      "Not a dot path such as company.id.",
+      "Give the attribute a name, without spaces and dots.",
+    ]) {
+      expect(html).toContain(error);
+    }
+    for (const kept of ['value="2020-01-01T00:00"', 'value="a..b"', 'value="two words"', typed["form_token"] ?? "-"]) {
+      expect(html).toContain(kept);
+    }
+    expect(html).toMatch(/id="secret"[^>]*checked/);
+    expect(html).toMatch(/value="product_org"[^>]*checked/);
+    expect(html).not.toContain("<script>alert");
+    expect(await listed()).toHaveLength(count);
+  });
+
+  test.each([
+    ["no token", { form_token: "" }, "The form was not complete."],
+    ["a name that is too long", { name: "x".repeat(256) }, "At most 255 characters."],
+    ["a name that nobody sees", { name: "\u200b\u200d" }, "A name that can be seen, on one line."],
+    ["a name on two lines", { name: "one\ntwo" }, "A name that can be seen, on one line."],
+    ["a key for a name", { name: `sk_${"aB3".repeat(13)}x` }, "The name holds an API key"],
+    ["a day that does not exist", { lifetime: "at", expires: "2099-02-31T00:00" }, "Give a date and a time"],
+    ["no lifetime", { lifetime: "" }, "Choose when the key expires."],
+    ["a lifetime that is none", { lifetime: "toString" }, "Choose when the key expires."],
+    ["an old key's lifetime where there is no old key", { lifetime: "keep" }, "Choose when the key expires."],
+    ["a product org key without a template", { endpoint_type: "product_org" }, "A mapping of external_id is missing."],
+  ])("refuses %s", async (_, fields, error) => {
+    const answer = await members.owner.post(`${keysPath}/new`, await newForm(members.owner, fields));
+    expect(answer.status).toBe(422);
+    expect(await answer.text()).toContain(error);
+  });
+});
+
+describe("§2.1: the payload template", () => {
+  test("makes a product org key whose curl line's body is taken", async () => {
+    const html = await create(members.owner, { ...TEMPLATE, name: "Accounts" });
+    const key = copied(html, "new-key");
+    expect((await newest()).payload_template).toEqual([
+      { target: "external_id", path: "company.id", type: "string", required: true },
+      { target: "attributes.region", path: "company.region", type: "string", required: false },
+    ]);
+    expect(copied(html, "url-product-orgs")).toBe(`https://signals.example/api/product-orgs/webhook/${key}`);
+    const body = /-d '(.*)'$/.exec(copied(html, "curl-product-orgs"))?.[1] ?? "";
+    const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
+    expect(answer.status).toBe(202);
+  });
+
+  test("is edited without a script: rows come and go, and everything typed stays", async () => {
+    const typed = await newForm(members.owner, { ...TEMPLATE, name: "Kept", sample: "{ not yet" });
+    const more = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "add" })).text();
+    expect(more).toContain('name="rows.2.target"');
+    expect(more).toContain('value="Kept"');
+    expect(more).toContain("{ not yet");
+    const fewer = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "remove.0" })).text();
+    expect(fewer).not.toContain('name="rows.1.target"');
+    expect(fewer).toContain('value="company.region"');
+    expect(fewer).not.toContain("Nothing was saved");
+  });
+
+  test("maps a sample at once, or says exactly why not", async () => {
+    const preview = async (fields: Record<string, string>): Promise<string> => {
+      const answer = await members.owner.post(`${keysPath}/new/preview`, { ...TEMPLATE, ...fields });
+      expect(answer.status).toBe(200);
+      return (await answer.text()).replaceAll("&quot;", '"');
+    };
+    const record = await preview({ sample: '{"company":{"id":42,"region":"<b>eu</b>"}}' });
+    expect(record).toContain('id="mapped"');
+    expect(record).toContain("<code>42</code>");
+    expect(record).toContain("attributes.region");
+    expect(record).toContain("&lt;b&gt;eu");
+    expect(await preview({ sample: '{"company":{}}' })).toContain("`company.id` (for `external_id`) is required");
+    expect(await preview({ sample: '{"company":' })).toContain("Not valid JSON at line 1, column 12");
+    expect(await preview({ sample: "[]" })).toContain("The body holds no signals");
+    expect(await preview({ sample: "{}", "rows.0.path": "" })).toContain("Mapping 1: Give the path");
+    expect(await preview({ sample: "" })).toContain("The mapped record is shown here.");
+  });
+
+  test("is proposed from a sample", async () => {
+    const typed = await newForm(members.owner, { ...TEMPLATE, sample: '{"account_id":"a1","mrr":"12.5","zone":"eu"}' });
+    const html = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "fill" })).text();
+    for (const path of ["account_id", "mrr", "zone"]) expect(html).toContain(`value="${path}"`);
+    expect(html).toContain("The mapped record");
+  });
+});
+
+describe("§2.1: the list of keys", () => {
+  test("is empty at first, and says what to do", async () => {
+    const fresh = await newMembers({ key: null });
+    expect(await fresh.owner.see(`${fresh.home}/settings/api-keys`)).toContain("No API key yet");
+  });
+
+  test("has name, masked key, endpoint type, created, expires, status and last used, and nothing to copy", async () => {
+    const key = copied(await create(members.owner, { name: "<script>alert(1)</script>", secret: "on" }), "new-key");
+    const html = await members.owner.see(keysPath);
+    expect(html).not.toContain("<script>alert");
+    expect(html).toContain("&lt;script&gt;alert(1)");
+    expect(html).toContain(`${key.slice(0, 8)}…${key.slice(-4)}`);
+    expect(html).not.toContain(key);
+    expect(html).not.toContain("data-copy");
+    for (const text of ["Signal Staging", "Never", "Active", "Secret", "Last Used"]) expect(html).toContain(text);
+  });
+
+  test("has deactivated and expired keys too, as Inactive, with when", async () => {
+    const fresh = await newMembers({ key: null });
+    const path = `${fresh.home}/settings/api-keys`;
+    await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: "ends" });
+    const { id } = await newest(fresh);
+    await operator("POST", `/workspaces/${fresh.workspace.id}/keys/${id}/deactivate`);
+    const expires_at = new Date(Date.now() + 60_000).toISOString();
+    await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: "expires", expires_at });
+    expect(await fresh.owner.see(path)).toMatch(/Active<\/span>[\s\S]*Inactive<\/span>[\s\S]*Deactivated/);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
+    try {
+      expect(await fresh.owner.see(path)).toMatch(
+        /Inactive<\/span>[\s\S]*Expired[\s\S]*Inactive<\/span>[\s\S]*Deactivated/,
+      );
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("says when a key was last used", async () => {
+    const html = await create(members.owner, { name: "Used" });
+    await members.workspace.send(SIGNAL, { key: copied(html, "new-key") });
+    const { id } = await newest();
+    const row = new RegExp(`<tr id="${id}">[\\s\\S]*?</tr>`).exec(await members.owner.see(keysPath))?.[0];
+    expect(row).toContain("just now");
+  });
+
+  test("goes on from page to page", async () => {
+    const fresh = await newMembers({ key: null });
+    const path = `${fresh.home}/settings/api-keys`;
+    for (let at = 0; at < 26; at++) {
+      await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: `key no. ${at}.` });
+    }
+    const first = await fresh.owner.see(path);
+    expect(first).toContain("key no. 25.");
+    expect(first).not.toContain("key no. 0.");
+    const next = /href="([^"]*cursor=[^"]*)"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const second = await fresh.owner.see(next);
+    expect(second).toContain("key no. 0.");
+    expect(second).not.toContain("key no. 25.");
+  });
+});
+
+describe("§3.1: deactivating a key", () => {
+  test("asks first and says what will happen; then no call is accepted, and the activity log has it", async () => {
+    const key = copied(await create(members.owner, { name: "To end" }), "new-key");
+    const { id } = await newest();
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
+    const question = await members.owner.see(`${keysPath}/${id}/deactivate`);
+    expect(question).toContain("Every webhook request with this key is rejected with 401 from then on.");
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
+
+    const answer = await members.owner.post(`${keysPath}/${id}/deactivate`);
+    expect(answer.status).toBe(303);
+    expect((await members.workspace.send(SIGNAL, { key })).status).toBe(401);
+    expect(await members.owner.see(answer.headers.get("location") ?? "")).toContain("The key is deactivated.");
+    expect(await auditActions(id)).toEqual([
+      { action: "key.created", actor: members.owner.email },
+      { action: "key.deactivated", actor: members.owner.email },
+    ]);
+    // Once more changes nothing.
+    expect((await members.owner.post(`${keysPath}/${id}/deactivate`)).status).toBe(303);
+    expect(await auditActions(id)).toHaveLength(2);
+    expect((await members.owner.get(`${keysPath}/${id}/deactivate`)).status).toBe(409);
+  });
+});
+
+describe("the page of a key", () => {
+  /** Of a new key of this name, and what it shows. */
+  async function made(name: string, fields: Record<string, string> = {}) {
+    const value = copied(await create(members.owner, { name, ...fields }), "new-key");
+    const { id } = await newest();
+    return { id, value, path: `${keysPath}/${id}` };
+  }
+
+  test("says what the key is, who made it, what fills what, and nothing of its value but the masked one", async () => {
+    const { path, value } = await made("CRM updates", { ...TEMPLATE, secret: "on", lifetime: "90d" });
+    const html = await members.admin.see(path);
+    const text = textOf(html);
+    expect(text).toContain(`${value.slice(0, 8)}…${value.slice(-4)}`);
+    for (const said of [
+      "Product Org Updates",
+      "Calls must carry the shared secret",
+      `by ${members.owner.email}`,
+      "external_id company.id string Yes",
+      "attributes.region company.region string No",
+      "Last Used Never",
+      "None in the last 30 days",
+    ]) {
+      expect(text).toContain(said);
+    }
+    expect(html).not.toMatch(KEY);
+    expect(html).toContain(`href="${path}/rotate"`);
+  });
+
+  test("says what was refused of its calls, by reason, and when", async () => {
+    const { path, value } = await made("Sender");
+    const other = await made("Other sender");
+    for (const body of [{ event: "" }, { event: "" }, "{ broken"]) await members.workspace.send(body, { key: value });
+    await members.workspace.send({ event: "", email: "a" }, { key: other.value });
+    const text = textOf(await members.owner.see(path));
+    expect(text).toContain("3 calls in the last 30 days: 2 × No event, 1 × Not JSON.");
+    expect(text).toMatch(/No event 2 just now just now/);
+    expect(text).not.toMatch(/Last Used Never/);
+  });
+
+  test("leads from a key to its successor and back", async () => {
+    const { id, path } = await made("Chained");
+    const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime: "never" };
+    await members.owner.post(`${path}/rotate`, form);
+    const { id: next } = await newest();
+    expect(await members.owner.see(path)).toMatch(new RegExp(`Replaced by[\\s\\S]*href="${keysPath}/${next}"`));
+    expect(await members.owner.see(`${keysPath}/${next}`)).toMatch(new RegExp(`Replaces[\\s\\S]*href="${path}"`));
+    expect((await members.member.get(`${keysPath}/${id}`)).status).toBe(403);
+  });
+
+  test("gives it another name, once in the log; a name that is none changes nothing", async () => {
+    const { id, path } = await made("Before");
+    for (const name of ["", "two\nlines", `sk_${"aB3".repeat(13)}x`]) {
+      const refused = await members.owner.post(`${path}/name`, { name });
+      expect(refused.status).toBe(422);
+    }
+    const renamed = await members.admin.post(`${path}/name`, { name: " After " });
+    expect([renamed.status, renamed.headers.get("location")]).toEqual([303, `${path}?done=saved`]);
+    await members.admin.post(`${path}/name`, { name: "After" });
+    expect((await newest()).name).toBe("After");
+    expect(await auditActions(id)).toEqual([
+      { action: "key.created", actor: members.owner.email },
+      { action: "key.renamed", actor: members.admin.email },
+    ]);
+    expect(textOf(await members.owner.see(`${members.home}/settings/activity`))).toContain("the name “After”");
+    const other = await newMembers({ key: null });
+    expect((await other.owner.post(`${other.home}/settings/api-keys/${id}/name`, { name: "Mine" })).status).toBe(404);
+    expect((await other.owner.get(`${other.home}/settings/api-keys/${id}`)).status).toBe(404);
+  });
+});
+
+describe("the list of keys", () => {
+  test("shows a key in amber from thirty days before its end, and no other", async () => {
+    const of = await newMembers({ key: null });
+    const path = `${of.home}/settings/api-keys`;
+    const now = Date.now();
+    const inDays = (days: number) => new Date(now + days * 86_400_000).toISOString();
+    vi.useFakeTimers({ toFake: ["Date"], now });
+    try {
+      await of.workspace.newKey({ name: "far", expires_at: inDays(30) });
+      expect(await of.owner.see(path)).not.toContain("warn-text");
+      const expires_at = new Date(now + 30 * 86_400_000 - 1).toISOString();
+      const near = await of.workspace.newKey({ name: "near", expires_at });
+      expect((await of.owner.see(path)).match(/warn-text/g)).toHaveLength(1);
+      await of.workspace.operator("POST", `/keys/${near.id}/deactivate`);
+      expect(await of.owner.see(path)).not.toContain("warn-text");
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("folds inactive keys away, unless there is no other", async () => {
+    const of = await newMembers({ key: null });
+    const path = `${of.home}/settings/api-keys`;
+    const { id } = await of.workspace.newKey({ name: "Ended" });
+    await of.workspace.operator("POST", `/keys/${id}/deactivate`);
+    expect(await of.owner.see(path)).toMatch(/<details class="inactive-keys" open[^>]*><summary>1 inactive key/);
+    await of.workspace.newKey({ name: "Alive" });
+    const html = await of.owner.see(path);
+    expect(html).toMatch(/<details class="inactive-keys"><summary>1 inactive key/);
+    expect(html.indexOf("Alive")).toBeLessThan(html.indexOf("inactive-keys"));
+    expect(html.indexOf("Ended")).toBeGreaterThan(html.indexOf("inactive-keys"));
+  });
+});
+
+describe("design §5: rotating a key", () => {
+  async function rotation(overlap: string): Promise<{ id: string; old: string; form: Record<string, string> }> {
+    const old = copied(await create(members.owner, { name: `Rotated ${overlap}` }), "new-key");
+    const { id } = await newest();
+    const html = await members.owner.see(`${keysPath}/${id}/rotate`);
+    for (const text of ["Now", "1 hour", "24 hours", "7 days"]) expect(html).toContain(text);
+    return { id, old, form: { form_token: tokenIn(html), overlap, lifetime: "never" } };
+  }
+
+  test("shows the successor once, both keys work, and the list tells which is still in use", async () => {
+    const { id, old, form } = await rotation("1h");
+    const answer = await members.owner.post(`${keysPath}/${id}/rotate`, form);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    const html = await answer.text();
+    const successor = copied(html, "new-key");
+    expect(successor).not.toBe(old);
+    expect(html).toContain(`It replaces ${old.slice(0, 8)}…`);
+    const made = await newest();
+    expect(made.successor_of).toBe(id);
+    expect(await members.owner.see(keysPath)).toContain("not used since");
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
+    const list = await members.owner.see(keysPath);
+    expect(list).toContain("still in use");
+    expect(list).toContain("not in use yet");
+    expect((await members.workspace.send(SIGNAL, { key: successor })).status).toBe(202);
+    expect(await auditActions(id)).toContainEqual({ action: "key.rotated", actor: members.owner.email });
+  });
+
+  test("without an overlap the old key has ended before the new one is shown; sent again, nothing more happens", async () => {
+    const { id, old, form } = await rotation("none");
+    const html = await (await members.owner.post(`${keysPath}/${id}/rotate`, form)).text();
+    expect(html).toContain("The old key has ended");
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(401);
+    const count = (await listed()).length;
+    const again = await members.owner.post(`${keysPath}/${id}/rotate`, form);
+    expect(again.status).toBe(409);
+    expect(await again.text()).toContain("created already");
+    expect(await listed()).toHaveLength(count);
+    const other = { ...form, form_token: crypto.randomUUID(), overlap: "1h" };
+    expect((await members.owner.post(`${keysPath}/${id}/rotate`, other)).status).toBe(409);
+  });
+
+  test("sent eight times at once, it makes one successor and one entry, and the old key ends as that one said", async () => {
+    const { id, form } = await rotation("24h");
+    const overlaps = ["1h", "24h", "7d", "1h", "24h", "7d", "1h", "24h"];
+    const answers = await Promise.all(
+      overlaps.map((overlap) => members.owner.post(`${keysPath}/${id}/rotate`, { ...form, overlap })),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(7);
+    const keys = await listed();
+    expect(keys.filter(({ successor_of }) => successor_of === id)).toHaveLength(1);
+    const { results } = await env.DB.prepare(
+      "SELECT at, detail FROM audit_log WHERE target = ? AND action = 'key.rotated'",
+    )
+      .bind(id)
+      .all<{ at: string; detail: string }>();
+    expect(results).toHaveLength(1);
+    const [{ at, detail } = { at: "", detail: "{}" }] = results;
+    const end = Date.parse(at) + (JSON.parse(detail) as { overlap_ms: number }).overlap_ms;
+    expect(keys.find((key) => key.id === id)?.expires_at).toBe(new Date(end).toISOString());
+  });
+
+  test("a form that made another key ends nothing when it is sent for this one", async () => {
+    const form = await newForm(members.owner);
+    await members.owner.post(`${keysPath}/new`, form);
+    const { id, old, form: rotating } = await rotation("none");
+    const token = form["form_token"] ?? "";
+    const answer = await members.owner.post(`${keysPath}/${id}/rotate`, { ...rotating, form_token: token });
+    expect(answer.status).toBe(409);
+    expect((await members.workspace.send(SIGNAL, { key: old })).status).toBe(202);
+  });
+
+  test("wants to know when the old key ends and when the new one expires, and keeps what was chosen", async () => {
+    const { id } = await rotation("1h");
+    const post = (fields: Record<string, string>) =>
+      members.owner.post(`${keysPath}/${id}/rotate`, { form_token: crypto.randomUUID(), ...fields });
+    const noEnd = await post({ lifetime: "90d" });
+    expect(noEnd.status).toBe(422);
+    const html = await noEnd.text();
+    expect(html).toContain("Choose when the old key ends.");
+    expect(html).toMatch(/<option value="90d" selected/);
+    const noExpiration = await post({ overlap: "7d" });
+    expect(noExpiration.status).toBe(422);
+    expect(await noExpiration.text()).toMatch(/Choose when the key expires\.[\s\S]*value="7d" checked/);
+  });
+
+  test("asks for the successor's expiration where the old key has one, and offers to keep that", async () => {
+    await create(members.owner, { name: "Expiring", lifetime: "30d" });
+    const { id, expires_at: old } = await newest();
+    const html = await members.owner.see(`${keysPath}/${id}/rotate`);
+    expect(html).toMatch(/<option value="" selected[^>]*>Choose…/);
+    const post = async (lifetime: string) => {
+      const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime };
+      expect((await members.owner.post(`${keysPath}/${id}/rotate`, form)).status).toBe(200);
+      return (await newest()).expires_at;
+    };
+    expect(await post("keep")).toBe(old);
+    expect(Date.parse((await post("365d")) ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + 365, 2);
+  });
+});

@@ -1,0 +1,190 @@
+/** Settings › Members: invite by email, change role, remove; never the last owner. */
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { changeRole, removeMember } from "../../../src/control/members.ts";
+import { focusedIn } from "../../support/pages.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { operator } from "../../support/workspace.ts";
+
+async function roles(of: Members): Promise<Record<string, string>> {
+  const { items } = await operator<{ items: { email: string; role: string }[] }>(
+    "GET",
+    `/workspaces/${of.workspace.id}/members?limit=200`,
+  );
+  return Object.fromEntries(items.map(({ email, role }) => [email.replace(`-${of.slug}@example.com`, ""), role]));
+}
+
+async function audited(of: Members): Promise<{ action: string; actor: string; target: string }[]> {
+  const { results } = await env.DB.prepare(
+    "SELECT action, actor, target FROM audit_log WHERE workspace_id = ? AND actor <> 'operator' ORDER BY id",
+  )
+    .bind(of.workspace.id)
+    .all<{ action: string; actor: string; target: string }>();
+  return results;
+}
+
+const path = (of: Members): string => `${of.home}/settings/members`;
+const email = (of: Members, who: string): string => `${who}-${of.slug}@example.com`;
+const START = { owner: "owner", admin: "admin", member: "member" };
+
+describe("the page of members", () => {
+  test("lists everybody with role and since when, and marks who looks", async () => {
+    const of = await newMembers();
+    const html = await of.member.see(path(of));
+    for (const who of ["owner", "admin", "member"]) expect(html).toContain(email(of, who));
+    expect(html).toMatch(new RegExp(`${email(of, "member")} <span class="badge quiet">You</span>`));
+  });
+
+  test("is read-only for members, whatever they post", async () => {
+    const of = await newMembers();
+    expect(await of.member.see(path(of))).not.toMatch(/<form method="post" action="[^"]*members/);
+    for (const [where, form] of [
+      ["", { email: "new@example.com", role: "member" }],
+      ["/role", { email: email(of, "member"), role: "owner" }],
+      ["/remove", { email: email(of, "admin") }],
+      ["/remove", { email: email(of, "member") }],
+    ] as const) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      expect((await of.member.post(path(of) + where, form)).status).toBe(403);
+    }
+    expect((await of.stranger.post(path(of), { email: "new@example.com", role: "owner" })).status).toBe(404);
+    expect(await roles(of)).toEqual(START);
+  });
+});
+
+describe("adding a member", () => {
+  test("makes a member, gives a text to send, and leaves an entry", async () => {
+    const of = await newMembers({ name: "A <b>bold</b> name" });
+    const added = await of.admin.post(path(of), { email: ` New-${of.slug}@Example.com`, role: "admin" });
+    expect(added.status).toBe(303);
+    const html = await of.admin.see(added.headers.get("location") ?? "");
+    expect(html).toContain("They can sign in from now on.");
+    const [, text] = /<pre id="invitation-text"[^>]*>([^<]*)</.exec(html) ?? [];
+    expect(text).toContain(email(of, "new"));
+    expect(text).toContain(`https://signals.example${of.home}`);
+    expect(text).toContain("A &lt;b&gt;bold&lt;/b&gt; name");
+    expect(html).toContain("No mail is sent");
+    expect(await roles(of)).toEqual({ ...START, new: "admin" });
+    expect(await audited(of)).toEqual([
+      { action: "member.added", actor: email(of, "admin"), target: email(of, "new") },
+    ]);
+    // The text is for members only: the address could say anything.
+    expect(await of.admin.see(`${path(of)}?added=boss%40example.com`)).not.toContain("invitation-text");
+  });
+
+  test.each([
+    ["no-address<script>", "member", "not an email address"],
+    ["", "member", "Type the email"],
+    ["\u212Aevin@example.com", "member", "easily taken for others"],
+    ["admin", "member", "a member already"],
+    ["fresh@example.com", "owner", "neither make nor change owners"],
+  ])("by an admin: %s as %s is refused, with what was typed", async (typed, role, why) => {
+    const of = await newMembers();
+    const address = typed === "admin" ? email(of, "admin") : typed;
+    const refused = await of.admin.post(path(of), { email: address, role });
+    expect(refused.status).toBe(422);
+    const html = await refused.text();
+    expect(html).toContain(why);
+    expect(focusedIn(html)).toBe(role === "owner" ? "role" : "email");
+    expect(html).toContain(`value="${address.replace("<", "&lt;").replace(">", "&gt;")}"`);
+    expect(await roles(of)).toEqual(START);
+    expect(await audited(of)).toEqual([]);
+  });
+});
+
+describe("changing and removing members", () => {
+  test("owners manage everybody", async () => {
+    const of = await newMembers();
+    expect((await of.owner.post(`${path(of)}/role`, { email: email(of, "member"), role: "owner" })).status).toBe(303);
+    expect((await of.owner.post(`${path(of)}/role`, { email: email(of, "admin"), role: "member" })).status).toBe(303);
+    expect(await roles(of)).toEqual({ owner: "owner", admin: "member", member: "owner" });
+    expect((await of.owner.post(`${path(of)}/remove`, { email: email(of, "admin") })).status).toBe(303);
+    expect(await roles(of)).toEqual({ owner: "owner", member: "owner" });
+    expect((await audited(of)).map(({ action }) => action)).toEqual([
+      "member.role_changed",
+      "member.role_changed",
+      "member.removed",
+    ]);
+    // From the next click on.
+    expect((await of.admin.get(path(of))).status).toBe(404);
+  });
+
+  test("admins neither touch owners nor make them, and see no form for it", async () => {
+    const of = await newMembers();
+    const html = await of.admin.see(path(of));
+    expect(html).toContain(`name="email" value="${email(of, "member")}"`);
+    expect(html).not.toContain(`name="email" value="${email(of, "owner")}"`);
+    expect(html).not.toContain('<option value="owner"');
+    for (const [where, form] of [
+      ["/role", { email: email(of, "owner"), role: "member" }],
+      ["/role", { email: email(of, "member"), role: "owner" }],
+      ["/role", { email: email(of, "admin"), role: "owner" }],
+      ["/remove", { email: email(of, "owner") }],
+    ] as const) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const refused = await of.admin.post(path(of) + where, form);
+      expect(refused.status).toBe(422);
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      expect(await refused.text()).toContain("Admins can neither make nor change owners");
+    }
+    expect(await roles(of)).toEqual(START);
+    expect((await of.admin.post(`${path(of)}/role`, { email: email(of, "member"), role: "admin" })).status).toBe(303);
+    expect(await roles(of)).toEqual({ ...START, member: "admin" });
+  });
+
+  test("nobody loses a role by a form that names none", async () => {
+    const of = await newMembers();
+    for (const role of [{}, { role: "" }, { role: "superuser" }, { role: "toString" }]) {
+      const refused = await of.owner.post(`${path(of)}/role`, { email: email(of, "admin"), ...role });
+      expect(refused.status).toBe(422);
+      expect(await refused.text()).toContain("Choose one of the roles");
+    }
+    expect([await roles(of), await audited(of)]).toEqual([START, []]);
+  });
+
+  test("the last owner stays, and the page says why", async () => {
+    const of = await newMembers();
+    for (const [where, form] of [
+      ["/role", { email: email(of, "owner"), role: "admin" }],
+      ["/remove", { email: email(of, "owner") }],
+    ] as const) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const refused = await of.owner.post(path(of) + where, form);
+      expect(refused.status).toBe(422);
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      expect(await refused.text()).toContain("This is the last owner.");
+    }
+    expect(await roles(of)).toEqual(START);
+    expect(await audited(of)).toEqual([]);
+  });
+
+  test("who leaves is warned, and sees nothing of it any more", async () => {
+    const of = await newMembers();
+    expect(await of.admin.see(path(of))).toContain("This is you: you will not see this workspace any more");
+    const left = await of.admin.post(`${path(of)}/remove`, { email: email(of, "admin") });
+    expect(left.headers.get("location")).toBe("/w/");
+    // A member of nothing any more, so also signed out.
+    expect((await of.admin.get(path(of))).headers.get("location")).toMatch(/^\/sign-in/);
+    expect(await roles(of)).toEqual({ owner: "owner", member: "member" });
+  });
+
+  test("who became an owner just now is not removed by an admin who saw a member", async () => {
+    const of = await newMembers();
+    const by = { actor: email(of, "admin"), nowMs: Date.now() };
+    const db = controlDatabase(env.DB);
+    const target = email(of, "member");
+    await changeRole(db, of.workspace.id, { email: target, role: "owner" }, by);
+    expect(await removeMember(db, of.workspace.id, target, by, "member")).toMatchObject({ ok: false });
+    const change = { email: target, role: "admin", from: "member" } as const;
+    expect(await changeRole(db, of.workspace.id, change, by)).toMatchObject({ ok: false });
+    expect(await roles(of)).toEqual({ ...START, member: "owner" });
+  });
+
+  test("who is no member any more is said to be none", async () => {
+    const of = await newMembers();
+    const refused = await of.owner.post(`${path(of)}/remove`, { email: "nobody@example.com" });
+    expect(refused.status).toBe(422);
+    expect(await refused.text()).toContain("Nobody of this email is a member");
+  });
+});

@@ -1,0 +1,275 @@
+/** Settings › Notifications, as owners, admins, members and strangers meet it, with a receiver that verifies. */
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { newMembers, type Members } from "../../support/members.ts";
+import { focusedIn, textOf } from "../../support/pages.ts";
+import { listen, Receiver } from "../../support/receiver.ts";
+import { operator } from "../../support/workspace.ts";
+
+const DESTINATION = /dst_[0-9a-f-]{36}/;
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+const pathOf = (of: Members) => `${of.home}/settings/notifications`;
+
+interface Made {
+  of: Members;
+  /** Of the destination's page. */
+  at: string;
+  secret: string;
+  receiver: Receiver;
+  /** The answer that showed the secret. */
+  answer: { headers: Headers; html: string };
+  /** The form that made it. */
+  form: [string, string][];
+}
+
+/** A webhook that an admin has made with the form. */
+async function newWebhook(): Promise<Made> {
+  const of = await newMembers({ key: null });
+  const receiver = new Receiver();
+  listen(receiver);
+  const id = DESTINATION.exec(await of.admin.see(`${pathOf(of)}/new`))?.[0] ?? "";
+  const form: [string, string][] = [
+    ["id", id],
+    ["name", "CRM"],
+    ["type", "webhook"],
+    ["target", receiver.url],
+    ["events", "person.score_crossed"],
+    ["events", "key.expiring"],
+  ];
+  const answer = await of.admin.post(`${pathOf(of)}/new`, form);
+  expect(answer.status).toBe(200);
+  const html = await answer.text();
+  const secret = /id="new-secret"[^>]*>([^<]+)</.exec(html)?.[1] ?? "";
+  return { of, at: `${pathOf(of)}/${id}`, secret, receiver, answer: { headers: answer.headers, html }, form };
+}
+
+async function raiseCrossing({ workspace }: Members): Promise<void> {
+  const data = { email: "jane@example.com", threshold: 50, score: 52, score_before: 40, signal_id: null };
+  const event = { id: `evt_${crypto.randomUUID()}`, type: "person.score_crossed", time: Date.now(), data } as const;
+  await env.DESTINATIONS.getByName(workspace.id).raise([event]);
+}
+
+/** Where the page of a delivery is, after a test. */
+async function testOf({ of, at }: Made): Promise<string> {
+  const answer = await of.admin.post(`${at}/test`);
+  expect(answer.status).toBe(303);
+  return answer.headers.get("location") ?? "";
+}
+
+describe("who sees notifications", () => {
+  test("owners and admins do; a member is told whom to ask, and sees neither the entry nor what was done", async () => {
+    const { of, at } = await newWebhook();
+    expect(textOf(await of.owner.see(pathOf(of)))).toContain("CRM Webhook");
+    const refused = await of.member.get(pathOf(of));
+    expect(refused.status).toBe(403);
+    const html = await refused.text();
+    expect(html).toContain("Only owners and admins can see or manage notifications.");
+    expect(html).not.toContain(`href="${pathOf(of)}"`);
+    expect((await of.member.post(`${at}/test`)).status).toBe(403);
+    expect((await of.stranger.get(at)).status).toBe(404);
+    const activity = textOf(await of.member.see(`${of.home}/settings/activity`));
+    expect(activity).not.toContain("the destination");
+    expect(activity).not.toContain("Destination created");
+  });
+
+  test("a destination of another workspace is not there", async () => {
+    const { at } = await newWebhook();
+    const other = await newMembers({ key: null });
+    const elsewhere = `${pathOf(other)}/${DESTINATION.exec(at)?.[0]}`;
+    expect((await other.owner.get(elsewhere)).status).toBe(404);
+    for (const action of ["test", "pause", "resume", "delete", "rotate", "change"]) {
+      expect((await other.owner.post(`${elsewhere}/${action}`, { overlap: "none" })).status).toBe(404);
+    }
+  });
+});
+
+describe("a new destination", () => {
+  test("is what an empty page asks for first", async () => {
+    const of = await newMembers({ key: null });
+    const html = await of.admin.see(pathOf(of));
+    expect(textOf(html)).toContain("Nobody is told anything yet");
+    expect(html).toContain(`href="${pathOf(of)}/new"`);
+    expect(focusedIn(await of.admin.see(`${pathOf(of)}/new`))).toBe("name");
+  });
+
+  test("shows its secret once, on a page that nobody keeps, and how to verify in three languages", async () => {
+    const { of, at, secret, answer, form, receiver } = await newWebhook();
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/=]{32,}$/);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    for (const language of ["javascript", "python", "go"]) expect(answer.html).toContain(`id="verify-${language}"`);
+
+    const again = await of.admin.post(`${pathOf(of)}/new`, form);
+    expect(again.status).toBe(409);
+    expect(await again.text()).not.toContain("whsec_");
+    for (const path of [at, `${at}/change`, `${at}/rotate`, pathOf(of), `${of.home}/settings/activity`]) {
+      expect(await of.admin.see(path)).not.toContain(secret);
+    }
+    expect(textOf(await of.admin.see(pathOf(of))).match(/CRM Webhook/g)).toHaveLength(1);
+    expect(receiver.received).toEqual([]);
+  });
+
+  test("tells what is wrong at its field, keeps what was typed, and begins in the first that has an error", async () => {
+    const of = await newMembers({ key: null });
+    const typed = { name: "<b>", type: "webhook", target: "http://127.0.0.1/x", events: "key.silent" };
+    const post = async (fields: Record<string, string>) => {
+      const { events, ...rest } = { ...typed, ...fields };
+      const answer = await of.admin.post(`${pathOf(of)}/new`, events === "" ? rest : { ...rest, events });
+      expect(answer.status).toBe(422);
+      return answer.text();
+    };
+    const notHttps = await post({});
+    expect(notHttps).toContain("The URL must begin with https://.");
+    expect(notHttps).toContain('value="&lt;b&gt;"');
+    expect(notHttps).toMatch(/value="key.silent" checked/);
+    expect(focusedIn(notHttps)).toBe("target");
+    expect(await post({ target: "https://10.0.0.1/x" })).toContain("events are not sent to addresses");
+    expect(await post({ target: "" })).toContain("Give the URL.");
+    expect(focusedIn(await post({ name: " ", target: "" }))).toBe("name");
+    const nothing = await post({ target: "https://crm.example.com/", events: "" });
+    expect(nothing).toContain("Choose at least one.");
+    expect(focusedIn(nothing)).toBe("event-person.score_crossed");
+    expect(textOf(await of.admin.see(pathOf(of)))).toContain("Nobody is told anything yet");
+  });
+
+  test("is offered with an example of each event, as it will be sent", async () => {
+    const of = await newMembers({ key: null });
+    const text = textOf(await of.admin.see(`${pathOf(of)}/new`)).replaceAll("&quot;", '"');
+    expect(text).toContain(`"type": "person.score_crossed"`);
+    expect(text).toContain(`"workspace": "${of.workspace.id}"`);
+    expect(text).not.toContain("Email A sentence");
+  });
+});
+
+describe("a test", () => {
+  test("is signed with the secret that was shown, and its result is there at once", async () => {
+    const made = await newWebhook();
+    const delivery = await testOf(made);
+    expect(made.receiver.verify(made.secret)).toMatchObject({ type: "destination.test" });
+    const text = textOf(await made.of.admin.see(delivery));
+    expect(text).toContain("The test has arrived: accepted with 200");
+    expect(text).toContain("thanks");
+  });
+
+  test("that fails says why, with the answer as text; mended, it is delivered again by the same id", async () => {
+    const made = await newWebhook();
+    const { of, receiver, at } = made;
+    receiver.answer = () => new Response("<script>alert(1)</script>", { status: 500 });
+    const delivery = await testOf(made);
+    const html = await of.admin.see(delivery);
+    expect(textOf(html)).toContain("The test was not accepted. It answered 500.");
+    expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+    expect(textOf(await of.admin.see(at))).toContain("It answered 500.");
+
+    receiver.answer = () => new Response(null, { status: 204 });
+    const again = await of.admin.post(`${delivery}/again`);
+    expect(again.headers.get("location")).toBe(delivery);
+    expect(textOf(await of.admin.see(delivery))).toContain("The test has arrived: accepted with 204");
+    expect(new Set(receiver.ids()).size).toBe(1);
+    expect((await of.admin.get(`${at}/deliveries/dlv_nowhere`)).status).toBe(404);
+  });
+});
+
+describe("a destination", () => {
+  test("is paused, resumed, changed and deleted; the activity log says each in a sentence", async () => {
+    const { of, at } = await newWebhook();
+    expect((await of.admin.post(`${at}/pause`)).headers.get("location")).toBe(`${at}?done=destination_paused`);
+    expect(textOf(await of.admin.see(at))).toContain("What happens until it is resumed is not told.");
+    await of.admin.post(`${at}/resume`);
+    const change = { name: "Sales", target: "", events: "usage.level" };
+    expect((await of.admin.post(`${at}/change`, change)).headers.get("location")).toBe(`${at}?done=saved`);
+    const text = textOf(await of.admin.see(at));
+    expect(text).toContain("Sales");
+    expect(text).toContain("Usage reaches 80, 100 or 200 %");
+    const bad = await of.admin.post(`${at}/change`, { ...change, target: "https://localhost/" });
+    expect(bad.status).toBe(422);
+    expect((await of.admin.post(`${at}/delete`)).headers.get("location")).toBe(
+      `${pathOf(of)}?done=destination_deleted`,
+    );
+    expect((await of.admin.get(at)).status).toBe(404);
+    const log = textOf(await of.owner.see(`${of.home}/settings/activity`));
+    for (const sentence of ["created", "paused", "resumed", "changed", "deleted"]) {
+      expect(log).toContain(`${of.admin.email} ${sentence} the destination`);
+    }
+  });
+
+  test("has its secret rotated: the new one is shown once, and until the old one ends both sign", async () => {
+    const made = await newWebhook();
+    const { of, at, secret, receiver } = made;
+    expect((await of.admin.post(`${at}/rotate`, { overlap: "some day" })).status).toBe(422);
+    const answer = await of.admin.post(`${at}/rotate`, { overlap: "24h" });
+    const fresh = /id="new-secret"[^>]*>([^<]+)</.exec(await answer.text())?.[1] ?? "";
+    expect([fresh === secret, answer.headers.get("cache-control")]).toEqual([false, "no-store"]);
+    await testOf(made);
+    expect(receiver.verify(secret)).toEqual(receiver.verify(fresh));
+    expect(textOf(await of.admin.see(at))).toContain("The old one signs too");
+  });
+
+  test("that is paused delivers nothing again, and the page says why", async () => {
+    const { of, at, receiver } = await newWebhook();
+    await raiseCrossing(of);
+    await vi.waitFor(() => expect(receiver.received).toHaveLength(1));
+    const [delivery] = /\/deliveries\/dlv_[0-9a-f-]+/.exec(await of.admin.see(at)) ?? [""];
+    await of.admin.post(`${at}/pause`);
+    const refused = await of.admin.post(`${at}${delivery}/again`);
+    expect(refused.status).toBe(409);
+    expect(textOf(await refused.text())).toContain("The destination is paused or switched off. Resume it first.");
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  test("that the service has switched off says why, and can be resumed", async () => {
+    const { of, at, receiver } = await newWebhook();
+    receiver.answer = () => new Response(null, { status: 410 });
+    await raiseCrossing(of);
+    await vi.waitFor(async () => expect(textOf(await of.admin.see(at))).toContain("Switched off It answered 410 Gone"));
+    expect(textOf(await of.owner.see(`${of.home}/settings/activity`))).toContain("switched off the destination CRM");
+    await of.admin.post(`${at}/resume`);
+    expect(textOf(await of.admin.see(at))).not.toContain("Switched off");
+  });
+});
+
+describe("what is told of scores and keys", () => {
+  test("thresholds are at most five whole numbers, in any order; without one, who wants them is named", async () => {
+    const { of } = await newWebhook();
+    expect(textOf(await of.admin.see(pathOf(of)))).toContain("CRM is to be told when a score crosses one.");
+    const save = (thresholds: string) => of.admin.post(`${pathOf(of)}/thresholds`, { thresholds });
+    for (const [typed, why] of [
+      ["50, lots", "Whole numbers"],
+      ["1 2 3 4 5 6", "At most 5."],
+      ["50, 50", "The same score twice."],
+    ] as const) {
+      const refused = await save(typed);
+      expect([typed, refused.status]).toEqual([typed, 422]);
+      const html = await refused.text();
+      expect(html).toContain(why);
+      expect(html).toContain(`value="${typed}"`);
+    }
+    expect((await save("100; 50")).headers.get("location")).toBe(`${pathOf(of)}?done=thresholds_saved`);
+    const html = await of.admin.see(pathOf(of));
+    expect(html).toContain('value="50, 100"');
+    expect(html).not.toContain("is to be told when");
+    expect(textOf(await of.owner.see(`${of.home}/settings/activity`))).toMatch(
+      /changed the scores whose crossing is told ?: 50, 100/,
+    );
+  });
+
+  test("for how many days a key may be silent is chosen on its page", async () => {
+    const of = await newMembers();
+    const id = of.workspace.key.id;
+    const at = `${of.home}/settings/api-keys/${id}`;
+    const refused = await of.admin.post(`${at}/silence`, { silent_after_days: "0" });
+    expect(refused.status).toBe(422);
+    expect(focusedIn(await refused.text())).toBe("silent_after_days");
+    const stored = async () => {
+      const { items } = await operator<{ items: unknown[] }>("GET", `/workspaces/${of.workspace.id}/keys`);
+      return items;
+    };
+    expect((await of.admin.post(`${at}/silence`, { silent_after_days: "3" })).status).toBe(303);
+    expect(await stored()).toMatchObject([{ id, silent_after_days: 3 }]);
+    expect((await of.admin.post(`${at}/silence`, { silent_after_days: "" })).status).toBe(303);
+    expect(await stored()).toMatchObject([{ id, silent_after_days: null }]);
+  });
+});

@@ -1,0 +1,476 @@
+/** People (spec §2.3): the list and its orders, one person, deletion with a receipt, exports. */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test, vi } from "vitest";
+import { SCORE_CURVE_SIGNALS, SCORE_CURVE_STEPS } from "../../../src/limits.ts";
+import { insertEntries } from "../../../src/store/people/timelines.ts";
+import { personList } from "../../../src/store/people/visitor-keys.ts";
+import { StoreState } from "../../../src/store/state.ts";
+import { deliver, type Delivered } from "../../support/deliver.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+import { operator } from "../../support/workspace.ts";
+
+const NOW = Date.now();
+const HOUR = 3_600_000;
+
+let members: Members;
+let people: string;
+let ids = 0;
+
+beforeAll(async () => {
+  members = await newMembers();
+  people = `${members.home}/people`;
+});
+
+/** Tells the consumer in one call what each of them did: the first is the oldest. */
+async function happened(of: Members, signals: Partial<Delivered>[]): Promise<string[]> {
+  const all = signals.map((signal) => ({
+    id: `sig_${crypto.randomUUID()}`,
+    at: NOW - HOUR,
+    payload: {},
+    ordinal: ++ids,
+    ...signal,
+  }));
+  await deliver(of.workspace.id, all);
+  return all.map(({ id }) => id);
+}
+
+const did = (email: string, event: string, at: number, more: object = {}): Partial<Delivered> => ({
+  at,
+  payload: { email, event, source: "website", properties: {}, ...more },
+});
+
+/** Emails of the list's rows, in their order. */
+function listed(html: string): string[] {
+  return [...html.matchAll(/<th scope="row" class="who"><a [^>]*>([^<]*)</g)].map(([, email]) => email ?? "");
+}
+
+function nextOf(html: string): string | null {
+  const [, href] = /<a class="button small" href="([^"]*)" rel="next"/.exec(html) ?? [];
+  return href?.replaceAll("&amp;", "&") ?? null;
+}
+
+async function newRule(of: Members, event: string, points: number): Promise<{ id: string; name: string }> {
+  const name = `Rule for <b>${event}</b>`;
+  const body = { name, event, match: "all", conditions: [], scoring_signal: `${event}_scored`, points };
+  return operator("POST", `/workspaces/${of.workspace.id}/rules`, body);
+}
+
+describe("the list of people", () => {
+  test("says what to do first where there is nobody", async () => {
+    const html = await members.member.see(people);
+    expect(html).toContain("Nobody yet");
+    expect(html).toContain(`href="${members.home}/connect"`);
+  });
+
+  test("comes in four orders, each page behind the one before, nobody twice and nobody missing", async () => {
+    const of = await newMembers();
+    await newRule(of, "scored", 3);
+    // 60 people: those of the same score and the same last time are told apart by their number.
+    await happened(
+      of,
+      Array.from({ length: 60 }, (_, index) =>
+        did(
+          `p${String((index * 37) % 60).padStart(2, "0")}@example.com`,
+          index % 3 === 0 ? "scored" : "other",
+          NOW - (index % 5) * HOUR,
+        ),
+      ),
+    );
+    const inOrder = async (sort: string): Promise<string[]> => {
+      const seen: string[] = [];
+      let path: string | null = `${of.home}/people?sort=${sort}`;
+      for (let pages = 0; path !== null && pages < 10; pages++) {
+        // oxlint-disable-next-line no-await-in-loop -- each page names the next
+        const html = await of.member.see(path);
+        seen.push(...listed(html));
+        path = nextOf(html);
+      }
+      return seen;
+    };
+    const emails = Array.from(
+      { length: 60 },
+      (_, index) => `p${String((index * 37) % 60).padStart(2, "0")}@example.com`,
+    );
+    const index = (email: string) => emails.indexOf(email);
+    const lastSeen = (email: string) => -(index(email) % 5);
+    // People were recorded in order of receipt.
+    const recorded = emails.toSorted((one, other) => lastSeen(one) - lastSeen(other));
+    const number = (email: string) => recorded.indexOf(email);
+    expect(await inOrder("email")).toEqual(emails.toSorted());
+    expect(await inOrder("newest")).toEqual(recorded.toReversed());
+    expect(await inOrder("last_seen")).toEqual(
+      emails.toSorted((one, other) => lastSeen(other) - lastSeen(one) || number(other) - number(one)),
+    );
+    const score = (email: string) => (index(email) % 3 === 0 ? 3 : 0);
+    expect(await inOrder("score")).toEqual(
+      emails.toSorted((one, other) => score(other) - score(one) || number(other) - number(one)),
+    );
+  });
+
+  test("keeps search, order, score and days over its pages, and in its form", async () => {
+    const of = await newMembers();
+    await newRule(of, "scored", 3);
+    const some = (count: number, event: string) =>
+      Array.from({ length: count }, (_, index) => did(`${event}${index}@x.example`, event, NOW - index * HOUR));
+    await happened(of, [...some(30, "scored"), ...some(5, "other")]);
+    const since = new Date(NOW - 3 * 24 * HOUR).toISOString().slice(0, 10);
+    const asked = new URLSearchParams({ q: "X.Example", sort: "last_seen_up", score: "3", from: since }).toString();
+    const html = await of.member.see(`${of.home}/people?${asked}`);
+    for (const kept of ['value="X.Example"', 'value="last_seen_up" selected', 'value="3"', `value="${since}"`]) {
+      expect(html).toContain(kept);
+    }
+    const next = nextOf(html);
+    expect(next).toContain(asked);
+    const second = await of.member.see(next ?? "");
+    const order = Array.from({ length: 30 }, (_, index) => `scored${29 - index}@x.example`);
+    expect([...listed(html), ...listed(second)]).toEqual(order);
+    expect(nextOf(second)).toBe(null);
+  });
+
+  test("says which of the filters nobody fits, and clears each of them", async () => {
+    const of = await newMembers();
+    await happened(of, [did("ann@example.com", "e", NOW)]);
+    const html = await of.member.see(`${of.home}/people?q=%22%3E%3Cscript%3E&score=7&from=2020-01-01&sort=email`);
+    expect(html).not.toContain('"><script>');
+    expect(textOf(html)).toContain(
+      `Nobody found Email, name or company with: &quot;&gt;&lt;script&gt; Clear Score at least: 7 Clear Last seen: from 2020-01-01 (UTC) Clear`,
+    );
+    const clear = (label: string) =>
+      new RegExp(`<a href="([^"]*)" aria-label="Clear “${label}”"`).exec(html)?.[1]?.replaceAll("&amp;", "&");
+    expect(clear("Score at least")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&from=2020-01-01`);
+    expect(clear("Last seen")).toBe(`${of.home}/people?q=%22%3E%3Cscript%3E&sort=email&score=7`);
+    expect(html).toContain(`href="${of.home}/people">Clear all of them`);
+  });
+
+  test("takes an order and a search that make no sense for none", async () => {
+    const html = await members.member.see(`${people}?sort=toString&score=many&from=never&q=%20`);
+    expect(html).toContain("Nobody yet");
+  });
+
+  test("leads from an email to the person", async () => {
+    const response = await members.member.get(`${people}?email=${encodeURIComponent(" Jane/X@Example.com ")}`);
+    expect(response.status).toBe(303);
+    expect(response.headers.get("location")).toBe(`${people}/${encodeURIComponent("jane/x@example.com")}`);
+  });
+});
+
+describe("a person", () => {
+  test("has facts, score, curve, timeline with rules and traces, and identities", async () => {
+    const of = await newMembers();
+    const rule = await newRule(of, "Viewed", 5);
+    await newRule(of, "Left", -2);
+    const [anonymous] = await happened(of, [
+      {
+        at: NOW - 3 * HOUR,
+        payload: { type: "track", messageId: "m1", anonymousId: "anon-<i>", event: "Viewed", properties: {} },
+      },
+    ]);
+    const [identify, viewed, left] = await happened(of, [
+      {
+        at: NOW - 2 * HOUR,
+        payload: {
+          type: "identify",
+          messageId: "m2",
+          anonymousId: "anon-<i>",
+          userId: "user-1",
+          traits: { email: "jane@example.com", name: "<script>alert(1)</script>", company: "A & B" },
+        },
+      },
+      did("jane@example.com", "Viewed", NOW - HOUR),
+      did("jane@example.com", "Left", NOW - HOUR / 2, { source: "<img src=x>" }),
+    ]);
+    const path = `${of.home}/people/jane%40example.com`;
+    const html = await vi.waitFor(async () => {
+      const page = await of.member.see(path);
+      expect(page).toContain("from 3 scoring signals");
+      return page;
+    });
+    expect(html).toMatch(/<dt>Score<\/dt><dd>8</);
+    expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+    expect(html).toContain("A &amp; B");
+    expect(html).toMatch(/<svg class="chart"[^>]* aria-label="Score from 0 on [^"]* to 8 now\."/);
+    const order = [left, viewed, identify, anonymous].map((id) => html.indexOf(`/signals/${id ?? "?"}`));
+    expect(order).toEqual(order.toSorted((one, other) => one - other));
+    expect(Math.min(...order)).toBeGreaterThan(0);
+    expect(html).toContain(`href="${of.home}/rules/${rule.id}">Rule for &lt;b&gt;Viewed&lt;/b&gt;</a>`);
+    expect(html).toContain("links its ids to the email");
+    expect(html).toContain("matched by anonymous id <code>anon-&lt;i&gt;</code>; was anonymous until");
+    expect(html).toContain("<code>anon-&lt;i&gt;</code>");
+    expect(html).toContain("<code>user-1</code>");
+    expect(html).not.toMatch(/<script>alert|<img src=x>|<b>Viewed/);
+
+    const scores = await of.member.see(`${path}?show=scores`);
+    expect(scores).toContain(`/signals/${left ?? "?"}`);
+    expect(scores).not.toContain(`/signals/${identify ?? "?"}`);
+    expect(scores).toContain("-2");
+  });
+
+  test("who has had more ids than are kept: the page says how many were dropped, and so does the API", async () => {
+    const of = await newMembers();
+    await happened(of, [did("jane@example.com", "Viewed", NOW - HOUR)]);
+    const path = `${of.home}/people/jane%40example.com`;
+    expect(await of.member.see(path)).not.toContain("dropped");
+    await runInDurableObject(env.SIGNAL_STORE.getByName(of.workspace.id), (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET ids_dropped = 12345");
+    });
+    expect(await of.member.see(path)).toContain(
+      "12,345 older ids were dropped: a person keeps the latest 2,500 of each kind.",
+    );
+    expect(await operator("GET", `/workspaces/${of.workspace.id}/people`)).toMatchObject({
+      items: [{ identities_dropped: 12_345 }],
+    });
+  });
+
+  test("whose email has changed is two people of one id, and the page of each says so and leads to the other", async () => {
+    const of = await newMembers();
+    const named = (email: string, at: number, userId: string): Partial<Delivered> => ({
+      at,
+      payload: { type: "identify", messageId: `${email} ${userId}`, userId, traits: { email } },
+    });
+    await happened(of, [
+      named("old@example.com", NOW - 3 * HOUR, "u-<1>"),
+      named("old@example.com", NOW - 3 * HOUR, "u-own"),
+      named("new@example.com", NOW - 2 * HOUR, "u-<1>"),
+      named("else@example.com", NOW - HOUR, "u-else"),
+    ]);
+    const page = (email: string) => of.member.see(`${of.home}/people/${encodeURIComponent(email)}`);
+    const shared = (other: string) =>
+      `User id <code>u-&lt;1&gt;</code>: <a href="${of.home}/people/${encodeURIComponent(other)}">${other}</a>, named`;
+    expect(await page("old@example.com")).toContain(shared("new@example.com"));
+    expect(await page("new@example.com")).toContain(shared("old@example.com"));
+    expect(await page("else@example.com")).not.toContain("Other people");
+    await happened(of, [named("new@example.com", NOW, "u-own")]);
+    expect(await page("old@example.com")).toContain("No id is linked any more");
+  });
+
+  test("of any email has a page of their own", async () => {
+    const of = await newMembers();
+    const emails = [
+      `o'brien+tag/x%41?#"&<b>@example.com`,
+      "..@example.com",
+      "%2f@example.com",
+      "ünï@example.com",
+      "..%2f..@x",
+    ];
+    await happened(
+      of,
+      emails.map((email) => did(email, "e", NOW)),
+    );
+    for (const email of emails) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const html = await of.member.see(`${of.home}/people/${encodeURIComponent(email)}`);
+      const [, title] = /<h1>(.*?)<\/h1>/.exec(html) ?? [];
+      expect(
+        title
+          ?.replaceAll("&lt;", "<")
+          .replaceAll("&gt;", ">")
+          .replaceAll("&quot;", '"')
+          .replaceAll("&#39;", "'")
+          .replaceAll("&amp;", "&"),
+      ).toBe(email);
+    }
+  });
+
+  test("has a timeline in pages, in both views", async () => {
+    const of = await newMembers();
+    await newRule(of, "scored", 1);
+    const some = (count: number, sinceMs: number) =>
+      Array.from({ length: count }, (_, index) =>
+        did("busy@example.com", "scored", sinceMs + index, { properties: { index, sinceMs } }),
+      );
+    // More than the person's row names, and then as many as it does.
+    const sent = [...(await happened(of, some(100, NOW - 2 * HOUR))), ...(await happened(of, some(20, NOW - HOUR)))];
+    for (const show of ["all", "scores"]) {
+      const seen: string[] = [];
+      let path: string | null = `${of.home}/people/busy%40example.com?show=${show}`;
+      for (let pages = 0; path !== null && pages < 9; pages++) {
+        // oxlint-disable-next-line no-await-in-loop -- each page names the next
+        const html = await of.member.see(path);
+        seen.push(...[...html.matchAll(/\/signals\/(sig_[0-9a-f-]*)/g)].map(([, id]) => id ?? ""));
+        path = nextOf(html);
+      }
+      expect(seen).toEqual(sent.toReversed());
+    }
+  });
+
+  test("of very many scoring signals has a curve of few steps that ends at the score", async () => {
+    const of = await newMembers();
+    await happened(of, [did("busy@example.com", "e", NOW)]);
+    const { curve, person } = await runInDurableObject(
+      env.SIGNAL_STORE.getByName(of.workspace.id),
+      (store, { storage: { sql } }) => {
+        const count = SCORE_CURVE_SIGNALS + 500;
+        sql.exec(
+          "INSERT INTO verdicts (id, rule_id, rule_version, scoring_signal, points) VALUES (98, 'rule', 1, 's', 3), (99, 'rule', 2, 's', -1)",
+        );
+        const entries = Array.from({ length: count }, (_, index) => {
+          const atMs = NOW - 50 * 24 * HOUR + index * 60_000 + (index % 7);
+          // Lines that are not there any more.
+          return {
+            seq: index - count,
+            scored: { signalId: `sig_${index}`, atMs, verdicts: [index % 2 === 0 ? 98 : 99] },
+          };
+        });
+        insertEntries(sql, personList(1), entries);
+        sql.exec("UPDATE people SET score = ?", count);
+        const page = store.personPage("busy@example.com", "all", { cursor: null, limit: 25 });
+        if (page === null) throw new Error("nobody");
+        return page;
+      },
+    );
+    expect(person.score).toBe(SCORE_CURVE_SIGNALS + 500);
+    // One of the latest has not scored.
+    expect(curve).toMatchObject({ signals: SCORE_CURVE_SIGNALS - 1, complete: false });
+    expect(curve.fromScore).toBeGreaterThanOrEqual(500);
+    expect(curve.fromScore).toBeLessThanOrEqual(503);
+    expect(curve.points.at(-1)?.score).toBe(person.score);
+    expect(curve.points.length).toBeGreaterThan(SCORE_CURVE_STEPS / 2);
+    expect(curve.points.length).toBeLessThanOrEqual(SCORE_CURVE_STEPS + 1);
+    const times = curve.points.map(({ atMs }) => atMs);
+    expect(times).toEqual(times.toSorted((one, other) => one - other));
+    expect((await of.member.see(`${of.home}/people/busy%40example.com`)).length).toBeLessThan(60_000);
+  });
+
+  test("keeps what has scored when its signal is not kept any more", async () => {
+    const of = await newMembers();
+    await newRule(of, "old", 7);
+    await happened(of, [did("kept@example.com", "old", NOW)]);
+    await runInDurableObject(env.SIGNAL_STORE.getByName(of.workspace.id), (_, { storage: { sql } }) => {
+      // As retention does, which takes whole segments.
+      const { signals } = new StoreState(sql);
+      signals.seal();
+      for (const segment of signals.walk(0)) signals.drop(segment);
+      signals.flush();
+      sql.exec(
+        "INSERT INTO retention (id, days, next_at, deleted_until) VALUES (1, 31, 0, ?) ON CONFLICT (id) DO UPDATE SET deleted_until = excluded.deleted_until",
+        NOW,
+      );
+    });
+    await evictDurableObject(env.SIGNAL_STORE.getByName(of.workspace.id));
+    const path = `${of.home}/people/kept%40example.com`;
+    expect(await of.member.see(path)).toContain("are deleted. What they scored stays");
+    const scores = await of.member.see(`${path}?show=scores`);
+    expect(scores).toContain("A signal that is not kept any more");
+    expect(scores).toContain("+7");
+  });
+
+  test("of another workspace is not there", async () => {
+    await happened(members, [did("mine@example.com", "e", NOW)]);
+    expect((await members.member.get(`${people}/mine%40example.com`)).status).toBe(200);
+    expect((await members.stranger.get(`${people}/mine%40example.com`)).status).toBe(404);
+    const other = await newMembers();
+    for (const path of ["", "/delete", "/deletion"]) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      expect((await other.owner.get(`${other.home}/people/mine%40example.com${path}`)).status).toBe(404);
+    }
+  });
+
+  test("is kept by no cache, and neither is the list", async () => {
+    expect((await members.member.get(people)).headers.get("cache-control")).toBe("no-store");
+  });
+});
+
+describe("a person's deletion", () => {
+  test("asks for the email to be typed, deletes once, and shows the receipt", async () => {
+    const of = await newMembers();
+    await newRule(of, "Viewed", 5);
+    await happened(of, [did("gone@example.com", "Viewed", NOW), did("gone@example.com", "other", NOW)]);
+    const path = `${of.home}/people/gone%40example.com`;
+    expect(await of.admin.see(path)).toContain(`href="${path}/delete"`);
+    expect(await of.admin.see(`${path}/delete`)).toContain("What is deleted:");
+
+    const wrong = await of.admin.post(`${path}/delete`, { email: 'someone@"<b>' });
+    expect(wrong.status).toBe(422);
+    const html = await wrong.text();
+    expect(html).toContain("not this person&#39;s email");
+    expect(html).toContain('value="someone@&quot;&lt;b&gt;"');
+    expect((await of.admin.get(path)).status).toBe(200);
+
+    const deleted = await of.admin.post(`${path}/delete`, { email: " Gone@Example.com " });
+    expect(deleted.status).toBe(303);
+    expect(deleted.headers.get("location")).toBe(`${path}/deletion`);
+    const receipt = await vi.waitFor(async () => {
+      const shown = await of.member.see(`${path}/deletion`);
+      expect(shown).toContain("The deletion is complete.");
+      return shown;
+    });
+    expect(receipt).toMatch(/<dt>Signals<\/dt><dd>2</);
+    expect(receipt).toMatch(/<dt>Scoring signals<\/dt><dd>1</);
+    const [, id] = /<code>(del_[0-9a-f-]*)<\/code>/.exec(receipt) ?? [];
+
+    // Found from Activity by its id, by the address in the search, and as a file.
+    const activity = await of.admin.see(`${of.home}/settings/activity`);
+    expect(activity).toContain(`href="${of.home}/people/deletions/${id}"`);
+    const byId = await of.member.see(`${of.home}/people/deletions/${id}`);
+    expect([byId.includes("The deletion is complete."), byId.includes("gone@example.com")]).toEqual([true, false]);
+    expect(await of.member.see(`${of.home}/people?q=Gone@Example.com`)).toContain(`href="${path}/deletion"`);
+    const file = await of.member.get(`${of.home}/people/deletions/${id}/download`);
+    expect(file.headers.get("content-disposition")).toBe(`attachment; filename="${id}.json"`);
+    expect(await file.json()).toMatchObject({ id, workspace: of.workspace.id, signals: 2, scoringSignals: 1 });
+    expect((await of.stranger.get(`${of.home}/people/deletions/${id}`)).status).toBe(404);
+    expect((await of.member.get(`${of.home}/people/deletions/del_none/download`)).status).toBe(404);
+
+    // Sent once more, by the back button: the receipt stays what it is.
+    expect((await of.admin.post(`${path}/delete`, { email: "gone@example.com" })).headers.get("location")).toBe(
+      `${path}/deletion`,
+    );
+    expect(await of.member.see(`${path}/deletion`)).toContain(String(id));
+    expect((await of.member.get(path)).headers.get("location")).toBe(`${path}/deletion`);
+    expect(await of.member.see(`${of.home}/people`)).not.toContain("gone@example.com");
+
+    const { results } = await env.DB.prepare(
+      "SELECT actor, target, detail FROM audit_log WHERE workspace_id = ? AND action = 'person.deleted'",
+    )
+      .bind(of.workspace.id)
+      .all<{ actor: string; target: string; detail: string }>();
+    expect(results).toEqual([
+      { actor: expect.stringMatching(/^admin-/), target: id, detail: expect.not.stringContaining("gone@") },
+    ]);
+  });
+
+  test("is not for members", async () => {
+    await happened(members, [did("stays@example.com", "e", NOW)]);
+    const path = `${people}/stays%40example.com`;
+    expect(await members.member.see(path)).not.toContain(`${path}/delete`);
+    expect((await members.member.get(`${path}/delete`)).status).toBe(403);
+    expect((await members.member.post(`${path}/delete`, { email: "stays@example.com" })).status).toBe(403);
+    expect((await members.owner.get(path)).status).toBe(200);
+  });
+});
+
+describe("exports of people and signals", () => {
+  test("are files for owners and admins, and noted in the audit log", async () => {
+    const of = await newMembers();
+    await happened(of, [did("jane@example.com", "e", NOW)]);
+    expect(await of.admin.see(`${of.home}/people`)).toContain(`${of.home}/people/export?records=people&amp;format=csv`);
+    const file = await of.admin.get(`${of.home}/people/export?records=people&format=csv`);
+    expect(file.status).toBe(200);
+    expect(file.headers.get("content-type")).toContain("text/csv");
+    expect(file.headers.get("content-disposition")).toMatch(/^attachment; filename="w-.*-people-.*\.csv"$/);
+    expect(file.headers.get("cache-control")).toBe("no-store");
+    expect(await file.text()).toMatch(/^email,.*\r\njane@example\.com,/);
+    const lines = (await (await of.owner.get(`${of.home}/people/export?records=signals&format=ndjson`)).text())
+      .trim()
+      .split("\n");
+    expect(lines).toHaveLength(1);
+
+    const { results } = await env.DB.prepare(
+      "SELECT detail FROM audit_log WHERE workspace_id = ? AND action = 'data.exported' ORDER BY id",
+    )
+      .bind(of.workspace.id)
+      .all<{ detail: string }>();
+    expect(results.map(({ detail }) => JSON.parse(detail) as unknown)).toEqual([
+      { records: "people", format: "csv" },
+      { records: "signals", format: "ndjson" },
+    ]);
+  });
+
+  test("are neither shown nor given to members, and other records are not there", async () => {
+    expect(await members.member.see(people)).not.toContain("people/export");
+    expect((await members.member.get(`${people}/export?records=people&format=csv`)).status).toBe(403);
+    expect((await members.owner.get(`${people}/export?records=api_keys&format=csv`)).status).toBe(404);
+    expect((await members.owner.get(`${people}/export?records=people&format=toString`)).status).toBe(404);
+  });
+});

@@ -1,0 +1,193 @@
+/** The pages that take mapping rules out as a file and in again: previewed first, then done as a whole. */
+import { beforeEach, describe, expect, test } from "vitest";
+import { RULES_FILE_MAX_BYTES } from "../../../src/limits.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+import { call } from "../../support/workspace.ts";
+
+let members: Members;
+let base: string;
+beforeEach(async () => {
+  members = await newMembers();
+  base = `${members.home}/rules`;
+});
+
+const RULE = { name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo", points: 20 };
+const create = (more: object = {}) => members.workspace.operator("POST", "/rules", { ...RULE, ...more });
+const stored = async (of = members) => (await of.workspace.operator<{ items: object[] }>("GET", "/rules")).items;
+const file = (...items: unknown[]) => JSON.stringify({ items });
+
+/** What the preview's button sends. */
+function toConfirm(html: string): Record<string, string> {
+  const inputs = [...html.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g)];
+  const plain = (text: string) =>
+    text
+      .replaceAll("&quot;", '"')
+      .replaceAll("&lt;", "<")
+      .replaceAll("&gt;", ">")
+      .replaceAll("&#39;", "'")
+      .replaceAll("&amp;", "&");
+  return Object.fromEntries(inputs.map(([, name = "", value = ""]) => [name, plain(value)]));
+}
+
+describe("the export of rules", () => {
+  test("is a file that any member may have, with all that is said of each rule", async () => {
+    await create({ frequency: "once_ever", conditions: [{ path: "email", operator: "exists" }] });
+    await create({ name: "Second", enabled: false });
+    const answer = await members.member.get(`${base}/export.json`);
+    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(answer.headers.get("content-disposition")).toBe(`attachment; filename="${members.slug}-mapping-rules.json"`);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    const { items } = await answer.json<{ items: object[] }>();
+    expect(items).toEqual([
+      {
+        id: expect.any(String),
+        ...RULE,
+        name: "Second",
+        match: "all",
+        conditions: [],
+        frequency: "every_time",
+        enabled: false,
+      },
+      {
+        id: expect.any(String),
+        ...RULE,
+        match: "all",
+        conditions: [{ path: "email", operator: "exists" }],
+        frequency: "once_ever",
+        enabled: true,
+      },
+    ]);
+    expect(await members.member.see(base)).toContain(`href="${base}/export.json"`);
+    expect(await members.member.see(base)).not.toContain(`${base}/import`);
+    expect(await members.admin.see(base)).toContain(`href="${base}/import"`);
+    expect((await members.stranger.get(`${base}/export.json`)).status).toBe(404);
+  });
+});
+
+describe("the import of rules", () => {
+  test("says first what it would add and change, and does it when that is confirmed", async () => {
+    await create({ conditions: [{ path: "properties.a", operator: "equals", value: 1 }] });
+    await create({ name: "Same" });
+    const text = file(
+      { ...RULE, points: 25, frequency: "once_per_day" },
+      { ...RULE, name: "Same" },
+      {
+        ...RULE,
+        name: "<b>New</b>",
+        enabled: false,
+        conditions: [{ path: "source", operator: "equals", value: "web" }],
+      },
+    );
+    const answer = await members.admin.post(`${base}/import`, { text });
+    const html = await answer.text();
+    expect(answer.status).toBe(200);
+    const said = textOf(html);
+    expect(said).toContain("Added 1 Changed 1 As they are here 1");
+    expect(said).toContain(
+      "Asked for a demo Changed It is here already, as version 1. Condition removed: properties.a is 1 Points: +20 → +25 How often: each time → once a day (UTC) Enabled",
+    );
+    expect(said).toContain(
+      "&lt;b&gt;New&lt;/b&gt; Added When Filled Out * comes, and all of this holds: source is web",
+    );
+    expect(said).toContain("each time. Disabled");
+    expect(html).not.toContain("<b>New");
+    expect(await stored()).toMatchObject([{ version: 1 }, { version: 1, points: 20 }]);
+    const confirmed = await members.admin.post(`${base}/import`, toConfirm(html));
+    expect([confirmed.status, confirmed.headers.get("location")]).toEqual([303, `${base}?done=rules_imported`]);
+    expect(textOf(await members.admin.see(`${base}?done=rules_imported`))).toContain("Imported. The rules apply");
+    expect(await stored()).toMatchObject([
+      { name: "<b>New</b>", enabled: false, version: 1, updated_by: members.admin.email },
+      { name: "Same", version: 1 },
+      { points: 25, frequency: "once_per_day", version: 2 },
+    ]);
+    const activity = textOf(await members.admin.see(`${members.home}/settings/activity?action=rules.imported`));
+    expect(activity).toContain("imported mapping rules : 1 added, 1 changed");
+    // Sent twice, there is nothing left to do.
+    const again = await members.admin.post(`${base}/import`, toConfirm(html));
+    expect([again.status, textOf(await again.text())]).toEqual([409, expect.stringContaining("says the same")]);
+  });
+
+  test("takes a file, as a browser sends it", async () => {
+    const form = new FormData();
+    form.set("file", new File([file(RULE)], "rules.json"));
+    form.set("text", "");
+    const answer = await call(`${base}/import`, {
+      method: "POST",
+      headers: { cookie: await members.owner.cookie(), origin: "https://signals.example" },
+      body: form,
+    });
+    const html = await answer.text();
+    expect([answer.status, toConfirm(html)["text"]]).toEqual([200, file(RULE)]);
+    expect(html).toContain("Import 1 rule<");
+  });
+
+  test("with something wrong names each rule, and what was sent stays", async () => {
+    const text = file({ ...RULE, points: "many", name: '<script>"' }, RULE, { ...RULE, event: "" });
+    for (const fields of [{ text }, { text, do: "import", rules_version: "0" }]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const answer = await members.owner.post(`${base}/import`, fields);
+      // oxlint-disable-next-line no-await-in-loop
+      const html = await answer.text();
+      expect(answer.status).toBe(422);
+      expect(textOf(html)).toContain("Nothing was imported. Rule 1, &lt;script&gt;&quot; : points:");
+      expect(textOf(html)).toContain("Rule 3, Asked for a demo : event:");
+      expect(html).toContain(text.replaceAll('"', "&quot;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"));
+    }
+    expect(await stored()).toEqual([]);
+    const empty = await members.owner.post(`${base}/import`, {});
+    expect([empty.status, textOf(await empty.text())]).toEqual([422, expect.stringContaining("This is not JSON.")]);
+  });
+
+  test("of a name that several rules have is refused at that rule, and nothing can be confirmed", async () => {
+    await create();
+    await create();
+    const answer = await members.owner.post(`${base}/import`, { text: file({ ...RULE, name: "New" }, RULE) });
+    const html = await answer.text();
+    expect(answer.status).toBe(422);
+    expect(textOf(html)).toContain("Asked for a demo Wrong several rules here have this name");
+    expect(toConfirm(html)).toEqual({});
+    expect(await stored()).toHaveLength(2);
+  });
+
+  test("is shown again where rules have been changed since it was looked at, and nothing is done", async () => {
+    await create();
+    const html = await (await members.owner.post(`${base}/import`, { text: file({ ...RULE, points: 1 }) })).text();
+    const [rule] = await stored();
+    await members.workspace.operator("PATCH", `/rules/${rule && "id" in rule ? String(rule.id) : ""}`, { points: 99 });
+    const answer = await members.owner.post(`${base}/import`, toConfirm(html));
+    const now = await answer.text();
+    expect(answer.status).toBe(409);
+    expect(textOf(now)).toContain("Nothing was imported: rules have been changed meanwhile.");
+    expect(textOf(now)).toContain("Points: +99 → +1");
+    expect(await stored()).toMatchObject([{ points: 99, version: 2 }]);
+    expect((await members.owner.post(`${base}/import`, toConfirm(now))).status).toBe(303);
+    expect(await stored()).toMatchObject([{ points: 1, version: 3 }]);
+  });
+
+  test("of one workspace's export makes the same rules in another; in its own it changes nothing", async () => {
+    await create({ name: "Twice" });
+    await create({ name: "Twice", points: 1 });
+    const text = await members.member.see(`${base}/export.json`);
+    const own = await (await members.owner.post(`${base}/import`, { text })).text();
+    expect(textOf(own)).toContain("Every rule of the file is here already, and says the same.");
+    expect(toConfirm(own)).toEqual({});
+    const other = await newMembers();
+    const theirs = await (await other.owner.post(`${other.home}/rules/import`, { text })).text();
+    expect((await other.owner.post(`${other.home}/rules/import`, toConfirm(theirs))).status).toBe(303);
+    expect(await stored(other)).toMatchObject([
+      { name: "Twice", points: 1 },
+      { name: "Twice", points: 20 },
+    ]);
+  });
+
+  test("is for owners and admins, within the size of a file", async () => {
+    expect((await members.member.get(`${base}/import`)).status).toBe(403);
+    expect((await members.member.post(`${base}/import`, { text: file(RULE) })).status).toBe(403);
+    expect((await members.stranger.post(`${base}/import`, { text: file(RULE) })).status).toBe(404);
+    const large = file({ ...RULE, note: "x".repeat(1_000_000) });
+    expect((await members.owner.post(`${base}/import`, { text: large })).status).toBe(422);
+    const tooLarge = await members.owner.post(`${base}/import`, { text: "x".repeat(RULES_FILE_MAX_BYTES) });
+    expect(tooLarge.status).toBe(413);
+  });
+});

@@ -1,0 +1,114 @@
+/** The pages of a mapping rule's versions: what each changed, and going back to one, applied to the past too. */
+import { beforeEach, expect, test, vi } from "vitest";
+import { deliver } from "../../support/deliver.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+
+let members: Members;
+let path: string;
+let id: string;
+
+beforeEach(async () => {
+  members = await newMembers();
+  const created = await members.workspace.operator<{ id: string }>("POST", "/rules", {
+    name: "Asked for a demo",
+    event: "Filled Out *",
+    conditions: [{ path: "properties.form", operator: "equals", value: "demo" }],
+    scoring_signal: "demo",
+    points: 20,
+  });
+  ({ id } = created);
+  path = `${members.home}/rules/${id}`;
+});
+
+const patch = (change: object) => members.workspace.operator("PATCH", `/rules/${id}`, change);
+const rule = () => members.workspace.operator("GET", `/rules/${id}`);
+const scores = async () =>
+  (await members.workspace.operator<{ items: { score: number }[] }>("GET", "/people")).items.map(({ score }) => score);
+
+/** The posts that the page offers. */
+const forms = (html: string) => [...html.matchAll(/<form[^>]*action="(\/w\/[^"]*)"/g)].map(([, action]) => action);
+
+test("the list of a rule's versions says what changed, who did it and when", async () => {
+  await patch({ points: 25, frequency: "once_per_day", match: "any" });
+  const form = { name: "<b>Demo</b>", event: "Filled Out *", match: "any", scoring_signal: "demo", points: "25" };
+  await members.admin.post(path, { ...form, frequency: "once_per_day", enabled: "on", version: "2" });
+  await members.owner.post(`${path}/disable`);
+  const html = await members.member.see(`${path}/versions`);
+  const text = textOf(html).replace(/ \d+ \w+ ago| just now/g, " now");
+  expect(text).toContain(`Version 4, the present one now By ${members.owner.email}. Enabled: yes → no`);
+  expect(text).toContain(
+    `Version 3 now By ${members.admin.email}. Name: Asked for a demo → &lt;b&gt;Demo&lt;/b&gt; Condition removed: properties.form is demo`,
+  );
+  expect(text).toContain(
+    "Version 2 now By operator. Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
+  );
+  expect(text).toContain("Version 1 now By operator. Created.");
+  expect(html).not.toContain("<b>Demo");
+  expect(textOf(await members.member.see(path))).toContain(`by ${members.owner.email}`);
+  expect(await members.member.see(path)).toContain(`href="${path}/versions"`);
+});
+
+test("of a large change of a rule the beginning is shown", async () => {
+  const value = Array.from({ length: 200 }, (_, n) => `value-${n}`);
+  await patch({ conditions: Array.from({ length: 12 }, (_, n) => ({ path: `properties.p${n}`, operator: "exists" })) });
+  await patch({ conditions: [{ path: "source", operator: "in", value }] });
+  const text = textOf(await members.member.see(`${path}/versions`));
+  expect(text).toContain("Condition added: 2 more");
+  expect(text).toContain("value-9 and 190 more");
+  expect(text).not.toContain("value-10");
+  expect(textOf(await members.member.see(`${path}/versions/3`))).toContain("value-199");
+});
+
+test("a version says what the rule said, and what going back would change; only managers may go back", async () => {
+  await patch({ points: 25, enabled: false });
+  const html = await members.member.see(`${path}/versions/1`);
+  expect(textOf(html)).toContain("Enabled When Filled Out * comes, and all of this holds: properties.form is demo");
+  expect(textOf(html)).toContain("It would change the rule, and be version 3: Points: +25 → +20 Enabled: no → yes");
+  expect(forms(html)).toEqual([]);
+  expect((await members.member.post(`${path}/versions/1/restore`, { version: "2" })).status).toBe(403);
+  expect((await members.stranger.post(`${path}/versions/1/restore`, { version: "2" })).status).toBe(404);
+  expect(forms(await members.admin.see(`${path}/versions/1`))).toContain(`${path}/versions/1/restore`);
+  const present = await members.admin.see(`${path}/versions/2`);
+  expect(textOf(present)).toContain("This is what the rule says now.");
+  expect(forms(present)).not.toContain(`${path}/versions/2/restore`);
+  const other = await newMembers();
+  for (const missing of ["versions/3", "versions/0", "versions/x"]) {
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await members.admin.get(`${path}/${missing}`)).status, missing).toBe(404);
+  }
+  expect((await other.owner.get(`${other.home}/rules/${id}/versions`)).status).toBe(404);
+  expect((await other.owner.get(`${other.home}/rules/${id}/versions/1`)).status).toBe(404);
+});
+
+test("going back makes a new version of a rule; applied to the past it brings the scores back", async () => {
+  await patch({ conditions: [] });
+  await deliver(members.workspace.id, [
+    { id: "sig_1", ordinal: 1, payload: { event: "Filled Out Form", email: "a@example.com", properties: {} } },
+  ]);
+  await patch({ points: 5 });
+  await members.admin.post(`${path}/apply`);
+  await vi.waitFor(async () => expect(await scores()).toEqual([5]));
+  const answer = await members.admin.post(`${path}/versions/2/restore`, { version: "3" });
+  expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}?done=rule_back`]);
+  expect(textOf(await members.admin.see(`${path}?done=rule_back`))).toContain("says again what it said then");
+  expect(await rule()).toMatchObject({ version: 4, points: 20, conditions: [], updated_by: members.admin.email });
+  expect(await scores()).toEqual([5]);
+  await members.admin.post(`${path}/apply`);
+  await vi.waitFor(async () => expect(await scores()).toEqual([20]));
+  const settings = textOf(await members.admin.see(`${members.home}/settings/activity?action=rule.updated`));
+  expect(settings).toContain("took the mapping rule Asked for a demo back to what version 2 said");
+});
+
+test("who looked at another version than the rule has now is shown it again, and nothing is done", async () => {
+  await patch({ points: 25 });
+  await patch({ points: 30 });
+  const answer = await members.admin.post(`${path}/versions/1/restore`, { version: "2" });
+  expect(answer.status).toBe(409);
+  const html = await answer.text();
+  expect(textOf(html)).toContain("Nothing was changed: the rule has been changed meanwhile.");
+  expect(textOf(html)).toContain("Points: +30 → +20");
+  expect(await rule()).toMatchObject({ version: 3, points: 30 });
+  // Knowing that, one may.
+  expect(/name="version" value="(\d+)"/.exec(html)?.[1]).toBe("3");
+});

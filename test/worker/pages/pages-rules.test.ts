@@ -1,0 +1,556 @@
+/** The pages of Mapping Rules (spec §1, design §8.5): list, editor, preview, application to past signals. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
+import { DAY, deliver } from "../../support/deliver.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+let workspace: TestWorkspace;
+let members: Members;
+let base: string;
+
+beforeEach(async () => {
+  members = await newMembers();
+  ({ workspace } = members);
+  base = `${members.home}/rules`;
+});
+
+const RULE = {
+  name: "Asked for a demo",
+  event: "Filled Out *",
+  match: "all",
+  scoring_signal: "demo",
+  points: "20",
+  enabled: "on",
+} as const;
+
+type Row = [path: string, operator: string, value: string];
+
+/** The fields of the rule's form as a browser posts them. */
+function fields(rows: Row[] = [], more: Record<string, string> = {}): [string, string][] {
+  const conditions = rows.flatMap(([path, operator, value]): [string, string][] => [
+    ["path", path],
+    ["operator", operator],
+    ["value", value],
+  ]);
+  return [...Object.entries({ ...RULE, ...more }), ...conditions];
+}
+
+interface StoredRule {
+  id: string;
+  name: string;
+  conditions: unknown[];
+  points: number;
+  enabled: boolean;
+  version: number;
+}
+
+const stored = async () => (await workspace.operator<{ items: StoredRule[] }>("GET", "/rules")).items;
+const newRule = (more: object = {}) =>
+  workspace.operator<StoredRule>("POST", "/rules", {
+    name: "Asked for a demo",
+    event: "Filled Out *",
+    scoring_signal: "demo",
+    points: 20,
+    ...more,
+  });
+const form = (n: number) => ({
+  event: "Filled Out Form",
+  source: "web",
+  email: `p${n}@example.com`,
+  properties: { n },
+});
+const people = async () =>
+  (await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people")).items;
+
+async function audit(): Promise<string[]> {
+  const { results } = await env.DB.prepare(
+    "select action || ' ' || actor as entry from audit_log where workspace_id = ? and action like 'rule%' order by id",
+  )
+    .bind(workspace.id)
+    .all<{ entry: string }>();
+  return results.map(({ entry }) => entry.replace(/-w-.*/, ""));
+}
+
+/** Values of the fields of that name, in order. */
+function typed(html: string, name: string): string[] {
+  const areas = [...html.matchAll(new RegExp(`<textarea[^>]*name="${name}"[^>]*>([^<]*)</textarea>`, "g"))];
+  const inputs = [...html.matchAll(new RegExp(`<input[^>]*name="${name}"[^>]*>`, "g"))];
+  return [...inputs.map(([input]) => /value="([^"]*)"/.exec(input)?.[1] ?? ""), ...areas.map(([, text]) => text ?? "")];
+}
+
+describe("the list of rules", () => {
+  test("says first what to do, and then shows each rule with its matches", async () => {
+    expect(textOf(await members.owner.see(base))).toContain("No mapping rules yet");
+    const rule = await newRule({
+      name: "<script>alert(1)</script>",
+      conditions: [{ path: "email", operator: "exists" }],
+      frequency: "once_per_day",
+    });
+    await newRule({ name: "Other", event: "Other", points: -5, enabled: false });
+    const now = Date.now();
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: form(1), at: now },
+      { id: "sig_2", ordinal: 2, payload: form(2), at: now - 10 * DAY },
+      { id: "sig_3", ordinal: 3, payload: form(3), at: now - 60 * DAY },
+    ]);
+    const html = await members.member.see(base);
+    const text = textOf(html);
+    // Of the last 7 and 30 days.
+    expect(text).toContain(
+      "&lt;script&gt;alert(1)&lt;/script&gt; Filled Out * 1 condition demo once a day (UTC) +20 1 2 Enabled",
+    );
+    expect(text).toContain("Other Other demo each time -5 0 0 Disabled");
+    expect(html).not.toContain("<script>alert");
+    expect(html).toContain(`${base}/${rule.id}`);
+    expect(html).not.toContain("/disable");
+    expect(html).not.toContain("rules/new");
+    expect(await members.admin.see(base)).toContain(`${base}/${rule.id}/disable`);
+  });
+
+  test("pages by cursor", async () => {
+    for (let n = 0; n < 27; n++) await newRule({ name: `rule ${n}` }); // oxlint-disable-line no-await-in-loop
+    const first = await members.member.see(base);
+    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const names = [first, await members.member.see(next)].flatMap((html) => html.match(/>rule \d+</g) ?? []);
+    expect(new Set(names).size).toBe(27);
+  });
+});
+
+describe("creating a rule", () => {
+  test("saves what was typed, from the next signal on, with an audit entry", async () => {
+    const rows: Row[] = [
+      ["properties.n", "greater_than", "1"],
+      ["properties.plan", "in", "pro\r\nteam, large\r\n"],
+      ["properties.plan", "exists", ""],
+      ["", "equals", " "],
+    ];
+    const asked = { match: "any", points: "-3", frequency: "once_per_day" };
+    const answer = await members.admin.post(base, fields(rows, asked));
+    const [rule] = await stored();
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/${rule?.id}?done=rule_created`]);
+    expect(rule).toMatchObject({
+      name: "Asked for a demo",
+      event: "Filled Out *",
+      match: "any",
+      scoring_signal: "demo",
+      points: -3,
+      frequency: "once_per_day",
+      enabled: true,
+      conditions: [
+        { path: "properties.n", operator: "greater_than", value: 1 },
+        { path: "properties.plan", operator: "in", value: ["pro", "team, large"] },
+        { path: "properties.plan", operator: "exists" },
+      ],
+    });
+    expect(textOf(await members.admin.see(`${base}/${rule?.id}?done=rule_created`))).toContain(
+      "from the next signal on",
+    );
+    const editor = await members.admin.see(`${base}/${rule?.id}`);
+    expect(editor).toContain('<option value="once_per_day" selected="">once a day (UTC)</option>');
+    expect(textOf(await members.member.see(`${base}/${rule?.id}`))).toContain("at most once a day (UTC)");
+    expect(await audit()).toEqual(["rule.created admin"]);
+  });
+
+  test("what is wrong is said at its field, and what was typed stays", async () => {
+    const rows: Row[] = [
+      ["properties.n", "equals", "1"],
+      ['<script>"n"', "in", ""],
+    ];
+    const answer = await members.owner.post(base, fields(rows, { name: "", points: "many" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(422);
+    expect(textOf(html)).toContain("Nothing was saved.");
+    expect(textOf(html)).toContain("Points: A whole number between");
+    expect(textOf(html)).toContain("Name: This is needed.");
+    expect(textOf(html)).toContain("Condition 2: One of event, source, email, or properties. and a dot path.");
+    expect(textOf(html)).toContain("Condition 2: At least one value.");
+    expect(typed(html, "points")).toEqual(["many"]);
+    expect(typed(html, "path")).toEqual(["properties.n", "&lt;script&gt;&quot;n&quot;"]);
+    expect(typed(html, "value")).toEqual(["1", ""]);
+    expect(html).toContain('aria-describedby="condition-1-error"');
+    expect(await stored()).toEqual([]);
+  });
+
+  test("begins with the name; what is sent and wrong, with the first field that is; a row that is added, with that", async () => {
+    const focused = (html: string) => [...html.matchAll(/<\w+[^>]* id="([^"]*)"[^>]* autofocus/g)][0]?.[1];
+    const post = async (path: string, sent: [string, string][]) =>
+      focused(await (await members.owner.post(path, sent)).text());
+    const rows: Row[] = [
+      ["properties.n", "equals", "1"],
+      ["properties.n", "in", ","],
+    ];
+    expect(focused(await members.owner.see(`${base}/new`))).toBe("name");
+    expect(await post(base, fields(rows, { scoring_signal: "", points: "x" }))).toBe("value-1");
+    expect(await post(base, fields([], { points: "x" }))).toBe("points");
+    expect(await post(base, fields(rows, { event: "", name: "" }))).toBe("name");
+    expect(await post(base, fields(rows, { do: "add" }))).toBe("path-2");
+    expect(await post(base, fields(rows, { do: "preview" }))).toBeUndefined();
+    const rule = await newRule();
+    expect(focused(await members.owner.see(`${base}/${rule.id}`))).toBeUndefined();
+    expect(await post(`${base}/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
+  });
+
+  test("a copy of a rule has all that it says, and is saved as another one", async () => {
+    const rule = await newRule({
+      name: "\u{1F600}".repeat(250),
+      match: "any",
+      frequency: "once_ever",
+      enabled: false,
+      conditions: [{ path: "properties.n", operator: "in", value: [1, "a, b"] }],
+    });
+    expect(await members.admin.see(`${base}/${rule.id}`)).toContain(`href="${base}/new?copy=${rule.id}"`);
+    const html = await members.admin.see(`${base}/new?copy=${rule.id}`);
+    expect(textOf(html)).toContain("a signal that both match scores by both");
+    const name = typed(html, "name")[0] ?? "";
+    expect([Array.from(name).length, name.startsWith("Copy of \u{1F600}")]).toEqual([255, true]);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.n"], ["1\na, b\n"]]);
+    expect(html).toMatch(/<option value="any" selected="">.*<option value="once_ever" selected="">/s);
+    expect(html).not.toMatch(/<input[^>]*name="enabled"[^>]*checked/);
+    expect(await stored()).toHaveLength(1);
+    expect((await members.member.get(`${base}/new?copy=${rule.id}`)).status).toBe(403);
+    const other = await newMembers();
+    expect((await other.owner.get(`${other.home}/rules/new?copy=${rule.id}`)).status).toBe(404);
+  });
+
+  test("rows come and go without a script", async () => {
+    const rows: Row[] = [
+      ["properties.a", "equals", "1"],
+      ["properties.b", "contains", "2"],
+    ];
+    const added = await (await members.owner.post(base, fields(rows, { do: "add" }))).text();
+    expect(typed(added, "path")).toEqual(["properties.a", "properties.b", ""]);
+    const removed = await (await members.owner.post(base, fields(rows, { do: "remove-0" }))).text();
+    expect([typed(removed, "path"), typed(removed, "value")]).toEqual([["properties.b"], ["2"]]);
+    expect(await stored()).toEqual([]);
+  });
+
+  test("is pre-filled from a signal's payload, and knows the events that came", async () => {
+    await deliver(workspace.id, [
+      { id: "sig_1", payload: { ...form(1), properties: { form_name: "Demo request", n: 1 } } },
+    ]);
+    const html = await members.owner.see(`${base}/new?from=sig_1`);
+    expect(typed(html, "event")).toEqual(["Filled Out Form"]);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.form_name"], ["Demo request"]]);
+    expect(html).toContain('<option value="Filled Out Form"');
+    expect(typed(await members.owner.see(`${base}/new?from=sig_none`), "event")).toEqual([""]);
+    const other = await newMembers();
+    expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
+  });
+
+  test("proposes the events that came, the most frequent first, and the paths of what they carry", async () => {
+    const many = (count: number, first: number, payload: object) =>
+      Array.from({ length: count }, (_, n) => ({
+        id: `sig_${first + n}`,
+        ordinal: first + n,
+        payload: { ...form(first + n), ...payload },
+      }));
+    const carried = { cart: { items: [{ sku: "a" }], "total.net": 5 }, note: null, empty: {}, "": 1 };
+    await deliver(workspace.id, [
+      ...many(1, 1, { event: "A rare one", properties: { rare: true } }),
+      ...many(3, 2, { event: "Ordered", properties: carried }),
+      ...many(2, 5, { event: "Filled Out Form" }),
+    ]);
+    const proposed = (html: string, list: string) => {
+      const [options = ""] = new RegExp(`<datalist id="${list}">.*?</datalist>`, "s").exec(html) ?? [];
+      return [...options.matchAll(/value="([^"]*)"/g)].map(([, value]) => value);
+    };
+    const html = await members.owner.see(`${base}/new`);
+    expect(proposed(html, "events")).toEqual(["Ordered", "Filled Out Form", "A rare one"]);
+    const fixed = ["event", "source", "email"];
+    const ofOrders = ["properties.cart.items[].sku", "properties.cart.total.net", "properties.note"];
+    expect(proposed(html, "paths")).toEqual([...fixed, ...ofOrders, "properties.n", "properties.rare"]);
+    const rule = await newRule({ event: "Ordered" });
+    expect(proposed(await members.owner.see(`${base}/${rule.id}`), "paths")).toEqual([...fixed, ...ofOrders]);
+    // The proposals follow the event while it is typed, also before the rule is complete.
+    const typing = async (event: string) =>
+      proposed(
+        await (await members.owner.post(`${base}/preview`, fields([["properties.", "in", ""]], { event }))).text(),
+        "paths",
+      );
+    expect(await typing("A rare one")).toEqual([...fixed, "properties.rare"]);
+    expect(await typing("*r*d*")).toEqual([...fixed, ...ofOrders]);
+    expect(await typing("Never Came")).toEqual(fixed);
+    const other = await newMembers();
+    expect(proposed(await other.owner.see(`${other.home}/rules/new`), "events")).toEqual([]);
+  });
+
+  test("from a group has the conditions that its samples share, and matches what is there", async () => {
+    const sent = (n: number, form_name: string) => ({ ...form(n), properties: { form_name, plan: "pro" } });
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: sent(1, "Demo request") },
+      { id: "sig_2", ordinal: 2, payload: sent(2, "Newsletter") },
+    ]);
+    const group = await members.owner.see(`${members.home}/signals/group?event=Filled+Out+Form&source=web`);
+    const link = /href="([^"]*\/rules\/new\?[^"]*)"/.exec(group)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const html = await members.owner.see(link);
+    expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.plan"], ["pro"]]);
+    expect(textOf(html)).toContain("the conditions are what these samples share");
+  });
+
+  test("stops at the limit, and what was typed stays", async () => {
+    await env.DB.prepare(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+       INSERT INTO mapping_rules (id, workspace_id, name, event, match, conditions, scoring_signal, points, created_at, updated_at)
+       SELECT 'rule_' || ?1 || i, ?1, 'n', 'e', 'all', '[]', 's', 1, '', '' FROM n`,
+    )
+      .bind(workspace.id, WORKSPACE_MAX_RULES)
+      .run();
+    const answer = await members.owner.post(base, fields());
+    const html = await answer.text();
+    expect(answer.status).toBe(409);
+    expect(textOf(html)).toContain("at most 1000 mapping rules");
+    expect(typed(html, "name")).toEqual(["Asked for a demo"]);
+  });
+});
+
+describe("the preview of a rule", () => {
+  beforeEach(() =>
+    deliver(
+      workspace.id,
+      Array.from({ length: 12 }, (_, n) => ({
+        id: `sig_${n}`,
+        ordinal: n + 1,
+        payload: form(n % 4),
+        at: Date.now() - n * 3_600_000,
+      })),
+    ),
+  );
+  const rows: Row[] = [["properties.n", "less_than", "2"]];
+
+  test("says what the rule would have scored, with samples, before it has a name", async () => {
+    const answer = await members.owner.post(`${base}/preview`, fields(rows, { name: "", scoring_signal: "" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(200);
+    expect(html).not.toContain("<html");
+    expect(textOf(html)).toContain("Matches 6 People 2 Points +120");
+    expect(textOf(html)).toContain("6 signals of the last 30 days, at +20 each; 12 looked at.");
+    expect(html.match(/<details/g)).toHaveLength(6);
+    const once = await (await members.owner.post(`${base}/preview`, fields(rows, { frequency: "once_ever" }))).text();
+    expect(textOf(once)).toContain("Matches 6 People 2 Points +40");
+    expect(textOf(once)).toContain("6 signals of the last 30 days, of which 2 would score, at +20 each; 12 looked at.");
+    expect(await stored()).toEqual([]);
+  });
+
+  test("is there without a script too, on as many days as were chosen", async () => {
+    await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
+    const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
+    expect(textOf(html)).toContain("Matches 12 People 4 Points +240");
+    expect(html.match(/Payload of sig_/g)).toHaveLength(10);
+    expect(typed(html, "name")).toEqual(["Asked for a demo"]);
+    const month = await (await members.owner.post(base, fields([], { do: "preview", days: "30" }))).text();
+    expect(textOf(month)).toContain("Matches 13");
+  });
+
+  test("warns where nothing matches, and names events that differ in letter case only", async () => {
+    const preview = async (event: string) =>
+      textOf(await (await members.owner.post(`${base}/preview`, fields([], { event }))).text());
+    expect(await preview("filled out form")).toContain("Did you mean “Filled Out Form”?");
+    expect(await preview("Never Came")).toContain("Nothing that is stored matches this rule.");
+    expect(await preview("Filled Out Form")).not.toContain("Nothing that is stored matches");
+  });
+
+  test("of what is not complete yet says so", async () => {
+    const preview = async (more: Record<string, string>, of: Row[] = []) =>
+      textOf(await (await members.owner.post(`${base}/preview`, fields(of, more))).text());
+    expect(await preview({ event: "" })).toContain("Name an event");
+    expect(await preview({}, [["properties.", "equals", "1"]])).toContain("Complete the conditions");
+  });
+});
+
+describe("changing a rule", () => {
+  test("makes a new version; scoring signals stay until it is applied again", async () => {
+    const rule = await newRule();
+    await deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]);
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "1" }));
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${base}/${rule.id}?done=rule_saved`]);
+    expect(await stored()).toMatchObject([{ version: 2, points: 7 }]);
+    expect(await people()).toMatchObject([{ score: 20 }]);
+    expect(textOf(await members.owner.see(`${base}/${rule.id}?done=rule_saved`))).toContain("stay until you apply it");
+    expect(await audit()).toEqual(["rule.created operator", "rule.updated owner"]);
+  });
+
+  test("is refused when somebody else has changed it meanwhile, and what was typed stays", async () => {
+    const rule = await newRule();
+    const opened = await members.owner.see(`${base}/${rule.id}`);
+    expect(typed(opened, "version")).toEqual(["1"]);
+    await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "1" }));
+    const html = await answer.text();
+    expect(answer.status).toBe(409);
+    expect(textOf(html)).toContain("It is version 2 now, and says:");
+    expect(textOf(html)).toContain("+99");
+    expect(typed(html, "points")).toEqual(["7"]);
+    expect(await stored()).toMatchObject([{ points: 99 }]);
+    // Knowing that, it may be replaced.
+    expect(typed(html, "version")).toEqual(["2"]);
+    expect((await members.owner.post(`${base}/${rule.id}`, fields([], { points: "7", version: "2" }))).status).toBe(
+      303,
+    );
+    expect(await stored()).toMatchObject([{ points: 7, version: 3 }]);
+    expect(await audit()).toEqual(["rule.created operator", "rule.updated operator", "rule.updated owner"]);
+  });
+
+  test("a row that is added keeps the version that was opened", async () => {
+    const rule = await newRule();
+    await workspace.operator("PATCH", `/rules/${rule.id}`, { points: 99 });
+    const html = await (await members.owner.post(`${base}/${rule.id}`, fields([], { version: "1", do: "add" }))).text();
+    expect(typed(html, "version")).toEqual(["1"]);
+  });
+
+  test("wrong input is a 422 with what was typed", async () => {
+    const rule = await newRule();
+    const answer = await members.owner.post(`${base}/${rule.id}`, fields([], { event: " ", version: "1" }));
+    expect(answer.status).toBe(422);
+    expect(typed(await answer.text(), "name")).toEqual(["Asked for a demo"]);
+    expect(await stored()).toMatchObject([{ version: 1 }]);
+  });
+
+  test("a rule is disabled and enabled", async () => {
+    const rule = await newRule();
+    await members.admin.post(`${base}/${rule.id}/disable`);
+    expect(await stored()).toMatchObject([{ enabled: false }]);
+    expect(textOf(await members.admin.see(`${base}/${rule.id}`))).toContain("all of its scoring signals are removed");
+    const answer = await members.admin.post(`${base}/${rule.id}/enable`);
+    expect(answer.headers.get("location")).toBe(`${base}/${rule.id}?done=rule_enabled`);
+    expect(await stored()).toMatchObject([{ enabled: true, version: 3 }]);
+  });
+});
+
+describe("applying a rule to past signals", () => {
+  test("scores them, and shows how far it is until it is done", async () => {
+    await deliver(workspace.id, [
+      { id: "sig_1", ordinal: 1, payload: form(1) },
+      { id: "sig_2", ordinal: 2, payload: form(2) },
+    ]);
+    const rule = await newRule();
+    const path = `${base}/${rule.id}`;
+    const answer = await members.admin.post(`${path}/apply`);
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}#job`]);
+    const html = await vi.waitFor(async () => {
+      const now = await members.member.see(path);
+      expect(now).not.toContain("data-refresh");
+      return now;
+    });
+    expect(textOf(html)).toContain("2 signals looked at, 2 matched");
+    expect(textOf(html)).toContain("Added 2 scoring signals");
+    expect(textOf(html)).toContain("Matches in the last 7 days 2");
+    expect((await people()).map(({ score }) => score)).toEqual([20, 20]);
+    expect(await audit()).toEqual(["rule.created operator", "rule.applied admin"]);
+  });
+
+  test("is offered right after saving, with how many it matches, until it is done", async () => {
+    await deliver(
+      workspace.id,
+      [1, 2, 3].map((n) => ({ id: `sig_${n}`, ordinal: n, payload: form(n), at: Date.now() - n * 100 * DAY })),
+    );
+    const offer = async (at: string, as = members.admin) => {
+      const notice = /<div class="notice good".*?<\/div>/s.exec(await as.see(at))?.[0] ?? "";
+      return { action: /<form method="post" action="([^"]*)"/.exec(notice)?.[1], text: textOf(notice).trim() };
+    };
+    const created = await members.admin.post(base, fields([["properties.n", "greater_than", "1"]]));
+    const at = created.headers.get("location") ?? "";
+    const [path = ""] = at.split("?");
+    const { action = "", text } = await offer(at);
+    expect([action, text]).toEqual([`${path}/apply`, expect.stringMatching(/^Created\..* Apply to 2 past signals$/)]);
+    expect((await offer(path)).text).toBe("");
+    expect((await offer(at, members.member)).action).toBeUndefined();
+    expect((await members.admin.post(action)).headers.get("location")).toBe(`${path}#job`);
+    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 20, 20]));
+    expect((await offer(at)).action).toBeUndefined();
+
+    const save = (rows: Row[], more: Record<string, string>) => members.admin.post(path, fields(rows, more));
+    const saved = `${path}?done=rule_saved`;
+    await save([], { version: "1", points: "5" });
+    expect((await offer(saved)).text).toContain("Apply to 3 past signals");
+    await save([["properties.n", "equals", "3"]], { version: "2" });
+    expect((await offer(saved)).text).toContain("Apply to 1 past signal");
+    // What it has scored would go.
+    await save([["properties.n", "equals", "9"]], { version: "3" });
+    expect((await offer(saved)).text).toMatch(/Apply to past signals$/);
+    await members.admin.post(`${path}/disable`);
+    const disabled = await offer(`${path}?done=rule_disabled`);
+    expect(disabled.text).toMatch(/Remove its scoring signals$/);
+    await members.admin.post(disabled.action ?? "");
+    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 0, 0]));
+    expect((await offer(`${path}?done=rule_disabled`)).action).toBeUndefined();
+    const none = await members.admin.post(base, fields([], { event: "Never Came" }));
+    expect((await offer(none.headers.get("location") ?? "")).text).toMatch(/None of the past signals matches it\.$/);
+  });
+
+  test("looks again by itself while it is under way", async () => {
+    const rule = await newRule();
+    await runInDurableObject(workspace.store, async (store, { storage }) => {
+      store.applyRule({ ruleId: rule.id, rule: null, rulesVersion: 1 });
+      await storage.deleteAlarm();
+      const half = JSON.stringify({ ...rule, version: 1, scoringSignal: "demo" });
+      storage.sql.exec("UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?", half);
+    });
+    const html = await members.member.see(`${base}/${rule.id}`);
+    expect(html).toMatch(/id="job" class="stack" data-refresh="\d+"/);
+    expect(html).toMatch(/<progress value="250" max="1000"/);
+    expect(textOf(html)).toContain("250 of about 1,000 signals looked at");
+    expect(textOf(await members.member.see(base))).toContain("Applying");
+  });
+});
+
+describe("deleting a rule", () => {
+  beforeEach(() => deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]));
+
+  async function scored(): Promise<string> {
+    const rule = await newRule();
+    await workspace.operator("POST", `/rules/${rule.id}/apply`);
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 20 }]));
+    return rule.id;
+  }
+
+  test("keeps the scoring signals, which may be removed later", async () => {
+    const id = await scored();
+    const answer = await members.owner.post(`${base}/${id}/delete`);
+    expect(answer.headers.get("location")).toBe(`${base}?done=rule_deleted`);
+    expect([await stored(), await people()]).toMatchObject([[], [{ score: 20 }]]);
+    expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("are there still, with their points");
+    expect(await members.member.see(`${base}/${id}`)).not.toContain("/delete");
+    await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
+  });
+
+  test("removes them too where that was asked for", async () => {
+    const id = await scored();
+    const answer = await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
+    expect(answer.headers.get("location")).toBe(`${base}/${id}`);
+    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    expect((await audit()).at(-1)).toBe("rule.deleted owner");
+  });
+});
+
+test("plain members read all of the rules and change nothing; strangers and other workspaces see nothing", async () => {
+  const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
+  const path = `${base}/${rule.id}`;
+  const html = await members.member.see(path);
+  expect(textOf(html)).toContain("properties.n is one of 1, &lt;b&gt;");
+  expect(html).not.toMatch(/<form[^>]*action="\/w\//);
+  expect((await members.member.get(`${base}/new`)).status).toBe(403);
+  const other = await newMembers();
+  for (const action of [
+    "",
+    "/preview",
+    `/${rule.id}`,
+    ...["enable", "disable", "apply", "delete"].map((a) => `/${rule.id}/${a}`),
+  ]) {
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await members.member.post(base + action, fields())).status, action).toBe(403);
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await members.stranger.post(base + action, fields())).status, action).toBe(404);
+    if (!action.startsWith("/rule")) continue;
+    // oxlint-disable-next-line no-await-in-loop
+    expect((await other.owner.post(`${other.home}/rules${action}`, fields())).status, action).toBe(404);
+  }
+  expect((await other.owner.get(`${other.home}/rules/${rule.id}`)).status).toBe(404);
+  expect((await members.owner.get(path)).headers.get("cache-control")).toBe("no-store");
+  expect(await stored()).toMatchObject([{ version: 1 }]);
+});

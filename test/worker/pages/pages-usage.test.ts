@@ -1,0 +1,294 @@
+/** The Usage page (spec §8, design §6): what it shows, who may change what, and what the changes do. */
+import { createExecutionContext } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { env } from "cloudflare:workers";
+import worker from "../../../src/index.ts";
+import { newMembers } from "../../support/members.ts";
+import { textOf, type Browser } from "../../support/pages.ts";
+import { newPlan, operator, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const send = (workspace: TestWorkspace, count: number) =>
+  workspace.send(Array.from({ length: count }, (_, n) => ({ event: "Signed Up", email: `p${n}@example.com` })));
+
+const auditOf = async (workspace: TestWorkspace) => {
+  const { results } = await env.DB.prepare("SELECT actor, action, detail FROM audit_log WHERE workspace_id = ?")
+    .bind(workspace.id)
+    .all<{ actor: string; action: string; detail: string }>();
+  return results.map(({ actor, action, detail }) => [actor, action, JSON.parse(detail) as unknown]);
+};
+
+/** The people of a new workspace, and the path of its Usage page. */
+async function atUsage(options: NewWorkspace = {}) {
+  const members = await newMembers(options);
+  return { ...members, path: `${members.home}/usage` };
+}
+
+describe("the Usage page", () => {
+  test("shows what is used, held and refused, the curve against both limits, and the books in balance", async () => {
+    const { workspace, path, member } = await atUsage({ signalLimit: 10 });
+    await send(workspace, 25);
+    await workspace.settled();
+    const html = await member.see(path);
+    const text = textOf(html);
+    expect(text).toContain("Used 20 200 % of 10");
+    expect(text).toContain("Held 10");
+    expect(text).toContain("Refused 5");
+    expect(html).toContain("Limit 10</text>");
+    expect(html).toContain("Twice the limit 20</text>");
+    expect(text).toContain(
+      "20 accepted = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
+    );
+    expect(text.match(/Balanced/g)).toHaveLength(2);
+    expect(html).toContain('/signals/all?status=held">held</a>');
+    expect(text).toContain("No period has ended yet");
+    expect((await member.get(path)).headers.get("cache-control")).toBe("no-store");
+  });
+
+  test("draws the period's days, and forecasts the day on which the limit is reached", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    await send(workspace, 10);
+    vi.setSystemTime(Date.UTC(2031, 2, 3, 6));
+    const text = textOf(await owner.see(path));
+    expect(text).toContain("Mar 1, 2031 10 0 0 Mar 2, 2031 10 0 0 now 10 0 0");
+    // Ten in two full days: 90 more take eighteen days from now.
+    expect(text).toContain(
+      "At 5 signals a day (the mean of the last 2 full days), the limit will be reached on Mar 21, 2031, and twice the limit will not be reached in this period.",
+    );
+  });
+
+  test("says what overages have cost and will, at the plan's price, and nothing where none is configured", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    await workspace.operator("PATCH", "", { overages: true });
+    await send(workspace, 12);
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 0));
+    const seen = async () => textOf(await owner.see(path));
+    expect(await seen()).toContain("So far in this period: 10 overages. ");
+    expect(await seen()).toContain("about 370 by Apr 1, 2031, 368 of them overages.");
+
+    const { plan } = await operator<{ plan: string }>("GET", `/workspaces/${workspace.id}`);
+    const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
+    await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
+    expect(await seen()).toContain("billed by whoever runs this service at €50.00 per 1,000.");
+    expect(await seen()).toContain("So far in this period: 10 overages, about €0.50.");
+    expect(await seen()).toContain("368 of them overages, about €18.40.");
+  });
+
+  test("a forecast from a day or two leaves the chart, and does not flatten what is sure", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner, admin } = await atUsage({ signalLimit: 100, anchor: "2026-01-01T00:00:00Z" });
+    await workspace.operator("PATCH", "", { overages: true });
+    await send(workspace, 60);
+    const highest = async (by: Browser) =>
+      /<text[^>]*>([\dK.]+)<\/text>(?![\s\S]*text-anchor="end")/.exec(await by.see(path))?.[1];
+    vi.setSystemTime(Date.UTC(2031, 2, 2, 6));
+    expect(await highest(owner)).toBe("100");
+    vi.setSystemTime(Date.UTC(2031, 2, 4, 6));
+    expect(await highest(admin)).toBe("800");
+  });
+
+  test("shows past periods with the streak, and says how far the extra room is from ending", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    await send(workspace, 3);
+    vi.setSystemTime(Date.UTC(2031, 3, 1, 12));
+    await send(workspace, 3);
+    vi.setSystemTime(Date.UTC(2031, 4, 1, 12));
+    const text = textOf(await owner.see(path));
+    expect(text).toContain("Mar 1, 2031 to Apr 1, 2031 2 2 1 0 off 1");
+    expect(text).toContain("Apr 1, 2031 to May 1, 2031 2 2 1 0 off 2");
+    expect(text).toContain(
+      "Each of the last 2 periods ended over the limit. If this one does too, the extra room ends for good.",
+    );
+  });
+
+  test("a plain member sees no button, and what is posted all the same changes nothing", async () => {
+    const { workspace, path, member } = await atUsage({ signalLimit: 1 });
+    await send(workspace, 2);
+    await workspace.settled();
+    expect(await member.see(path)).not.toContain(`action="${path}`);
+    for (const [form, body] of [
+      ["overages", { overages: "on" }],
+      ["plan", { plan: await newPlan(5) }],
+      ["release", {}],
+    ] as const) {
+      expect((await member.post(`${path}/${form}`, body)).status).toBe(403);
+    }
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false, signal_limit: 1, held: 1 });
+  });
+
+  test("a stranger finds nothing", async () => {
+    const { path, stranger } = await atUsage();
+    expect((await stranger.get(path)).status).toBe(404);
+    expect((await stranger.post(`${path}/overages`, { overages: "on" })).status).toBe(404);
+  });
+});
+
+describe("changing plan and overages, releasing held signals", () => {
+  test("overages switched on hold from the next signal on; the log says who did it", async () => {
+    const { workspace, path, admin } = await atUsage({ signalLimit: 1 });
+    await send(workspace, 2);
+    const answer = await admin.post(`${path}/overages`, { overages: "on" });
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}?done=overages_on`]);
+    await send(workspace, 3);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: true, accepted: 4, held: 1 });
+    expect(await auditOf(workspace)).toContainEqual([admin.email, "workspace.updated", { overages: true }]);
+    expect(textOf(await admin.see(`${path}?done=overages_on`))).toContain("Overages are on.");
+
+    await admin.post(`${path}/overages`, { overages: "off" });
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ overages: false });
+  });
+
+  test("a larger plan holds from the next signal on, and says before what it will do", async () => {
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
+    const plan = await newPlan(5);
+    await send(workspace, 3);
+    await workspace.settled();
+    const offer = textOf(await owner.see(path));
+    expect(offer).toContain(
+      "2 more signals are accepted in this period; then as many again are held, and beyond 10 they are refused.",
+    );
+    expect(offer).toContain("Signals already held stay held until you release them: 1 fit then.");
+    expect((await owner.post(`${path}/plan`, { plan })).status).toBe(303);
+    await send(workspace, 1);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 5, accepted: 3, held: 1 });
+    expect(await auditOf(workspace)).toContainEqual([owner.email, "workspace.updated", { plan }]);
+  });
+
+  test("held signals are released as far as they fit, once; the log says how many", async () => {
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
+    await send(workspace, 4);
+    await workspace.settled();
+    expect(textOf(await owner.see(path))).toContain("2 held signals in this period; none fits");
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
+
+    await owner.post(`${path}/plan`, { plan: await newPlan(3) });
+    expect(textOf(await owner.see(path))).toContain("Release 1 signal");
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=released`);
+    expect(await workspace.settled()).toMatchObject({ processed: 3, held: 1, balanced: true });
+    expect((await owner.post(`${path}/release`)).headers.get("location")).toBe(`${path}?done=none_released`);
+    const released = (await auditOf(workspace)).filter(([, action]) => action === "held.released");
+    expect(released).toEqual([[owner.email, "held.released", { released: 1, still_held: 1 }]]);
+  });
+
+  test("the workspace's usage is asked for while the page's own reads are under way, not behind them", async () => {
+    const { home, owner } = await newMembers();
+    // The store answers only once the counter has been asked.
+    const asked = Promise.withResolvers<void>();
+    const calling = (object: object, before: (name: string) => Promise<void> | void) =>
+      new Proxy(object, {
+        get:
+          (target, name) =>
+          async (...given: unknown[]) => {
+            await before(String(name));
+            return Reflect.apply(Reflect.get(target, name) as (...args: unknown[]) => unknown, target, given);
+          },
+      });
+    const bindings = {
+      SIGNAL_STORE: {
+        getByName: (name: string) => calling(env.SIGNAL_STORE.getByName(name), () => asked.promise),
+      },
+      QUOTA_COUNTER: {
+        getByName: (name: string) =>
+          calling(env.QUOTA_COUNTER.getByName(name), (call) => (call === "usage" ? asked.resolve() : undefined)),
+      },
+    };
+    const request = new Request(`https://signals.example${home}/people`, { headers: { cookie: await owner.cookie() } });
+    const answer = await worker.fetch(request, { ...env, ...bindings } as unknown as Env, createExecutionContext());
+    expect(answer.status).toBe(200);
+  });
+
+  test("80, 100 and 200 % are said on every page, to members too, until each is dismissed", async () => {
+    const { workspace, home, owner, member } = await atUsage({ signalLimit: 5 });
+    const bar = async (browser: Browser, page = "people", cookie = "") => {
+      const html = await (await browser.get(`${home}/${page}`, cookie)).text();
+      return /<section class="notice bar.*?<\/section>/s.exec(html)?.[0] ?? null;
+    };
+    expect(await bar(owner)).toBeNull();
+    await send(workspace, 4);
+    expect(await bar(owner)).toContain("80 % of the signal limit is used.");
+    expect(await bar(member, "signals")).toContain("80 % of the signal limit is used.");
+    // The Usage page says it at length.
+    expect(await bar(owner, "usage")).toBeNull();
+
+    const state = /name="state" value="([^"]*)"/.exec((await bar(owner)) ?? "")?.[1] ?? "";
+    const dismissed = await owner.post(`${home}/dismiss`, { what: "usage", state, back: `${home}/people` });
+    expect([dismissed.status, dismissed.headers.get("location")]).toEqual([303, `${home}/people`]);
+    const cookie = dismissed.headers.get("set-cookie")?.split(";")[0] ?? "";
+    expect(await bar(owner, "people", cookie)).toBeNull();
+    expect(await bar(member)).toContain("80 %");
+
+    await send(workspace, 1);
+    expect(await bar(owner, "people", cookie)).toContain("The signal limit is reached.");
+    await send(workspace, 5);
+    expect(await bar(owner, "people", cookie)).toContain("signals are refused");
+  });
+
+  test("what is dismissed leads back into the workspace, and nowhere else", async () => {
+    const { home, owner } = await atUsage();
+    for (const back of ["https://evil.example/", "//evil.example/", "/w/other/people", "/sign-out"]) {
+      // oxlint-disable-next-line no-await-in-loop -- one after the other
+      const answer = await owner.post(`${home}/dismiss`, { what: "usage", state: "x; Domain=evil", back });
+      expect(answer.headers.get("location")).toBe(`${home}/signals`);
+      expect(answer.headers.get("set-cookie")).toBeNull();
+    }
+  });
+
+  test("a plan or a word that does not exist is a 422 that says so, and changes nothing", async () => {
+    const { workspace, path, owner } = await atUsage({ signalLimit: 2 });
+    const before = await auditOf(workspace);
+    for (const [form, body, says] of [
+      ["plan", { plan: "<script>alert(1)</script>" }, "There is no such plan."],
+      ["plan", {}, "There is no such plan."],
+      ["overages", { overages: "maybe" }, "Overages are either on or off."],
+    ] as const) {
+      const answer = await owner.post(`${path}/${form}`, body);
+      expect(answer.status).toBe(422);
+      const html = await answer.text();
+      expect(html).toContain(says);
+      expect(html).not.toContain("<script>alert");
+    }
+    expect(await auditOf(workspace)).toEqual(before);
+  });
+
+  test("a plan is offered to all, or to the workspaces that it names; what is not offered is neither seen nor chosen", async () => {
+    const [theirs, others] = [await atUsage({ signalLimit: 2 }), await atUsage({ signalLimit: 2 })];
+    const own = `own-${crypto.randomUUID()}`;
+    const plan = { name: own, signal_limit: 9, paid: true, offered_to: [theirs.workspace.id] };
+    await operator("PUT", `/plans/${own}`, plan);
+    expect(await theirs.owner.see(theirs.path)).toContain(own);
+    for (const browser of [others.owner, others.member]) expect(await browser.see(others.path)).not.toContain(own);
+
+    const refused = await others.owner.post(`${others.path}/plan`, { plan: own });
+    expect(refused.status).toBe(422);
+    expect(await refused.text()).toContain("There is no such plan.");
+    expect(await others.workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 2 });
+    expect((await theirs.owner.post(`${theirs.path}/plan`, { plan: own })).status).toBe(303);
+
+    // A plan is shown to who has it, also when it is offered to nobody any more.
+    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: [] });
+    expect(textOf(await theirs.member.see(theirs.path))).toContain(`${own} Current`);
+    await operator("PUT", `/plans/${own}`, { ...plan, offered_to: null });
+    expect((await others.owner.post(`${others.path}/plan`, { plan: own })).status).toBe(303);
+  });
+
+  test("plans stand in the order of their size", async () => {
+    const { path, owner } = await atUsage();
+    const text = textOf(await owner.see(path));
+    const at = ["Free", "Starter", "Growth", "Scale"].map((name) => text.indexOf(` ${name} `));
+    expect(at).toEqual(at.toSorted((a, b) => a - b));
+  });
+
+  test("a plan's name is text, whatever it says", async () => {
+    await operator("PUT", "/plans/odd", { name: "<script>alert(1)</script>", signal_limit: 5, paid: true });
+    const { path, owner } = await atUsage();
+    const html = await owner.see(path);
+    expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+    expect(html).not.toContain("<script>alert");
+  });
+});

@@ -1,0 +1,569 @@
+/** Spec §1, §5.6, design §10: who gets to the workspace pages, how, and until when. */
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { findSignedIn, openSession } from "../../../src/control/sessions.ts";
+import worker from "../../../src/index.ts";
+import { EXPIRED_SESSIONS_CLEARED, PAGE_FORM_MAX_BYTES, SESSION_MS } from "../../../src/limits.ts";
+import { pageRoutes } from "../../../src/pages/routes.tsx";
+import { newMembers } from "../../support/members.ts";
+import { Browser } from "../../support/pages.ts";
+import { recordD1 } from "../../support/statements.ts";
+import { call, operator } from "../../support/workspace.ts";
+
+afterEach(() => vi.useRealTimers());
+
+const HERE = "https://signals.example";
+const FORM = { "content-type": "application/x-www-form-urlencoded" };
+const PAGE = { redirect: "manual" } as const;
+
+/** Asks the Worker under another configuration, at any address. */
+function ask(signIn: string, url: string, init: RequestInit = {}, issuer = ""): Promise<Response> {
+  const request = new Request(url, { ...PAGE, ...init });
+  const configured = { ...env, SIGN_IN: signIn, OIDC_ISSUER: issuer };
+  return Promise.resolve(worker.fetch(request, configured, createExecutionContext()));
+}
+
+/** The value of the cookie that an answer sets, with its name. */
+function cookieOf(response: Response): string {
+  return response.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+}
+
+function sessionsOf(email: string) {
+  return env.DB.prepare("SELECT * FROM sessions WHERE email = ?")
+    .bind(email)
+    .all()
+    .then(({ results }) => results);
+}
+
+describe("who gets in", () => {
+  test("every page asks for sign-in first, and leads back to itself", async () => {
+    const { slug } = await newMembers();
+    const answer = await call(`/w/${slug}/usage?period=1&x=a%26b`, PAGE);
+    expect(answer.status).toBe(303);
+    const to = new URL(answer.headers.get("location") ?? "", HERE).searchParams.get("to");
+    expect(to).toBe(`/w/${slug}/usage?period=1&x=a%26b`);
+  });
+
+  test.each([
+    ["a script", { headers: { "sec-fetch-mode": "cors" } }],
+    ["a socket", { headers: { upgrade: "websocket", origin: HERE } }],
+    ["a form that comes after the session's end", { method: "POST", headers: { ...FORM, origin: HERE }, body: "a=b" }],
+  ])("%s without a session gets 401", async (_, init) => {
+    expect((await call("/w/acme/usage", { ...PAGE, ...init })).status).toBe(401);
+  });
+
+  test("a workspace of others and one that is nowhere look the same to who is no member", async () => {
+    const [team, others] = [await newMembers(), await newMembers()];
+    for (const slug of [others.slug, "nowhere", others.workspace.id, team.slug.toUpperCase()]) {
+      const answer = await team.owner.get(`/w/${slug}/usage`);
+      expect(answer.status).toBe(404);
+      expect(await answer.text()).toContain("There is no such page");
+    }
+    expect((await new Browser("nobody@nowhere.example").get(`/w/${team.slug}/usage`)).status).toBe(404);
+    const post = await team.owner.post(`/w/${others.slug}/settings/members`, { email: "x@y.example" });
+    expect(post.status).toBe(404);
+  });
+
+  test("§1 the sidebar names the API keys only to owners and admins", async () => {
+    const { home, owner, admin, member } = await newMembers();
+    const seen = async (browser: Browser) => (await browser.see(`${home}/usage`)).includes("settings/api-keys");
+    expect([await seen(owner), await seen(admin), await seen(member)]).toEqual([true, true, false]);
+  });
+
+  test("the first page is the only workspace, or a list to choose from, or says who can help", async () => {
+    const [one, two] = [await newMembers(), await newMembers()];
+    expect((await call("/", PAGE)).headers.get("location")).toBe("/w/");
+    expect((await one.admin.get("/w/")).headers.get("location")).toBe(`/w/${one.slug}`);
+
+    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email: one.admin.email, role: "member" });
+    const list = await one.admin.see("/w/");
+    for (const { slug } of [one, two]) expect(list).toContain(`href="/w/${slug}"`);
+    expect(await one.admin.see(`/w/${two.slug}/usage`)).toContain(`href="/w/${one.slug}"`);
+
+    const nobody = await new Browser("nobody@nowhere.example").get("/w/");
+    expect(nobody.status).toBe(403);
+    expect(await nobody.text()).toContain("member of no workspace");
+  });
+});
+
+describe("until when somebody is let in", () => {
+  test("a role and a membership are those of this moment", async () => {
+    const { workspace, slug, admin } = await newMembers();
+    const sees = async () => (await admin.see(`/w/${slug}/usage`)).includes("settings/api-keys");
+    expect(await sees()).toBe(true);
+    await operator("PATCH", `/workspaces/${workspace.id}/members/${admin.email}`, { role: "member" });
+    expect(await sees()).toBe(false);
+    await operator("DELETE", `/workspaces/${workspace.id}/members/${admin.email}`);
+    expect((await admin.get(`/w/${slug}/usage`)).status).not.toBe(200);
+  });
+
+  test("who is removed from the last workspace is signed out; from another one, not", async () => {
+    const [one, two] = [await newMembers(), await newMembers()];
+    const email = one.member.email;
+    await operator("POST", `/workspaces/${two.workspace.id}/members`, { email, role: "member" });
+    await one.member.see(`/w/${one.slug}/usage`);
+
+    await operator("DELETE", `/workspaces/${one.workspace.id}/members/${email}`);
+    expect((await one.member.get(`/w/${one.slug}/usage`)).status).toBe(404);
+    await one.member.see(`/w/${two.slug}/usage`);
+
+    await operator("DELETE", `/workspaces/${two.workspace.id}/members/${email}`);
+    expect(await sessionsOf(email)).toEqual([]);
+    expect((await one.member.get(`/w/${two.slug}/usage`)).status).toBe(303);
+  });
+
+  test("the last owner, who cannot be removed, stays signed in", async () => {
+    const { workspace, slug, owner } = await newMembers();
+    await owner.see(`/w/${slug}/usage`);
+    await expect(operator("DELETE", `/workspaces/${workspace.id}/members/${owner.email}`)).rejects.toThrow("409");
+    await owner.see(`/w/${slug}/usage`);
+  });
+
+  test("sign-out ends the session itself, not only the cookie; other sessions stay", async () => {
+    const { slug, owner } = await newMembers();
+    const elsewhere = new Browser(owner.email);
+    await elsewhere.see(`/w/${slug}/usage`);
+    const out = await owner.post("/sign-out");
+    expect([out.status, out.headers.get("location")]).toEqual([303, "/sign-in"]);
+    expect(out.headers.getSetCookie()[0]).toMatch(/^__Host-session=; Max-Age=0; Path=\/;.* Secure/);
+    expect((await owner.get(`/w/${slug}/usage`)).status).toBe(303);
+    await elsewhere.see(`/w/${slug}/usage`);
+  });
+
+  test("a session lasts 12 hours, to the millisecond, whatever is done in it", async () => {
+    const { slug, owner } = await newMembers();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    const startedMs = Date.now();
+    await owner.cookie();
+    vi.setSystemTime(startedMs + SESSION_MS - 1);
+    await owner.see(`/w/${slug}/usage`);
+    vi.setSystemTime(startedMs + SESSION_MS);
+    expect((await owner.get(`/w/${slug}/usage`)).status).toBe(303);
+  });
+
+  test("a session of one way to sign in is none where another one is on", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
+    for (const [signIn, status] of [
+      ["oidc", 200],
+      ["access", 401],
+      ["", 404],
+      ["none", 404],
+    ] as const) {
+      expect((await ask(signIn, `${HERE}/w/${slug}/usage`, { headers: { cookie } })).status).toBe(status);
+    }
+    // On loopback the token is taken without the prefix.
+    const token = cookie.replace("__Host-", "");
+    expect((await ask("oidc", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(200);
+    expect((await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie: token } })).status).toBe(303);
+  });
+
+  test("expired sessions are cleared away by the next sign-in, a bounded number at a time", async () => {
+    const { slug, owner } = await newMembers();
+    const db = controlDatabase(env.DB);
+    const longAgoMs = Date.UTC(2026, 0, 1);
+    const email = owner.email;
+    for (let n = 0; n <= EXPIRED_SESSIONS_CLEARED; n++) {
+      await openSession(db, { tokenHash: `${slug}-${n}`, email, driver: "oidc" }, longAgoMs);
+    }
+    expect(await sessionsOf(email)).toHaveLength(EXPIRED_SESSIONS_CLEARED + 1);
+    await openSession(db, { tokenHash: `${slug}-new`, email, driver: "oidc" }, Date.now());
+    expect(await sessionsOf(email)).toHaveLength(2);
+  });
+
+  test("the database holds no token, and no statement of a request scans a table", async () => {
+    const { slug, owner } = await newMembers();
+    const token = (await owner.cookie()).split("=")[1] ?? "";
+    expect(JSON.stringify(await sessionsOf(owner.email))).not.toContain(token);
+
+    const { d1, queries, plans } = recordD1(env.DB);
+    await findSignedIn(controlDatabase(d1), { tokenHash: "x", driver: "oidc" }, slug, Date.now());
+    expect(queries()).toHaveLength(3);
+    const scans = (await plans()).map(({ detail }) => detail).filter((detail) => detail.startsWith("SCAN"));
+    expect(scans.filter((detail) => !/^SCAN (CONSTANT ROW|\(subquery)/.test(detail))).toEqual([]);
+  });
+});
+
+describe("local sign-in", () => {
+  const signIn = (origin: string, form: Record<string, string>, cookie = "") =>
+    ask("local", `${origin}/sign-in/local`, {
+      method: "POST",
+      headers: { ...FORM, origin, cookie },
+      body: new URLSearchParams(form).toString(),
+    });
+
+  test.each(["http://localhost", "http://localhost:8787", "http://127.0.0.1:8787", "http://[::1]:8787"])(
+    "at %s the members are listed, and one click signs in as any of them",
+    async (origin) => {
+      const { slug, member } = await newMembers();
+      const email = member.email;
+      const browser = { headers: { "sec-fetch-site": "none" } };
+      const list = await ask("local", `${origin}/sign-in?to=/w/${slug}/usage`, browser);
+      expect(list.status).toBe(200);
+      expect(await list.text()).toContain(email);
+
+      const signedIn = await signIn(origin, { email, to: `/w/${slug}/usage` });
+      expect([signedIn.status, signedIn.headers.get("location")]).toEqual([303, `/w/${slug}/usage`]);
+      const page = await ask("local", `${origin}/w/${slug}/usage`, { headers: { cookie: cookieOf(signedIn) } });
+      expect(page.status).toBe(200);
+      expect(await page.text()).toContain(email);
+    },
+  );
+
+  test.each([
+    "https://signals.example",
+    "http://localhost.evil.example",
+    "http://localhost.:8787",
+    "http://evil.example:8787",
+    "http://127.0.0.1.evil.example",
+    "http://localhost@evil.example",
+    "http://0.0.0.0:8787",
+    "http://192.168.1.2:8787",
+    "http://[::ffff:127.0.0.1]:8787",
+    "http://[::]:8787",
+  ])("at %s nothing is answered: no list, no sign-in, no page, not even with a session", async (origin) => {
+    const { slug, owner } = await newMembers();
+    const local = await signIn("http://localhost", { email: owner.email });
+    const [name = "", token = ""] = cookieOf(local).split("=");
+    const cookie = `${name}=${token}; __Host-${name}=${token}`;
+    expect((await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie } })).status).toBe(200);
+
+    for (const path of ["/sign-in", "/w/", `/w/${slug}/usage`]) {
+      const answer = await ask("local", origin + path, { headers: { cookie } });
+      expect([path, answer.status]).toEqual([path, 403]);
+      expect(await answer.text()).not.toContain(slug);
+    }
+    const posted = await signIn(new URL(origin).origin, { email: owner.email });
+    expect([posted.status, posted.headers.getSetCookie()]).toEqual([403, []]);
+    expect(await sessionsOf(owner.email)).toHaveLength(1);
+  });
+
+  test.each([
+    ["GET", "/sign-in"],
+    ["GET", "/w/"],
+    ["GET", "/operator/workspaces"],
+    ["POST", `/api/signal-staging/webhook/sk_${"a".repeat(40)}`],
+    ["GET", "/docs"],
+    ["GET", "/openapi.json"],
+    ["GET", "/healthz"],
+    ["GET", "/assets/none.css"],
+    ["GET", "/nowhere"],
+  ])(
+    "%s %s refuses a Host or an Origin that is not loopback, with a right operator token too",
+    async (method, path) => {
+      const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+      const answer = async (headers: Record<string, string>) =>
+        ask("local", `http://localhost:8787${path}`, { method, headers: { authorization, ...headers } });
+      for (const headers of [
+        { host: "evil.example:8787" },
+        { host: "localhost.evil.example" },
+        { origin: "http://evil.example:8787" },
+        { origin: "null" },
+        { host: "localhost:8787", origin: "https://localhost.evil.example" },
+      ]) {
+        const refused = await answer(headers);
+        expect([headers, refused.status]).toEqual([headers, 403]);
+        expect(await refused.json()).toMatchObject({ code: "loopback_only" });
+      }
+      const taken = await answer({ host: "localhost:8787", origin: "http://127.0.0.1:3000" });
+      expect(await taken.text()).not.toContain("loopback_only");
+      // Another way to sign in leaves all of it to its own proof.
+      const elsewhere = await ask("oidc", `http://localhost:8787${path}`, { method, headers: { host: "a.example" } });
+      expect(await elsewhere.text()).not.toContain("loopback_only");
+    },
+  );
+
+  test("the members are listed to nobody but a browser that says where the request comes from", async () => {
+    const { member } = await newMembers();
+    const unsaid = await ask("local", "http://localhost:8787/sign-in");
+    expect(unsaid.status).toBe(200);
+    const html = await unsaid.text();
+    expect(html).toContain("Email of a member");
+    expect(html).not.toContain(member.email);
+    expect(html).not.toContain("@example.com");
+  });
+
+  test.each(["access", "oidc", "", "LOCAL", "local "])(
+    "with SIGN_IN %j it does not exist, on this machine neither",
+    async (on) => {
+      const { slug, owner } = await newMembers();
+      const origin = "http://localhost";
+      const list = await ask(on, `${origin}/sign-in`);
+      expect(await list.text()).not.toContain(slug);
+      const posted = await ask(on, `${origin}/sign-in/local`, {
+        method: "POST",
+        headers: { ...FORM, origin },
+        body: `email=${owner.email}`,
+      });
+      expect(posted.status).toBe(404);
+      expect(await sessionsOf(owner.email)).toEqual([]);
+    },
+  );
+
+  test("who is no member is told so, and gets no session", async () => {
+    const email = "stranger@nowhere.example";
+    const answer = await signIn("http://localhost", { email });
+    expect([answer.status, await sessionsOf(email)]).toEqual([403, []]);
+  });
+
+  test("every sign-in has a new session and ends the browser's last one; a token set by others is never taken over", async () => {
+    const { slug, owner } = await newMembers();
+    const email = owner.email;
+    const planted = "session=planted-by-somebody";
+    const first = cookieOf(await signIn("http://localhost", { email }, planted));
+    expect(first).toMatch(/^session=[\w-]{43}$/);
+    const second = cookieOf(await signIn("http://localhost", { email }, first));
+    expect(second).not.toBe(first);
+    const status = async (cookie: string) =>
+      (await ask("local", `http://localhost/w/${slug}/usage`, { headers: { cookie } })).status;
+    expect([await status(planted), await status(first), await status(second)]).toEqual([303, 303, 200]);
+  });
+
+  test.each(["https://evil.example/", "//evil.example", "/\\evil.example", "/operator/plans"])(
+    "it leads to no other place: %s",
+    async (to) => {
+      const { owner } = await newMembers();
+      const answer = await signIn("http://localhost", { email: owner.email, to });
+      expect(answer.headers.get("location")).toBe("/w/");
+      expect(await (await ask("local", `http://localhost/sign-in?to=${encodeURIComponent(to)}`)).text()).not.toContain(
+        to,
+      );
+    },
+  );
+});
+
+describe("cookies", () => {
+  const local = async (origin: string) => {
+    const { owner } = await newMembers();
+    const init = { method: "POST", headers: { ...FORM, origin }, body: `email=${owner.email}` };
+    return (await ask("local", `${origin}/sign-in/local`, init)).headers.getSetCookie();
+  };
+
+  test("over HTTPS: __Host-, Secure, HttpOnly, SameSite=Lax, for the whole host and no other", async () => {
+    expect(await local("https://localhost")).toEqual([
+      expect.stringMatching(/^__Host-session=[\w-]{43}; Max-Age=43200; Path=\/; HttpOnly; Secure; SameSite=Lax$/),
+    ]);
+  });
+
+  test("over HTTP, so on this machine: HttpOnly, SameSite=Lax, without Secure and its prefix", async () => {
+    expect(await local("http://localhost")).toEqual([
+      expect.stringMatching(/^session=[\w-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/),
+    ]);
+  });
+
+  test("over HTTPS the cookie without the prefix, which a neighbouring host could set, counts for nothing", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = (await owner.cookie()).replace("__Host-", "");
+    expect((await call(`/w/${slug}/usage`, { ...PAGE, headers: { cookie } })).status).toBe(303);
+  });
+});
+
+// Against a provider: test/sign-in/oidc.test.ts.
+describe("OpenID Connect", () => {
+  test.each(["", "not an address", "http://issuer.example"])(
+    "an issuer that is none is asked nothing: %j",
+    async (issuer) => {
+      const answer = await ask("oidc", `${HERE}/sign-in/oidc`, {}, issuer);
+      expect([answer.status, answer.headers.getSetCookie()]).toEqual([503, []]);
+    },
+  );
+
+  test.each(["access", "local", ""])("with SIGN_IN %j it does not exist", async (on) => {
+    for (const path of ["/sign-in/oidc", "/sign-in/oidc/callback?code=x&state=y"]) {
+      expect((await ask(on, `http://localhost${path}`)).status).toBe(404);
+    }
+  });
+});
+
+/** Of a parameter that takes numbers only, 1. */
+const valueFor = (parameter: string) => (parameter.includes("{[1-9]") ? "1" : "x");
+
+/** Every path and method of the pages, with something in place of the parameters. */
+function routes(slug: string): { method: string; path: string }[] {
+  const all = pageRoutes.routes
+    .filter(({ method, path }) => method !== "ALL" && !path.startsWith("/assets/"))
+    .map(({ method, path }) => ({ method, path: path.replace(":slug", slug).replaceAll(/:[^/]+/g, valueFor) }));
+  return [...new Map(all.map((route) => [`${route.method} ${route.path}`, route])).values()];
+}
+
+describe("on every page", () => {
+  test("what other sites send is refused, whatever it is: a form, a script's JSON, without an origin", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
+    const posts = routes(slug).filter(({ method }) => method !== "GET");
+    expect(posts.map(({ path }) => path)).toEqual(expect.arrayContaining(["/sign-in/local", "/sign-out"]));
+    posts.push({ method: "POST", path: `/w/${slug}/anything` }, { method: "DELETE", path: `/w/${slug}/usage` });
+    const foreign: [Record<string, string>, number][] = [
+      [{ ...FORM, origin: "https://evil.example" }, 403],
+      [{ ...FORM, origin: "http://signals.example" }, 403],
+      [{ ...FORM, origin: "null" }, 403],
+      [{ ...FORM, origin: "https://evil.example", "sec-fetch-site": "cross-site" }, 403],
+      [{ ...FORM, origin: "https://x.signals.example", "sec-fetch-site": "same-site" }, 403],
+      [FORM, 403],
+      [{ "content-type": "multipart/form-data; boundary=x", origin: "https://evil.example" }, 403],
+      [{}, 403],
+      [{ "content-type": "text/plain", origin: "https://evil.example" }, 415],
+      [{ "content-type": "application/json", origin: "https://evil.example" }, 415],
+      [{ "content-type": "application/json", origin: HERE }, 415],
+    ];
+    for (const { method, path } of posts) {
+      for (const [headers, status] of foreign) {
+        // Without a body the runtime sets no content type.
+        const answer = await call(path, { ...PAGE, method, headers: { ...headers, cookie } });
+        expect([method, path, headers, answer.status]).toEqual([method, path, headers, status]);
+      }
+    }
+    // Still signed in.
+    await owner.see(`/w/${slug}/usage`);
+  });
+
+  test("what says that it is a form and is none is the sender's fault; no page knows another method than GET and POST", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
+    const posts = routes(slug).filter(({ method, path }) => method === "POST" && path !== "/sign-out");
+    for (const { path } of posts) {
+      const sent = (type: string, body: string) =>
+        call(path, { ...PAGE, method: "POST", headers: { origin: HERE, cookie, "content-type": type }, body });
+      expect([path, (await sent("multipart/form-data", "x")).status]).toEqual([path, 400]);
+      expect([path, (await sent("multipart/form-data; boundary=x", "--x\r\nx")).status]).toEqual([path, 400]);
+    }
+    for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"]) {
+      for (const path of ["/sign-in", `/w/${slug}/usage`]) {
+        const answer = await call(path, { ...PAGE, method, headers: { ...FORM, origin: HERE, cookie } });
+        expect([method, answer.status, answer.headers.get("allow")]).toEqual([method, 405, "GET, HEAD, POST"]);
+      }
+    }
+  });
+
+  test("who is not signed in, who is a stranger, and who may only read get no further", async () => {
+    const team = await newMembers();
+    const pagesOf = routes(team.slug).filter(({ path }) => path.startsWith(`/w/${team.slug}`));
+    expect(pagesOf.length).toBeGreaterThan(10);
+    for (const { method, path } of pagesOf) {
+      const isPost = method !== "GET";
+      const headers = { ...FORM, origin: HERE };
+      const nobody = await call(path, { ...PAGE, method, ...(isPost && { headers, body: "" }) });
+      expect([method, path, nobody.status]).toEqual([method, path, isPost ? 401 : 303]);
+      const refused = await (isPost ? team.stranger.post(path) : team.stranger.get(path));
+      expect([method, path, refused.status]).toEqual([method, path, 404]);
+      // What concerns nobody but the one who looks.
+      const isOwn = path.endsWith("/dismiss");
+      if (isPost) expect([path, (await team.member.post(path)).status]).toEqual([path, isOwn ? 303 : 403]);
+    }
+  });
+
+  test("a socket from another site is refused", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
+    const others = [
+      "https://evil.example",
+      "https://signals.example.evil.example",
+      "https://signals.example:8443",
+      "https://signals.exampl",
+      "https://evil.example/https://signals.example",
+      "http://signals.example",
+      "null",
+      "",
+    ];
+    for (const origin of [...others, undefined]) {
+      const headers = { cookie, upgrade: "websocket", ...(origin === undefined ? {} : { origin }) };
+      expect((await call(`/w/${slug}/live`, { headers })).status).toBe(403);
+    }
+  });
+
+  test("nothing personal is kept by anybody in between, and no other site may frame it", async () => {
+    const { slug, owner } = await newMembers();
+    const gets = routes(slug).filter(({ method }) => method === "GET");
+    expect(gets.length).toBeGreaterThan(10);
+    for (const { path } of [...gets, { path: "/w/nowhere/usage" }, { path: `/w/${slug}/nowhere` }]) {
+      const answer = await owner.get(path);
+      const { headers } = answer;
+      expect([path, headers.get("cache-control"), headers.get("x-frame-options")]).toEqual([path, "no-store", "DENY"]);
+      expect(headers.get("content-security-policy")?.replaceAll(/'nonce-[^']{20,}'/g, "NONCE")).toBe(
+        "default-src 'none'; style-src NONCE; script-src NONCE; img-src 'self' data:; connect-src 'self'; " +
+          "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+      );
+      await answer.body?.cancel();
+    }
+  });
+
+  test("a form larger than any of ours is not read", async () => {
+    const { slug, owner } = await newMembers();
+    const post = owner.post(`/w/${slug}/settings/members`, { email: "x".repeat(PAGE_FORM_MAX_BYTES) });
+    expect((await post).status).toBe(413);
+  });
+});
+
+describe("attempts are limited", () => {
+  test("one address may try so often a minute; others are not held up", async () => {
+    const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
+    let refused: Response | undefined;
+    // At most two windows: the first may end meanwhile.
+    for (let n = 0; n < 121 && refused === undefined; n++) {
+      const answer = await begin("192.0.2.1");
+      if (answer.status === 429) refused = answer;
+    }
+    expect(await refused?.text()).toContain("Too many attempts");
+    expect((await begin("192.0.2.2")).status).not.toBe(429);
+  });
+
+  test("one person may send so many forms a minute, in however many sessions; others are not held up", async () => {
+    const { home, owner, admin } = await newMembers();
+    const sessions = [owner, new Browser(owner.email)];
+    const back = { what: "none", state: "x", back: `${home}/usage` };
+    let refused: Response | undefined;
+    for (let n = 0; n < 241 && refused === undefined; n++) {
+      const answer = await sessions[n % 2]?.post(`${home}/dismiss`, back);
+      if (answer?.status === 429) refused = answer;
+    }
+    expect(refused?.headers.get("retry-after")).toBe("60");
+    expect(await refused?.text()).toContain("Too many changes at a time");
+    expect((await admin.post(`${home}/dismiss`, back)).status).toBe(303);
+  });
+
+  test("what is limited are forms that change something, and exports, which leave an entry too", async () => {
+    const { home, slug, owner, admin, workspace } = await newMembers();
+    const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
+    const make = async (who: Browser, method: string, path: string, limit: RateLimit["limit"]): Promise<number> => {
+      const headers = { cookie: await who.cookie(), ...(method === "POST" ? { ...FORM, origin: HERE } : {}) };
+      const body = method === "POST" ? new URLSearchParams(rule).toString() : null;
+      const configured = { ...env, PAGE_FORMS: { limit } };
+      const request = new Request(`${HERE}/w/${slug}${path}`, { ...PAGE, method, headers, body });
+      return (await worker.fetch(request, configured, createExecutionContext())).status;
+    };
+    const refuseOwner: RateLimit["limit"] = ({ key }) => Promise.resolve({ success: key !== owner.email });
+    expect(await make(owner, "POST", "/rules", refuseOwner)).toBe(429);
+    expect(await make(owner, "GET", "/people/export?records=people&format=csv", refuseOwner)).toBe(429);
+    expect(await make(owner, "GET", "/rules", refuseOwner)).toBe(200);
+    expect(await make(owner, "POST", "/rules/preview", refuseOwner)).toBe(200);
+    expect(await workspace.operator("GET", "/rules")).toMatchObject({ items: [] });
+    expect(await make(admin, "POST", "/rules", refuseOwner)).toBe(303);
+    // Whoever is signed in is not held up by a limiter that fails.
+    expect(await make(owner, "POST", "/rules", () => Promise.reject(new Error("no answer")))).toBe(303);
+    await owner.see(`${home}/rules`);
+  });
+
+  test("the log names the route and the reason, never where to, an email or a token", async () => {
+    const { slug, owner } = await newMembers();
+    // A second in which strangers have not used up their lines yet.
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 10_000 });
+    const log = vi.spyOn(console, "log").mockImplementation(() => {});
+    const origin = "http://localhost";
+    const email = owner.email;
+    const post = (who: string) =>
+      ask("local", `${origin}/sign-in/local`, { method: "POST", headers: { ...FORM, origin }, body: `email=${who}` });
+    const cookie = cookieOf(await post(email));
+    await post("nobody@nowhere.example");
+    await ask("local", `${origin}/sign-in?to=/w/${slug}/people%3Femail=jane@example.com`);
+    await ask("local", `${origin}/w/${slug}/usage?secret=1`, { headers: { cookie } });
+    const text = log.mock.calls.flat().join("\n");
+    log.mockRestore();
+    expect(text).toContain('"route":"/sign-in/local"');
+    expect(text).toContain('"code":"no_member"');
+    expect(text).toContain('"workspace":"ws_');
+    for (const told of [email, "nobody", "jane", "secret", slug, cookie.split("=")[1] ?? ""])
+      expect(text).not.toContain(told);
+  });
+});

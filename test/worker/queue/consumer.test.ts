@@ -1,0 +1,417 @@
+/** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { LINK_ALARM_MS, MESSAGE_MAX_ATTEMPTS } from "../../../src/limits.ts";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { replayDeadLetters } from "../../../src/queue/again.ts";
+import { signalStore } from "../../../src/workspace/objects.ts";
+import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
+import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
+import { recordD1 } from "../../support/statements.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+afterEach(() => vi.useRealTimers());
+
+const PAGE = { cursor: null, limit: 50 };
+const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
+
+/** Signals with these payloads, admitted and on their way, in a row each or all in one: what the queue would deliver. */
+async function onTheWay(
+  payloads: string[],
+  counterOf: () => Promise<TestCounter> = newCounter,
+  { inOneRow = false } = {},
+): Promise<{ counter: TestCounter; ids: string[]; bodies: string[] }> {
+  const counter = await counterOf();
+  const bodies: string[] = [];
+  await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
+  const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
+  const calls = payloads.map((payload, index) => admitCall(1, { payload, ids: [ids[index] ?? ""] }));
+  if (inOneRow) await counter.admit(0, { chunks: calls.flatMap(({ chunks }) => chunks) });
+  else for (const call of calls) await counter.admit(1, call);
+  const carried = () => bodies.join("").split(/sig_[^"]*"/).length - 1;
+  await vi.waitFor(() => expect(carried()).toBe(payloads.length));
+  return { counter, ids, bodies };
+}
+
+const good = (name: string) => JSON.stringify({ email: `${name}@example.com`, event: "Signed Up" });
+
+async function statuses(workspaceId: string, ids: string[]) {
+  const store = signalStore(env, workspaceId);
+  return Promise.all(ids.map(async (id) => (await store.signal(id))?.status));
+}
+
+/** Makes the store refuse what is inserted there, also after a restart. */
+function refuse(workspaceId: string, inserts: string): Promise<void> {
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) => {
+    storage.sql.exec(`CREATE TRIGGER refuse BEFORE INSERT ON ${inserts}
+      BEGIN SELECT raise(ABORT, 'cannot be written'); END`);
+  });
+}
+
+/** Every row of the store. */
+function contents({ store }: TestWorkspace): Promise<unknown[]> {
+  return runInDurableObject(store, (_, { storage: { sql } }) => {
+    const tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_cf*'";
+    // Buffers would all be equal.
+    const comparable = (row: Record<string, SqlStorageValue>): unknown[] =>
+      Object.values(row).map((value) => (value instanceof ArrayBuffer ? Buffer.from(value).toString("base64") : value));
+    return [...sql.exec<{ name: string }>(tables)].map(({ name }) => [
+      name,
+      [...sql.exec(`SELECT * FROM ${name}`)].map(comparable),
+    ]);
+  });
+}
+
+/** The real bindings, but for one object of one workspace, which answers these calls so. */
+function withStore(workspaceId: string, calls: Record<string, () => unknown>): Env {
+  const getByName = (name: string) => {
+    const stub = env.SIGNAL_STORE.getByName(name);
+    if (name !== workspaceId) return stub;
+    return new Proxy(stub, { get: (target, call: string) => calls[call] ?? Reflect.get(target, call) });
+  };
+  return { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
+}
+
+/** Whoever becomes known from here on is linked after their batch, not with it. */
+const changeRules = (workspace: TestWorkspace) => {
+  const rule = { name: "never", event: "Never", match: "all", conditions: [], scoring_signal: "never", points: 1 };
+  return workspace.operator("POST", "/rules", rule);
+};
+
+const unreachable = () => Promise.reject(new Error("store is unreachable"));
+
+describe("a batch of several workspaces", () => {
+  test.each([
+    { attempts: 1, delaySeconds: 5 },
+    { attempts: 3, delaySeconds: 20 },
+    { attempts: 5, delaySeconds: 80 },
+  ])("of which one fails delays that one's messages, after $attempts attempts by $delaySeconds s", async (retry) => {
+    const [first, failing, third] = [await newCounter(), await newCounter(), await newCounter()];
+    const bodies = [first, failing, third, failing].map(({ id }, index) =>
+      messageOf(id, [{ id: `sig_${index}`, payload: { email: "a@example.com", event: `e${index}` } }]),
+    );
+    const bindings = withStore(failing.id, { record: unreachable });
+    const result = await consumeMessages(bodies, { attempts: retry.attempts, bindings });
+    expect(result.explicitAcks).toEqual(["0", "2"]);
+    const { delaySeconds } = retry;
+    expect(result.retryMessages).toEqual([
+      { msgId: "1", delaySeconds },
+      { msgId: "3", delaySeconds },
+    ]);
+    expect(await statuses(first.id, ["sig_0"])).toEqual(["processed"]);
+    expect(await statuses(failing.id, ["sig_1", "sig_3"])).toEqual([undefined, undefined]);
+  });
+
+  test("brings each workspace's signals to its own store only", async () => {
+    const [one, other] = [await newCounter(), await newCounter()];
+    const signal = { id: "sig_same", payload: { email: "a@example.com", event: "e" } };
+    await consumeMessages([messageOf(one.id, [signal]), messageOf(other.id, [signal, { ...signal, id: "sig_more" }])]);
+    expect(await signalStore(env, one.id).totals()).toMatchObject({ processed: 1 });
+    expect(await signalStore(env, other.id).totals()).toMatchObject({ processed: 1, duplicates: 1 });
+  });
+});
+
+describe("the rules of a batch of many workspaces", () => {
+  /** D1 as the consumer sees it, and what it was asked; the first sessions fail. */
+  function askedD1(failing = 0) {
+    const { d1, queries } = recordD1(env.DB);
+    let sessions = 0;
+    const withSession = () => {
+      if (++sessions <= failing) throw new Error("D1 is down");
+      return d1;
+    };
+    return { bindings: { ...env, DB: { withSession } } as unknown as Env, queries };
+  }
+
+  async function withRules(count: number) {
+    const workspaces = await Promise.all(Array.from({ length: count }, () => newWorkspace()));
+    for (const [n, workspace] of workspaces.entries()) {
+      const rule = { name: "r", event: "Form", match: "all", conditions: [], scoring_signal: "s", points: n + 1 };
+      await workspace.operator("POST", "/rules", rule);
+    }
+    return workspaces;
+  }
+
+  const batchOf = (workspaces: TestWorkspace[], id: string) =>
+    workspaces.map((one) => messageOf(one.id, [{ id: `sig_${id}_${one.id}`, payload: { ...form, n: id } }]));
+  const form = { event: "Form", email: "a@example.com" };
+  const scores = (workspaces: TestWorkspace[]) =>
+    Promise.all(
+      workspaces.map(async (workspace) => {
+        const { items } = await workspace.operator<{ items: { score: number }[] }>(
+          "GET",
+          "/people?email=a@example.com",
+        );
+        return items[0]?.score;
+      }),
+    );
+
+  test("are read together: their versions in one query, and those that are not known here in another", async () => {
+    const workspaces = await withRules(5);
+    const first = askedD1();
+    await consumeMessages(batchOf(workspaces, "1"), { bindings: first.bindings });
+    expect(await scores(workspaces)).toEqual([1, 2, 3, 4, 5]);
+    expect(first.queries()).toEqual([
+      expect.stringContaining('"rules_version" from "workspaces"'),
+      expect.stringContaining('from "mapping_rules"'),
+    ]);
+    const second = askedD1();
+    await consumeMessages(batchOf(workspaces, "2"), { bindings: second.bindings });
+    expect(await scores(workspaces)).toEqual([2, 4, 6, 8, 10]);
+    expect(second.queries()).toHaveLength(1);
+  });
+
+  test("are read by each workspace itself where they cannot be had together", async () => {
+    const workspaces = await withRules(2);
+    const { bindings } = askedD1(1);
+    const { retryMessages } = await consumeMessages(batchOf(workspaces, "1"), { bindings });
+    expect(retryMessages).toEqual([]);
+    expect(await scores(workspaces)).toEqual([1, 2]);
+  });
+});
+
+describe("§8: one poisonous signal never takes its neighbours along", () => {
+  test("broken JSON alone is a dead letter, with the reason, and all are settled", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), '{"event":', good("b")]);
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
+    expect((await signalStore(env, counter.id).deadLetters(PAGE)).items).toMatchObject([
+      { id: ids[1], reason: expect.stringContaining("JSON"), payload: '{"event":' },
+    ]);
+    expect(await counter.stub.books()).toEqual({ admitted: 3, unsettled: 0 });
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
+  });
+
+  test.each([
+    { when: "in the middle of its batch", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: false },
+    { when: "when all else of its batch is written", refused: "link_jobs", inOneRow: false },
+    { when: "in the middle of its row", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: true },
+    { when: "when all else of its row is written", refused: "link_jobs", inOneRow: true },
+  ])("one that the store cannot write, $when: nothing is recorded, and then all but it", async (poisoned) => {
+    const { refused, inOneRow } = poisoned;
+    const workspace = await newWorkspace();
+    const rule = { name: "r", event: "*", match: "all", conditions: [], scoring_signal: "s", points: 3 };
+    await workspace.operator("POST", "/rules", rule);
+    await workspace.send({ type: "track", event: "Opened", anonymousId: "visitor-1" });
+    await workspace.settled();
+    await changeRules(workspace);
+    await refuse(workspace.id, refused);
+    const before = await contents(workspace);
+    const poison = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
+    const payloads = [good("a"), JSON.stringify(poison), good("b")];
+    const { ids, bodies } = await onTheWay(payloads, async () => new TestCounter(workspace.id), { inOneRow });
+
+    const first = await consumeMessages(bodies);
+    expect(first).toMatchObject({ explicitAcks: [], retryMessages: bodies.map(() => ({ delaySeconds: 5 })) });
+    expect(await contents(workspace)).toEqual(before);
+    expect(await workspace.books()).toMatchObject({ accepted: 4, processed: 1, in_flight: 3, balanced: true });
+
+    for (const attempts of [2, 3]) expect((await consumeMessages(bodies, { attempts })).retryMessages).toEqual([]);
+    expect(await statuses(workspace.id, ids)).toEqual(["processed", "dead", "processed"]);
+    const store = signalStore(env, workspace.id);
+    expect((await store.signal(ids[1] ?? ""))?.deadReason).toContain("cannot be written");
+    const people = (await store.people({}, PAGE)).items.map(({ email, score }) => [email, score]);
+    expect(people).toEqual([
+      ["b@example.com", 3],
+      ["a@example.com", 3],
+    ]);
+    const books = { accepted: 4, processed: 3, dead_lettered: 1, in_flight: 0, balanced: true };
+    expect(await workspace.books()).toMatchObject(books);
+  });
+
+  test("one for which its workspace's rules take too long: it alone is a dead letter, in no other workspace anything waits", async () => {
+    const [greedy, neighbour] = [await newWorkspace(), await newWorkspace()];
+    for (let number = 0; number < 30; number++) {
+      const value = Array.from({ length: 100 }, (_, index) => `value ${number} ${index}`);
+      const condition = { path: `properties.a[]`, operator: "in", value };
+      await greedy.operator("POST", "/rules", {
+        name: `r${number}`,
+        event: number === 0 ? "*" : "Ordered",
+        match: "any",
+        conditions: Array.from({ length: number === 0 ? 0 : 2 }, () => condition),
+        scoring_signal: "s",
+        points: 3,
+      });
+    }
+    const large = {
+      email: "a@example.com",
+      event: "Ordered",
+      properties: { a: Array.from({ length: 3_000 }, (_, n) => n) },
+    };
+    const small = { email: "a@example.com", event: "Ordered", properties: { a: [1] } };
+    const bodies = [
+      messageOf(greedy.id, [
+        { id: "sig_1", payload: small, ordinal: 1 },
+        { id: "sig_2", payload: large, ordinal: 2 },
+        { id: "sig_3", payload: { ...small, email: "b@example.com" }, ordinal: 3 },
+      ]),
+      messageOf(neighbour.id, [{ id: "sig_4", payload: small }]),
+    ];
+    const result = await consumeMessages(bodies);
+    expect(result).toMatchObject({ explicitAcks: ["0", "1"], retryMessages: [] });
+    expect(await statuses(greedy.id, ["sig_1", "sig_2", "sig_3"])).toEqual(["processed", "dead", "processed"]);
+    expect(await signalStore(env, greedy.id).signal("sig_2")).toMatchObject({
+      deadReason: expect.stringContaining("steps"),
+      payload: large,
+    });
+    expect(await signalStore(env, greedy.id).signal("sig_3")).toMatchObject({ points: 3 });
+    expect(await statuses(neighbour.id, ["sig_4"])).toEqual(["processed"]);
+  });
+
+  test.each(["nonsense", "", 'ws_x\u001d{"v":2,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
+    "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
+    async (unreadable) => {
+      const { counter, ids, bodies } = await onTheWay([good("a")]);
+      const result = await consumeMessages([unreadable, ...bodies]);
+      expect(result.retryMessages).toEqual([]);
+      expect(result.explicitAcks).toHaveLength(1 + bodies.length);
+      expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+    },
+  );
+});
+
+test("§8: one message that has failed before, among fresh ones, has each signal of the batch recorded by itself", async () => {
+  const [counter, payloads] = [await newCounter(), ["a", "v", "b"].map((name) => JSON.parse(good(name)) as object)];
+  await refuse(counter.id, "people WHEN NEW.email = 'v@example.com'");
+  const ids = payloads.map((_, index) => `sig_${counter.id}_${index}`);
+  const bodies = payloads.map((payload, index) => messageOf(counter.id, [{ id: ids[index] ?? "", payload }]));
+  const result = await consumeMessages(bodies, { attempts: [1, 2, 1] });
+  expect(result.retryMessages).toEqual([]);
+  expect(await statuses(counter.id, ids)).toEqual(["processed", "dead", "processed"]);
+});
+
+describe("§1.2: a fault delays work, never drops it", () => {
+  test("a message that fails time and again is let go, not buried: its rows come again from the outbox", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a")]);
+    const bindings = withStore(counter.id, { record: unreachable });
+    const last = await consumeMessages(bodies, { attempts: MESSAGE_MAX_ATTEMPTS, bindings });
+    expect(last.explicitAcks).toHaveLength(bodies.length);
+    expect(last.retryMessages).toEqual([]);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+  });
+});
+
+describe("the dead-letter queue", () => {
+  test("records what is given up with the reason, once, and settles it", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
+    await consumeMessages(bodies, { queue: "signals-dlq" });
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+    await consumeMessages(bodies, { queue: "signals-dlq" });
+    expect(await statuses(counter.id, ids)).toEqual(["dead", "dead"]);
+    const store = signalStore(env, counter.id);
+    expect(await store.totals()).toEqual({ ...NOTHING, deadLettered: 2 });
+    expect((await store.deadLetters(PAGE)).items).toMatchObject([
+      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("b")) },
+      { reason: expect.stringContaining("all attempts"), payload: JSON.parse(good("a")) },
+    ]);
+    expect((await store.people({}, PAGE)).items).toEqual([]);
+  });
+
+  test("takes back nothing that was recorded before", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a")]);
+    for (const queue of ["signals", "signals-dlq"]) await consumeMessages(bodies, { queue });
+    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+  });
+
+  test("what it has buried stays dead, however often it is delivered, until it is replayed", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a")]);
+    for (const queue of ["signals-dlq", "signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
+    expect(await statuses(counter.id, ids)).toEqual(["dead"]);
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, deadLettered: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    bodies.length = 0;
+    expect(await replayDeadLetters(env, counter.id, null)).toBe(1);
+    await vi.waitFor(() => expect(bodies).toHaveLength(1));
+    for (const queue of ["signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
+    expect(await statuses(counter.id, ids)).toEqual(["processed"]);
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+  });
+
+  test("of which one signal cannot be recorded even so keeps what came before it", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("poison")]);
+    await refuse(counter.id, `dead_letters WHEN NEW.id = '${ids[1]}'`);
+    expect((await consumeMessages(bodies, { queue: "signals-dlq" })).retryMessages).toHaveLength(bodies.length);
+    expect(await statuses(counter.id, ids)).toEqual(["dead", undefined]);
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 2 });
+  });
+
+  test("retries what it cannot record", async () => {
+    const { counter, bodies } = await onTheWay([good("a")]);
+    const bindings = withStore(counter.id, { record: unreachable });
+    const result = await consumeMessages(bodies, { queue: "signals-dlq", attempts: 2, bindings });
+    expect(result.retryMessages).toEqual([{ msgId: "0", delaySeconds: 10 }]);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+  });
+});
+
+describe("every step may be repeated", () => {
+  test("the same messages at the same time, over and over, count once", async () => {
+    const { counter, bodies } = await onTheWay(["a", "b", "c", "d"].map(good));
+    await Promise.all(Array.from({ length: 6 }, () => consumeMessages(bodies.toReversed())));
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 4 });
+    expect(await counter.stub.books()).toEqual({ admitted: 4, unsettled: 0 });
+  });
+
+  test("recorded and not settled: the next attempt settles", async () => {
+    const { counter, bodies } = await onTheWay([good("a")]);
+    const down = { ...env, QUOTA_COUNTER: { getByName: () => ({ settle: unreachable }) } } as unknown as Env;
+    expect((await consumeMessages(bodies, { bindings: down })).retryMessages).toHaveLength(1);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    expect((await consumeMessages(bodies)).explicitAcks).toHaveLength(1);
+    expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
+    expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });
+  });
+
+  test("recorded and not linked, as `link` failed: the store's alarm links", async () => {
+    const workspace = await newWorkspace();
+    await workspace.operator("POST", "/rules", {
+      name: "r",
+      event: "*",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: 3,
+    });
+    const track = { type: "track", event: "Opened", anonymousId: "visitor-1" };
+    await deliver(workspace.id, [{ id: "sig_1", payload: track }]);
+    await changeRules(workspace);
+    const identify = { type: "identify", anonymousId: "visitor-1", traits: { email: "v@example.com" } };
+    const bodies = [messageOf(workspace.id, [{ id: "sig_2", payload: identify, at: Date.now() + MINUTE }])];
+    const bindings = withStore(workspace.id, { link: unreachable });
+    expect((await consumeMessages(bodies, { bindings })).retryMessages).toEqual([]);
+    expect(await statuses(workspace.id, ["sig_1"])).toEqual(["anonymous"]);
+    const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBeLessThanOrEqual(Date.now() + LINK_ALARM_MS);
+    vi.useFakeTimers({ toFake: ["Date"], now: alarmMs ?? 0 });
+    expect(await runDurableObjectAlarm(workspace.store)).toBe(true);
+    expect(await statuses(workspace.id, ["sig_1"])).toEqual(["processed"]);
+    expect((await signalStore(env, workspace.id).people({}, PAGE)).items).toMatchObject([{ score: 3 }]);
+  });
+});
+
+describe("mapping rules", () => {
+  test("that change between two batches apply to what is processed from then on", async () => {
+    const workspace = await newWorkspace();
+    const store = signalStore(env, workspace.id);
+    const scoreAfter = async (id: string) => {
+      await deliver(workspace.id, [{ id, payload: { email: "a@example.com", event: "Visit", id } }]);
+      return (await store.people({}, PAGE)).items[0]?.score;
+    };
+    expect(await scoreAfter("sig_1")).toBe(0);
+    const rule = { name: "visits", event: "Visit", match: "all", conditions: [], scoring_signal: "visit", points: 5 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    expect(await scoreAfter("sig_2")).toBe(5);
+    await workspace.operator("PATCH", `/rules/${id}`, { points: 20 });
+    expect(await scoreAfter("sig_3")).toBe(25);
+    await workspace.operator("DELETE", `/rules/${id}`);
+    expect(await scoreAfter("sig_4")).toBe(25);
+    expect((await store.signal("sig_3"))?.rulesMatched).toEqual([
+      { ruleId: id, ruleVersion: 2, scoringSignal: "visit", points: 20, scored: true, scoredBy: null },
+    ]);
+  });
+});

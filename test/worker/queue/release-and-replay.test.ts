@@ -1,0 +1,252 @@
+/** Held signals that are released (design §6) and dead letters that are replayed (design §8): once more, counted once. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { replayDeadLetters } from "../../../src/queue/again.ts";
+import { buriedSignal } from "../../../src/queue/process.ts";
+import type { SignalToRecord } from "../../../src/store/protocol.ts";
+import { linesOf } from "../../support/adds-up.ts";
+import { readStore } from "../../support/read-store.ts";
+import { TestCounter, lose } from "../../support/counter.ts";
+import { consumeMessages } from "../../support/deliver.ts";
+import { newPlan, newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+interface Trace {
+  status: string;
+  verdict: string;
+  ordinal: number;
+  source: string;
+  points: number;
+  received_at: string;
+}
+
+const form = (n: number) => ({ email: `p${n}@example.com`, event: "Filled Out Form" });
+
+async function withRule(options: Parameters<typeof newWorkspace>[0]): Promise<TestWorkspace> {
+  const workspace = await newWorkspace(options);
+  await workspace.operator("POST", "/rules", {
+    name: "form",
+    event: "Filled Out Form",
+    match: "all",
+    conditions: [],
+    scoring_signal: "form",
+    points: 10,
+  });
+  return workspace;
+}
+
+/** Sends `count` signals of different people one after the other; their ids in order. */
+async function sendAll(workspace: TestWorkspace, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let n = 1; n <= count; n++) {
+    const answer = await workspace.send(form(n), { path: "/api/signal-staging/webhook/web/{key}" });
+    ids.push((await answer.json<{ id: string }>()).id);
+  }
+  return ids;
+}
+
+const release = (workspace: TestWorkspace) =>
+  workspace.operator<{ released: number; still_held: number }>("POST", "/held/release");
+const replay = (workspace: TestWorkspace, ids?: string[]) =>
+  workspace.operator<{ replayed: number }>("POST", "/dead-letters/replay", ids === undefined ? {} : { ids });
+const trace = (workspace: TestWorkspace, id = "") => workspace.operator<Trace>("GET", `/signals/${id}`);
+const usage = (workspace: TestWorkspace) =>
+  workspace.operator<{ accepted: number; held: number; overage: number }>("GET", "/usage");
+
+async function scored(workspace: TestWorkspace): Promise<string[]> {
+  const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+  return items
+    .filter((person) => person.score === 10)
+    .map((person) => person.email)
+    .sort();
+}
+
+afterEach(() => vi.useRealTimers());
+
+describe("design §6: a release of held signals", () => {
+  test("takes as many as a larger plan has room for, oldest first; each is scored, and counted once", async () => {
+    const workspace = await withRule({ signalLimit: 3 });
+    const ids = await sendAll(workspace, 6);
+    await workspace.settled();
+    const before = await trace(workspace, ids[3]);
+    await workspace.operator("PATCH", "", { plan: await newPlan(5) });
+
+    expect(await release(workspace)).toEqual({ released: 2, still_held: 1 });
+    const books = await workspace.settled();
+    expect(books).toMatchObject({ accepted: 6, processed: 5, held: 1, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 5, held: 1 });
+    expect(await scored(workspace)).toEqual([1, 2, 3, 4, 5].map((n) => `p${n}@example.com`));
+    expect(await trace(workspace, ids[3])).toMatchObject({
+      status: "processed",
+      verdict: "accepted",
+      ordinal: 4,
+      source: "web",
+      points: 10,
+      received_at: before.received_at,
+    });
+    expect(await trace(workspace, ids[5])).toMatchObject({ status: "held", points: 0 });
+  });
+
+  test("takes all of them with overages on, and they are metered as overage", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await release(workspace)).toEqual({ released: 2, still_held: 0 });
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0, overage: 2 });
+  });
+
+  test("a released signal names the place it leaves, on its way and to the store", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 3);
+    await workspace.settled();
+    const [held] = await workspace.store.held((await workspace.counter.usage())?.periodEndMs ?? 0, 0, 10);
+    const stored = await readStore(workspace.id, (state) => linesOf(state.held));
+    expect(stored.map(({ facts }) => facts.status)).toEqual(["held"]);
+    const place = stored[0]?.seq;
+    expect(held).toMatchObject({ from: "held", place });
+    await workspace.operator("PATCH", "", { overages: true });
+    const counter = new TestCounter(workspace.id);
+    await counter.sendTo(lose);
+    await release(workspace);
+    const released = await counter.unsettled();
+    expect(released.map(({ envelope }) => envelope.again)).toMatchObject([{ from: "held", place, ordinal: 3 }]);
+    expect(released.map((signal) => buriedSignal(signal, "").admission.again)).toEqual([{ from: "held", place }]);
+  });
+
+  test("takes none without room, and is never made by itself", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    expect(await release(workspace)).toEqual({ released: 0, still_held: 2 });
+    await workspace.operator("PATCH", "", { plan: await newPlan(100) });
+    expect(await workspace.settled()).toMatchObject({ held: 2, processed: 2 });
+  });
+
+  test("that is asked for at the same time and again releases each signal once", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { plan: await newPlan(100) });
+    const results = await Promise.all([release(workspace), release(workspace), release(workspace)]);
+    expect(results.reduce((sum, result) => sum + result.released, 0)).toBe(2);
+    expect((await release(workspace)).released).toBe(0);
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await usage(workspace)).toMatchObject({ accepted: 4, held: 0 });
+  });
+
+  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 2);
+    for (const n of [3, 4]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
+    expect(await workspace.settled()).toMatchObject({ processed: 2, held: 2, duplicates: 0 });
+    await workspace.operator("PATCH", "", { overages: true });
+    expect(await release(workspace)).toMatchObject({ released: 2 });
+    expect(await workspace.settled()).toMatchObject({ processed: 3, held: 0, duplicates: 1, balanced: true });
+    expect(await scored(workspace)).toEqual(["p1@example.com", "p2@example.com", "p3@example.com"]);
+  });
+
+  test("loses and doubles nothing where both objects are killed right after it", async () => {
+    const workspace = await withRule({ signalLimit: 2 });
+    await sendAll(workspace, 4);
+    await workspace.settled();
+    await workspace.operator("PATCH", "", { overages: true });
+    await release(workspace);
+    await abortAllDurableObjects();
+    expect((await release(workspace)).released).toBe(0);
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, processed: 4, held: 0, balanced: true });
+    expect(await scored(workspace)).toHaveLength(4);
+  });
+
+  test("what was released in time is not purged, even when the period ends on its way", async () => {
+    const workspace = await withRule({ signalLimit: 1 });
+    const [, heldId = ""] = await sendAll(workspace, 2);
+    await workspace.settled();
+    const periodEndMs = (await workspace.counter.usage())?.periodEndMs ?? 0;
+    const [held] = await workspace.store.held(periodEndMs, 0, 10);
+    await workspace.operator("PATCH", "", { overages: true });
+    vi.useFakeTimers({ toFake: ["Date"], now: periodEndMs });
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+    expect(await trace(workspace, heldId)).toMatchObject({ status: "purged" });
+    const { admission, payload, from, place } = held as NonNullable<typeof held>;
+    const released: SignalToRecord = {
+      admission: { ...admission, verdict: "accepted", again: { from, place } },
+      payload,
+      work: {
+        kind: "account",
+        account: { externalId: "acme", fields: {}, attributes: {} },
+        contentHash: null,
+        duplicateWindowMs: 0,
+      },
+    };
+    await workspace.store.record([{ row: 1_000, atMs: Date.now(), signals: [released] }]);
+    expect(await trace(workspace, heldId)).toMatchObject({ status: "processed" });
+    expect(await workspace.books()).toMatchObject({ accepted: 2, processed: 2, purged: 0, balanced: true });
+  });
+});
+
+describe("design §8: a replay of dead letters", () => {
+  /** Makes the store refuse signals, as a bug would; each message comes to the consumer as one that has failed before. */
+  async function refuseInserts(workspace: TestWorkspace): Promise<void> {
+    await new TestCounter(workspace.id).sendTo((messages) =>
+      consumeMessages(
+        messages.map(({ body }) => body),
+        { attempts: 2 },
+      ),
+    );
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.sql.exec("CREATE TRIGGER refuse BEFORE INSERT ON people BEGIN SELECT raise(ABORT, 'broken'); END");
+    });
+  }
+  function mend(workspace: TestWorkspace): Promise<void> {
+    return runInDurableObject(workspace.store, (_, { storage }) => void storage.sql.exec("DROP TRIGGER refuse"));
+  }
+
+  test("takes all of them after a fix: they score, and the books stay balanced throughout", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    const ids = await sendAll(workspace, 3);
+    expect(await workspace.settled()).toMatchObject({ accepted: 3, dead_lettered: 3, balanced: true });
+    await mend(workspace);
+    expect(await replay(workspace)).toEqual({ replayed: 3 });
+    expect(await workspace.books()).toMatchObject({ accepted: 3, balanced: true });
+    expect(await workspace.settled()).toMatchObject({ accepted: 3, processed: 3, dead_lettered: 0, balanced: true });
+    expect(await scored(workspace)).toHaveLength(3);
+    expect(await trace(workspace, ids[0])).toMatchObject({ status: "processed", source: "web", ordinal: 1 });
+    expect(await usage(workspace)).toMatchObject({ accepted: 3 });
+    expect(await replay(workspace)).toEqual({ replayed: 0 });
+  });
+
+  test("takes one where one is asked for; what is still broken is a dead letter again, with the reason", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    const [first = "", second = ""] = await sendAll(workspace, 2);
+    await workspace.settled();
+    expect(await replay(workspace, [first])).toEqual({ replayed: 1 });
+    expect(await workspace.settled()).toMatchObject({ accepted: 2, dead_lettered: 2, balanced: true });
+    await mend(workspace);
+    await replay(workspace, [first]);
+    expect(await workspace.settled()).toMatchObject({ processed: 1, dead_lettered: 1, balanced: true });
+    expect(await trace(workspace, second)).toMatchObject({ status: "dead" });
+  });
+
+  test("takes each with its Idempotency-Key: of two with the same key one is a duplicate, whatever they say", async () => {
+    const workspace = await withRule({});
+    await refuseInserts(workspace);
+    for (const n of [1, 2]) await workspace.send(form(n), { headers: { "idempotency-key": "once" } });
+    expect(await workspace.settled()).toMatchObject({ dead_lettered: 2 });
+    await mend(workspace);
+    await replay(workspace);
+    expect(await workspace.settled()).toMatchObject({ processed: 1, duplicates: 1, dead_lettered: 0, balanced: true });
+  });
+
+  test("takes none of another workspace, and none that is not dead", async () => {
+    const [workspace, other] = [await withRule({}), await withRule({})];
+    const ids = await sendAll(workspace, 1);
+    await workspace.settled();
+    expect(await replay(workspace, ids)).toEqual({ replayed: 0 });
+    expect(await replayDeadLetters(env, other.id, ids)).toBe(0);
+  });
+});

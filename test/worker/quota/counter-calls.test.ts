@@ -1,0 +1,77 @@
+/** Design §6, §7: how edge and control plane call the Quota Counter: again where that may help, and with what is newest. */
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { controlDatabase } from "../../../src/control/database.ts";
+import worker from "../../../src/index.ts";
+import type { QuotaConfig } from "../../../src/domain/quota/quota-config.ts";
+import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
+import { configureWorkspaces } from "../../../src/workspace/quota.ts";
+import { newPlan, newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+/** The real bindings, but for these calls of a workspace's counter. */
+function withCounter({ counter }: TestWorkspace, calls: Record<string, (...given: never[]) => unknown>): Env {
+  const getByName = () =>
+    new Proxy(counter, {
+      get: (target, name) => calls[String(name)] ?? (Reflect.get(target, name) as unknown),
+    });
+  return { ...env, QUOTA_COUNTER: { getByName } } as unknown as Env;
+}
+
+function send(workspace: TestWorkspace, body: unknown, bindings: Env): Promise<Response> {
+  const url = `https://signals.example/api/signal-staging/bulk/${workspace.key.key}`;
+  const request = new Request(url, { method: "POST", body: JSON.stringify(body) });
+  return worker.fetch(request, bindings, createExecutionContext());
+}
+
+describe("a call of the counter that fails", () => {
+  test.each([
+    { fault: { retryable: true }, calls: 3, status: 202 },
+    { fault: { retryable: true, overloaded: true }, calls: 1, status: 503 },
+    { fault: {}, calls: 1, status: 503 },
+  ])("with $fault is made $calls times: $status", async ({ fault, calls, status }) => {
+    const workspace = await newWorkspace();
+    let made = 0;
+    const admit = async (call: AdmitCall) => {
+      if (++made < 3) throw Object.assign(new Error("lost"), fault);
+      return workspace.counter.admit(call);
+    };
+    const answer = await send(workspace, [{ event: "x" }], withCounter(workspace, { admit }));
+    await answer.body?.cancel();
+    expect([made, answer.status]).toEqual([calls, status]);
+  });
+});
+
+test("what is invalid in a body of several slices is listed once", async () => {
+  const workspace = await newWorkspace();
+  const slices: AdmitCall[] = [];
+  const admit = async (call: AdmitCall): Promise<AdmitResult> => {
+    slices.push(call);
+    return workspace.counter.admit(call) as Promise<AdmitResult>;
+  };
+  const text = "x".repeat(60_000);
+  const signals = Array.from({ length: 40 }, (_, n) => ({ event: n % 10 === 3 ? "" : "x", text }));
+  const answer = await send(workspace, signals, withCounter(workspace, { admit }));
+  await answer.body?.cancel();
+  expect(answer.status).toBe(202);
+  expect(slices.length).toBeGreaterThan(1);
+  const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+  expect(items).toMatchObject([{ code: "event_missing", calls: 1, signals: 4 }]);
+  expect(await workspace.books()).toMatchObject({ accepted: 36 });
+});
+
+test("a plan that changes while the one before it is on its way to the counter is the one that counts in the end", async () => {
+  const workspace = await newWorkspace({ signalLimit: 10 });
+  const larger = await newPlan(70);
+  const sent: number[] = [];
+  const configure = async (config: QuotaConfig) => {
+    // Somebody else's change is written, and reaches the counter, while this one is under way.
+    if (sent.length === 0) await workspace.operator("PATCH", "", { plan: larger });
+    sent.push(config.signalLimit);
+    return workspace.counter.configure(config);
+  };
+  await configureWorkspaces(withCounter(workspace, { configure }), controlDatabase(env.DB), [workspace.id]);
+  expect(sent).toEqual([10, 70]);
+  expect(await workspace.operator("GET", "/usage")).toMatchObject({ signal_limit: 70 });
+});

@@ -1,0 +1,321 @@
+/** What the Quota Counter tells: levels of usage, periods, bursts of refusals and delays; each once, and at what cost. */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import type { EventType } from "../../../src/domain/events/workspace-event.ts";
+import {
+  PROCESSING_LATE_MS,
+  REFUSAL_BURST_CALLS,
+  REFUSAL_BURST_QUIET_MS,
+  SAFETY_ALARM_MS,
+} from "../../../src/limits.ts";
+import { countRows, lose, newCounter } from "../../support/counter.ts";
+import type { TestCounter } from "../../support/counter.ts";
+import { TestDestinations, ofType } from "../../support/raised.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** The alarm itself goes by the real clock, and rings only when a test says so. */
+const START = Date.UTC(2031, 2, 5, 12);
+const MINUTE = 60_000;
+
+function at(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
+}
+
+async function counterThatTells(
+  config: Parameters<typeof newCounter>[0] = {},
+  types: EventType[] = [...eventTypes],
+): Promise<{ counter: TestCounter; destinations: TestDestinations }> {
+  at(0);
+  const destinations = new TestDestinations();
+  const counter = await newCounter({ signalLimit: 10, ...config });
+  await counter.sendTo(lose);
+  await counter.stub.wantEvents({ types, thresholds: [] });
+  return { counter, destinations };
+}
+
+const waiting = (counter: TestCounter) =>
+  runInDurableObject(
+    counter.stub,
+    (_, { storage: { sql } }) => sql.exec("SELECT 1 FROM raised_events").toArray().length,
+  );
+
+async function handedOn(counter: TestCounter): Promise<void> {
+  await expect.poll(() => waiting(counter)).toBe(0);
+}
+
+const levels = ({ taken }: TestDestinations) => ofType(taken, "usage.level").map(({ level }) => level);
+
+/** The alarm rings, as at that time. */
+async function ring(counter: TestCounter, ms: number): Promise<void> {
+  at(ms);
+  await counter.sendTo(lose);
+  await runDurableObjectAlarm(counter.stub);
+}
+
+describe("a level of usage", () => {
+  test("is told with the commit that reaches it, once a period: 80, 100 and 200 %, and the first refusal", async () => {
+    const { counter, destinations } = await counterThatTells();
+    await counter.admit(7);
+    await counter.admit(1);
+    await counter.admit(1);
+    await handedOn(counter);
+    const span = { period_start: "2031-03-01T00:00:00.000Z", period_end: "2031-04-01T00:00:00.000Z" };
+    expect(ofType(destinations.taken, "usage.level")).toEqual([
+      { level: "80", used: 8, signal_limit: 10, overages: false, ...span },
+    ]);
+    // Over two levels at once.
+    await counter.admit(11);
+    await counter.admit(1);
+    await counter.admit(1);
+    await handedOn(counter);
+    expect(levels(destinations)).toEqual(["80", "100", "200", "first_refusal"]);
+    at(31 * 24 * 60 * MINUTE);
+    await counter.admit(10);
+    await handedOn(counter);
+    expect(levels(destinations).slice(4)).toEqual(["80", "100"]);
+  });
+
+  test("is told once more after the limit was raised beyond it, and by the change itself where the limit was lowered", async () => {
+    const { counter, destinations } = await counterThatTells();
+    await counter.admit(21);
+    await counter.configure({ signalLimit: 100 });
+    await handedOn(counter);
+    expect(levels(destinations)).toEqual(["80", "100", "200", "first_refusal"]);
+    await counter.admit(60);
+    await handedOn(counter);
+    expect(levels(destinations).slice(4)).toEqual(["80"]);
+    await counter.configure({ signalLimit: 40 });
+    await handedOn(counter);
+    expect(levels(destinations).slice(5)).toEqual(["100", "200"]);
+    await counter.admit(1);
+    await counter.admit(1);
+    await handedOn(counter);
+    expect(levels(destinations).slice(7)).toEqual(["first_refusal"]);
+  });
+
+  test("with overages on, is told all the same, and of no refusal", async () => {
+    const { counter, destinations } = await counterThatTells({ overages: true });
+    await counter.admit(100);
+    await handedOn(counter);
+    expect(ofType(destinations.taken, "usage.level")).toMatchObject([
+      { level: "80", used: 100, overages: true },
+      { level: "100" },
+      { level: "200" },
+    ]);
+  });
+
+  test("that was reached before somebody wanted to know is no news; what comes then is", async () => {
+    const { counter, destinations } = await counterThatTells({}, ["period.closed"]);
+    await counter.admit(9);
+    await counter.stub.wantEvents({ types: ["usage.level"], thresholds: [] });
+    await counter.stub.wantEvents({ types: ["usage.level", "period.closed"], thresholds: [] });
+    await counter.admit(1);
+    await handedOn(counter);
+    expect(levels(destinations)).toEqual(["100"]);
+  });
+
+  test("is not told of a commit that fails; and once where the object is started anew in between", async () => {
+    const { counter, destinations } = await counterThatTells();
+    const mend = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+    await expect(counter.admit(8)).rejects.toThrow("disk full");
+    expect(await waiting(counter)).toBe(0);
+    await mend();
+    destinations.faults = ["before"];
+    await counter.admit(8);
+    await expect.poll(() => destinations.calls).toBe(1);
+    await runInDurableObject(counter.stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
+    await counter.sendTo(lose);
+    await counter.admit(1);
+    await counter.admit(1);
+    await handedOn(counter);
+    expect(levels(destinations)).toEqual(["80", "100"]);
+    expect(await counter.stub.usage()).toMatchObject({ accepted: 10 });
+  });
+});
+
+test("a period's end is told with its counts, and what follows from it; several that have ended one by one", async () => {
+  const { counter, destinations } = await counterThatTells();
+  await counter.admit(15);
+  at(57 * 24 * 60 * MINUTE);
+  await counter.stub.usage();
+  await handedOn(counter);
+  const counts = { signal_limit: 10, overages: false, overage: 0, rejected: 0, extra_room_removed: false };
+  expect(ofType(destinations.taken, "period.closed")).toEqual([
+    {
+      ...counts,
+      period_start: "2031-03-01T00:00:00.000Z",
+      period_end: "2031-04-01T00:00:00.000Z",
+      accepted: 10,
+      held: 5,
+      streak: 1,
+    },
+    {
+      ...counts,
+      period_start: "2031-04-01T00:00:00.000Z",
+      period_end: "2031-05-01T00:00:00.000Z",
+      accepted: 0,
+      held: 0,
+      streak: 0,
+    },
+  ]);
+});
+
+const refuse = (counter: TestCounter, requestId: string = crypto.randomUUID()) =>
+  counter.stub.refused({ keyId: "key_1", code: "body_not_json", detail: "No JSON.", requestId, signals: 1 });
+
+test("whatever raises it, the alarm hands on what an object leaves that is killed before it has", async () => {
+  const { counter, destinations } = await counterThatTells();
+  await counter.admit(5);
+  await counter.stub.settle([1]);
+  await ring(counter, MINUTE);
+  destinations.gate = new Promise(() => {});
+  at(2 * MINUTE);
+  await counter.configure({ signalLimit: 6 });
+  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  expect(dueMs).toBe(Date.now() + SAFETY_ALARM_MS);
+  await runInDurableObject(counter.stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
+  destinations.gate = Promise.resolve();
+  await ring(counter, 2 * MINUTE + SAFETY_ALARM_MS);
+  await handedOn(counter);
+  expect(levels(destinations)).toEqual(["80"]);
+});
+
+describe("a burst of refusals", () => {
+  test("is told when at least 20 calls, and more than a tenth, of five minutes were refused, and then not for some time", async () => {
+    const { counter, destinations } = await counterThatTells({ signalLimit: 100_000 });
+    for (let calls = 0; calls < 10 * REFUSAL_BURST_CALLS - REFUSAL_BURST_CALLS; calls++) await counter.admit(1);
+    for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
+    expect(await waiting(counter)).toBe(0);
+    expect(ofType(destinations.taken, "refusals.burst")).toEqual([]);
+    at(MINUTE);
+    await refuse(counter);
+    await handedOn(counter);
+    expect(ofType(destinations.taken, "refusals.burst")).toEqual([
+      {
+        key_id: "key_1",
+        from: new Date(START).toISOString(),
+        to: new Date(START + MINUTE).toISOString(),
+        calls: 10 * REFUSAL_BURST_CALLS + 1,
+        refused: REFUSAL_BURST_CALLS + 1,
+        codes: { body_not_json: REFUSAL_BURST_CALLS + 1 },
+      },
+    ]);
+    for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
+    await handedOn(counter);
+    expect(ofType(destinations.taken, "refusals.burst")).toHaveLength(1);
+    at(MINUTE + REFUSAL_BURST_QUIET_MS);
+    for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
+    await handedOn(counter);
+    expect(ofType(destinations.taken, "refusals.burst")).toHaveLength(2);
+  });
+
+  test("is none where they are spread over more than five minutes, and a call is one, whatever it was refused for", async () => {
+    const { counter, destinations } = await counterThatTells();
+    for (let minute = 0; minute < REFUSAL_BURST_CALLS; minute++) {
+      at(minute * MINUTE);
+      await refuse(counter);
+      await refuse(counter);
+    }
+    const invalid = (["event_missing", "email_invalid"] as const).map((code) => ({
+      code,
+      detail: "",
+      signals: 1,
+    }));
+    at(60 * MINUTE);
+    for (let calls = 0; calls < REFUSAL_BURST_CALLS / 2; calls++) {
+      await counter.admit(0, { invalid, requestId: crypto.randomUUID() });
+    }
+    for (const minute of [100, 107]) {
+      at(minute * MINUTE);
+      for (let calls = 0; calls < REFUSAL_BURST_CALLS - 1; calls++) await refuse(counter);
+    }
+    await handedOn(counter);
+    expect(ofType(destinations.taken, "refusals.burst")).toEqual([]);
+  });
+});
+
+test("a delay is told when the oldest signal has waited for ten minutes, and again only after it has recovered", async () => {
+  const { counter, destinations } = await counterThatTells({ signalLimit: 1_000 });
+  await counter.admit(2);
+  at(MINUTE);
+  await counter.admit(1);
+  await ring(counter, PROCESSING_LATE_MS - 1);
+  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  expect(dueMs).toBe(START + PROCESSING_LATE_MS);
+  await handedOn(counter);
+  expect(destinations.taken).toEqual([]);
+  await ring(counter, PROCESSING_LATE_MS);
+  await ring(counter, PROCESSING_LATE_MS + MINUTE);
+  await handedOn(counter);
+  const oldest = { oldest_at: new Date(START).toISOString(), signals: 3 };
+  expect(ofType(destinations.taken, "processing.late")).toEqual([oldest]);
+  await counter.stub.settle([1, 2]);
+  at(2 * PROCESSING_LATE_MS);
+  await counter.admit(1);
+  await ring(counter, 2 * PROCESSING_LATE_MS + MINUTE);
+  await ring(counter, 3 * PROCESSING_LATE_MS);
+  await handedOn(counter);
+  const again = { oldest_at: new Date(START + 2 * PROCESSING_LATE_MS).toISOString(), signals: 1 };
+  expect(ofType(destinations.taken, "processing.late")).toEqual([oldest, again]);
+});
+
+describe("rows and alarms", () => {
+  /** Of a signal that comes alone and is settled, on a counter that has had others. */
+  async function costOf(types: EventType[], signals: number): Promise<{ rows: number; alarms: number }> {
+    const { counter } = await counterThatTells({ signalLimit: 100 }, types);
+    await counter.admit(1);
+    await counter.stub.settle([1]);
+    return countRows(counter, async () => {
+      await counter.admit(signals);
+      await counter.stub.settle([2]);
+      await handedOn(counter);
+    });
+  }
+
+  test("are as many as before where nothing is raised, whether somebody wants to know or not", async () => {
+    const plain = await costOf([], 1);
+    expect(plain.rows).toBe(2);
+    expect(await costOf([...eventTypes], 1)).toEqual(plain);
+  });
+
+  test("are three more where a level is reached: the event, the note that it was told, and handing it on", async () => {
+    const plain = await costOf([], 80);
+    const { rows, alarms } = await costOf([...eventTypes], 80);
+    expect([rows - plain.rows, alarms - plain.alarms]).toEqual([3, 0]);
+  });
+
+  test.each<{ type: EventType; more: number; act: (counter: TestCounter) => Promise<unknown> }>([
+    {
+      type: "period.closed",
+      more: 2,
+      act: (counter) => {
+        at(31 * 24 * 60 * MINUTE);
+        return counter.stub.usage();
+      },
+    },
+    {
+      type: "refusals.burst",
+      more: 2,
+      act: async (counter) => {
+        for (let calls = 0; calls < REFUSAL_BURST_CALLS; calls++) await refuse(counter);
+      },
+    },
+    { type: "processing.late", more: 3, act: (counter) => runInDurableObject(counter.stub, (one) => one.alarm()) },
+  ])("are $more more for $type", async ({ type, more, act }) => {
+    const cost = async (types: EventType[]): Promise<number> => {
+      const { counter } = await counterThatTells({}, types);
+      await counter.admit(1);
+      at(PROCESSING_LATE_MS);
+      const { rows } = await countRows(counter, async () => {
+        await act(counter);
+        await handedOn(counter);
+      });
+      return rows;
+    };
+    expect((await cost([type])) - (await cost([]))).toBe(more);
+  });
+});

@@ -1,0 +1,178 @@
+/**
+ * Design §7: what a signal costs in the Quota Counter, in rows written and alarms set, each billed as a row; and that the
+ * counts, which travel in the rows of signals, outlive them.
+ */
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import type { SignalAgain } from "../../../src/quota/protocol.ts";
+import { writeSignal } from "../../../src/wire/message.ts";
+import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
+import type { TestCounter } from "../../support/counter.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** The alarm itself goes by the real clock, and rings only when a test says so. */
+const START = Date.UTC(2031, 2, 5, 12);
+
+function at(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: START + ms });
+}
+
+/** The alarm rings when it is due. */
+async function passTo(counter: TestCounter, ms: number): Promise<void> {
+  const dueMs = await runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+  at(ms);
+  if (dueMs !== null && dueMs <= Date.now()) await runDurableObjectAlarm(counter.stub);
+}
+
+async function newCounterAtStart(signalLimit = 10_000): Promise<TestCounter> {
+  at(0);
+  const counter = await newCounter({ signalLimit });
+  await counter.sendTo(lose);
+  return counter;
+}
+
+/** Rows and alarms for each signal, where one comes every so often and is settled some later ones after it. */
+async function costOfSignals(signals: number, everyMs: number, settledAfter: number): Promise<number> {
+  const counter = await newCounterAtStart();
+  const { rows, alarms } = await countRows(counter, async () => {
+    for (let n = 1; n <= signals; n++) {
+      await passTo(counter, n * everyMs);
+      await counter.counted(1);
+      const settled = Array.from({ length: settledAfter }, (_, index) => n - index);
+      if (n % settledAfter === 0) await counter.stub.settle(settled);
+    }
+  });
+  expect(await counter.stub.books()).toMatchObject({ admitted: signals, unsettled: signals % settledAfter });
+  return (rows + alarms) / signals;
+}
+
+describe("a signal costs", () => {
+  test("one row when it comes and one when it is settled, where it comes alone once a second", async () => {
+    expect(await costOfSignals(180, 1_000, 1)).toBeLessThanOrEqual(2.05);
+    expect(await costOfSignals(180, 1_000, 2)).toBeLessThanOrEqual(2.05);
+  }, 20_000);
+
+  test("as many rows where it comes twenty times a second, settled forty at a time", async () => {
+    expect(await costOfSignals(400, 50, 40)).toBeLessThanOrEqual(2.05);
+  }, 20_000);
+
+  test("a fortieth of a row in batches of 100, which are settled one by one", async () => {
+    const counter = await newCounterAtStart();
+    const { rows, alarms } = await countRows(counter, async () => {
+      for (let n = 1; n <= 20; n++) {
+        await counter.counted(100);
+        await counter.stub.settle([n]);
+      }
+    });
+    expect((rows + alarms) / 2_000).toBeLessThanOrEqual(0.025);
+  });
+
+  test("an alarm where it comes in a quiet minute, and none while nothing comes", async () => {
+    const counter = await newCounterAtStart();
+    const cost = async (ms: number, work: () => Promise<unknown>) => {
+      const { alarms } = await countRows(counter, async () => {
+        await passTo(counter, ms);
+        await work();
+      });
+      return alarms;
+    };
+    const signal = (row: number) => async () => {
+      await counter.counted(1);
+      await counter.stub.settle([row]);
+    };
+    const nothing = () => Promise.resolve();
+    expect(await cost(1_000, signal(1))).toBe(1);
+    expect(await cost(2_000, signal(2))).toBe(0);
+    // The alarm rings, and is set for signals that are likely to follow; then for the period's end.
+    expect(await cost(1_000 + SAFETY_ALARM_MS, signal(3))).toBe(1);
+    expect(await cost(2_000 + 2 * SAFETY_ALARM_MS, nothing)).toBe(1);
+    for (const hour of [1, 2, 3]) expect(await cost(hour * 3_600_000, nothing)).toBe(0);
+  });
+});
+
+/** What the counter's state is, all of it that anybody sees. */
+async function stateOf(counter: TestCounter) {
+  return { usage: await counter.stub.usage(), books: await counter.stub.books() };
+}
+
+const restarts = [
+  { title: "is evicted", stop: (counter: TestCounter) => evictDurableObject(counter.stub) },
+  { title: "is killed", stop: () => abortAllDurableObjects() },
+];
+
+describe.each(restarts)("when the object $title, its counts are as they were", ({ stop }) => {
+  async function expectKept(counter: TestCounter): Promise<void> {
+    const before = await stateOf(counter);
+    await stop(counter);
+    await counter.sendTo(lose);
+    expect(await stateOf(counter)).toEqual(before);
+  }
+
+  test("with every row settled, the last one too", async () => {
+    const counter = await newCounterAtStart(3);
+    await counter.counted(2);
+    await counter.counted(5);
+    await counter.stub.settle([2, 1]);
+    await expectKept(counter);
+    expect(await counter.stub.usage()).toMatchObject({ accepted: 3, held: 3, rejected: 1 });
+    expect(await counter.counted(1)).toEqual([0, 0, 1]);
+  });
+
+  test("with the last row settled before the others, and used again", async () => {
+    const counter = await newCounterAtStart();
+    for (let n = 0; n < 3; n++) await counter.counted(1);
+    await counter.stub.settle([3]);
+    await expectKept(counter);
+    await counter.counted(4);
+    await counter.stub.settle([1, 2]);
+    await expectKept(counter);
+    expect((await counter.rows()).map(({ row }) => row)).toEqual([4]);
+    expect(await counter.stub.books()).toEqual({ admitted: 7, unsettled: 4 });
+  });
+
+  test("after another plan, the end of a period, a release and new numbers", async () => {
+    const counter = await newCounterAtStart(2);
+    await counter.counted(3);
+    await counter.stub.settle([1]);
+    await counter.configure({ signalLimit: 5 });
+    await expectKept(counter);
+    expect(await counter.stub.usage()).toMatchObject({ signalLimit: 5, accepted: 2, held: 1 });
+    const [periodStartMs = 0] = [(await counter.stub.usage())?.periodStartMs];
+    expect(await counter.stub.release([held("sig_held", periodStartMs)])).toEqual({ released: 1, full: true });
+    await expectKept(counter);
+    const waiting = await counter.stub.goOnBehind(50);
+    await expectKept(counter);
+    expect(await counter.stub.renumber(waiting.map(({ row }) => row))).toBe(1);
+    await expectKept(counter);
+    await counter.stub.settle([51]);
+    await counter.counted(1);
+    await expectKept(counter);
+    vi.setSystemTime(START + 40 * 24 * 3_600_000);
+    await counter.stub.usage();
+    await expectKept(counter);
+    expect(await counter.stub.usage()).toMatchObject({ accepted: 0, held: 0, history: [{ accepted: 4, held: 0 }] });
+    await counter.counted(2);
+    await expectKept(counter);
+  });
+
+  test("while a settled row holds nothing of its signals", async () => {
+    const counter = await newCounterAtStart();
+    await counter.admit(1, admitCall(1, { payload: '{"email":"jane@example.com"}' }));
+    await counter.stub.settle([1]);
+    await stop(counter);
+    const stored = await runInDurableObject(counter.stub, (_, { storage }) =>
+      storage.sql.exec("SELECT row, bytes, body FROM outbox").toArray(),
+    );
+    expect(stored).toEqual([{ row: 1, bytes: 0, body: "" }]);
+    expect(await counter.stub.backlog()).toMatchObject({ unsettledSignals: 0, oldestAtMs: null });
+  });
+});
+
+function held(id: string, periodStartMs: number): SignalAgain {
+  const text = writeSignal({ id, key: "key_1" }, "{}");
+  return { id, periodStartMs, text, bytes: text.length };
+}

@@ -1,0 +1,370 @@
+/** Design §7: from the outbox to the queue, when the queue fails, lies, loses and when all goes well. */
+import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import {
+  RESEND_AFTER_MS,
+  RETRY_MAX_SECONDS,
+  RETRY_MIN_SECONDS,
+  SEND_BATCH_MAX_BYTES,
+  SEND_BATCH_MAX_MESSAGES,
+  SIGNAL_MAX_BYTES,
+} from "../../../src/limits.ts";
+import { Outbox } from "../../../src/quota/outbox.ts";
+import { readMessage } from "../../../src/wire/message.ts";
+import { newId } from "../../../src/platform/ids.ts";
+import { admitCall, lose, newCounter } from "../../support/counter.ts";
+import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const QUEUE_MESSAGE_BYTES = 128_000;
+const QUEUE_BATCH_BYTES = 256_000;
+
+const down: SendBatch = () => Promise.reject(new Error("queue is down"));
+
+function rowsOf({ body }: Queued): number[] {
+  return readMessage(body).rows.map(({ row }) => row.row);
+}
+
+/** What a queue was given: the rows of each message, message by message, `sendBatch` by `sendBatch`. */
+class Recorder {
+  readonly batches: Queued[][] = [];
+  /** How the next `sendBatch` calls end; when there is none, well. */
+  readonly outcomes: ((messages: Queued[]) => Promise<unknown>)[] = [];
+
+  readonly sendBatch: SendBatch = (messages) => {
+    this.batches.push(messages);
+    return this.outcomes.shift()?.(messages) ?? Promise.resolve();
+  };
+
+  get rows(): number[][] {
+    return this.batches.map((messages) => messages.flatMap(rowsOf));
+  }
+}
+
+function alarmMs(counter: TestCounter): Promise<number | null> {
+  return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+}
+
+/** Seconds until the alarm, by the clock that the object sees. */
+async function secondsToAlarm(counter: TestCounter): Promise<number> {
+  return Math.round((((await alarmMs(counter)) ?? Number.NaN) - Date.now()) / 1_000);
+}
+
+async function settled(counter: TestCounter) {
+  await vi.waitFor(async () => expect((await counter.stub.books()).unsettled).toBe(0), { timeout: 10_000 });
+  return env.SIGNAL_STORE.getByName(counter.id).totals();
+}
+
+describe("a queue that fails", () => {
+  test("is tried again by the alarm only, after 5 s and then ever later; nothing is lost", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    await counter.sendTo(queue.sendBatch);
+    for (let failures = 0; failures < 9; failures++) queue.outcomes.push(down);
+    await counter.counted(2);
+    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    await counter.counted(3);
+    const delays = [await secondsToAlarm(counter)];
+    for (let attempt = 2; attempt <= 9; attempt++) {
+      // Nothing but the alarm has tried.
+      expect(queue.batches).toHaveLength(attempt - 1);
+      expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+      expect(queue.batches).toHaveLength(attempt);
+      delays.push(await secondsToAlarm(counter));
+    }
+    expect(delays).toEqual([5, 10, 20, 40, 80, 160, 300, 300, 300]);
+    expect([delays[0], delays.at(-1)]).toEqual([RETRY_MIN_SECONDS, RETRY_MAX_SECONDS]);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows.at(-1)).toEqual([1, 2]);
+    await counter.counted(1);
+    await vi.waitFor(() => expect(queue.rows.at(-1)).toEqual([3]));
+  });
+
+  test("between two sendBatch calls: what it took is not sent again, the rest is", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    vi.useFakeTimers({ toFake: ["Date"] });
+    await counter.sendTo(down);
+    const payload = JSON.stringify({ text: "x".repeat(50_000) });
+    for (let call = 0; call < 10; call++) await counter.admit(1, { ...admitCall(1, { payload }) });
+    await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(5));
+    await counter.sendTo(queue.sendBatch);
+    queue.outcomes.push(lose, down);
+    await runDurableObjectAlarm(counter.stub);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toEqual([
+      [1, 2, 3, 4],
+      [5, 6, 7, 8],
+      [5, 6, 7, 8],
+      [9, 10],
+    ]);
+  });
+
+  test("after it has taken the messages: they come twice, and count once", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(async (messages) => {
+      await env.SIGNALS.sendBatch(messages);
+      throw new Error("timed out");
+    });
+    await counter.counted(5);
+    expect(await settled(counter)).toMatchObject({ processed: 5 });
+    const late = await counter.counted(2);
+    expect(late).toEqual([2, 0, 0]);
+    await runDurableObjectAlarm(counter.stub);
+    expect(await settled(counter)).toEqual({ processed: 7, duplicates: 0, held: 0, purged: 0, deadLettered: 0 });
+  });
+
+  test.each(["SELECT row, at, bytes, body FROM outbox", "SELECT row, at FROM outbox"])(
+    "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
+    async (statement) => {
+      const counter = await newCounter();
+      vi.useFakeTimers({ toFake: ["Date"] });
+      // What a call of the queue has failed with is read from the table.
+      await counter.sendTo(down);
+      await counter.counted(1);
+      await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
+      // From now on the queue would take it.
+      await counter.sendTo(lose);
+      const repair = await counter.breakStatement(statement);
+      await runInDurableObject(counter.stub, (instance) => instance.alarm());
+      expect(await secondsToAlarm(counter)).toBe(2 * RETRY_MIN_SECONDS);
+      await repair();
+    },
+  );
+});
+
+describe("a queue that loses messages", () => {
+  test("gets them again 15 minutes after they were admitted, not before, and as long as they are not settled", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    await counter.sendTo(queue.sendBatch);
+    const start = Date.now();
+    vi.useFakeTimers({ toFake: ["Date"], now: start });
+    await counter.counted(2);
+    await vi.waitFor(() => expect(queue.rows).toEqual([[1]]));
+    await runDurableObjectAlarm(counter.stub);
+    expect(await alarmMs(counter)).toBe(start + RESEND_AFTER_MS);
+    vi.setSystemTime(start + RESEND_AFTER_MS - 1);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toEqual([[1]]);
+    vi.setSystemTime(start + RESEND_AFTER_MS);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toEqual([[1], [1]]);
+    vi.setSystemTime(start + 2 * RESEND_AFTER_MS);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toEqual([[1], [1], [1]]);
+    await counter.stub.settle([1]);
+    vi.setSystemTime(start + 3 * RESEND_AFTER_MS);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toHaveLength(3);
+  });
+
+  test("is not waited for by new signals: what is admitted while old rows are sent again goes right after", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    await counter.sendTo(queue.sendBatch);
+    const start = Date.now();
+    vi.useFakeTimers({ toFake: ["Date"], now: start });
+    await counter.counted(1);
+    await vi.waitFor(() => expect(queue.rows).toEqual([[1]]));
+    vi.setSystemTime(start + RESEND_AFTER_MS);
+    const sent = Promise.withResolvers<void>();
+    queue.outcomes.push(() => sent.promise);
+    const alarm = runDurableObjectAlarm(counter.stub);
+    await vi.waitFor(() => expect(queue.rows).toEqual([[1], [1]]));
+    await counter.counted(1);
+    sent.resolve();
+    await alarm;
+    await vi.waitFor(() => expect(queue.rows).toEqual([[1], [1], [2]]));
+  });
+
+  test("that fails when they come again is tried after 5 s and not 15 minutes later", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    await counter.sendTo(queue.sendBatch);
+    const start = Date.now();
+    vi.useFakeTimers({ toFake: ["Date"], now: start });
+    await counter.counted(1);
+    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    vi.setSystemTime(start + RESEND_AFTER_MS);
+    queue.outcomes.push(down);
+    await runDurableObjectAlarm(counter.stub);
+    expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS);
+    vi.setSystemTime(start + RESEND_AFTER_MS + RETRY_MIN_SECONDS * 1_000);
+    await runDurableObjectAlarm(counter.stub);
+    expect(queue.rows).toEqual([[1], [1], [1]]);
+    expect(await secondsToAlarm(counter)).toBe(RESEND_AFTER_MS / 1_000);
+  });
+});
+
+describe("settle", () => {
+  test("may be repeated, may come late, and may name rows that never were", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    for (let call = 0; call < 3; call++) await counter.counted(2);
+    await counter.stub.settle([2, 99]);
+    await counter.stub.settle([2, 2]);
+    expect(await counter.stub.books()).toEqual({ admitted: 6, unsettled: 4 });
+  });
+
+  test("of an old row never deletes a new one: a row's number is used once, also after a crash", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    await counter.counted(1);
+    await counter.stub.settle([1, 2]);
+    await abortAllDurableObjects();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    await counter.stub.settle([1, 2]);
+    expect((await counter.rows()).map(({ row }) => row)).toEqual([3]);
+  });
+});
+
+describe("packing", () => {
+  test("rows that wait while a message is under way share the next one, which goes without an alarm", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    const sent = Promise.withResolvers<void>();
+    queue.outcomes.push(() => sent.promise);
+    await counter.sendTo(queue.sendBatch);
+    await counter.counted(1);
+    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    for (let call = 0; call < 30; call++) await counter.counted(3);
+    sent.resolve();
+    await vi.waitFor(() => expect(queue.batches).toHaveLength(2));
+    expect(queue.batches[1]).toHaveLength(1);
+    expect(queue.rows[1]).toEqual(Array.from({ length: 30 }, (_, index) => index + 2));
+  });
+
+  test("a large signal travels alone, and no message or batch is larger than the queue takes", async () => {
+    const counter = await newCounter();
+    const queue = new Recorder();
+    await counter.sendTo(down);
+    const large = JSON.stringify({ text: "ü".repeat(SIGNAL_MAX_BYTES / 2 - 10) });
+    for (let call = 0; call < 12; call++) {
+      await counter.admit(1, admitCall(1, { payload: large }));
+      await counter.admit(1);
+    }
+    await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
+    await counter.sendTo(queue.sendBatch);
+    await runDurableObjectAlarm(counter.stub);
+
+    const sizeOf = (message: Queued) => new TextEncoder().encode(message.body).length;
+    expect(queue.rows.flat()).toEqual(Array.from({ length: 24 }, (_, index) => index + 1));
+    for (const messages of queue.batches) {
+      const sizes = messages.map(sizeOf);
+      expect(Math.max(...sizes)).toBeLessThan(QUEUE_MESSAGE_BYTES);
+      expect(sizes.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(QUEUE_BATCH_BYTES);
+      expect(messages.length).toBeLessThanOrEqual(SEND_BATCH_MAX_MESSAGES);
+    }
+    const alone = queue.batches.flat().filter((message) => sizeOf(message) > SIGNAL_MAX_BYTES);
+    expect(alone.map(({ body }) => readMessage(body).rows.flatMap(({ signals }) => signals).length)).toEqual(
+      alone.map(() => 1),
+    );
+    expect(alone).toHaveLength(12);
+    expect(SEND_BATCH_MAX_BYTES).toBeLessThan(QUEUE_BATCH_BYTES);
+  });
+
+  test("a bulk's signals arrive whole and in order, some messages long", async () => {
+    const counter = await newCounter({ signalLimit: 2_000 });
+    const ids = Array.from({ length: 2_000 }, (_, index) => `sig_${counter.id}_${index}`);
+    const { chunks } = admitCall(2_000, { ids, payload: JSON.stringify({ event: "x", text: "y".repeat(200) }) });
+    const text = chunks[0]?.text ?? "";
+    const parts = text.split("\u001e").slice(1);
+    const slices = Array.from({ length: 20 }, (_, slice) => {
+      const part = parts.slice(slice * 200, slice * 200 + 200);
+      const own = part.map((record) => `\u001e${record}`).join("");
+      return { text: own, count: 100, bytes: own.length };
+    });
+    expect(await counter.counted(0, { chunks: slices })).toEqual([2_000, 0, 0]);
+    expect(await settled(counter)).toMatchObject({ processed: 2_000 });
+    const last = await env.SIGNAL_STORE.getByName(counter.id).signal(ids[1_999] ?? "");
+    expect(last).toMatchObject({ ordinal: 2_000, status: "processed" });
+  });
+});
+
+describe("a signal in flight", () => {
+  test("is found by its id, also when another signal's payload quotes that", async () => {
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    const [id, other] = [newId("sig"), newId("sig")];
+    await counter.admit(1, admitCall(1, { payload: `{"event":"x","about":"${id}"}` }));
+    await counter.admit(1, { ids: [id] });
+    expect(await counter.stub.inFlight(id)).toMatchObject({ id, verdict: "held", ordinal: 2 });
+    expect(await counter.stub.inFlight(other)).toBeNull();
+    expect(await counter.stub.inFlight("sig_x")).toBeNull();
+  });
+
+  test("is found among many of other times, settled ones between them", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const start = Date.now();
+    const ids: string[] = [];
+    for (let n = 0; n < 24; n++) {
+      // Three in each minute: more than the clocks of edge and counter may differ lie between the first and the last.
+      vi.setSystemTime(start + n * 20_000);
+      ids.push(newId("sig"));
+      await counter.admit(1, { ids: ids.slice(-1) });
+    }
+    await counter.stub.settle([1, 2, 3, 9, 10, 24]);
+    const found = await Promise.all(ids.map((id) => counter.stub.inFlight(id)));
+    const gone = [0, 1, 2, 8, 9, 23];
+    expect(found.map((one) => one?.id ?? null)).toEqual(ids.map((id, n) => (gone.includes(n) ? null : id)));
+  });
+
+  test("is counted, in all and by period, through failed commits, settling twice and a restart", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const { periodStartMs = 0 } = (await counter.stub.usage()) ?? {};
+    const unsettled = async () => [
+      (await counter.stub.books()).unsettled,
+      (await counter.stub.books(periodStartMs)).unsettled,
+      (await counter.stub.books(1)).unsettled,
+    ];
+    expect(await unsettled()).toEqual([0, 0, 0]);
+    await counter.counted(3);
+    await counter.counted(2);
+    expect(await unsettled()).toEqual([5, 5, 0]);
+    const repair = await counter.breakStatement("INSERT INTO outbox");
+    await expect(counter.admit(4)).rejects.toThrow("disk full");
+    await repair();
+    expect(await unsettled()).toEqual([5, 5, 0]);
+    await counter.stub.settle([1]);
+    await counter.stub.settle([1]);
+    expect(await unsettled()).toEqual([2, 2, 0]);
+    await abortAllDurableObjects();
+    expect(await unsettled()).toEqual([2, 2, 0]);
+  });
+
+  test("is counted once where a settle breaks off in the middle, and is repeated", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    for (const signals of [3, 2, 1]) await counter.counted(signals);
+    const unsettled = async () => (await counter.stub.books()).unsettled;
+    expect(await unsettled()).toBe(6);
+    const repair = await counter.breakStatement("UPDATE outbox SET bytes = 0");
+    await expect(runInDurableObject(counter.stub, (instance) => instance.settle([1, 3]))).rejects.toThrow("disk full");
+    await repair();
+    expect(await counter.rows()).toHaveLength(2);
+    expect(await unsettled()).toBe(3);
+    await counter.stub.settle([1, 3]);
+    expect(await unsettled()).toBe(2);
+  });
+
+  test("is the oldest that waits, whatever stands before it", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    for (const signals of [1, 1, 1]) await counter.counted(signals);
+    await runInDurableObject(counter.stub, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE outbox SET bytes = 0, body = '' WHERE row = 1");
+      expect(new Outbox(sql).oldest()?.row).toBe(2);
+      sql.exec("UPDATE outbox SET bytes = 0, body = ''");
+      expect(new Outbox(sql).oldest()).toBeNull();
+    });
+  });
+});

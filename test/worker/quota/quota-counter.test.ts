@@ -1,0 +1,442 @@
+/** Design §6, §7: the Quota Counter as the edge calls it, and through failures, late alarms and restarts. */
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
+import type { SignalAgain } from "../../../src/quota/protocol.ts";
+import { writeSignal } from "../../../src/wire/message.ts";
+import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function setTime(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: ms });
+}
+
+/** In the future: the alarm itself goes by the real clock, and rings only when a test says so. */
+const month = (number: number, day = 1) => Date.UTC(2031, number - 1, day);
+
+async function usageOf(counter: TestCounter) {
+  const usage = await counter.stub.usage();
+  if (usage === null) throw new Error("not configured");
+  return usage;
+}
+
+function alarmOf(counter: TestCounter): Promise<number | null> {
+  return runInDurableObject(counter.stub, (_, { storage }) => storage.getAlarm());
+}
+
+/** Waits until nothing is in the outbox, and says what the store has. */
+async function settled(counter: TestCounter) {
+  await vi.waitFor(async () => expect((await counter.stub.books()).unsettled).toBe(0), { timeout: 10_000 });
+  return env.SIGNAL_STORE.getByName(counter.id).totals();
+}
+
+describe("§8, invariant 3: verdicts", () => {
+  test("of 64 callers at once: each signal gets the table's verdict for its ordinal, without gaps and repeats", async () => {
+    const limit = 100;
+    const counter = await newCounter({ signalLimit: limit });
+    await counter.sendTo(lose);
+    const calls = Array.from({ length: 64 }, (_, call) => {
+      return Array.from({ length: 1 + (call % 7) }, (_unused, index) => `sig_${call}_${index}`);
+    });
+    const results = await Promise.all(calls.map((ids) => counter.admit(ids.length, { ids })));
+
+    const stored = new Map((await counter.unsettled()).map((signal) => [signal.envelope.id, signal]));
+    const ordinals = [...stored.values()].map((signal) => signal.ordinal).sort((a, b) => a - b);
+    expect(ordinals).toEqual(Array.from({ length: 2 * limit }, (_, index) => index + 1));
+    for (const { ordinal, verdict } of stored.values()) {
+      expect(verdict).toBe(ordinal <= limit ? "accepted" : "held");
+    }
+    // What each caller was told is what was stored of its signals.
+    calls.forEach((ids, call) => {
+      const result = results[call];
+      if (result?.outcome !== "counted") throw new Error(result?.outcome);
+      const told = ids.map((_, index) =>
+        index < result.accepted ? "accepted" : index < result.accepted + result.held ? "held" : undefined,
+      );
+      expect(ids.map((id) => stored.get(id)?.verdict)).toEqual(told);
+      expect(result.refusal?.code).toBe(result.rejected > 0 ? "extra_room_exceeded" : undefined);
+    });
+    const sent = calls.flat().length;
+    expect(await usageOf(counter)).toMatchObject({ accepted: limit, held: limit, rejected: sent - 2 * limit });
+  });
+
+  test("a signal that is refused takes no ordinal", async () => {
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(5)).toEqual([2, 2, 1]);
+    await counter.configure({ signalLimit: 3 });
+    expect(await counter.counted(3)).toEqual([0, 2, 1]);
+    expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test("an object that no plan has reached asks for it and counts nothing", async () => {
+    const stub = env.QUOTA_COUNTER.getByName(`ws_${crypto.randomUUID()}`);
+    expect(await stub.admit(admitCall(1))).toEqual({ outcome: "unconfigured" });
+    expect(await stub.usage()).toBeNull();
+    expect(await stub.books()).toEqual({ admitted: 0, unsettled: 0 });
+  });
+});
+
+test("a plan that could not be stored has not reached the object", async () => {
+  const counter = new TestCounter(`ws_${crypto.randomUUID()}`);
+  const repair = await counter.breakStatement("INSERT OR REPLACE INTO ledger");
+  await runInDurableObject(counter.stub, (instance) => {
+    const config = { signalLimit: 1, paid: true, overages: false, anchorMs: month(1) };
+    expect(() => instance.configure(config)).toThrow("disk full");
+  });
+  await repair();
+  expect(await counter.admit()).toEqual({ outcome: "unconfigured" });
+});
+
+describe("design §7: group commit", () => {
+  test("64 calls at once share commits: one outbox row for each, and no other", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    const { rows } = await countRows(counter, () =>
+      runInDurableObject(counter.stub, (instance) =>
+        Promise.all(Array.from({ length: 64 }, async () => instance.admit(admitCall(1)))),
+      ),
+    );
+    // The first alone, at once; those that came meanwhile together.
+    expect(rows).toBe(2);
+    expect(await counter.rows()).toHaveLength(3);
+    expect(await counter.unsettled()).toHaveLength(65);
+  });
+
+  test("a commit has one row up to a message's size, and as few as that allows beyond", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const payload = JSON.stringify({ text: "x".repeat(10_000) });
+    await runInDurableObject(counter.stub, async (instance) => {
+      const first = instance.admit(admitCall(1));
+      const together = Array.from({ length: 12 }, () => instance.admit(admitCall(1, { payload })));
+      await Promise.all([first, ...together]);
+    });
+    const rows = await counter.rows();
+    expect(rows.map(({ body }) => body.split('{"id":').length - 1)).toEqual([1, 5, 5, 2]);
+    for (const { body, bytes } of rows) {
+      expect(new TextEncoder().encode(body).length).toBeLessThanOrEqual(bytes);
+      expect(bytes).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
+    }
+  });
+
+  test.each([
+    { statement: "INSERT INTO outbox", settled: [] },
+    { statement: "UPDATE outbox SET row", settled: [1] },
+    { statement: "INSERT OR REPLACE INTO ledger", settled: [1] },
+  ])(
+    "a commit that fails ($statement) fails all its callers, and nothing is counted",
+    async ({ statement, settled: settledRows }) => {
+      setTime(month(1, 20));
+      const counter = await newCounter({ signalLimit: 10 });
+      await counter.sendTo(lose);
+      await counter.counted(3);
+      await counter.stub.settle(settledRows);
+      // On another day the ledger is saved with the commit, after its rows.
+      setTime(month(1, 21));
+      const repair = await counter.breakStatement(statement);
+      const results = await Promise.allSettled(Array.from({ length: 16 }, () => counter.admit()));
+      expect(results.map((result) => result.status)).toEqual(Array.from({ length: 16 }, () => "rejected"));
+      await repair();
+      expect(await usageOf(counter)).toMatchObject({ accepted: 3, held: 0, rejected: 0 });
+      expect(await counter.counted(8)).toEqual([7, 1, 0]);
+      // A settled row is used again all the same.
+      const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
+        storage.sql.exec("SELECT count(*) AS rows FROM outbox").one(),
+      );
+      expect(kept).toEqual({ rows: 2 - settledRows.length });
+      expect((await counter.unsettled()).map((signal) => signal.ordinal)).toEqual(
+        Array.from({ length: 11 }, (_, index) => index + 1).slice(3 * settledRows.length),
+      );
+    },
+  );
+});
+
+describe("§3.1, invariant 4: revoked keys", () => {
+  test("a call that already waits for its commit is refused when its key is revoked", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const outcomes = await runInDurableObject(counter.stub, async (instance) => {
+      const first = instance.admit(admitCall(1, { keyId: "key_old" }));
+      const waiting = [instance.admit(admitCall(1, { keyId: "key_old" })), instance.admit(admitCall(1))];
+      instance.revoke("key_old");
+      return Promise.all([first, ...waiting]);
+    });
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["counted", "key_deactivated", "counted"]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 2 });
+  });
+
+  test("amid concurrent calls: what starts after the revocation returned is refused, and every count was told", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    const early = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
+    await counter.stub.revoke("key_old");
+    const late = Array.from({ length: 32 }, () => counter.admit(1, { keyId: "key_old" }));
+    const outcomes = (await Promise.all(early)).map(({ outcome }) => outcome);
+    expect((await Promise.all(late)).map(({ outcome }) => outcome)).toEqual(late.map(() => "key_deactivated"));
+    const counted = outcomes.filter((outcome) => outcome === "counted").length;
+    expect(await usageOf(counter)).toMatchObject({ accepted: counted });
+    expect(await counter.unsettled()).toHaveLength(counted);
+  });
+
+  test("stay revoked through eviction and crash", async () => {
+    const counter = await newCounter();
+    await counter.stub.revoke("key_old");
+    await evictDurableObject(counter.stub);
+    expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
+    await abortAllDurableObjects();
+    expect(await counter.admit(1, { keyId: "key_old" })).toEqual({ outcome: "key_deactivated" });
+    const refused = { keyId: "key_old", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.refused(refused)).toEqual({ outcome: "key_deactivated" });
+    expect(await counter.counted()).toEqual([1, 0, 0]);
+  });
+});
+
+describe("§8.6: plan and overages", () => {
+  test("take effect with the next signal; the anchor stays as it was first", async () => {
+    setTime(month(3, 15));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 3, anchorMs: month(1, 9) });
+    expect(await counter.counted(2)).toEqual([1, 1, 0]);
+    await counter.configure({ signalLimit: 3, overages: true });
+    expect(await counter.counted(10)).toEqual([10, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({
+      accepted: 12,
+      held: 2,
+      overage: 10,
+      periodStartMs: month(3),
+      periodEndMs: month(4),
+    });
+    expect((await counter.unsettled()).map((signal) => signal.row.limit)).toEqual([
+      1,
+      1,
+      3,
+      3,
+      ...Array.from({ length: 10 }, () => 3),
+    ]);
+  });
+});
+
+describe("§8.6: what is metered as overage", () => {
+  const held = (counter: TestCounter, count: number, periodStartMs: number): SignalAgain[] =>
+    Array.from({ length: count }, (_, n) => {
+      const text = writeSignal({ id: `sig_${counter.id}_${n}`, key: "key_1" }, "{}");
+      return { id: `sig_${counter.id}_${n}`, periodStartMs, text, bytes: text.length };
+    });
+
+  test("is a signal beyond the limit, once: held ones before it are not metered again when they are released", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 10 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(15)).toEqual([10, 5, 0]);
+    await counter.configure({ signalLimit: 20 });
+    expect(await counter.counted(5)).toEqual([5, 0, 0]);
+    await counter.configure({ signalLimit: 20, overages: true });
+    expect(await counter.counted(5)).toEqual([5, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 20, held: 5, overage: 5 });
+    const signals = held(counter, 5, month(1));
+    expect(await counter.stub.release(signals.slice(0, 2))).toEqual({ released: 2, full: false });
+    expect(await counter.stub.release(signals)).toEqual({ released: 3, full: true });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 25, held: 0, overage: 5 });
+  });
+
+  test("is each released one beyond the limit, once, however often its release is asked for", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 4 });
+    await counter.sendTo(lose);
+    expect(await counter.counted(8)).toEqual([4, 4, 0]);
+    await counter.configure({ signalLimit: 6, overages: true });
+    const signals = held(counter, 4, month(1));
+    for (const released of [4, 0]) expect(await counter.stub.release(signals)).toEqual({ released, full: true });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 8, held: 0, overage: 2 });
+    expect(await counter.counted(1)).toEqual([1, 0, 0]);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 9, overage: 3 });
+  });
+
+  test("begins at nothing with each period, and stays with the one that has ended", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2, overages: true });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    setTime(month(2, 3));
+    expect(await usageOf(counter)).toMatchObject({ overage: 0, history: [{ accepted: 5, overage: 3 }] });
+    await counter.counted(3);
+    expect(await usageOf(counter)).toMatchObject({ accepted: 3, overage: 1 });
+  });
+});
+
+describe("§8.5: billing periods", () => {
+  test("end with the alarm, and ring it once more for the next end", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    // Nothing else is to be done: the alarm is the period's.
+    await counter.stub.settle([1]);
+    expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+    expect(await alarmOf(counter)).toBe(month(2));
+    setTime(month(2));
+    expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+    const closed = { periodStartMs: month(1), periodEndMs: month(2), accepted: 2, held: 2, rejected: 1, streak: 1 };
+    const periods = await runInDurableObject(counter.stub, (_, { storage }) =>
+      storage.sql.exec("SELECT count(*) AS closed FROM closed_periods").one(),
+    );
+    expect(periods).toEqual({ closed: 1 });
+    expect(await alarmOf(counter)).toBe(month(3));
+    expect(await usageOf(counter)).toMatchObject({ accepted: 0, held: 0, rejected: 0, history: [closed] });
+  });
+
+  test("end with the first call when the alarm is late; an alarm that rings after that, twice, changes nothing", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 3));
+    expect(await counter.counted(1)).toEqual([1, 0, 0]);
+    const before = await usageOf(counter);
+    expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 1, streak: 1 }] });
+    expect((await counter.unsettled()).at(-1)).toMatchObject({ ordinal: 1, row: { period_start: month(2) } });
+    await runInDurableObject(counter.stub, (instance) => Promise.all([instance.alarm(), instance.alarm()]));
+    await runInDurableObject(counter.stub, (instance) => instance.alarm());
+    expect(await usageOf(counter)).toEqual(before);
+  });
+
+  test("a refused call is told of the period it came in, too", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 3));
+    const call = { keyId: "key_1", code: "body_empty", detail: "Empty.", requestId: "r", signals: 1 } as const;
+    expect(await counter.stub.refused(call)).toMatchObject({
+      outcome: "noted",
+      period: { remaining: 4, ceiling: 4, periodEndMs: month(3) },
+    });
+  });
+
+  test("several that have ended are closed one by one; an idle one is within the allowance", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 1 });
+    await counter.sendTo(lose);
+    await counter.counted(2);
+    setTime(month(4, 2));
+    expect((await usageOf(counter)).history).toMatchObject([
+      { periodStartMs: month(3), periodEndMs: month(4), accepted: 0, held: 0, streak: 0 },
+      { periodStartMs: month(2), periodEndMs: month(3), accepted: 0, held: 0, streak: 0 },
+      { periodStartMs: month(1), periodEndMs: month(2), accepted: 1, held: 1, streak: 1 },
+    ]);
+    await abortAllDurableObjects();
+    expect((await usageOf(counter)).history).toHaveLength(3);
+  });
+
+  test("the third in a row over the allowance ends the extra room; no quiet month and no upgrade brings it back", async () => {
+    setTime(month(1, 2));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    for (const streak of [1, 2, 3]) {
+      expect(await counter.counted(4)).toEqual([2, 2, 0]);
+      setTime(month(1 + streak, 2));
+      expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: streak === 3 });
+    }
+    const refused = await counter.admit(3);
+    expect(refused).toMatchObject({ accepted: 2, held: 0, rejected: 1, refusal: { code: "allowance_exceeded" } });
+    setTime(month(6, 2));
+    expect(await usageOf(counter)).toMatchObject({ streak: 0, extraRoomRemoved: true });
+    await counter.configure({ signalLimit: 10 });
+    expect(await counter.counted(12)).toEqual([10, 0, 2]);
+    await abortAllDurableObjects();
+    expect(await usageOf(counter)).toMatchObject({ extraRoomRemoved: true });
+  });
+
+  test.each([
+    { title: "a period within the allowance", months: [4, 4, 2, 4], config: {}, streak: 1 },
+    { title: "an unpaid plan", months: [4, 4, 4, 4], config: { paid: false }, streak: 0 },
+    { title: "overages", months: [4, 4, 4, 4], config: { overages: true }, streak: 0 },
+  ])("$title resets the streak: the extra room stays", async ({ months, config, streak }) => {
+    setTime(month(1, 2));
+    const counter = await newCounter({ signalLimit: 2, ...config });
+    await counter.sendTo(lose);
+    for (const [index, count] of months.entries()) {
+      await counter.counted(count);
+      setTime(month(index + 2, 2));
+    }
+    expect(await usageOf(counter)).toMatchObject({ streak, extraRoomRemoved: false });
+  });
+
+  test("a period's count is judged by the plan that it ended with, not by one that came late", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(month(2, 1));
+    await counter.configure({ signalLimit: 100, overages: true });
+    expect((await usageOf(counter)).history).toMatchObject([{ signalLimit: 2, overages: false, streak: 1 }]);
+  });
+
+  test("the books of one period count what was admitted in it", async () => {
+    setTime(month(1, 20));
+    const counter = await newCounter({ signalLimit: 2 });
+    await counter.sendTo(lose);
+    await counter.counted(5);
+    setTime(month(2, 20));
+    await counter.counted(1);
+    expect(await counter.stub.books(month(1))).toEqual({ admitted: 4, unsettled: 4 });
+    expect(await counter.stub.books(month(2))).toEqual({ admitted: 1, unsettled: 1 });
+    expect(await counter.stub.books()).toEqual({ admitted: 5, unsettled: 5 });
+  });
+});
+
+describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
+  test.each([
+    { title: "evicted", stop: (counter: TestCounter) => evictDurableObject(counter.stub) },
+    { title: "killed", stop: () => abortAllDurableObjects() },
+  ])("when the object is $title between the answer and the queue", async ({ stop }) => {
+    const counter = await newCounter({ signalLimit: 5 });
+    expect(await counter.counted(8)).toEqual([5, 3, 0]);
+    await stop(counter);
+    expect(await settled(counter)).toMatchObject({ processed: 5, held: 3 });
+    expect(await usageOf(counter)).toMatchObject({ accepted: 5, held: 3 });
+    expect(await counter.counted(8)).toEqual([0, 2, 6]);
+  });
+
+  test("when the messages are lost, and the object is killed before anything is settled", async () => {
+    const counter = await newCounter();
+    const lost: unknown[] = [];
+    await counter.sendTo(async (messages) => lost.push(...messages));
+    await counter.counted(8);
+    await vi.waitFor(() => expect(lost).not.toEqual([]));
+    expect((await counter.stub.books()).unsettled).toBe(8);
+    await abortAllDurableObjects();
+    expect(await settled(counter)).toMatchObject({ processed: 8 });
+    expect(await counter.stub.books()).toEqual({ admitted: 8, unsettled: 0 });
+  });
+
+  test("when the object is killed and nobody calls it: its alarm starts it", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    await abortAllDurableObjects();
+    expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
+    await vi.waitFor(
+      async () => expect(await env.SIGNAL_STORE.getByName(counter.id).totals()).toMatchObject({ processed: 3 }),
+      { timeout: 10_000 },
+    );
+  });
+
+  test("an alarm that is already to come is not put off by what a restarted object is called for", async () => {
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    const before = await alarmOf(counter);
+    await abortAllDurableObjects();
+    await counter.configure({});
+    expect(await alarmOf(counter)).toBe(before);
+  });
+});

@@ -1,0 +1,101 @@
+/** Usage by day in the Quota Counter: what it costs, and that it survives new days, periods, upgrades and restarts. */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { countRows, lose, newCounter, type TestCounter } from "../../support/counter.ts";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function setTime(ms: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: ms });
+}
+
+const at = (month: number, day: number, hour = 12) => Date.UTC(2031, month - 1, day, hour);
+
+async function daysOf(counter: TestCounter) {
+  const found = await counter.stub.usageByDay();
+  return found?.days.map(({ dayMs, accepted, held, rejected }) => [
+    new Date(dayMs).toISOString().slice(5, 10),
+    accepted,
+    held,
+    rejected,
+  ]);
+}
+
+describe("usage by day", () => {
+  test("costs no row with a commit: two, of the day and the ledger, when a new day comes", async () => {
+    setTime(at(3, 5));
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    const cost = async () => (await countRows(counter, () => counter.counted(2))).rows;
+    expect(await cost()).toBe(1);
+    setTime(at(3, 6));
+    // One row more is of the key's last use.
+    expect(await cost()).toBe(1 + 2 + 1);
+    expect(await cost()).toBe(1);
+  });
+
+  test("holds the period's counts as they stood at the end of each day on which something came", async () => {
+    setTime(at(3, 5));
+    const counter = await newCounter({ signalLimit: 4 });
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    setTime(at(3, 9));
+    await counter.counted(7);
+    // Nothing has come since, but the day has ended.
+    setTime(at(3, 12));
+    expect(await daysOf(counter)).toEqual([
+      ["03-05", 3, 0, 0],
+      ["03-09", 4, 4, 2],
+    ]);
+  });
+
+  test("a period that ends within a day gives that day an entry of its own in each", async () => {
+    setTime(at(3, 31, 9));
+    const counter = await newCounter({ anchorMs: Date.UTC(2026, 0, 30, 10) });
+    await counter.sendTo(lose);
+    setTime(at(4, 30, 9));
+    await counter.counted(5);
+    setTime(at(4, 30, 11));
+    await counter.counted(2);
+    setTime(at(5, 1));
+    expect(await daysOf(counter)).toEqual([
+      ["04-30", 5, 0, 0],
+      ["04-30", 2, 0, 0],
+    ]);
+  });
+
+  test("goes on after a restart in the night, and when the clock goes back", async () => {
+    setTime(at(3, 5));
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(3);
+    await evictDurableObject(counter.stub);
+    setTime(at(3, 6));
+    await counter.counted(1);
+    setTime(at(3, 5));
+    await counter.counted(1, { keyId: "key_2" });
+    setTime(at(3, 7));
+    expect(await daysOf(counter)).toEqual([
+      ["03-05", 3, 0, 0],
+      ["03-06", 5, 0, 0],
+    ]);
+  });
+
+  test("forgets periods that began more than thirteen months ago", async () => {
+    setTime(at(3, 5));
+    const counter = await newCounter();
+    await counter.sendTo(lose);
+    await counter.counted(1);
+    vi.setSystemTime(Date.UTC(2032, 4, 5));
+    await counter.counted(1);
+    vi.setSystemTime(Date.UTC(2032, 4, 6));
+    await counter.counted(1);
+    const kept = await runInDurableObject(counter.stub, (_, { storage }) =>
+      storage.sql.exec<{ day_ms: number }>("SELECT day_ms FROM usage_days").toArray(),
+    );
+    expect(kept).toEqual([{ day_ms: Date.UTC(2032, 4, 5) }]);
+  });
+});

@@ -1,0 +1,533 @@
+/**
+ * Invariants 1 and 5: whatever the order, repetition and split of the delivery, whoever crashes where, and whatever else
+ * the store is busy with, it says the same.
+ */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { signalStore } from "../../../src/workspace/objects.ts";
+import { coldState, ring, ringUntilQuiet, withBindings } from "../../support/cold.ts";
+import { assertForSoLong } from "../../support/for-so-long.ts";
+import { expectToAddUp } from "../../support/read-store.ts";
+import { expectDaysToAddUp } from "../../support/days.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
+import type { Delivered } from "../../support/deliver.ts";
+import { Faults } from "../../support/faults.ts";
+import type { Fault } from "../../support/faults.ts";
+import { newWorkspace, operator } from "../../support/workspace.ts";
+
+const START = Date.UTC(2026, 0, 10);
+const PEOPLE = 3;
+const emailOf = (person: number) => `person${person}@example.com`;
+
+/** What a sender sent. Ids belong to one person each, but a signal may carry those of several. */
+interface Received {
+  kind: "identify" | "signal";
+  person: number | null;
+  userId: number | null;
+  anonymousId: number | null;
+  event: string;
+  value: number;
+  name: string | null;
+  /** An id of its own: its duplicates are looked for over days. */
+  hasId: boolean;
+  minute: number;
+  /** Held for good; or held at first, and then released. */
+  held: "never" | "for good" | "released";
+}
+
+const id = fc.option(fc.nat(PEOPLE - 1));
+const common = {
+  value: fc.nat(1),
+  name: fc.option(fc.constantFrom("Ann", "Bob")),
+  hasId: fc.boolean(),
+  minute: fc.oneof(fc.nat(45), fc.constantFrom(24 * 60 - 1, 24 * 60, 7 * 24 * 60, 14 * 24 * 60)),
+};
+const signal: fc.Arbitrary<Received> = fc.record({
+  ...common,
+  kind: fc.constant("signal"),
+  person: fc.option(fc.nat(PEOPLE - 1), { freq: 2 }),
+  userId: id,
+  anonymousId: id,
+  event: fc.constantFrom("opened", "clicked"),
+  held: fc.constantFrom("never", "never", "never", "never", "for good", "released"),
+});
+/** An identify; without an email it pairs the ids that it names. */
+const identify: fc.Arbitrary<Received> = fc
+  .record({
+    ...common,
+    who: fc.nat(PEOPLE - 1),
+    withEmail: fc.nat(2),
+    ids: fc.constantFrom("user", "anonymous", "both"),
+  })
+  .map(({ who, withEmail, ids, ...rest }) => ({
+    ...rest,
+    kind: "identify",
+    person: withEmail === 0 ? null : who,
+    userId: ids === "anonymous" ? null : who,
+    anonymousId: ids === "user" ? null : who,
+    event: "identify",
+    held: "never",
+  }));
+const history = fc.array(fc.oneof({ weight: 5, arbitrary: signal }, { weight: 3, arbitrary: identify }), {
+  minLength: 1,
+  maxLength: 24,
+});
+const PLACES = fc.nat(1_000);
+/** What a consumer is given at once, what becomes of the calls that are made meanwhile, and what else goes on. */
+const wave = fc.record({
+  sizes: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 3 }),
+  faults: fc.array(fc.constantFrom<Fault[]>("none", "none", "none", "none", "before", "after"), { maxLength: 12 }),
+  meanwhile: fc.constantFrom("nothing", "alarm", "restart", "apply", "delete a stranger"),
+  /** At which of its writes the store's recording breaks down. */
+  brokenAt: fc.option(fc.nat(15), { freq: 2 }),
+});
+/**
+ * Where in the sequence a signal is delivered, and maybe buried as a dead letter; and how all is delivered. What is too
+ * short for a history begins anew.
+ */
+const plan = fc.record({
+  places: fc.array(
+    fc.record({ at: fc.array(PLACES, { minLength: 1, maxLength: 2 }), buriedAt: fc.option(PLACES, { freq: 2 }) }),
+    { minLength: 1, maxLength: 24 },
+  ),
+  waves: fc.array(wave, { minLength: 1, maxLength: 9 }),
+});
+
+interface Placed extends Received {
+  id: string;
+  ordinal: number;
+  at: number;
+}
+
+/** In order of receipt; several have the same time, as those of one commit do. Each content comes once. */
+function place(received: readonly Received[]): Placed[] {
+  return received
+    .toSorted((a, b) => a.minute - b.minute)
+    .map((one, index) => ({ ...one, id: `sig_${index}`, ordinal: index + 1, at: START + one.minute * MINUTE }));
+}
+
+function payloadOf(one: Placed): Record<string, unknown> {
+  const traits = one.name === null ? {} : { name: one.name };
+  const email = one.person === null ? {} : { email: emailOf(one.person) };
+  return {
+    type: one.kind === "identify" ? "identify" : "track",
+    ...(one.hasId ? { messageId: `m-${one.ordinal}` } : { n: one.ordinal }),
+    ...(one.userId === null ? {} : { userId: `user-${one.userId}` }),
+    ...(one.anonymousId === null ? {} : { anonymousId: `anonymous-${one.anonymousId}` }),
+    ...(one.kind === "identify"
+      ? { traits: { ...traits, ...email } }
+      : { event: one.event, ...email, properties: { value: one.value }, context: { traits } }),
+  };
+}
+
+const RULES = [
+  { name: "clicks", event: "clicked", conditions: [], scoring_signal: "click", points: 7 },
+  {
+    name: "unhappy",
+    event: "*",
+    conditions: [{ path: "properties.value", operator: "equals", value: 1 }],
+    scoring_signal: "unhappy",
+    points: -2,
+  },
+  { name: "daily", event: "opened", conditions: [], scoring_signal: "daily", points: 1_000, frequency: "once_per_day" },
+  { name: "first", event: "*", conditions: [], scoring_signal: "first", points: 100_000, frequency: "once_ever" },
+];
+/** A rule on the email: with it, no signal is judged before its owner is known. */
+const EMAIL_RULE = {
+  name: "first",
+  event: "opened",
+  conditions: [{ path: "email", operator: "starts_with", value: "person0" }],
+  scoring_signal: "first",
+  points: 100,
+};
+
+/** What all rules make of it, those that score a person once a day, or once ever, too. */
+function matchedPoints(one: Placed, owner: string, withEmailRule: boolean): number {
+  const limited = one.kind === "identify" ? 0 : one.event === "opened" ? 101_000 : 100_000;
+  return pointsOf(one, owner, withEmailRule) + limited;
+}
+
+/** What such rules score, whichever of the signals it is that counts. */
+function limitedPoints(own: readonly Placed[]): number {
+  const signals = own.filter((one) => one.kind === "signal");
+  const days = new Set(signals.filter((one) => one.event === "opened").map((one) => Math.floor(one.at / DAY)));
+  return days.size * 1_000 + (signals.length > 0 ? 100_000 : 0);
+}
+
+/** By the other rules. */
+function pointsOf(one: Placed, owner: string, withEmailRule: boolean): number {
+  let points = 0;
+  if (one.event === "clicked") points += 7;
+  if (one.kind === "signal" && one.value === 1) points -= 2;
+  if (withEmailRule && one.event === "opened" && owner === emailOf(0)) points += 100;
+  return points;
+}
+
+/** The whole history at once, with nothing incremental. */
+function expected(signals: readonly Placed[], withEmailRule: boolean) {
+  const accepted = signals.filter((one) => one.held !== "for good");
+  const isNamed = (one: Placed) => one.person !== null || one.userId !== null || one.anonymousId !== null;
+  const links = new Map<string, number>();
+  for (const one of accepted) {
+    if (one.kind !== "identify" || one.person === null) continue;
+    if (one.userId !== null) links.set(`user-${one.userId}`, one.person);
+    if (one.anonymousId !== null) links.set(`anonymous-${one.anonymousId}`, one.person);
+  }
+  for (const one of accepted) {
+    if (one.kind !== "identify" || one.person !== null || one.userId === null || one.anonymousId === null) continue;
+    const [user, anonymous] = [`user-${one.userId}`, `anonymous-${one.anonymousId}`];
+    const person = links.get(user) ?? links.get(anonymous);
+    if (person === undefined) continue;
+    links.set(user, person);
+    links.set(anonymous, person);
+  }
+  const ownerOf = (one: Placed): number | null =>
+    one.person ?? links.get(`user-${one.userId}`) ?? links.get(`anonymous-${one.anonymousId}`) ?? null;
+  const isAnonymous = (one: Placed) => one.kind === "signal" && isNamed(one) && ownerOf(one) === null;
+
+  const people = [];
+  for (let person = 0; person < PEOPLE; person++) {
+    const own = accepted.filter((one) => ownerOf(one) === person);
+    if (own.length === 0) continue;
+    people.push({
+      email: emailOf(person),
+      name: own.findLast((one) => one.name !== null)?.name ?? null,
+      score: own.reduce((sum, one) => sum + pointsOf(one, emailOf(person), withEmailRule), limitedPoints(own)),
+      firstSeenMs: own[0]?.at,
+      lastSeenMs: own.at(-1)?.at,
+      identities: [...links]
+        .filter(([, owner]) => owner === person)
+        .map(([value]) => value)
+        .sort(),
+    });
+  }
+  const shown = signals.filter((one) => one.kind === "signal");
+  const groups = [...new Set(shown.map((one) => one.event))].sort().map((event) => {
+    const all = shown.filter((one) => one.event === event);
+    return {
+      event,
+      count: all.length,
+      held: all.filter((one) => one.held === "for good").length,
+      anonymous: all.filter((one) => one.held !== "for good" && isAnonymous(one)).length,
+      firstSeenMs: all[0]?.at,
+      lastSeenMs: all.at(-1)?.at,
+      sample: payloadOf(all.at(-1) ?? raise()),
+    };
+  });
+  return {
+    people,
+    groups,
+    totals: {
+      processed: accepted.length,
+      duplicates: 0,
+      held: signals.length - accepted.length,
+      purged: 0,
+      deadLettered: 0,
+    },
+    signals: signals.map((one) => ({
+      id: one.id,
+      status: one.held === "for good" ? "held" : isAnonymous(one) ? "anonymous" : "processed",
+      points:
+        one.held === "for good" || ownerOf(one) === null
+          ? 0
+          : matchedPoints(one, emailOf(ownerOf(one) ?? 0), withEmailRule),
+    })),
+  };
+}
+
+async function actual(workspaceId: string, signals: readonly Placed[]) {
+  const store = signalStore(env, workspaceId);
+  const page = { cursor: null, limit: 100 };
+  const people = (await store.people({}, page)).items;
+  const groups = (await store.events(page)).items;
+  const traces = await Promise.all(signals.map((one) => store.signal(one.id)));
+  return {
+    people: people
+      .map(({ email, name, score, firstSeenMs, lastSeenMs, identities }) => {
+        return { email, name, score, firstSeenMs, lastSeenMs, identities: identities.map(({ value }) => value).sort() };
+      })
+      .sort((a, b) => a.email.localeCompare(b.email)),
+    groups: groups
+      .map(({ event, count, held, anonymous, firstSeenMs, lastSeenMs, sample }) => {
+        return { event, count, held, anonymous, firstSeenMs, lastSeenMs, sample: sample.payload };
+      })
+      .sort((a, b) => a.event.localeCompare(b.event)),
+    totals: await store.totals(),
+    // Which signal counts of those that score a person once may be another one: here is what all of them match.
+    signals: traces.map((trace) => ({
+      id: trace?.id,
+      status: trace?.status,
+      points: trace?.rulesMatched.reduce((sum, { points }) => sum + points, 0),
+    })),
+  };
+}
+
+interface Rules {
+  workspaceId: string;
+  ids: string[];
+}
+
+async function workspaceWithRules(withEmailRule: boolean): Promise<Rules> {
+  const workspace = await newWorkspace();
+  const ids: string[] = [];
+  for (const rule of withEmailRule ? [...RULES, EMAIL_RULE] : RULES) {
+    ids.push((await workspace.operator<{ id: string }>("POST", "/rules", { match: "all", ...rule })).id);
+  }
+  return { workspaceId: workspace.id, ids };
+}
+
+const PERIOD_END = Date.now() + DAY;
+
+function toDeliver(one: Placed, held = one.held !== "never"): Delivered {
+  return {
+    id: one.id,
+    at: one.at,
+    ordinal: one.ordinal,
+    verdict: held ? "held" : "accepted",
+    payload: payloadOf(one),
+    periodStart: START,
+    periodEnd: PERIOD_END,
+    envelope: { source: "site" },
+  };
+}
+
+function raise(): never {
+  throw new Error("there is none");
+}
+
+function nth<T>(list: readonly T[], index: number): T {
+  return list[index % list.length] ?? raise();
+}
+
+/** A delivery of one signal by the queue; or by the dead-letter queue, from where it is replayed. */
+interface Delivery {
+  signal: Delivered;
+  queue: "signals" | "signals-dlq";
+  at: number;
+}
+
+function deliveriesOf(one: Placed, { at: places, buriedAt }: { at: number[]; buriedAt: number | null }): Delivery[] {
+  const delivered = toDeliver(one);
+  const normal = places.map((at): Delivery => ({ signal: delivered, queue: "signals", at }));
+  return buriedAt === null ? normal : [...normal, { signal: delivered, queue: "signals-dlq", at: buriedAt }];
+}
+
+/** What is held and to be released, and what is dead, sent once more, each of it twice. */
+async function sendAgain(workspaceId: string, signals: readonly Placed[]): Promise<Delivery[]> {
+  const store = signalStore(env, workspaceId);
+  const released = new Map(signals.filter((one) => one.held === "released").map((one) => [one.id, one] as const));
+  const held = await store.held(PERIOD_END, 0, 100);
+  const dead = await store.dead(0, 100);
+  return [...held.filter(({ admission }) => released.has(admission.id)), ...dead].flatMap(
+    ({ admission, from, place: at }) => {
+      const one = signals.find((other) => other.id === admission.id) ?? raise();
+      const isHeld = from === "dead" && admission.verdict === "held";
+      const again: Delivered = { ...toDeliver(one, isHeld), again: { from, place: at } };
+      return [1, 2].map((): Delivery => ({ signal: again, queue: "signals", at: 0 }));
+    },
+  );
+}
+
+const RECORDED = /^(INSERT INTO|UPDATE) (people|heads|signals_facts|event_groups|timelines)\b/;
+
+/** A write of a recording fails, once: the object ends there, and with it what makes it fail. */
+async function breakRecording(workspaceId: string, at: number): Promise<void> {
+  await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage: { sql } }) => {
+    const exec = sql.exec.bind(sql);
+    let writes = 0;
+    sql.exec = ((query: string, ...bindings: unknown[]) => {
+      if (RECORDED.test(query) && writes++ === at) throw new Error("broken");
+      return exec(query, ...bindings);
+    }) as typeof sql.exec;
+  });
+}
+
+/** The store is let go of; or killed, where a call that was broken off still holds it. */
+async function restart(workspaceId: string): Promise<void> {
+  const stub = env.SIGNAL_STORE.getByName(workspaceId);
+  await evictDurableObject(stub).catch(() => runInDurableObject(stub, (_, ctx) => ctx.abort("killed")).catch(() => {}));
+}
+
+/** In the middle of which the object may end. */
+async function unlessBroken(act: () => Promise<unknown>): Promise<void> {
+  await act().catch((error: unknown) => expect(String(error)).toMatch(/could not be recorded|broken|: 503 /));
+}
+
+/** Delivered again and again until it is acknowledged. */
+async function consumeUntilDone(workspaceId: string, deliveries: readonly Delivery[], faults: Faults): Promise<void> {
+  for (const queue of ["signals", "signals-dlq"] as const) {
+    const signals = deliveries.filter((one) => one.queue === queue).map((one) => one.signal);
+    if (signals.length === 0) continue;
+    const bodies = [messageOf(workspaceId, signals)];
+    const bindings = faults.forConsumer();
+    while ((await consumeMessages(bodies, { queue, bindings })).retryMessages.length > 0);
+  }
+}
+
+/** What else the store may be busy with. None of it changes what the history makes of it. */
+async function meanwhileDo(what: string, { workspaceId, ids }: Rules): Promise<void> {
+  if (what === "alarm") await unlessBroken(() => ring(workspaceId));
+  else if (what === "apply") {
+    for (const ruleId of ids) {
+      await unlessBroken(() => operator("POST", `/workspaces/${workspaceId}/rules/${ruleId}/apply`));
+    }
+    await unlessBroken(() => ring(workspaceId));
+  } else if (what === "delete a stranger") {
+    await unlessBroken(() => signalStore(env, workspaceId).erase(`del_${crypto.randomUUID()}`, "stranger@example.com"));
+  }
+}
+
+test("§8, invariants 1 and 5: any order, repetition and split, by concurrent consumers with crashes at every await, gives the people, links, scores, groups and totals of the history", async () => {
+  let fromCold = 0;
+  await assertForSoLong(
+    fc.asyncProperty(history, plan, fc.boolean(), async (received, { places, waves }, withEmailRule) => {
+      const signals = place(received);
+      const deliveries = signals
+        .flatMap((one, index) => deliveriesOf(one, nth(places, index)))
+        .sort((a, b) => a.at - b.at);
+      const rules = await workspaceWithRules(withEmailRule);
+      const { workspaceId } = rules;
+      for (let number = 0; deliveries.length > 0; number++) {
+        const { sizes, faults: made, meanwhile, brokenAt } = nth(waves, number);
+        const faults = new Faults(made);
+        await withBindings(workspaceId);
+        if (meanwhile === "restart") await restart(workspaceId);
+        if (number % 3 === 2) deliveries.push(...(await sendAgain(workspaceId, signals)));
+        await withBindings(workspaceId, faults.forStore());
+        if (brokenAt !== null) await breakRecording(workspaceId, brokenAt);
+        await Promise.all([
+          ...sizes.map((size) => consumeUntilDone(workspaceId, deliveries.splice(0, size), faults)),
+          meanwhileDo(meanwhile, rules),
+        ]);
+      }
+      fromCold += (await coldState(workspaceId)).cold.length;
+      await withBindings(workspaceId);
+      await restart(workspaceId);
+      for (let left = await sendAgain(workspaceId, signals); left.length > 0;) {
+        await consumeUntilDone(workspaceId, left, new Faults([]));
+        left = await sendAgain(workspaceId, signals);
+      }
+      await ringUntilQuiet(workspaceId);
+      expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
+      await expectToAddUp(workspaceId);
+      await expectDaysToAddUp(workspaceId);
+      // The alarm does not ring for nothing.
+      await ring(workspaceId, { setNext: true });
+      const alarmMs = await runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
+        storage.getAlarm(),
+      );
+      expect(alarmMs ?? Number.POSITIVE_INFINITY).toBeGreaterThan(Date.now() + MINUTE);
+      const { keys, objects } = await coldState(workspaceId);
+      expect(keys).toEqual(objects.map(({ key }) => `cold/${workspaceId}/${key}`));
+    }),
+    { numRuns: 60, limitMs: 25_000 },
+  );
+  expect(fromCold).toBeGreaterThan(0);
+}, 90_000);
+
+test("§8: one signal after the other, in order and once, gives the people, links, scores, groups and totals of the history", async () => {
+  await assertForSoLong(
+    fc.asyncProperty(history, fc.boolean(), async (received, withEmailRule) => {
+      const signals = place(received);
+      const { workspaceId } = await workspaceWithRules(withEmailRule);
+      for (const one of signals) await deliver(workspaceId, [toDeliver(one)]);
+      for (const { signal: again } of await sendAgain(workspaceId, signals)) await deliver(workspaceId, [again]);
+      await ringUntilQuiet(workspaceId);
+      expect(await actual(workspaceId, signals)).toEqual(expected(signals, withEmailRule));
+    }),
+    { numRuns: 20, limitMs: 10_000 },
+  );
+}, 60_000);
+
+test("§11.5: twins in any order and split leave at least one original to each window, at most one to each receipt, and the books balance", async () => {
+  const twins = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
+  const order = fc.array(fc.nat(1_000), { minLength: 12, maxLength: 12 });
+  await assertForSoLong(
+    fc.asyncProperty(twins, order, fc.integer({ min: 1, max: 4 }), async (minutes, places, size) => {
+      const { workspaceId } = await workspaceWithRules(false);
+      const signals = minutes
+        .toSorted((a, b) => a - b)
+        .map((minute, index): Delivered => {
+          const payload = { type: "track", userId: "user-1", event: "clicked", properties: { value: 0 } };
+          return { id: `sig_${index}`, at: START + minute * MINUTE, ordinal: index + 1, payload, periodStart: START };
+        });
+      const shuffled = signals.toSorted((a, b) => nth(places, a.ordinal ?? 0) - nth(places, b.ordinal ?? 0));
+      for (let at = 0; at < shuffled.length; at += size) await deliver(workspaceId, shuffled.slice(at, at + size));
+      const store = signalStore(env, workspaceId);
+      const traces = await Promise.all(signals.map(({ id: sought }) => store.signal(sought)));
+      const originals = traces.filter((trace) => trace?.status === "anonymous");
+      for (const trace of traces) {
+        const original = originals.find((one) => one?.id === (trace?.duplicateOf ?? trace?.id));
+        // Whatever is a duplicate is within the window of an original, so that none of its content is lost.
+        expect(Math.abs((original?.receivedAtMs ?? 0) - (trace?.receivedAtMs ?? 0))).toBeLessThanOrEqual(10 * MINUTE);
+      }
+      const times = originals.map((one) => one?.receivedAtMs ?? 0).sort((a, b) => a - b);
+      for (const [index, time] of times.slice(1).entries())
+        expect(time - (times[index] ?? 0)).toBeGreaterThan(10 * MINUTE);
+      await expectToAddUp(workspaceId);
+    }),
+    { numRuns: 40, limitMs: 10_000 },
+  );
+}, 60_000);
+
+test("§11.5: an id that is named by two emails goes, in order of receipt and in any split, by the claim in force: also within a body and a batch", async () => {
+  const call = fc.oneof(
+    fc.constantFrom<string[]>("a@example.com", "b@example.com", "c@example.com"),
+    fc.constant(null),
+    fc.constant(null),
+  );
+  await assertForSoLong(
+    fc.asyncProperty(
+      fc.array(call, { minLength: 1, maxLength: 16 }),
+      fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 8 }),
+      fc.boolean(),
+      async (calls, sizes, oneCommit) => {
+        const { workspaceId } = await workspaceWithRules(false);
+        const signals = calls.map((email, index): Delivered => {
+          const payload =
+            email === null
+              ? {
+                  type: "track",
+                  event: "clicked",
+                  anonymousId: "visitor-1",
+                  messageId: `m${index}`,
+                  properties: { value: 0 },
+                }
+              : { type: "identify", anonymousId: "visitor-1", traits: { email }, messageId: `m${index}` };
+          return {
+            id: `sig_${index}`,
+            payload,
+            at: START + (oneCommit ? 0 : index),
+            ordinal: index + 1,
+            periodStart: START,
+          };
+        });
+        for (let at = 0, number = 0; at < signals.length; number++) {
+          const size = nth(sizes, number);
+          await deliver(workspaceId, signals.slice(at, at + size));
+          at += size;
+        }
+        await ringUntilQuiet(workspaceId);
+        const scores = new Map<string, number>();
+        const firstEmail = calls.find((email) => email !== null) ?? null;
+        let inForce = firstEmail;
+        for (const email of calls) {
+          if (email !== null) {
+            inForce = email;
+            scores.set(email, scores.get(email) ?? 0);
+          } else if (inForce !== null) {
+            // A person's first signal scores by the rule that scores once ever.
+            const before = scores.get(inForce) ?? 0;
+            scores.set(inForce, before + (before === 0 ? 100_007 : 7));
+          }
+        }
+        const { items } = await signalStore(env, workspaceId).people({}, { cursor: null, limit: 10 });
+        expect(Object.fromEntries(items.map(({ email, score }) => [email, score]))).toEqual(Object.fromEntries(scores));
+        await expectToAddUp(workspaceId);
+      },
+    ),
+    { numRuns: 40, limitMs: 10_000 },
+  );
+}, 60_000);

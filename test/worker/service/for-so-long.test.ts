@@ -1,0 +1,27 @@
+/** What the property tests of this folder rely on: no case goes on after its test. */
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { assertForSoLong } from "../../support/for-so-long.ts";
+
+const oneMore = () => new Promise((resolve) => setTimeout(resolve, 20));
+
+test("a case that is under way when the time is up is waited for, and none begins after it", async () => {
+  const cases = { begun: 0, ended: 0 };
+  const property = fc.asyncProperty(fc.nat(), async () => {
+    cases.begun++;
+    await oneMore();
+    cases.ended++;
+  });
+  await assertForSoLong(property, { numRuns: 1_000, limitMs: 50 });
+  expect(cases.begun).toBe(cases.ended);
+  expect(cases.begun).toBeGreaterThan(0);
+  expect(cases.begun).toBeLessThan(1_000);
+});
+
+test("a case that does not hold is told, also when the time is up before it is as small as can be", async () => {
+  const property = fc.asyncProperty(fc.nat(), async () => {
+    await oneMore();
+    throw new Error("it does not hold");
+  });
+  await expect(assertForSoLong(property, { numRuns: 1_000, limitMs: 50 })).rejects.toThrow("Property failed");
+});

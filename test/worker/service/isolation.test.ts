@@ -1,0 +1,138 @@
+/** Invariant 8: one workspace never sees another's data, whatever ids, keys or cursors a request carries. */
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { newId } from "../../../src/platform/ids.ts";
+import { lose, TestCounter } from "../../support/counter.ts";
+import { deliver } from "../../support/deliver.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+let mine: TestWorkspace;
+let theirs: TestWorkspace;
+let theirSignal: string;
+let theirRule: string;
+
+const RULE = { name: "rule", event: "Visit", match: "all", conditions: [], scoring_signal: "visit", points: 3 };
+const TEMPLATE = [
+  { target: "external_id", path: "id", type: "string" },
+  { target: "name", path: "region", type: "string" },
+];
+const LISTS = ["people", "signals", "events", "dead-letters", "rules", "keys", "rejections", "members", "accounts"];
+
+interface Page {
+  items: Record<string, unknown>[];
+  next: string | null;
+}
+
+/** Status of a call to the operator API. */
+async function status(method: string, path: string, body?: unknown): Promise<number> {
+  const response = await call(`/operator${path}`, {
+    method,
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  await response.body?.cancel();
+  return response.status;
+}
+
+beforeAll(async () => {
+  mine = await newWorkspace();
+  theirs = await newWorkspace();
+  const rules = await Promise.all(
+    [theirs, mine].map((workspace) => workspace.operator<{ id: string }>("POST", "/rules", RULE)),
+  );
+  theirRule = rules[0]?.id ?? "";
+  for (const workspace of [theirs, mine]) {
+    const name = workspace === mine ? "mine" : "theirs";
+    await workspace.operator("POST", "/members", { email: `${name}@example.com`, role: "admin" });
+    for (const n of [1, 2, 3]) {
+      await workspace.send({
+        email: `${name}-${n}@example.com`,
+        event: "Visit",
+        properties: { secret: name },
+        messageId: `m${n}`,
+      });
+    }
+    await workspace.send({ email: `${name}@example.com`, event: `Only ${name}` });
+    await workspace.send({ no: "event" });
+    const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    const updates = [1, 2].map((n) => ({ id: `${name}-${n}`, region: name }));
+    await workspace.send(updates, { path: "/api/product-orgs/webhook/{key}", key: accounts.key });
+    await workspace.settled();
+    for (const n of [1, 2]) await deliver(workspace.id, [{ id: newId("sig", Date.now()), payload: `{"${name} ${n}` }]);
+  }
+  const page = await theirs.operator<Page>("GET", "/signals");
+  theirSignal = String(page.items.at(-1)?.["id"]);
+});
+
+describe("an id of another workspace", () => {
+  test("of a signal, processed or in flight, is not found", async () => {
+    expect(await status("GET", `/workspaces/${theirs.id}/signals/${theirSignal}`)).toBe(200);
+    expect(await status("GET", `/workspaces/${mine.id}/signals/${theirSignal}`)).toBe(404);
+
+    const stuck = await newWorkspace();
+    await new TestCounter(stuck.id).sendTo(lose);
+    const { id } = await (await stuck.send({ email: "a@example.com", event: "Visit" })).json<{ id: string }>();
+    expect(await status("GET", `/workspaces/${stuck.id}/signals/${id}`)).toBe(200);
+    expect(await status("GET", `/workspaces/${mine.id}/signals/${id}`)).toBe(404);
+  });
+
+  test("of a rule is not found, and the rule stays as it is", async () => {
+    const path = `/workspaces/${mine.id}/rules/${theirRule}`;
+    expect(await status("PATCH", path, { points: 1_000 })).toBe(404);
+    expect(await status("DELETE", path)).toBe(404);
+    const rules = await theirs.operator<Page>("GET", "/rules");
+    expect(rules.items).toMatchObject([{ id: theirRule, points: 3 }]);
+  });
+
+  test("of an API key is not found, and the key stays active", async () => {
+    expect(await status("POST", `/workspaces/${mine.id}/keys/${theirs.key.id}/deactivate`)).toBe(404);
+    expect((await theirs.send({ email: "again@example.com", event: "Again" })).status).toBe(202);
+  });
+});
+
+describe("lists", () => {
+  test.each(LISTS)(
+    "%s: nothing of the other workspace is in them, with its filters and its cursors either",
+    async (list) => {
+      const foreign = JSON.stringify((await theirs.operator<Page>("GET", `/${list}`)).items);
+      expect(foreign).not.toBe("[]");
+      const pages = [await mine.operator<Page>("GET", `/${list}`)];
+      if (["people", "signals", "events", "dead-letters", "rules", "keys", "accounts"].includes(list)) {
+        const { next } = await theirs.operator<Page>("GET", `/${list}?limit=1`);
+        if (next !== null) pages.push(await mine.operator<Page>("GET", `/${list}?cursor=${encodeURIComponent(next)}`));
+      }
+      for (const { items } of pages) {
+        const text = JSON.stringify(items);
+        expect(text).not.toContain("theirs");
+        for (const id of foreign.match(/(sig|key|rule|req)_[0-9a-f-]+/g) ?? []) expect(text).not.toContain(id);
+      }
+    },
+  );
+
+  test("an account by an id that only the other workspace has is none", async () => {
+    expect((await theirs.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toHaveLength(1);
+    expect((await mine.operator<Page>("GET", "/accounts?external_id=theirs-1")).items).toEqual([]);
+  });
+
+  test("people and signals by an email that only the other workspace has are none", async () => {
+    for (const list of ["people", "signals"]) {
+      const { items } = await mine.operator<Page>("GET", `/${list}?email=theirs-1@example.com`);
+      expect(items).toEqual([]);
+    }
+  });
+});
+
+test("the same content in two workspaces is no duplicate, and counts and scores in each", async () => {
+  for (const workspace of [await newWorkspace(), await newWorkspace()]) {
+    await workspace.operator("POST", "/rules", RULE);
+    const headers = { "idempotency-key": "same" };
+    expect(
+      (await workspace.send({ email: "a@example.com", event: "Visit", messageId: "same" }, { headers })).status,
+    ).toBe(202);
+    expect(await workspace.settled()).toMatchObject({ accepted: 1, processed: 1, duplicates: 0 });
+    const { items } = await workspace.operator<Page>("GET", "/people");
+    expect(items).toMatchObject([{ email: "a@example.com", score: 3 }]);
+    expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted: 1 });
+  }
+});

@@ -1,0 +1,285 @@
+/**
+ * Invariant 6: the full key and the secret appear in no log, no table, no message and no answer but the one that shows
+ * them once; nor does the operator's token. A full run, good and bad, and then a look at everything that it left behind.
+ */
+import { gunzipSync, zstdDecompressSync } from "node:zlib";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { composeKey } from "../../../src/domain/keys/api-key.ts";
+import type { StoreState } from "../../../src/store/state.ts";
+import { linesOf } from "../../support/adds-up.ts";
+import { readStore } from "../../support/read-store.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
+
+const WEBHOOK = "/api/signal-staging/webhook/{key}";
+const TEMPLATE = [{ target: "external_id", path: "id", type: "string" }];
+const WRONG_SECRET = "wrong-Secret-that-somebody-tried-4711";
+/** What compressed bytes begin with, as `asText` has them. */
+const COMPRESSED = [
+  [new TextDecoder("latin1").decode(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), zstdDecompressSync],
+  [new TextDecoder("latin1").decode(Uint8Array.of(0x1f, 0x8b, 0x08)), gunzipSync],
+] as const;
+const unknownKey = composeKey((n) => crypto.getRandomValues(new Uint8Array(n)));
+
+/** What must be found nowhere, by name. */
+const forbidden = new Map<string, string>([
+  ["the operator's token", env.OPERATOR_TOKEN],
+  ["an unknown key", unknownKey],
+  ["a wrong secret", WRONG_SECRET],
+]);
+const logged: string[] = [];
+const queued: string[] = [];
+const answered: string[] = [];
+let workspace: TestWorkspace;
+let withSecret: TestKey;
+
+function mustStayHidden(name: string, { key, secret }: TestKey): void {
+  forbidden.set(name, key);
+  // What the masked form hides.
+  forbidden.set(`the middle of ${name}`, key.slice(8, -4));
+  if (secret !== undefined) forbidden.set(`the secret of ${name}`, secret);
+}
+
+/** In the text as it is, and as it stands in a URL, in base64 or in hexadecimal. */
+function found(text: string): string[] {
+  return [...forbidden].flatMap(([name, value]) => {
+    const bytes = Buffer.from(value);
+    const forms = [value, bytes.toString("base64"), bytes.toString("hex"), encodeURIComponent(value)];
+    return forms.some((form) => text.toLowerCase().includes(form.toLowerCase())) ? [name] : [];
+  });
+}
+
+/** Every row of every table, blobs as text, and what is compressed in them also as what it is compressed from. */
+function asText(value: unknown): string {
+  return JSON.stringify(value, (_name, one: unknown) => {
+    if (!(one instanceof ArrayBuffer)) return one;
+    const stored = new TextDecoder("latin1").decode(one);
+    const texts = COMPRESSED.flatMap(([begins, expand]) => {
+      const at = stored.indexOf(begins);
+      return at === -1 ? [] : [new TextDecoder().decode(expand(one.slice(at)))];
+    });
+    return [stored, ...texts];
+  });
+}
+
+async function dumpD1(): Promise<Map<string, string>> {
+  const tables = await env.DB.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all<{ name: string }>();
+  const dump = new Map<string, string>();
+  for (const { name } of tables.results) {
+    if (name.startsWith("_cf_")) continue;
+    dump.set(name, asText((await env.DB.prepare(`SELECT * FROM "${name}"`).all()).results));
+  }
+  return dump;
+}
+
+function dumpObject(stub: TestWorkspace["counter"] | TestWorkspace["store"]): Promise<Map<string, string>> {
+  return runInDurableObject(stub as DurableObjectStub, (_object, { storage: { sql } }) => {
+    const tables = sql.exec<{ name: string }>("SELECT name FROM sqlite_master WHERE type = 'table'").toArray();
+    return new Map(
+      tables
+        .filter(({ name }) => !name.startsWith("_cf_"))
+        .map(({ name }) => [name, asText(sql.exec(`SELECT * FROM "${name}"`).toArray())] as const),
+    );
+  });
+}
+
+async function read(response: Response | Promise<Response>): Promise<number> {
+  const answer = await response;
+  answered.push(JSON.stringify([...answer.headers]), await answer.text());
+  return answer.status;
+}
+
+/** Everything that the counter hands to the queue, on its way. */
+async function listenToQueue(of: TestWorkspace): Promise<void> {
+  await runInDurableObject(of.counter, (counter) => {
+    const { SIGNALS } = (counter as unknown as { env: Env }).env;
+    const sendBatch = SIGNALS.sendBatch.bind(SIGNALS);
+    vi.spyOn(SIGNALS, "sendBatch").mockImplementation((messages, options) => {
+      const batch = [...messages];
+      queued.push(asText(batch));
+      return sendBatch(batch, options);
+    });
+  });
+}
+
+beforeAll(async () => {
+  for (const method of ["log", "info", "warn", "error", "debug", "trace"] as const) {
+    vi.spyOn(console, method).mockImplementation((...args: unknown[]) => void logged.push(args.map(String).join(" ")));
+  }
+  workspace = await newWorkspace({ signalLimit: 40 });
+  withSecret = await workspace.newKey({ secret: true });
+  const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+  const dead = await workspace.newKey({ secret: true });
+  const expiring = await workspace.newKey({ expires_at: new Date(Date.now() + 60_000).toISOString() });
+  const keys = { "the key": workspace.key, "the key with a secret": withSecret, "the account key": accounts };
+  for (const [name, key] of Object.entries({ ...keys, "the dead key": dead, "the expired key": expiring })) {
+    mustStayHidden(name, key);
+  }
+  await workspace.operator("POST", `/keys/${dead.id}/deactivate`);
+  await workspace.operator("POST", "/rules", {
+    name: "forms",
+    event: "*",
+    match: "all",
+    conditions: [],
+    scoring_signal: "form",
+    points: 1,
+  });
+  await listenToQueue(workspace);
+
+  const { key } = workspace.key;
+  const right = { "x-api-secret": withSecret.secret ?? "" };
+  const signal = (n: number) => ({ event: "Marked Event", email: "jane@example.com", properties: { n } });
+  const good = [
+    await read(workspace.send(signal(1))),
+    await read(workspace.send(signal(1))),
+    await read(workspace.send(signal(2), { path: "/api/signal-staging/webhook/web/{key}" })),
+    // An SDK's write key is what its user has at hand.
+    await read(
+      workspace.send(
+        { batch: [signal(3)], writeKey: key },
+        { path: `${WEBHOOK}/batch`, headers: { authorization: key } },
+      ),
+    ),
+    await read(workspace.send('{"event":"a"}\n{"event":"b"}\n{', { path: "/api/signal-staging/bulk/{key}" })),
+    await read(workspace.send({ id: "1" }, { path: "/api/product-orgs/webhook/{key}", key: accounts.key })),
+    await read(workspace.send(signal(4), { key: withSecret.key, headers: right })),
+    await read(workspace.send({ type: "identify", anonymousId: "a", traits: { email: "a@b.co" } })),
+    await read(workspace.send(Array.from({ length: 90 }, (_, n) => signal(100 + n)))),
+  ];
+  expect(new Set(good)).toEqual(new Set([202]));
+
+  const wrong = { "x-api-secret": WRONG_SECRET };
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+  await read(workspace.send(signal(5), { key: expiring.key }));
+  vi.setSystemTime(Date.now() + 61_000);
+  const bad = [
+    await read(workspace.send(signal(5))),
+    await read(workspace.send(signal(5), { key: unknownKey, headers: wrong })),
+    await read(workspace.send(signal(5), { key: `${key}x` })),
+    await read(workspace.send(signal(5), { key: expiring.key })),
+    await read(workspace.send(signal(5), { key: dead.key, headers: { "x-api-secret": dead.secret ?? "" } })),
+    await read(workspace.send(signal(5), { key: withSecret.key, headers: wrong })),
+    await read(workspace.send(signal(5), { key: withSecret.key })),
+    await read(workspace.send(signal(5), { path: "/api/product-orgs/webhook/{key}" })),
+    await read(workspace.send(signal(5), { path: `/api/signal-staging/webhook/${withSecret.key}/{key}` })),
+    await read(workspace.send("{ broken")),
+    await read(workspace.send(`apiKey=${key}`, { headers: { "content-type": "application/x-www-form-urlencoded" } })),
+    await read(workspace.send({ event: "" }, { key: withSecret.key, headers: right })),
+    await read(workspace.send(" ".repeat(9_000_000))),
+    await read(workspace.send(signal(5), { headers: { "content-encoding": "br" } })),
+    await read(workspace.send(signal(5), { headers: { "idempotency-key": `${key}\tx` } })),
+    await read(workspace.send(signal(5), { path: `${WEBHOOK}/no/such/path` })),
+    await read(call(WEBHOOK.replace("{key}", key))),
+    await read(call(`/operator/workspaces/${key}`, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } })),
+    await read(call(`/operator/workspaces/${workspace.id}`, { headers: { authorization: `Bearer ${key}` } })),
+    await read(call(`/operator/workspaces/${workspace.id}/keys/${key}/deactivate`, { method: "POST" })),
+    await read(call(`/docs/${key}?key=${key}`)),
+  ];
+  expect(bad.every((status) => status >= 400 && status < 500)).toBe(true);
+  vi.useRealTimers();
+
+  await workspace.settled();
+  await failing();
+  // What the objects keep in memory for a moment is written then.
+  const listed = async () => JSON.stringify(await workspace.counter.rejections(200));
+  await vi.waitFor(async () => expect(await listed()).toMatch(/key_expired.*secret_wrong|secret_wrong.*key_expired/), {
+    timeout: 5_000,
+  });
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 600_000 });
+  await runDurableObjectAlarm(workspace.counter);
+  vi.useRealTimers();
+});
+
+/** A call that ends in a 503, because the counter cannot commit, and one that cannot be processed. */
+async function failing(): Promise<void> {
+  const broken = await newWorkspace();
+  mustStayHidden("the key of a broken workspace", broken.key);
+  await runInDurableObject(broken.counter, (_counter, state) => void state.storage.sql.exec("DROP TABLE outbox"));
+  expect(await read(broken.send({ event: "x" }))).toBe(503);
+}
+
+afterAll(() => {
+  vi.restoreAllMocks();
+});
+
+test("no key and no secret is in a log line", () => {
+  const lines = logged.join("\n");
+  // The log is there: requests with their route's template, batches, and failures.
+  expect(lines).toContain('"event":"request"');
+  expect(lines).toContain("/api/signal-staging/webhook/:sourceOrKey/:keyOrBatch");
+  expect(lines).toContain('"event":"batch"');
+  expect(lines).toContain('"event":"commit_failed"');
+  expect(lines).toContain(workspace.id);
+  expect(found(lines)).toEqual([]);
+  expect(lines).not.toMatch(/sk_[0-9A-Za-z]/);
+});
+
+test("every log line is one JSON object that names what happened", () => {
+  for (const line of logged) {
+    expect(line).not.toContain("\n");
+    expect(JSON.parse(line), line).toMatchObject({ event: expect.any(String) });
+  }
+});
+
+test("no key and no secret is in a table of the control plane", async () => {
+  const dump = await dumpD1();
+  expect([...dump.keys()]).toEqual(expect.arrayContaining(["api_keys", "audit_log", "workspaces"]));
+  expect(dump.get("api_keys")).toContain(withSecret.id);
+  expect(dump.get("api_keys")).toContain(withSecret.key.slice(0, 8));
+  expect(dump.get("audit_log")).toContain("key.created");
+  for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+});
+
+test("no key and no secret is in a table of the Quota Counter, the latest rejections among them", async () => {
+  const dump = await dumpObject(workspace.counter);
+  for (const code of ["endpoint_mismatch", "source_invalid", "key_expired", "secret_wrong", "extra_room_exceeded"]) {
+    expect(dump.get("rejections")).toContain(code);
+  }
+  expect(dump.get("revoked_keys")).toContain("key_");
+  for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+});
+
+test("no key and no secret is in a table of the Signal Store, while its lines are open and once they are compressed", async () => {
+  const lines = await readStore(workspace.id, ({ signals, held }) => [linesOf(signals), linesOf(held)]);
+  expect(lines.map(({ length }) => length)).toEqual([40, 40]);
+  const open = await dumpObject(workspace.store);
+  expect(open.get("heads")).toContain("Marked Event");
+  await runInDurableObject(workspace.store, (store) => {
+    const { signals, held } = (store as unknown as { state: StoreState }).state;
+    for (const log of [signals, held]) {
+      log.seal();
+      log.flush();
+    }
+  });
+  const compressed = await dumpObject(workspace.store);
+  expect(compressed.get("heads")).not.toContain("Marked Event");
+  for (const table of ["signals_facts", "signals_payloads", "held_facts", "held_payloads"]) {
+    expect(compressed.get(table), table).toContain("Marked Event");
+  }
+  for (const dump of [open, compressed]) {
+    expect(dump.get("people")).toContain("jane@example.com");
+    for (const [table, rows] of dump) expect(found(rows), table).toEqual([]);
+  }
+});
+
+test("no key and no secret is in a message in the queue", () => {
+  const messages = queued.join("\n");
+  expect(messages).toContain("Marked Event");
+  expect(messages).toContain(workspace.key.id);
+  expect(found(messages)).toEqual([]);
+});
+
+test("no key and no secret is in an answer of an ingestion endpoint, or in a problem", () => {
+  const answers = answered.join("\n");
+  expect(answers).toContain("unauthorized");
+  expect(answers).toContain('"status":"partial"');
+  expect(found(answers)).toEqual([]);
+});
+
+test("no key and no secret is in an answer of the operator API after the one that has created the key", async () => {
+  for (const path of ["", "/keys", "/rejections", "/usage", "/books", "/events", "/signals", "/people", "/members"]) {
+    expect(found(JSON.stringify(await workspace.operator("GET", path))), path).toEqual([]);
+  }
+});

@@ -1,0 +1,580 @@
+/**
+ * The deletion of a person (src/store/deletion), in the store's parts: what it finds, at whatever time it comes, and what it
+ * lets alone. Over HTTP, with everything around it: erasure.test.ts.
+ */
+import { describe, expect, test } from "vitest";
+import { COLD_AFTER_MS, ERASURE_ROWS, PURGE_ROWS } from "../../../../src/limits.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../../../src/store/deletion/erasure.ts";
+import { wantEvents } from "../../../../src/store/events/wanted.ts";
+import { Leaving } from "../../../../src/store/deletion/leaving.ts";
+import { purgeHeld } from "../../../../src/store/deletion/purge.ts";
+import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
+import { isScrubbing } from "../../../../src/store/log/cold.ts";
+import { COLUMNS } from "../../../../src/store/log/line.ts";
+import { Identities } from "../../../../src/store/people/identities.ts";
+import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
+import { firstEntries } from "../../../../src/store/people/timelines.ts";
+import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
+import { settleGroups } from "../../../../src/store/record/event-groups.ts";
+import { linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { bucketWith } from "../../../support/cold.ts";
+import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { rowsRead } from "../../../support/rows-read.ts";
+import { TestStore, inStore } from "../../../support/store.ts";
+import type { Sent } from "../../../support/store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+const DAY = 24 * 3_600_000;
+const LATER = NOW + 1_000;
+const JANE = "jane.doe@example.com";
+const BOB = "bob@example.com";
+
+const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n, note: email } } });
+const visit = (anonymousId: string, n = 0, more: object = {}): Sent => ({
+  payload: { type: "track", event: "Visit", messageId: `${anonymousId}-${n}`, anonymousId, ...more },
+});
+let identified = 0;
+const identify = (email: string, anonymousId: string, userId?: string): Sent => ({
+  payload: {
+    type: "identify",
+    messageId: `i-${++identified}`,
+    anonymousId,
+    userId,
+    traits: { email, name: email },
+  },
+});
+const held = (sent: Sent): Sent => ({ ...sent, verdict: "held" });
+const dead = (sent: Sent): Sent => ({ ...sent, dead: true });
+
+function finish(store: TestStore, nowMs = LATER): number {
+  let steps = 0;
+  while ((nextErasureMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs) {
+    stepErasure(store.state, nowMs);
+    if (++steps > 1_000) throw new Error("it does not end");
+  }
+  return steps;
+}
+
+function erase(store: TestStore, email = JANE, nowMs = LATER) {
+  erasePerson(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
+  finish(store, nowMs);
+  return findErasure(store.sql, email);
+}
+
+/** Statuses of signals by their ids; dead letters too. */
+function statusOf({ state, sql }: TestStore, id = ""): string | null {
+  const [row] = sql.exec<{ status: string }>("SELECT status FROM dead_letters WHERE id = ?", id);
+  return state.signals.find(id)?.facts.status ?? state.held.find(id)?.facts.status ?? row?.status ?? null;
+}
+
+/** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
+const OTHER_TABLES =
+  /^(product_org|rule_(days|jobs)$|retention$|erasures$|erased_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
+
+/** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
+function columnsThatSayNothing({ sql }: TestStore): string[] {
+  const tables = sql
+    .exec<{ name: string }>(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+    )
+    .toArray();
+  const looked = tables.filter(({ name }) => !OTHER_TABLES.test(name));
+  return looked.flatMap(({ name }) =>
+    sql
+      .exec<{ name: string; type: string }>("SELECT name, type FROM pragma_table_info(?)", name)
+      .toArray()
+      .filter(({ name: column, type }) => {
+        if (type.toLowerCase() === "integer") return false;
+        const some = sql.exec(`SELECT 1 FROM "${name}" WHERE length("${column}") > 0 LIMIT 1`).toArray();
+        return some.length === 0;
+      })
+      .map(({ name: column }) => `${name}.${column}`),
+  );
+}
+
+/** What no line has in a column. */
+function linesThatSayNothing({ state }: TestStore): string[] {
+  const segments = [...state.signals.walk(0), ...state.held.walk(0)];
+  return COLUMNS.filter(({ is }) => is === "text")
+    .map(({ name }) => name)
+    .filter((name) => segments.every(({ lines }) => lines.column(name).every((cell) => typeof cell !== "string")));
+}
+
+const namesIn = (text: string) => /.{0,60}(?:jane|doe@).{0,20}/u.exec(text)?.[0] ?? null;
+
+describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (where) => {
+  const settle = async (store: TestStore) => {
+    if (where !== "open") store.seal();
+    if (where === "cold") await store.workOnCold(NOW + COLD_AFTER_MS);
+  };
+
+  test("is nowhere any more, and nobody else has lost anything", async () => {
+    const workspaceId = await inStore(async (store) => {
+      store.record(NOW, visit("v-jane"), visit("v-bob"), visit("v-carol"));
+      store.record(NOW, identify(JANE, "v-jane", "u-jane"), identify(BOB, "v-bob", "u-bob"));
+      store.record(NOW, form(JANE), form(JANE), form(BOB), form(BOB), held(form(JANE, 1)), held(form(BOB, 1)));
+      store.record(NOW, held(visit("v-jane", 2)), dead(form(JANE, 3)), dead(visit("v-jane", 4)), dead(form(BOB, 3)));
+      await settle(store);
+      const of = (who: RegExp) =>
+        linesOf(store.state.signals as never).filter(({ facts }) => who.test(JSON.stringify(facts)));
+      const bobs = of(/bob/u);
+      expect(erase(store)).toMatchObject({
+        people: 1,
+        identities: 2,
+        signals: 2,
+        anonymous: 1,
+        held: 2,
+        deadLetters: 2,
+        scoringSignals: 1,
+      });
+      await store.workOnCold(LATER + COLD_AFTER_MS);
+      finish(store);
+      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
+      expect(of(/bob/u)).toEqual(bobs);
+      expect(store.sql.exec("SELECT email, score FROM people").toArray()).toEqual([{ email: BOB, score: 5 }]);
+      expect(`${textOfTables(store.sql)}${await textOfBucket(store.workspaceId)}`).toContain("v-carol");
+      store.restart();
+      expect(linesOf(store.state.signals as never).every(({ facts }) => facts.owner?.personId !== 1)).toBe(true);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("is in no column of any table, whatever there was to be said of them", async () => {
+    await inStore(async (store) => {
+      const source = `Newsletter for ${JANE}`;
+      const said = (sent: Sent, more: Partial<Sent> = {}): Sent => ({
+        ...sent,
+        pathSource: source,
+        idempotencyKey: "Jane-1",
+        ...more,
+      });
+      const ids = { anonymousId: "V-Jane", userId: "U-Jane" };
+      const call = (type: string, n: number, more: object) => ({ payload: { type, messageId: `Jane-${n}`, ...more } });
+      const facts = { name: "Jane Doe", company: "Jane Ltd", title: "Head of Jane" };
+      const traits = { email: JANE, ...facts };
+      store.frequency = "once_per_day";
+      wantEvents(store.state, { types: ["person.scored", "person.score_crossed"], thresholds: [1] });
+      store.record(NOW, said(call("identify", 1, { anonymousId: "V-Jane-2", userId: "U-Jane-2" })));
+      store.record(NOW, said(call("track", 2, { ...ids, event: "E" })));
+      store.record(
+        NOW + 1,
+        said(call("identify", 3, { ...ids, traits })),
+        said(call("identify", 4, { anonymousId: "V-Jane-2", traits })),
+        // As long as it is not linked, its link job waits.
+        said(call("track", 5, { anonymousId: "V-Jane", event: "E" })),
+        said(form(JANE)),
+        said(form(JANE)),
+        said(held(form(JANE, 1))),
+        said(held(call("track", 6, { ...ids, event: "E" }))),
+        said(dead(form(JANE, 2))),
+        said(dead(call("track", 7, { ...ids, event: "E" }))),
+        said(dead(call("track", 8, { anonymousId: "V-Jane", event: "E" }))),
+      );
+      store.record(NOW + 2, { ...said(held(form(JANE, 3))), periodEndMs: NOW + 2 });
+      await settle(store);
+      settleGroups(store.state);
+      store.state.signals.flush();
+      expect(columnsThatSayNothing(store)).toEqual([]);
+      expect(linesThatSayNothing(store)).toEqual([]);
+      expect(erase(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
+      expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
+      await store.workOnCold(LATER + COLD_AFTER_MS);
+      finish(store);
+      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(namesIn(textOfTables(store.sql).toLowerCase())).toBeNull();
+      expect(namesIn((await textOfBucket(store.workspaceId)).toLowerCase())).toBeNull();
+      store.restart();
+      settleGroups(store.state);
+      expect(store.sql.exec("SELECT event, source FROM event_groups").toArray()).toEqual([]);
+    });
+  });
+
+  test("is the sample of no group any more, and the original of nothing", async () => {
+    await inStore(async (store) => {
+      const [bob] = store.record(NOW, form(BOB));
+      store.record(NOW, form(JANE));
+      await settle(store);
+      erase(store);
+      expect(store.sql.exec("SELECT sample_id FROM event_groups").one()).toEqual({ sample_id: bob });
+      const [again] = store.record(LATER + 1, { ...form(JANE), receivedAtMs: LATER + 1 });
+      expect(statusOf(store, again)).toBe("processed");
+    });
+  });
+});
+
+describe("signals that are set aside", () => {
+  test("are a deleted person's by the fields that name people, never by what they say elsewhere", async () => {
+    await inStore((store) => {
+      store.record(NOW, identify(JANE, "v-1", "42"));
+      const kept = store.record(
+        NOW,
+        held({ payload: { event: "E", email: `not.${JANE}`, properties: { friend: JANE } } }),
+        held({ payload: { event: "E", email: BOB, properties: { userId: "42", anonymousId: "v-1" } } }),
+        dead({ payload: { event: "E", email: `x${JANE}`, properties: { friend: JANE, userId: "42" } } }),
+        dead({ payload: { event: "42", userId: "421", properties: { email: JANE } } }),
+        dead({ payload: `{"email":"${JANE}", broken` }),
+      );
+      const gone = store.record(
+        NOW,
+        held({ payload: { event: "E", email: JANE.toUpperCase() } }),
+        held({ payload: { event: "E", userId: 42 } }),
+        dead({ payload: { event: "E", email: ` ${JANE.toUpperCase()} ` } }),
+        dead({ payload: { type: "track", event: "E", messageId: "m", userId: 42 } }),
+        dead({ payload: `{"event":"E","email":"${JANE.replace("@", String.raw`\u0040`)}"}` }),
+      );
+      expect(erase(store)).toMatchObject({ held: 2, deadLetters: 3 });
+      expect(kept.map((id) => statusOf(store, id))).toEqual(["held", "held", "dead", "dead", "dead"]);
+      expect(gone.map((id) => statusOf(store, id))).toEqual(gone.map(() => "purged"));
+    });
+  });
+
+  test("are another's who shares an anonymous id: by their user id, and by when they had it", async () => {
+    await inStore((store) => {
+      store.record(NOW - 300, identify(BOB, "shared", "u-bob"));
+      store.record(NOW - 200, identify(JANE, "shared", "u-jane"));
+      store.record(NOW - 100, identify(BOB, "shared", "u-bob"));
+      const at = (receivedAtMs: number, set: (sent: Sent) => Sent, more = {}) => ({
+        ...set(visit("shared", receivedAtMs, more)),
+        receivedAtMs,
+      });
+      const [bobs, earlier, later, deads] = store.record(
+        NOW,
+        at(NOW - 150, held, { userId: "u-bob" }),
+        at(NOW - 250, held),
+        at(NOW - 50, held),
+        at(NOW - 50, dead),
+      );
+      const [janes, theirs] = store.record(NOW, at(NOW - 150, held), at(NOW - 150, dead, { userId: "u-jane" }));
+      expect(erase(store)).toMatchObject({ held: 1, deadLetters: 1 });
+      expect([bobs, earlier, later, deads].map((id) => statusOf(store, id))).toEqual(["held", "held", "held", "dead"]);
+      expect([janes, theirs].map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
+    });
+  });
+
+  test("keep nothing where they come after the deletion, and name the person by such a field", async () => {
+    const workspaceId = await inStore((store) => {
+      store.record(NOW, identify(JANE, "v-jane", "u-jane"));
+      erase(store);
+      const [letter, visited, unread, others] = store.record(
+        LATER + 5,
+        { ...dead(form(JANE)), receivedAtMs: NOW, pathSource: "web-jane", idempotencyKey: "jane" },
+        { ...dead(visit("v-jane")), receivedAtMs: NOW },
+        { ...dead({ payload: "{broken" }), receivedAtMs: NOW },
+        { ...dead({ payload: { event: "E", email: BOB, properties: { x: "j" } } }), receivedAtMs: NOW },
+      );
+      expect([letter, visited, unread, others].map((id) => statusOf(store, id))).toEqual([
+        "purged",
+        "purged",
+        "dead",
+        "dead",
+      ]);
+      expect(store.state.signals.find(letter ?? "")?.facts.erasedAtMs).toBe(LATER + 5);
+      const [heldLate] = store.record(LATER + 5, { ...held(form(JANE, 9)), receivedAtMs: NOW });
+      expect(statusOf(store, heldLate)).toBe("purged");
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      const [new_] = store.record(LATER + 5, { ...dead(form("j@example.com")), receivedAtMs: LATER + 5 });
+      expect(statusOf(store, new_)).toBe("dead");
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("that are on their way, released or replayed, are not recorded", async () => {
+    const workspaceId = await inStore((store) => {
+      const [waiting = "", letter = ""] = store.record(NOW, held(form(JANE)), dead(form(JANE, 1)));
+      const place = store.sql.exec<{ seq: number }>("SELECT seq FROM dead_letters").one().seq;
+      erase(store);
+      store.record(
+        LATER + 5,
+        { ...form(JANE), id: waiting, receivedAtMs: NOW, again: { from: "held", place: 1 } },
+        { ...form(JANE, 1), id: letter, receivedAtMs: NOW, again: { from: "dead", place } },
+      );
+      expect([statusOf(store, waiting), statusOf(store, letter)]).toEqual(["purged", "purged"]);
+      expect(store.state.signals.nextSeq).toBe(1);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("that were purged on their way are purged once more as they arrive", async () => {
+    const workspaceId = await inStore((store) => {
+      const [id = ""] = store.record(NOW, { ...held(form(JANE)), periodEndMs: NOW + 5 });
+      purgeHeld(store.state, NOW + 5);
+      erase(store);
+      store.record(LATER + 5, {
+        ...form(JANE),
+        id,
+        receivedAtMs: NOW,
+        periodEndMs: NOW + 5,
+        again: { from: "held", place: 1 },
+      });
+      expect(linesOf(store.state.signals as never).map(({ facts }) => facts.status)).toEqual(["purged"]);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+});
+
+describe("what is not linked yet", () => {
+  const keysIn = ({ sql }: TestStore, query: string) =>
+    sql
+      .exec<{ key: ArrayBuffer }>(query)
+      .toArray()
+      .map(({ key }) => listOfKey(key));
+  /** The signal waits under an id that has become known: its link job has not had its turn. */
+  const waiting = (store: TestStore, ...more: Sent[]) => {
+    const ids = store.record(NOW, visit("v-jane"), ...more);
+    store.record(NOW, identify(JANE, "v-jane", "u-jane"));
+    expect(keysIn(store, "SELECT key FROM link_jobs")).toContain("av-jane");
+    return ids;
+  };
+
+  test("is deleted with the person whose id it names, and its link job with it", async () => {
+    const workspaceId = await inStore((store) => {
+      waiting(store);
+      expect(erase(store)).toMatchObject({ anonymous: 1, signals: 1 });
+      expect(store.sql.exec("SELECT * FROM link_jobs").toArray()).toEqual([]);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("is paired with their ids no longer", async () => {
+    await inStore((store) => {
+      const pair = (anonymousId: string, userId: string): Sent => ({
+        payload: { type: "identify", messageId: `${anonymousId}-${userId}`, anonymousId, userId },
+      });
+      store.record(NOW, pair("v-1", "u-1"), pair("v-2", "u-2"));
+      // One id of the pair was Bob's before the other became Jane's.
+      store.record(NOW + 1, identify(BOB, "v-bob", "u-1"));
+      store.record(NOW + 2, identify(JANE, "v-1"));
+      expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
+      erase(store);
+      expect(keysIn(store, "SELECT key FROM pairs ORDER BY key")).toEqual(["av-2", "uu-2"]);
+    });
+  });
+
+  test("is another's where it names another known user id, and is linked to them", async () => {
+    await inStore((store) => {
+      store.record(NOW - 10, visit("v-jane", 1, { userId: "u-bob" }));
+      waiting(store);
+      store.record(NOW + 1, identify(BOB, "v-bob", "u-bob"));
+      expect(erase(store)).toMatchObject({ anonymous: 1 });
+      expect(statusOf(store, store.state.signals.read(1)?.admission.id)).toBe("anonymous");
+      expect(dueLinkJobs(store.sql, LATER + DAY, 9)).toEqual([{ kind: "user_id", value: "u-bob" }]);
+    });
+  });
+
+  test("goes to nobody while its person's deletion is under way", async () => {
+    await inStore((store) => {
+      const more = Array.from({ length: ERASURE_ROWS + 700 }, (_, n) => visit("v-jane", n + 1));
+      waiting(store, ...more);
+      erasePerson(store.state, "del_1", JANE, LATER);
+      expect(findErasure(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
+      expect(firstEntries(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
+      expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
+      const last = store.state.signals.read(ERASURE_ROWS + 700);
+      expect(last).toMatchObject({ anonymousId: "v-jane", erasedAtMs: null });
+      expect(last && new Leaving(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
+      // Somebody new, from the same browser.
+      const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
+      expect(statusOf(store, newer)).toBe("anonymous");
+      finish(store);
+      expect(findErasure(store.sql, JANE)).toMatchObject({ anonymous: ERASURE_ROWS + 701, signals: 1 });
+      expect(statusOf(store, newer)).toBe("anonymous");
+    });
+  });
+
+  test("that an anonymous id gave to somebody before its user id was known is taken from them", async () => {
+    const workspaceId = await inStore((store) => {
+      store.record(NOW, identify(BOB, "v-bob"));
+      const [id] = store.record(NOW + 1, {
+        payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-bob", userId: "u-jane" },
+      });
+      store.record(NOW + 2, identify(JANE, "v-jane", "u-jane"));
+      erase(store);
+      expect(store.state.signals.find(id ?? "")?.facts).toMatchObject({ owner: null, userId: null, erasedAtMs: LATER });
+      expect(store.sql.exec("SELECT email, score FROM people").toArray()).toEqual([{ email: BOB, score: 0 }]);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+});
+
+describe("cold storage", () => {
+  test("that is being written meanwhile holds no copy when the deletion is complete", async () => {
+    const workspaceId = crypto.randomUUID();
+    await inStore(async ({ storage }) => {
+      let erased = false;
+      const bucket = bucketWith({
+        before: (call) => {
+          if (call !== "put" || erased) return;
+          erased = true;
+          erase(store);
+          expect(findErasure(store.sql, JANE)?.finishedAtMs).toBeNull();
+        },
+      });
+      const store = new TestStore(workspaceId, storage, bucket);
+      store.record(NOW, form(JANE), form(BOB));
+      store.seal();
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      expect(erased).toBe(true);
+      expect(isScrubbing(store.sql)).toBe(false);
+      finish(store);
+      expect(findErasure(store.sql, JANE)?.finishedAtMs).not.toBeNull();
+      expect(namesIn(await textOfBucket(workspaceId))).toBeNull();
+      expect(await textOfBucket(workspaceId)).toContain(BOB);
+    });
+  });
+
+  test("that does not answer holds up the end, and nothing else", async () => {
+    await inStore(async (store) => {
+      store.record(NOW, form(JANE), form(BOB));
+      store.seal();
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      expect(erase(store)).toMatchObject({ signals: 1, coldObjects: 1, finishedAtMs: null });
+      expect(nextErasureMs(store.state, LATER)).toBeGreaterThan(LATER);
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      expect(namesIn(await textOfBucket(store.workspaceId))).not.toBeNull();
+      await store.workOnCold(LATER);
+      finish(store);
+      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
+    });
+  });
+});
+
+describe("a large person", () => {
+  test("of 60,000 ids is deleted in bounded steps, and gone at once", { timeout: 60_000 }, async () => {
+    await inStore((store) => {
+      store.record(NOW, form(JANE));
+      store.sql.exec(
+        `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('av-jane-' || i AS BLOB), 1, 1, 1 FROM n`,
+      );
+      const [waiting] = store.record(NOW, held(visit("v-jane-59999")));
+      erasePerson(store.state, "del_1", JANE, LATER);
+      expect(findErasure(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
+      const claims = new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: "v-jane-60000" });
+      expect(claims).toEqual([]);
+      expect(store.sql.exec("SELECT * FROM people").toArray()).toEqual([]);
+      expect(rowsRead(store.sql, () => stepErasure(store.state, LATER))).toBeLessThan(20 * ERASURE_ROWS);
+      expect(finish(store)).toBeGreaterThan(10);
+      expect(findErasure(store.sql, JANE)).toMatchObject({
+        identities: 60_000,
+        signals: 1,
+        held: 1,
+        finishedAtMs: LATER,
+      });
+      expect(statusOf(store, waiting)).toBe("purged");
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+    });
+  });
+
+  test("of many signals is deleted in bounded steps, each of which a crash may follow", async () => {
+    const workspaceId = await inStore((store) => {
+      const count = 2 * ERASURE_ROWS + 1;
+      store.record(NOW, ...Array.from({ length: count }, (_, n) => form(JANE, n)), form(BOB));
+      erasePerson(store.state, "del_1", JANE, LATER);
+      const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
+      expect(left()).toBeGreaterThan(0);
+      expect(left()).toBeLessThan(count);
+      for (let steps = 0; findErasure(store.sql, JANE)?.finishedAtMs === null; steps++) {
+        if (steps > 20) throw new Error("it does not end");
+        store.restart();
+        stepErasure(store.state, LATER);
+      }
+      expect(findErasure(store.sql, JANE)).toMatchObject({ signals: count, scoringSignals: count });
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("has other held signals and dead letters gone through, however many", async () => {
+    await inStore((store) => {
+      const others = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
+      const letters = Array.from({ length: 120 }, (_, n) => dead(form(BOB, n)));
+      const ids = store.record(NOW, ...others, held(form(JANE)), ...letters, dead(form(JANE)));
+      expect(erase(store)).toMatchObject({ people: 0, held: 1, deadLetters: 1, finishedAtMs: LATER });
+      expect(ids.filter((id) => statusOf(store, id) === "purged")).toHaveLength(2);
+    });
+  });
+});
+
+describe("a deletion that is asked for again", () => {
+  test("goes on while it is under way, and takes along what has come since", async () => {
+    const workspaceId = await inStore(async (store) => {
+      store.record(NOW, form(JANE), identify(JANE, "v-jane"));
+      store.seal();
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      erasePerson(store.state, "del_1", JANE, LATER);
+      const ids = store.record(
+        LATER + 5,
+        { ...held(form(JANE, 1)), receivedAtMs: LATER + 5 },
+        { ...held(visit("v-jane", 1)), receivedAtMs: LATER + 5 },
+      );
+      expect(ids.map((id) => statusOf(store, id))).toEqual(["held", "held"]);
+      erasePerson(store.state, "del_2", JANE, LATER + 10);
+      expect(findErasure(store.sql, JANE)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
+      expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("is another one where somebody new has the email by now, and both are carried out", async () => {
+    const workspaceId = await inStore((store) => {
+      store.record(NOW, ...Array.from({ length: ERASURE_ROWS + 900 }, (_, n) => form(JANE, n)));
+      erasePerson(store.state, "del_1", JANE, LATER);
+      store.record(LATER + 5, { ...form(JANE, -1), receivedAtMs: LATER + 5 });
+      erasePerson(store.state, "del_2", JANE, LATER + 10);
+      expect(findErasure(store.sql, JANE)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
+      finish(store, LATER + 10);
+      expect(findErasure(store.sql, JANE)).toMatchObject({
+        id: "del_2",
+        people: 1,
+        signals: 1,
+        finishedAtMs: LATER + 10,
+      });
+      expect(store.sql.exec("SELECT signals FROM erasures WHERE id = 'del_1'").one()).toEqual({
+        signals: ERASURE_ROWS + 900,
+      });
+      expect(namesIn(textOfTables(store.sql))).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("finds nothing, and is complete at once", async () => {
+    await inStore((store) => {
+      store.record(NOW, form(JANE));
+      erase(store);
+      expect(erase(store, JANE, LATER + 5)).toMatchObject({ people: 0, signals: 0, finishedAtMs: LATER + 5 });
+    });
+  });
+});
+
+test("what retention has dropped of a person leaves nothing behind when they are deleted", async () => {
+  const workspaceId = await inStore((store) => {
+    store.record(NOW - 40 * DAY, form(JANE), form(BOB));
+    store.seal();
+    store.record(NOW, form(JANE, 1));
+    setRetention(store.sql, { retentionDays: 31 }, NOW);
+    deleteExpired(store.state, NOW);
+    expect(linesOf(store.state.signals as never)).toHaveLength(1);
+    expect(erase(store)).toMatchObject({ signals: 1, scoringSignals: 2 });
+    expect(namesIn(textOfTables(store.sql))).toBeNull();
+    expect([...ruleDaysOf(store.state)].map(([, { count }]) => count)).toEqual([1]);
+    return store.workspaceId;
+  });
+  await expectToAddUp(workspaceId, { hasDropped: true });
+});

@@ -1,0 +1,280 @@
+/**
+ * Retention (src/store/deletion), in the store's parts: what is dropped, when, and what stays. Over HTTP, with plans:
+ * retention.test.ts.
+ */
+import { describe, expect, test } from "vitest";
+import { COLD_AFTER_MS, RETENTION_ROWS, RETENTION_SWEEP_MS, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import {
+  deletedUntilMs,
+  deleteExpired,
+  nextRetentionMs,
+  setRetention,
+} from "../../../../src/store/deletion/retention.ts";
+import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
+import { readTotals } from "../../../../src/store/record/books.ts";
+import { linesOf } from "../../../support/adds-up.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { inStore } from "../../../support/store.ts";
+import type { Sent, TestStore } from "../../../support/store.ts";
+
+const DAY = 24 * 3_600_000;
+const DAYS = 31;
+const NOON = Date.UTC(2026, 5, 1, 12);
+/** From then on a signal that was received at noon is too old. */
+const OVER = NOON + DAYS * DAY + 1;
+
+const form = (email: string, n = 0): Sent => ({ payload: { event: "E", email, properties: { n } } });
+const visit = (anonymousId: string, n = 0): Sent => ({
+  payload: { type: "track", event: "Visit", messageId: `${anonymousId}-${n}`, anonymousId },
+});
+
+/** Rings as the alarm would, until nothing is due. */
+function ring({ state }: TestStore, nowMs: number): number {
+  let steps = 0;
+  while ((nextRetentionMs(state) ?? Number.POSITIVE_INFINITY) <= nowMs) {
+    deleteExpired(state, nowMs);
+    if (++steps > 100) throw new Error("it does not end");
+  }
+  return steps;
+}
+
+/** Ids of what is there, in both logs. */
+function stored({ state }: TestStore): string[] {
+  return [...linesOf(state.signals as never), ...linesOf(state.held)].flatMap(({ facts }) => facts.admission.id || []);
+}
+
+const keep = (store: TestStore, nowMs: number) => setRetention(store.sql, { retentionDays: DAYS }, nowMs);
+
+describe("a segment", () => {
+  test("is dropped once all of its lines are too old, not a millisecond before", async () => {
+    const workspaceId = await inStore((store) => {
+      keep(store, NOON);
+      const ids = store.record(NOON, form("jane@example.com"), form("bob@example.com"), form("bob@example.com"));
+      ring(store, NOON + DAY);
+      ring(store, OVER - 1);
+      expect(stored(store)).toEqual(ids);
+      // The sweep of every hour.
+      ring(store, OVER - 1 + RETENTION_SWEEP_MS);
+      expect(stored(store)).toEqual([]);
+      expect(ids.map((id) => store.state.signals.find(id))).toEqual([null, null, null]);
+      expect(deletedUntilMs(store.sql)).toBe(NOON);
+      expect(store.sql.exec("SELECT email, score FROM people ORDER BY id").toArray()).toEqual([
+        { email: "jane@example.com", score: 5 },
+        { email: "bob@example.com", score: 5 },
+      ]);
+      expect(readTotals(store.state.books.totals, undefined)).toMatchObject({ processed: 2, duplicates: 1 });
+      expect(store.state.books.dropped).toEqual(store.state.books.totals);
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId, { hasDropped: true });
+  });
+
+  test("is sealed at the end of the UTC day, so that none holds the signals of weeks", async () => {
+    await inStore((store) => {
+      keep(store, NOON);
+      store.record(NOON, form("jane@example.com", 1));
+      ring(store, NOON);
+      expect(store.state.signals.open().lines).toHaveLength(1);
+      expect(nextRetentionMs(store.state)).toBe(NOON + DAY / 2);
+      store.record(NOON + 5, { ...form("jane@example.com", 2), verdict: "held" });
+      ring(store, NOON + DAY / 2);
+      expect(store.state.signals.open().lines).toHaveLength(0);
+      expect(store.state.held.open().lines).toHaveLength(0);
+      // Nothing is open: there is nothing to be sealed until something comes, and no alarm for it.
+      expect(nextRetentionMs(store.state)).toBeGreaterThan(NOON + 30 * DAY);
+      store.record(NOON + 3 * DAY, form("jane@example.com", 3));
+      expect(nextRetentionMs(store.state)).toBe(NOON + 3.5 * DAY);
+    });
+  });
+
+  test.each(["hot", "cold"])(
+    "with lines of both kinds loses those that are too old within a day (%s)",
+    async (where) => {
+      const workspaceId = await inStore(async (store) => {
+        const before = NOON - 20 * DAY;
+        const [young = ""] = store.record(NOON, form("young@example.com"));
+        const [old = ""] = store.record(NOON, { ...visit("v-old"), receivedAtMs: before });
+        const [named = ""] = store.record(NOON, visit("v-young"));
+        const [older = ""] = store.record(NOON, {
+          id: "sig_late",
+          ...form("old@example.com"),
+          receivedAtMs: before,
+          pathSource: "old-path",
+        });
+        store.seal();
+        if (where === "cold") await store.workOnCold(NOON + COLD_AFTER_MS);
+        const all = async () =>
+          `${textOfTables(store.sql).replaceAll("old@example.com", "o@")}${await textOfBucket(store.workspaceId)}`;
+        keep(store, NOON + 1);
+        const dayOver = NOON + 12 * DAY - DAY / 2;
+        ring(store, dayOver - 1);
+        expect(stored(store)).toEqual([young, old, named, older]);
+        expect(await all()).toContain("v-old");
+        expect(nextRetentionMs(store.state)).toBeLessThanOrEqual(dayOver + RETENTION_SWEEP_MS);
+        ring(store, dayOver + RETENTION_SWEEP_MS);
+        await store.workOnCold(NOON + 12 * DAY);
+        expect(stored(store)).toEqual([young, named]);
+        expect([old, older].map((id) => store.state.signals.find(id))).toEqual([null, null]);
+        expect([2, 4].map((seq) => store.state.signals.read(seq))).toEqual([null, null]);
+        expect([...store.state.signals.readAll([1, 2, 3, 4]).keys()]).toEqual([1, 3]);
+        const left = await all();
+        expect(/.{0,80}(?:v-old|old-path).{0,20}/u.exec(left.replace(/event_groups.*/gu, ""))?.[0]).toBeUndefined();
+        expect(left).not.toContain(old);
+        expect(store.sql.exec("SELECT * FROM signals_late").toArray()).toEqual([]);
+        expect(left).toContain("v-young");
+        expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({ processed: 2 });
+        expect(store.sql.exec("SELECT anonymous FROM event_groups WHERE event = 'Visit'").one()).toEqual({
+          anonymous: 1,
+        });
+        const version = store.state.signals.segmentOf(1)?.version;
+        ring(store, NOON + 12 * DAY + 3 * RETENTION_SWEEP_MS);
+        expect(store.state.signals.segmentOf(1)?.version).toBe(version);
+        return store.workspaceId;
+      });
+      await expectToAddUp(workspaceId, { hasDropped: true });
+    },
+  );
+
+  test("that has been emptied in part is dropped with the rest, and counted once", async () => {
+    const workspaceId = await inStore((store) => {
+      store.record(NOON, { ...form("a@example.com"), receivedAtMs: NOON - 20 * DAY }, form("b@example.com"));
+      store.seal();
+      keep(store, NOON + 1);
+      ring(store, NOON + 13 * DAY);
+      ring(store, OVER + RETENTION_SWEEP_MS);
+      expect(stored(store)).toEqual([]);
+      expect(store.state.signals.segmentOf(1)).toBeNull();
+      expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({ processed: 2 });
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId, { hasDropped: true });
+  });
+});
+
+test("the numbers of lines go on where they were when retention has emptied the store", async () => {
+  await inStore((store) => {
+    keep(store, NOON);
+    store.record(NOON, form("jane@example.com", 1), form("jane@example.com", 2));
+    ring(store, OVER + DAY);
+    expect(stored(store)).toEqual([]);
+    store.restart();
+    store.record(OVER + DAY, form("jane@example.com", 3));
+    expect(linesOf(store.state.signals as never).map(({ seq }) => seq)).toEqual([3]);
+    expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: 15 });
+  });
+});
+
+test("lists of visitors whom nobody knows get shorter as their signals are dropped; late ids are forgotten", async () => {
+  await inStore((store) => {
+    keep(store, NOON);
+    for (let day = 0; day < 40; day++) {
+      store.record(NOON + day * DAY, visit("v-1", day), { ...visit("v-1", day + 100), id: `sig_${day}` });
+      ring(store, NOON + day * DAY + DAY / 2);
+    }
+    const [list] = store.sql.exec<{ entries: string }>("SELECT entries FROM timelines");
+    expect(list?.entries.split(",")).toHaveLength(2 * 31);
+    expect(store.sql.exec("SELECT count(*) AS n FROM signals_late").one()).toEqual({ n: 31 });
+    ring(store, NOON + 80 * DAY);
+    expect(store.sql.exec("SELECT * FROM timelines").toArray()).toEqual([]);
+    expect(store.sql.exec("SELECT * FROM signals_late").toArray()).toEqual([]);
+    expect(store.sql.exec("SELECT count, anonymous FROM event_groups").one()).toEqual({ count: 80, anonymous: 0 });
+  });
+});
+
+test("a held signal is never dropped while it is held, however old; purged and released ones are, and dead letters", async () => {
+  const workspaceId = await inStore((store) => {
+    const at = { verdict: "held" as const, receivedAtMs: NOON };
+    const [longest, ended, released = ""] = store.record(
+      NOON,
+      { ...form("jane@example.com", 1), ...at, periodEndMs: NOON + 40 * DAY },
+      { ...form("jane@example.com", 2), ...at, periodEndMs: NOON + DAY },
+      { ...form("jane@example.com", 3), ...at, periodEndMs: NOON + 40 * DAY },
+      { ...form("jane@example.com", 4), dead: true },
+    );
+    const later = NOON + 20 * DAY;
+    store.record(later, {
+      ...form("jane@example.com", 3),
+      id: released,
+      receivedAtMs: NOON,
+      again: { from: "held", place: 3 },
+    });
+    purgeHeld(store.state, later);
+    expect(stored(store)).toEqual([released, longest, ended, released]);
+    keep(store, later);
+    ring(store, later + DAY);
+    ring(store, OVER + DAY);
+    expect(stored(store)).toEqual([longest]);
+    expect(store.sql.exec("SELECT * FROM dead_letters").toArray()).toEqual([]);
+    expect(readTotals(store.state.books.dropped, undefined)).toMatchObject({
+      processed: 1,
+      purged: 1,
+      held: 0,
+      deadLettered: 1,
+    });
+    const version = store.state.held.segmentOf(1)?.version;
+    ring(store, OVER + 2 * DAY);
+    expect(store.state.held.segmentOf(1)?.version).toBe(version);
+    expect(nextPurgeMs(store.state)).toBe(NOON + 40 * DAY);
+    purgeHeld(store.state, NOON + 40 * DAY);
+    ring(store, NOON + 40 * DAY + RETENTION_SWEEP_MS);
+    expect(stored(store)).toEqual([]);
+    return store.workspaceId;
+  });
+  await expectToAddUp(workspaceId, { hasDropped: true });
+});
+
+test("objects of cold storage go with the last of their segments", async () => {
+  await inStore(async (store) => {
+    store.record(NOON, visit("v-1"));
+    store.seal();
+    store.record(NOON + 5, visit("v-2"));
+    store.seal();
+    await store.workOnCold(NOON + 5 + COLD_AFTER_MS);
+    expect(store.sql.exec("SELECT count(*) AS n FROM cold_objects").one()).toEqual({ n: 1 });
+    keep(store, NOON + DAY);
+    ring(store, OVER);
+    await store.workOnCold(OVER);
+    expect(await textOfBucket(store.workspaceId)).toContain("v-2");
+    ring(store, OVER + 5 + RETENTION_SWEEP_MS);
+    await store.workOnCold(OVER + RETENTION_SWEEP_MS);
+    expect(await textOfBucket(store.workspaceId)).toBe("");
+    expect(store.sql.exec("SELECT * FROM cold_objects").toArray()).toEqual([]);
+  });
+});
+
+test("the work is done in bounded steps, each of which a crash may follow", async () => {
+  const workspaceId = await inStore((store) => {
+    const count = RETENTION_ROWS + 2 * SEGMENT_MAX_LINES;
+    store.record(NOON, ...Array.from({ length: count }, (_, n) => visit(`v-${n}`)));
+    store.seal();
+    keep(store, OVER);
+    deleteExpired(store.state, OVER);
+    const left = stored(store).length;
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(count - RETENTION_ROWS);
+    expect(nextRetentionMs(store.state)).toBe(OVER);
+    store.restart();
+    ring(store, OVER);
+    expect(stored(store)).toEqual([]);
+    expect(store.sql.exec("SELECT * FROM timelines").toArray()).toEqual([]);
+    return store.workspaceId;
+  });
+  await expectToAddUp(workspaceId, { hasDropped: true });
+});
+
+test("signals that are kept for ever are, and so are they again once the plan says so", async () => {
+  await inStore((store) => {
+    const ids = store.record(NOON, form("jane@example.com"));
+    expect(nextRetentionMs(store.state)).toBeNull();
+    keep(store, NOON);
+    setRetention(store.sql, { retentionDays: null }, NOON);
+    expect(nextRetentionMs(store.state)).toBeNull();
+    deleteExpired(store.state, OVER + DAY);
+    expect(stored(store)).toEqual(ids);
+    expect(store.state.signals.open().lines).toHaveLength(1);
+    keep(store, OVER + DAY);
+    ring(store, OVER + DAY);
+    expect(stored(store)).toEqual([]);
+  });
+});

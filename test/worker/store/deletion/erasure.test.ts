@@ -1,0 +1,424 @@
+/** The deletion of a person: nothing of theirs is left anywhere, nothing else is touched, and the books balance. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../../../src/limits.ts";
+import type { ExportPage } from "../../../../src/store/data-care.ts";
+import { linesOf } from "../../../support/adds-up.ts";
+import { expectToAddUp, readStore } from "../../../support/read-store.ts";
+import { ring, ringUntilQuiet } from "../../../support/cold.ts";
+import { DAY, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
+import type { Delivered } from "../../../support/deliver.ts";
+import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { call, newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+const NOW = Date.now();
+/** Payloads of then move to R2 with the next alarm. */
+const OLD = NOW - 2 * DAY;
+const JANE = "jane.doe@example.com";
+const BOB = "bob@example.com";
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 5 };
+  await workspace.operator("POST", "/rules", rule);
+});
+
+interface Receipt {
+  id: string;
+  email: string;
+  complete: boolean;
+  finished_at: string | null;
+  [count: string]: unknown;
+}
+
+const erase = (email: string) => workspace.operator<Receipt>("DELETE", `/people/${encodeURIComponent(email)}`);
+const receipt = (email: string) => workspace.operator<Receipt>("GET", `/people/${encodeURIComponent(email)}/deletion`);
+
+/** Deletes, and waits until it is done. */
+async function erased(email: string): Promise<Receipt> {
+  await erase(email);
+  await ringUntilQuiet(workspace.id);
+  return vi.waitFor(async () => {
+    const now = await receipt(email);
+    expect(now.complete).toBe(true);
+    return now;
+  });
+}
+
+function send(...signals: Delivered[]) {
+  return deliver(
+    workspace.id,
+    signals.map((signal) => ({ at: NOW - 60_000, ...signal })),
+  );
+}
+
+function query<T extends Record<string, SqlStorageValue>>(text: string, ...bindings: unknown[]): Promise<T[]> {
+  return runInDurableObject(workspace.store, (_, { storage }) => storage.sql.exec<T>(text, ...bindings).toArray());
+}
+
+const trace = (id: string) => workspace.operator("GET", `/signals/${id}`);
+
+/** Every value that the store, the counter, D1's audit log and the bucket hold of this workspace, as one text. */
+async function everything(): Promise<string> {
+  const dump = (stub: DurableObjectStub) => runInDurableObject(stub, (_, { storage }) => textOfTables(storage.sql));
+  const audit = await env.DB.prepare("SELECT * FROM audit_log WHERE workspace_id = ?").bind(workspace.id).all();
+  const texts = [await dump(workspace.store), await dump(workspace.counter), await textOfBucket(workspace.id)];
+  return [...texts, JSON.stringify(audit.results)].join("\n").toLowerCase();
+}
+
+/** Of all signals of the store, wherever they are. */
+function all(): Promise<{ id: string; status: string; erasedAtMs: number | null }[]> {
+  return readStore(workspace.id, ({ signals, held, sql }) => [
+    ...[...linesOf(signals as never), ...linesOf(held)].map(({ facts: { admission, status, erasedAtMs } }) => ({
+      id: admission.id,
+      status,
+      erasedAtMs,
+    })),
+    ...sql.exec<{ id: string; status: string; erasedAtMs: number | null }>(
+      "SELECT id, status, erased_at AS erasedAtMs FROM dead_letters",
+    ),
+  ]);
+}
+
+/** Everything that can be linked to a person, and as much of somebody else. */
+async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
+  const visit = (id: string, who: string, n: number): Delivered => ({
+    id,
+    payload: { type: "track", event: "Visit", messageId: id, anonymousId: `visitor-${who}`, properties: { n } },
+    ordinal: n,
+  });
+  const identify = (id: string, who: string, email: string, n: number): Delivered => ({
+    id,
+    payload: {
+      type: "identify",
+      messageId: id,
+      anonymousId: `visitor-${who}`,
+      userId: `user-${who}`,
+      traits: { email },
+    },
+    ordinal: n,
+  });
+  const form = (id: string, email: string, n: number, more: Partial<Delivered> = {}): Delivered => ({
+    id,
+    payload: { event: "E", email, properties: { n } },
+    ordinal: n,
+    ...more,
+  });
+  const held = { verdict: "held", periodEnd: NOW + DAY } as const;
+  const of = (who: string, email: string, from: number) => {
+    const early = [{ ...visit(`sig_${who}_cold`, who, from), at: OLD }];
+    const late = [
+      identify(`sig_${who}_identify`, who, email, from + 1),
+      form(`sig_${who}_form`, email, from + 2),
+      { ...form(`sig_${who}_twin`, email, from + 2), ordinal: from + 3 },
+      form(`sig_${who}_held`, email, from + 4, held),
+      { ...form(`sig_${who}_held_twin`, email, from + 4, held), ordinal: from + 5 },
+      { ...visit(`sig_${who}_held_visit`, who, from + 6), ...held },
+      { id: `sig_${who}_dead`, payload: `{"event":"E", broken`, ordinal: from + 7 },
+    ];
+    return { early, late };
+  };
+  const [jane, bob] = [of("jane", JANE, 1), of("bob", BOB, 101)];
+  // One object of cold storage for both; Carol's visit waits in it for ever.
+  await send(...jane.early, ...bob.early, { ...visit("sig_carol", "carol", 201), at: OLD });
+  await ring(workspace.id);
+  await send(...jane.late, ...bob.late);
+  await vi.waitFor(async () => expect(await trace("sig_jane_cold")).toMatchObject({ status: "processed" }));
+  return { jane: [...jane.early, ...jane.late], bob: [...bob.early, ...bob.late] };
+}
+
+const keepsItsBooks = () => expectToAddUp(workspace.id);
+
+describe("a person who is deleted", () => {
+  test("is nowhere any more: not in a table, not in cold storage, not in the audit log", async () => {
+    await history();
+    expect(await everything()).toMatch(/jane/);
+    const answer = await erased(JANE);
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane|doe@/);
+    expect(answer).toEqual({
+      id: expect.stringMatching(/^del_/),
+      email: JANE,
+      requested_at: expect.stringMatching(/Z$/),
+      finished_at: expect.stringMatching(/Z$/),
+      complete: true,
+      people: 1,
+      identities: 2,
+      signals: 3,
+      anonymous: 0,
+      held: 3,
+      dead_letters: 0,
+      scoring_signals: 1,
+      cold_objects: expect.any(Number),
+    });
+    expect(answer["cold_objects"]).toBeGreaterThanOrEqual(1);
+    await keepsItsBooks();
+  });
+
+  test("takes nothing of anybody else along", async () => {
+    const { bob } = await history();
+    await ringUntilQuiet(workspace.id);
+    const before = await Promise.all(bob.map(({ id }) => trace(id)));
+    const [person, carol] = [await workspace.operator("GET", `/people?email=${BOB}`), await trace("sig_carol")];
+    expect(before.map(({ status }) => status).sort()).toEqual(
+      ["processed", "processed", "processed", "duplicate", "held", "held", "held", "dead"].sort(),
+    );
+    await erased(JANE);
+    expect(await Promise.all(bob.map(({ id }) => trace(id)))).toEqual(before);
+    expect(await workspace.operator("GET", `/people?email=${BOB}`)).toEqual(person);
+    expect(await trace("sig_carol")).toEqual(carol);
+    expect(carol).toMatchObject({ payload: { anonymousId: "visitor-carol" } });
+  });
+
+  test("does not come back, however often the signals are delivered again, released or replayed", async () => {
+    const { jane } = await history();
+    await erased(JANE);
+    const before = await all();
+    await send(...jane);
+    const places = await readStore(workspace.id, ({ held }) =>
+      linesOf(held).map(({ seq, facts }) => [facts.admission.id, seq] as const),
+    );
+    const released = places.flatMap(([id, place]) => {
+      const signal = jane.find((one) => one.id === id);
+      return signal === undefined
+        ? []
+        : [{ ...signal, verdict: "accepted" as const, again: { from: "held" as const, place } }];
+    });
+    expect(released).toHaveLength(3);
+    await send(...released);
+    await send(...jane.map((signal) => ({ ...signal, payload: { event: "E", email: JANE } })));
+    expect(await all()).toEqual(before);
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({ items: [] });
+    await keepsItsBooks();
+  });
+
+  test("leaves traces that say so", async () => {
+    await history();
+    await erased(JANE);
+    expect(await trace("sig_jane_form")).toMatchObject({
+      status: "processed",
+      event: "E",
+      erased_at: expect.stringMatching(/Z$/),
+      email: null,
+      person: null,
+      points: 0,
+      payload: null,
+    });
+    expect(await trace("sig_jane_held")).toMatchObject({ status: "purged", erased_at: expect.stringMatching(/Z$/) });
+    expect(await trace("sig_bob_form")).toMatchObject({ erased_at: null });
+  });
+
+  test("is the sample of no event group any more", async () => {
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE }, at: NOW });
+    const sample = async () =>
+      (await workspace.operator<{ items: { sample: { id: string } }[] }>("GET", "/events")).items[0]?.sample.id;
+    expect(await sample()).toBe("sig_jane");
+    await erased(JANE);
+    expect(await sample()).toBe("sig_bob");
+  });
+});
+
+describe("signals that were on their way", () => {
+  const late: Delivered[] = [
+    { id: "sig_late", payload: { event: "E", email: JANE } },
+    { id: "sig_late_visit", payload: { type: "track", event: "Visit", messageId: "x", anonymousId: "visitor-jane" } },
+    { id: "sig_late_held", payload: { event: "E", email: JANE, n: 1 }, verdict: "held" },
+    {
+      id: "sig_late_identify",
+      payload: { type: "identify", messageId: "y", anonymousId: "visitor-jane", traits: { email: JANE } },
+    },
+  ];
+
+  test("that were received before the deletion, and are recorded after it, are deleted as they arrive", async () => {
+    await history();
+    await erased(JANE);
+    await send(...late.map((signal, index) => ({ ...signal, ordinal: 400 + index })));
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
+    const arrived = (await all()).filter(({ id }) => id.startsWith("sig_late"));
+    expect(arrived.map(({ status, erasedAtMs }) => [status, erasedAtMs !== null])).toEqual(
+      late.map(() => ["purged", true]),
+    );
+    await keepsItsBooks();
+  });
+
+  test("that were received after the deletion make a new person; a visitor of theirs is unknown again", async () => {
+    await history();
+    await erased(JANE);
+    const at = Date.now() + 1_000;
+    await send(...late.slice(0, 2).map((signal, index) => ({ ...signal, at, ordinal: 400 + index })));
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({
+      items: [{ email: JANE, score: 5, identities: [] }],
+    });
+    expect(await trace("sig_late_visit")).toMatchObject({ status: "anonymous" });
+  });
+
+  test("are remembered as hashes for a while, and then not at all", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    await erased(JANE);
+    await query("UPDATE erased_names SET at = at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
+    await query("UPDATE erasures SET finished_at = finished_at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
+    await ring(workspace.id);
+    expect(await query("SELECT * FROM erased_names")).toEqual([]);
+    await expect(receipt(JANE)).rejects.toThrow("404");
+  });
+});
+
+describe("a deletion", () => {
+  test("of very many signals goes on after the call, in bounded steps; the person is gone at once", async () => {
+    const count = 2 * ERASURE_ROWS + 1;
+    const signals = Array.from({ length: count }, (_, n) => ({
+      id: `sig_${n}`,
+      payload: { event: "E", email: JANE, n },
+      ordinal: n + 1,
+    }));
+    await send(...signals);
+    // The alarm does not ring by itself while this function holds the object.
+    const people = await runInDurableObject(workspace.store, (instance) => {
+      const first = instance.erase("del_1", JANE);
+      expect(first).toMatchObject({ people: 1, finishedAtMs: null });
+      expect(first.signals).toBeGreaterThanOrEqual(ERASURE_ROWS);
+      expect(first.signals).toBeLessThan(count);
+      expect(instance.people({}, { cursor: null, limit: 10 }).items).toEqual([]);
+      return instance.people({ email: JANE }, { cursor: null, limit: 10 }).items;
+    });
+    expect(people).toEqual([]);
+    // Who comes now is somebody new.
+    await send({ id: "sig_new", payload: { event: "E", email: BOB }, at: Date.now() + 1_000 });
+    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
+    expect(await query("SELECT email, score FROM people")).toEqual([{ email: BOB, score: 5 }]);
+    await keepsItsBooks();
+  });
+
+  test("that is under way is of somebody whom no export names any more, in whatever it has not come to yet", async () => {
+    const { jane } = await history();
+    const many = Array.from({ length: 2 * ERASURE_ROWS + 1 }, (_, n) => ({
+      id: `sig_${n}`,
+      payload: { event: "E", email: JANE, n },
+      ordinal: 1_000 + n,
+    }));
+    await send(...many);
+    const buried = { id: "sig_jane_buried", payload: { event: "E", email: JANE }, at: NOW - 60_000, ordinal: 900 };
+    await consumeMessages([messageOf(workspace.id, [buried])], { queue: "signals-dlq" });
+    expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
+    const exported = await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
+      // Without its alarm the deletion does not go on while payloads are fetched.
+      await storage.deleteAlarm();
+      let text = "";
+      for (const records of ["signals", "people", "scoring_signals"] as const) {
+        let cursor: string | null = null;
+        do {
+          // oxlint-disable-next-line no-await-in-loop -- each page begins where the one before it ended
+          const page: ExportPage = await instance.exportPage({ records, format: "ndjson", cursor });
+          text += page.text;
+          cursor = page.next;
+        } while (cursor !== null);
+      }
+      return text;
+    });
+    expect(exported.replaceAll(/sig_\w+/g, "").toLowerCase()).not.toMatch(/jane|doe@/);
+    expect(exported).toContain(buried.id);
+    expect(jane.filter(({ id }) => exported.includes(`"${id}"`))).toHaveLength(jane.length);
+    expect(exported).toContain(BOB);
+    expect(exported).toContain("visitor-bob");
+    await erased(JANE);
+  });
+
+  test("that is asked for again while it is under way takes what has come since along, and somebody new", async () => {
+    await history();
+    const later = { at: Date.now() + 1_000, ordinal: 500 };
+    const answers = await runInDurableObject(workspace.store, async (instance) => {
+      const first = instance.erase("del_1", JANE);
+      return [first, instance.erase("del_2", JANE)];
+    });
+    expect(answers).toMatchObject([
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+      { id: "del_1", finishedAtMs: null, signals: 3 },
+    ]);
+    await send({ id: "sig_new", payload: { event: "E", email: JANE }, ...later });
+    expect(await erased(JANE)).toMatchObject({ people: 1, signals: 1 });
+    expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
+    await keepsItsBooks();
+  });
+
+  test("may be repeated, also of somebody whom nobody knows", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const first = await erased(JANE);
+    const second = await erased(` ${JANE.toUpperCase()} `);
+    expect(first).toMatchObject({ people: 1, signals: 1 });
+    expect(second).toMatchObject({ email: JANE, people: 0, signals: 0, complete: true });
+    expect(await erase("nobody@example.com")).toMatchObject({ people: 0, signals: 0, complete: true });
+  });
+
+  test("has no receipt before it was asked for", async () => {
+    await expect(receipt(JANE)).rejects.toThrow("404");
+  });
+
+  test("is not complete before R2 has done its part", async () => {
+    await history();
+    const answer = await erase(JANE);
+    expect(answer).toMatchObject({ complete: false, finished_at: null, people: 1 });
+    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    await ringUntilQuiet(workspace.id);
+    const left = await textOfBucket(workspace.id);
+    expect(left).not.toContain("visitor-jane");
+    expect(left).toContain("visitor-carol");
+  });
+
+  test("is in the audit log with its counts, and nothing of the person", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const { id } = await erase(JANE);
+    const entry = await env.DB.prepare("SELECT actor, action, target, detail FROM audit_log WHERE target = ?")
+      .bind(id)
+      .first<{ detail: string }>();
+    expect(entry).toMatchObject({ actor: "operator", action: "person.deleted", target: id });
+    expect(JSON.parse(entry?.detail ?? "")).toMatchObject({ people: 1, signals: 1, scoringSignals: 1, complete: true });
+    expect(entry?.detail).not.toContain("@");
+  });
+
+  test("in one workspace is none in another", async () => {
+    await send({ id: "sig_1", payload: { event: "E", email: JANE } });
+    const other = await newWorkspace();
+    await other.operator("DELETE", `/people/${JANE}`);
+    expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({ items: [{ score: 5 }] });
+    const path = `/operator/workspaces/${workspace.id}/people/${JANE}/deletion`;
+    const answer = await call(path, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
+    expect(answer.status).toBe(404);
+  });
+
+  test("leaves the books of the workspace balanced", async () => {
+    await workspace.send({ event: "E", email: JANE });
+    await workspace.send({ event: "E", email: JANE });
+    await workspace.send({ event: "E", email: BOB });
+    const before = await workspace.settled();
+    await erased(JANE);
+    expect(await workspace.books()).toEqual(before);
+    expect(before.balanced).toBe(true);
+    expect((await everything()).includes("jane")).toBe(false);
+  });
+
+  test("takes the person out of what is counted of the rules that scored them", async () => {
+    const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
+    const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
+    await erased(JANE);
+    await expectToAddUp(workspace.id);
+    expect(await isCounted()).toBe(true);
+    await erased(BOB);
+    await expectToAddUp(workspace.id);
+    expect(await isCounted()).toBe(false);
+  });
+
+  test("leaves to a rule what it has scored of others, however long ago", async () => {
+    const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
+    await send({ id: "sig_bob", payload: { event: "E", email: BOB }, at: NOW - 100 * DAY });
+    await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
+    await erased(JANE);
+    expect(await workspace.store.hasScoringSignals(items[0]?.id ?? "")).toBe(true);
+  });
+});

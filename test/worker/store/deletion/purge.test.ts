@@ -1,0 +1,115 @@
+/** Spec §3.2, §8.3: held signals are deleted at the end of their billing period, and never counted as processed. */
+import { describe, expect, test } from "vitest";
+import { PURGE_ROWS, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
+import { readTotals } from "../../../../src/store/record/books.ts";
+import { linesOf } from "../../../support/adds-up.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { textOfTables } from "../../../support/everything.ts";
+import { inStore } from "../../../support/store.ts";
+import type { Sent, TestStore } from "../../../support/store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+
+function held(periodEndMs: number, payload: Record<string, unknown> = {}): Sent {
+  return {
+    verdict: "held",
+    periodEndMs,
+    pathSource: "unknown",
+    payload: { event: "E", email: "jane@example.com", ...payload },
+  };
+}
+
+const statuses = ({ state }: TestStore) => linesOf(state.held).map(({ facts }) => facts.status);
+
+describe.each(["open", "sealed"])("held signals that are %s", (where) => {
+  const seal = (store: TestStore) => void (where === "sealed" && store.seal());
+
+  test("end at the millisecond at which their period does, each by itself", async () => {
+    const workspaceId = await inStore((store) => {
+      store.record(NOW, held(NOW + 10), held(NOW + 20, { n: 2 }), held(NOW + 20, { n: 3 }));
+      seal(store);
+      expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+      purgeHeld(store.state, NOW + 9);
+      expect(statuses(store)).toEqual(["held", "held", "held"]);
+      purgeHeld(store.state, NOW + 10);
+      expect(statuses(store)).toEqual(["purged", "held", "held"]);
+      expect(nextPurgeMs(store.state)).toBe(NOW + 20);
+      purgeHeld(store.state, NOW + 20);
+      expect(statuses(store)).toEqual(["purged", "purged", "purged"]);
+      expect(nextPurgeMs(store.state)).toBeNull();
+      return store.workspaceId;
+    });
+    await expectToAddUp(workspaceId);
+  });
+
+  test("are forgotten: nothing but id, event and place is left", async () => {
+    await inStore((store) => {
+      const [id = ""] = store.record(NOW, {
+        ...held(NOW + 10, { userId: "user-jane", name: "Jane", properties: { a: "jane" } }),
+        pathSource: "form of jane",
+        idempotencyKey: "jane-1",
+      });
+      seal(store);
+      expect(textOfTables(store.sql)).toContain("jane");
+      purgeHeld(store.state, NOW + 10);
+      expect(textOfTables(store.sql)).not.toContain("jane");
+      expect(store.state.held.find(id)?.facts).toMatchObject({
+        status: "purged",
+        event: "E",
+        email: null,
+        userId: null,
+      });
+      store.restart();
+      expect(statuses(store)).toEqual(["purged"]);
+    });
+  });
+
+  test("are the sample of their group no longer", async () => {
+    await inStore((store) => {
+      const [first] = store.record(NOW, { payload: { event: "E", email: "bob@example.com" } });
+      const [second] = store.record(NOW + 1, held(NOW + 50, { n: 1 }));
+      store.record(NOW + 2, held(NOW + 10, { n: 2 }));
+      seal(store);
+      const sample = () => store.sql.exec("SELECT sample_id, sample_seq FROM event_groups").one();
+      purgeHeld(store.state, NOW + 10);
+      expect(sample()).toEqual({ sample_id: second, sample_seq: -1 });
+      purgeHeld(store.state, NOW + 50);
+      expect(sample()).toEqual({ sample_id: first, sample_seq: 1 });
+    });
+  });
+});
+
+test("held signals that were released are let alone, and looked at once", async () => {
+  await inStore((store) => {
+    const [id] = store.record(NOW, held(NOW + 10));
+    store.seal();
+    store.record(NOW + 5, {
+      ...held(NOW + 10),
+      ...(id === undefined ? {} : { id }),
+      verdict: "accepted",
+      again: { from: "held", place: 1 },
+    });
+    expect(statuses(store)).toEqual(["released"]);
+    purgeHeld(store.state, NOW + 10);
+    expect(statuses(store)).toEqual(["released"]);
+    expect(nextPurgeMs(store.state)).toBeNull();
+    expect(readTotals(store.state.books.totals, undefined)).toMatchObject({ processed: 1, held: 0, purged: 0 });
+  });
+});
+
+test("held signals end in bounded steps", async () => {
+  const workspaceId = await inStore((store) => {
+    const count = PURGE_ROWS + SEGMENT_MAX_LINES + 10;
+    store.record(NOW, ...Array.from({ length: count }, (_, n) => held(NOW + 10, { n })));
+    const left = () => statuses(store).filter((status) => status === "held").length;
+    purgeHeld(store.state, NOW + 10);
+    expect(left()).toBeGreaterThan(0);
+    expect(left()).toBeLessThan(count);
+    expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+    for (let steps = 0; steps < 3; steps++) purgeHeld(store.state, NOW + 10);
+    expect(left()).toBe(0);
+    return store.workspaceId;
+  });
+  await expectToAddUp(workspaceId);
+});

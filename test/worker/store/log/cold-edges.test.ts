@@ -1,0 +1,111 @@
+/** Cold storage where something else happens in between, and what asking it costs. */
+import { env } from "cloudflare:workers";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { describe, expect, test } from "vitest";
+import { COLD_AFTER_MS } from "../../../../src/limits.ts";
+import { erasePerson } from "../../../../src/store/deletion/erasure.ts";
+import { moveToCold, nextColdWorkMs, scrubCold } from "../../../../src/store/log/cold.ts";
+import { textOfBucket } from "../../../support/everything.ts";
+import { bucketWith, coldState, ring, withBindings } from "../../../support/cold.ts";
+import { DAY, deliver } from "../../../support/deliver.ts";
+import { rowsRead } from "../../../support/rows-read.ts";
+import { TestStore } from "../../../support/store.ts";
+import { newWorkspace } from "../../../support/workspace.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+
+function inStore(act: (store: TestStore) => Promise<void>, bucket?: R2Bucket): Promise<void> {
+  const workspaceId = crypto.randomUUID();
+  return runInDurableObject(env.SIGNAL_STORE.getByName(workspaceId), (_, { storage }) =>
+    act(new TestStore(workspaceId, storage, bucket)),
+  );
+}
+
+const of = (email: string) => ({ payload: { event: "E", email, text: `said by ${email}` } });
+
+describe("an object of cold storage that is rewritten", () => {
+  test("holds nothing of who is deleted while another segment of it is being read", async () => {
+    let reads = 0;
+    let between = () => {};
+    const bucket = bucketWith({ before: (name) => void (name === "get" && ++reads === 2 && between()) });
+    await inStore(async (store) => {
+      for (const email of ["ann@example.com", "bob@example.com", "cleo@example.com"]) {
+        store.record(NOW, of(email), of("zoe@example.com"));
+        store.seal();
+      }
+      const work = { storage: store.storage, log: store.state.signals, objects: store.objects };
+      await moveToCold(work, NOW + COLD_AFTER_MS);
+      erasePerson(store.state, "del_1", "cleo@example.com", NOW + COLD_AFTER_MS);
+      between = () => {
+        between = () => {};
+        erasePerson(store.state, "del_2", "ann@example.com", NOW + COLD_AFTER_MS);
+      };
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      const left = await textOfBucket(store.workspaceId);
+      expect(left).toContain("said by bob");
+      expect(left).not.toContain("said by cleo");
+      expect(left).not.toContain("said by ann");
+    }, bucket);
+  });
+});
+
+describe("with very many objects of cold storage", () => {
+  test("the question when something is to be done, which every batch asks, reads a few rows", () =>
+    inStore(async ({ sql }) => {
+      for (let n = 0; n < 3_000; n++)
+        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n, n);
+      expect(nextColdWorkMs(sql, NOW)).toBeNull();
+      expect(rowsRead(sql, () => nextColdWorkMs(sql, NOW))).toBeLessThan(20);
+    }));
+
+  test("what is to be removed from one of them is noted without looking through what is from others", () =>
+    inStore(async (store) => {
+      const { sql } = store;
+      for (let n = 0; n < 400; n++) {
+        store.record(NOW, of("zoe@example.com"));
+        store.seal();
+        sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n + 1, n + 1);
+        sql.exec("UPDATE signals_segments SET cold = ? WHERE first_seq = ?", `cold_${n}`, n + 1);
+      }
+      const rows = store.state.signals.rows("cold IS NOT NULL ORDER BY first_seq");
+      let objects = 0;
+      expect(rowsRead(sql, () => void (objects = scrubCold(sql, rows)))).toBeLessThan(6_000);
+      expect(objects).toBe(400);
+      expect(scrubCold(sql, rows)).toBe(0);
+    }));
+});
+
+test("an object of cold storage that cannot be read holds up what is to be removed from it, and nothing else", async () => {
+  let lost = "";
+  const bucket = bucketWith({
+    before: (name, key) => {
+      if (name === "get" && String(key).endsWith(lost)) throw new Error("it is gone");
+    },
+  });
+  const workspace = await newWorkspace();
+  const send = (n: number, email: string) =>
+    deliver(workspace.id, [{ id: `sig_${n}`, payload: of(email).payload, at: Date.now() - 3 * DAY + n }]);
+  await send(1, "ann@example.com");
+  await ring(workspace.id);
+  lost = (await coldState(workspace.id)).objects[0]?.key ?? "none";
+  await send(2, "bob@example.com");
+  await ring(workspace.id);
+  await send(3, "cleo@example.com");
+  await withBindings(workspace.id, { COLD: bucket });
+  await workspace.store.erase("del_1", "ann@example.com");
+  await workspace.store.erase("del_2", "bob@example.com");
+  for (let rings = 0; rings < 12; rings++) {
+    // Each time as if the chore that has failed had rested.
+    await evictDurableObject(workspace.store);
+    await withBindings(workspace.id, { COLD: bucket });
+    await ring(workspace.id);
+  }
+  const { objects, cold, warm } = await coldState(workspace.id);
+  expect(warm).toEqual([]);
+  expect(cold).toEqual([1, 2, 3]);
+  expect(objects.map(({ state }) => state)).toEqual(["stored", "stored", "stored"]);
+  const left = await textOfBucket(workspace.id);
+  expect(left).toContain("said by ann");
+  expect(left).not.toContain("said by bob");
+  expect((await workspace.store.erasure("ann@example.com"))?.finishedAtMs).toBeNull();
+});

@@ -1,0 +1,420 @@
+/** Spec §6.1: signals of unknown visitors in cold storage, and what becomes of them when the visitor is known. */
+import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { CHORE_REST_MS, COLD_AFTER_MS } from "../../../../src/limits.ts";
+import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
+import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
+import type { StoreState } from "../../../../src/store/state.ts";
+import { signalStore } from "../../../../src/workspace/objects.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
+import type { Delivered } from "../../../support/deliver.ts";
+import { newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+const PAGE = { cursor: null, limit: 200 };
+/** Old enough for their payloads to be moved. */
+const START = Date.now() - 3 * DAY;
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  await newRule("Visit", 2);
+});
+afterEach(() => expectToAddUp(workspace.id));
+
+const store = () => signalStore(env, workspace.id);
+const send = (...signals: Delivered[]) => deliver(workspace.id, signals);
+const cold = () => coldState(workspace.id);
+
+function newRule(event: string, points: number) {
+  const rule = { name: `${event} ${points}`, event, match: "all", conditions: [], scoring_signal: event, points };
+  return workspace.operator<{ id: string }>("POST", "/rules", rule);
+}
+
+const visitOf = (anonymousId: string, n: number) => {
+  return { type: "track", event: "Visit", anonymousId, messageId: `m-${n}`, properties: { n, text: "line\none" } };
+};
+
+/** Visits of this many visitors in turn, one after the other. */
+function visits(count: number, visitors: number, first = 0): Delivered[] {
+  return Array.from({ length: count }, (_, index) => {
+    const n = first + index;
+    return { id: `sig_${n}`, payload: visitOf(`a-${n % visitors}`, n), at: START + n, ordinal: n + 1 };
+  });
+}
+
+function identify(visitor: number, ids: object = { anonymousId: `a-${visitor}` }): Delivered {
+  const traits = { email: `v${visitor}@example.com` };
+  return { id: `sig_identify_${visitor}`, payload: { type: "identify", ...ids, traits }, at: START + 60 * MINUTE };
+}
+
+/** Whoever is linked from here on is run through the rules anew, which takes what they have sent. */
+const changeRules = () => newRule("Never", 1);
+
+async function scoreOf(visitor: number): Promise<number | undefined> {
+  return (await store().people({ email: `v${visitor}@example.com` }, PAGE)).items[0]?.score;
+}
+
+/** A step of the rules' jobs, while the store's alarm is busy with something else. */
+function stepRules(): Promise<unknown> {
+  return runInDurableObject(workspace.store, (instance, { storage }) => {
+    const { state } = instance as unknown as { state: StoreState };
+    return stepRuleJob(state, new ColdObjects(env.COLD, workspace.id), storage);
+  });
+}
+
+/** What is said of all signals, wherever they are. */
+async function answers() {
+  return {
+    groups: (await store().events(PAGE)).items,
+    totals: await store().totals(),
+    people: (await store().people({}, PAGE)).items,
+  };
+}
+
+describe("§6.1: signals of unknown visitors", () => {
+  test("have their payloads moved to R2, many visitors in one object; groups, totals and traces stay what they were", async () => {
+    await send(...visits(40, 4));
+    const before = await answers();
+    const trace = await store().signal("sig_7");
+    await ring(workspace.id);
+    const { keys, objects, cold: segments, warm } = await cold();
+    expect(keys).toEqual(objects.map(({ key }) => `cold/${workspace.id}/${key}`));
+    expect({ segments, warm, objects }).toMatchObject({ segments: [1], warm: [], objects: [{ state: "stored" }] });
+    expect(await answers()).toEqual(before);
+    expect(await store().signal("sig_7")).toEqual({ ...trace, inColdStorage: true });
+    expect(await store().signal("sig_7")).toMatchObject({ status: "anonymous", payload: visitOf("a-3", 7) });
+  });
+
+  test("that are young stay in the store; the alarm comes when they are old", async () => {
+    const at = Date.now();
+    await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
+    await ring(workspace.id, { setNext: true });
+    expect(await cold()).toMatchObject({ keys: [], warm: [1] });
+    const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBe(at + COLD_AFTER_MS);
+  });
+
+  test("that are young move at once while the store is beyond half of its size, but for those that are still open", async () => {
+    const at = Date.now();
+    await send({ id: "sig_1", payload: visitOf("a-1", 1), at });
+    await ring(workspace.id);
+    await send({ id: "sig_2", payload: visitOf("a-1", 2), at });
+    const bytes = await runInDurableObject(workspace.store, (_, { storage }) => storage.sql.databaseSize);
+    await withBindings(workspace.id, { STORE_MAX_BYTES: String(2 * bytes) });
+    await ring(workspace.id, { seal: false });
+    expect(await cold()).toMatchObject({ keys: [], warm: [1] });
+    await withBindings(workspace.id, { STORE_MAX_BYTES: String(2 * bytes - 1) });
+    await ring(workspace.id, { seal: false });
+    expect(await cold()).toMatchObject({ keys: { length: 1 }, cold: [1], warm: [] });
+    expect(await store().signal("sig_1")).toMatchObject({ payload: visitOf("a-1", 1), inColdStorage: true });
+    expect(await store().signal("sig_2")).toMatchObject({ payload: visitOf("a-1", 2), inColdStorage: false });
+  });
+
+  test("that are young are seen to by the alarm as soon as the store is beyond half of its size", async () => {
+    await withBindings(workspace.id, { STORE_MAX_BYTES: "1000000" });
+    const text = () => Buffer.from(crypto.getRandomValues(new Uint8Array(30_000))).toString("base64");
+    const large = (n: number): Delivered => ({ id: `sig_${n}`, payload: { ...visitOf("a-1", n), text: text() } });
+    await send(...Array.from({ length: 20 }, (_, n) => large(n)));
+    await vi.waitFor(async () => expect(await cold()).toMatchObject({ keys: [expect.any(String)], warm: [] }));
+    expect((await cold()).cold.length).toBeGreaterThan(5);
+  });
+
+  test("of several days lie in objects of one day each, so that they are dropped together", async () => {
+    for (const days of [0, 1, 2]) {
+      await send(...visits(10, 2, days * 10).map((one) => ({ ...one, at: START - (5 - days) * DAY })));
+      await ring(workspace.id);
+    }
+    await ringUntilQuiet(workspace.id);
+    expect((await cold()).keys).toHaveLength(3);
+  });
+
+  test("are fetched when the visitor is known, and run through the rules as they are then", async () => {
+    await send(...visits(40, 2));
+    await ring(workspace.id);
+    await newRule("V*", 10);
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(20 * 12);
+    expect(await store().signal("sig_4")).toMatchObject({
+      status: "processed",
+      person: { email: "v0@example.com", by: "anonymous_id", linkedAtMs: expect.any(Number) },
+      payload: visitOf("a-0", 4),
+      inColdStorage: true,
+      points: 12,
+    });
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 40, anonymous: 20 }]);
+    await send(identify(1));
+    expect(await scoreOf(1)).toBe(20 * 12);
+    expect((await cold()).jobs).toBe(0);
+  });
+
+  test("of a user id are fetched when its person is known, and what is cold and what is not are linked together", async () => {
+    const visit = (n: number): Delivered => {
+      return { id: `sig_${n}`, payload: { event: "Visit", userId: "u-1", n }, at: START + n };
+    };
+    await send(visit(1), visit(2));
+    await ring(workspace.id);
+    await send(visit(3), identify(5, { userId: "u-1" }));
+    await send(visit(4));
+    expect(await scoreOf(5)).toBe(8);
+  });
+
+  test("of visitors who become known need not be fetched while the rules are what they were, and are linked with R2 down", async () => {
+    await send(...visits(40, 2));
+    await ring(workspace.id);
+    let calls = 0;
+    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
+    await send(identify(0), identify(1));
+    expect(await scoreOf(0)).toBe(20 * 2);
+    expect(await scoreOf(1)).toBe(20 * 2);
+    expect(calls).toBe(0);
+    expect((await cold()).jobs).toBe(0);
+  });
+
+  test("10,000 of one visitor, from cold storage, are linked in bounded steps, over crashes in between", async () => {
+    const count = 10_000;
+    for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
+    await ringUntilQuiet(workspace.id);
+    expect((await cold()).warm).toEqual([]);
+    // The alarm is not set: it would go on at once.
+    await runInDurableObject(workspace.store, (_, { storage }) => {
+      storage.setAlarm = () => Promise.resolve();
+    });
+    await send(identify(0));
+    const linked = async () => (await scoreOf(0)) ?? 0;
+    // The alarm goes on at once, and lets others have their turn.
+    const first = await linked();
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThan(2 * count);
+    await evictDurableObject(workspace.store);
+    await ringUntilQuiet(workspace.id);
+    expect(await linked()).toBe(2 * count);
+    const { groups, totals } = await answers();
+    expect(groups).toMatchObject([{ count, anonymous: 0 }]);
+    expect(totals).toMatchObject({ processed: count + 1 });
+  }, 30_000);
+});
+
+describe("what happens while signals are being fetched", () => {
+  /** The first time that the store reads an object. */
+  function whileFetching(work: () => Promise<unknown>): Promise<void> {
+    let left = 1;
+    const during = async (call: string) => {
+      if (call === "get" && left-- > 0) await work();
+    };
+    return withBindings(workspace.id, { COLD: bucketWith({ after: during }) });
+  }
+
+  test("a rule that is applied then is not missed", async () => {
+    await send(...visits(4, 1));
+    await ring(workspace.id);
+    await changeRules();
+    await whileFetching(async () => {
+      const { id } = await newRule("V*", 10);
+      await workspace.operator("POST", `/rules/${id}/apply`);
+      await stepRules();
+      expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 0 });
+    });
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(4 * 12);
+  });
+
+  test("a visitor who turns out to be somebody else: rules see the email of the person who gets the signals", async () => {
+    await workspace.operator("POST", "/rules", {
+      name: "first",
+      event: "Visit",
+      match: "all",
+      conditions: [{ path: "email", operator: "starts_with", value: "v0@" }],
+      scoring_signal: "first",
+      points: 100,
+    });
+    await send(...visits(4, 1));
+    await ring(workspace.id);
+    await whileFetching(async () => {
+      // Received before the one that is being worked on: it is the visitor's first claim.
+      const other = { ...identify(1, { anonymousId: "a-0" }), at: START + 59 * MINUTE };
+      // Its own call of `link` would wait for the one that is under way.
+      const stub = new Proxy(workspace.store, {
+        get: (target, call: string) => (call === "link" ? async () => {} : Reflect.get(target, call)),
+      });
+      const bindings = { ...env, SIGNAL_STORE: { getByName: () => stub } } as unknown as Env;
+      await consumeMessages([messageOf(workspace.id, [other])], { bindings });
+    });
+    await send(identify(0));
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(0);
+    expect(await scoreOf(1)).toBe(4 * 2);
+  });
+
+  test("a segment that is rewritten then is read again", async () => {
+    await send(...visits(4, 2));
+    await ring(workspace.id);
+    await changeRules();
+    await whileFetching(() => store().erase("del_1", "stranger@example.com"));
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(4);
+    await send(identify(1));
+    expect(await scoreOf(1)).toBe(4);
+  });
+});
+
+describe("an outage of R2 delays, and loses nothing", () => {
+  const broken = bucketWith({
+    before: () => {
+      throw new Error("R2 is down");
+    },
+  });
+
+  test("payloads that cannot be moved stay in the store, and are linked from there", async () => {
+    await withBindings(workspace.id, { COLD: broken });
+    await send(...visits(20, 2));
+    await ring(workspace.id);
+    await ring(workspace.id);
+    expect(await cold()).toMatchObject({ keys: [], warm: { length: 1 } });
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(20);
+    await evictDurableObject(workspace.store);
+    await ringUntilQuiet(workspace.id);
+    await ring(workspace.id);
+    expect(await cold()).toMatchObject({ cold: { length: 2 }, warm: [] });
+    await send(identify(1));
+    expect(await scoreOf(1)).toBe(20);
+  });
+
+  test("R2 is let alone for a while after a failure, and everything else goes on", async () => {
+    let calls = 0;
+    const counted = bucketWith({
+      before: () => {
+        calls++;
+        throw new Error("R2 is down");
+      },
+    });
+    await withBindings(workspace.id, { COLD: counted });
+    await send(...visits(5, 1));
+    for (let rings = 0; rings < 3; rings++) await ring(workspace.id, { setNext: true });
+    await send({ id: "sig_held", payload: visitOf("a-9", 9), verdict: "held", periodEnd: Date.now() + 40 });
+    await vi.waitFor(async () => expect(await store().signal("sig_held")).toMatchObject({ status: "purged" }));
+    expect(calls).toBe(1);
+    const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBeGreaterThan(Date.now() + 30_000);
+  });
+
+  test("signals that cannot be fetched wait for it; the batch that needs them is recorded, and others are linked", async () => {
+    await send(...visits(20, 2));
+    await ring(workspace.id);
+    await changeRules();
+    await withBindings(workspace.id, { COLD: broken });
+    const result = await send(identify(0), { id: "sig_new", payload: visitOf("a-0", 900) });
+    expect(result.retryMessages).toEqual([]);
+    expect(await scoreOf(0)).toBe(2);
+    await send({ id: "sig_warm", payload: visitOf("a-7", 901) }, identify(7));
+    expect(await scoreOf(7)).toBe(2);
+    expect(await cold()).toMatchObject({ jobs: 1, cold: { length: 1 } });
+    let calls = 0;
+    await withBindings(workspace.id, { COLD: bucketWith({ before: () => void calls++ }) });
+    await send({ id: "sig_other", payload: visitOf("a-8", 902) }, identify(8));
+    expect(await scoreOf(8)).toBe(2);
+    // R2 is not asked with every batch, but later, when it may be back.
+    expect(calls).toBe(0);
+    await withBindings(workspace.id, { COLD: broken });
+    expect(await workspace.operator("GET", "/signals/sig_4")).toMatchObject({ in_cold_storage: true, payload: null });
+    await expect(workspace.operator("GET", "/signals/sig_4/proposed-rule")).rejects.toThrow("503");
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(22);
+    expect((await cold()).jobs).toBe(0);
+  });
+
+  test("where D1 does not answer, a visitor's earlier signals wait for more than the next ring of the alarm", async () => {
+    await send(...visits(4, 2));
+    await changeRules();
+    const silent = new Proxy(env.DB, {
+      get: () => () => {
+        throw new Error("D1 does not answer");
+      },
+    });
+    await withBindings(workspace.id, { DB: silent });
+    await send(identify(0));
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      // The job is due, as the alarm would find it.
+      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
+      await storage.deleteAlarm();
+      await instance.alarm();
+      expect(await storage.getAlarm()).toBeGreaterThan(Date.now() + CHORE_REST_MS / 2);
+    });
+    expect(await cold()).toMatchObject({ jobs: 1 });
+    await evictDurableObject(workspace.store);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(4);
+  });
+
+  test("an R2 that never answers counts as one that fails", async () => {
+    await send(...visits(4, 2));
+    await ring(workspace.id);
+    await changeRules();
+    await withBindings(workspace.id, { COLD: broken });
+    await send(identify(0));
+    await withBindings(workspace.id, { COLD: bucketWith({ before: () => new Promise<void>(() => {}) }) });
+    await runInDurableObject(workspace.store, async (instance, { storage }) => {
+      storage.sql.exec("UPDATE link_jobs SET due_at = 1");
+      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+      let linked = false;
+      void instance.link().then(() => (linked = true));
+      await vi.waitFor(() => {
+        vi.runAllTimers();
+        expect(linked).toBe(true);
+      });
+    }).finally(() => vi.useRealTimers());
+    expect((await cold()).jobs).toBe(1);
+    await withBindings(workspace.id);
+    await ring(workspace.id);
+    expect(await scoreOf(0)).toBe(4);
+  });
+});
+
+describe("objects of cold storage", () => {
+  test("are written again, and nothing stays behind, where the store is killed before it knows that R2 has taken them", async () => {
+    let taken = false;
+    const stuck = bucketWith({
+      after: () => {
+        taken = true;
+        return new Promise<void>(() => {});
+      },
+    });
+    await send(...visits(10, 2));
+    await withBindings(workspace.id, { COLD: stuck });
+    const killed = ring(workspace.id).catch(() => "killed");
+    await vi.waitFor(() => expect(taken).toBe(true));
+    await abortAllDurableObjects();
+    expect(await killed).toBe("killed");
+    expect(await cold()).toMatchObject({ keys: { length: 1 }, warm: [1], objects: [{ state: "writing" }] });
+    await ringUntilQuiet(workspace.id);
+    const { keys, objects } = await cold();
+    expect(objects).toMatchObject([{ state: "stored" }]);
+    expect(keys).toEqual([`cold/${workspace.id}/${String(objects[0]?.key)}`]);
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(10);
+  });
+
+  test("that R2 takes so late that they have been given up are not used", async () => {
+    await send(...visits(10, 2));
+    let left = 1;
+    const late = async (call: string) => {
+      if (call !== "put" || left-- === 0) return;
+      // Given up meanwhile, and removed.
+      await runInDurableObject(workspace.store, (_, { storage: { sql } }) => sql.exec("DELETE FROM cold_objects"));
+    };
+    await withBindings(workspace.id, { COLD: bucketWith({ before: late }) });
+    await ring(workspace.id);
+    expect(await cold()).toMatchObject({ cold: [], warm: [1], objects: [] });
+    await withBindings(workspace.id);
+    await ring(workspace.id);
+    expect(await cold()).toMatchObject({ cold: [1], warm: [] });
+    await send(identify(0));
+    expect(await scoreOf(0)).toBe(10);
+  });
+});

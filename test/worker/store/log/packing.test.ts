@@ -1,0 +1,126 @@
+/** How segments are packed (src/store/log/packing.ts): whatever lines and payloads say comes back, character by character. */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { ROW_MAX_BYTES, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import { newId } from "../../../../src/platform/ids.ts";
+import { COLUMNS } from "../../../../src/store/log/line.ts";
+import type { Cell } from "../../../../src/store/log/line.ts";
+import { Lines } from "../../../../src/store/log/lines.ts";
+import { packLines, packPayloads, unpackLines, unpackPayloads } from "../../../../src/store/log/packing.ts";
+
+/** A few, so that they come again. */
+const UUIDS = Array.from({ length: 4 }, () => crypto.randomUUID());
+const IDS = Array.from({ length: 4 }, (_, n) => newId("sig", Date.UTC(2026, 5, 1) + n));
+const text = fc.oneof(
+  fc.string({ unit: "binary", maxLength: 12 }),
+  fc.constantFrom("", "0", "\ud800", ...UUIDS, ...IDS, `sig_${UUIDS[0]}`, `${UUIDS[1]?.toUpperCase()}`, `${IDS[0]}x`),
+  fc.uuid(),
+);
+const number = fc.oneof(
+  fc.nat(100),
+  fc.integer({ min: -(2 ** 51), max: 2 ** 52 }),
+  fc.constantFrom(0, 63, 64, 127, 8_191, 8_192, 2 ** 52),
+);
+const cells: fc.Arbitrary<Cell[]> = fc.tuple(
+  ...COLUMNS.map(({ is }) => (is === "number" ? number : fc.option(text, { nil: 0, freq: 2 }))),
+);
+/** Half of them all alike, as lines mostly are. */
+const lines = fc
+  .tuple(fc.array(cells, { minLength: 1, maxLength: 8 }), fc.nat(40))
+  .map(([some, more]) => [...some, ...Array.from({ length: more }, () => some[0] ?? [])])
+  .map((all) => {
+    const made = new Lines();
+    for (const one of all) made.push(one);
+    return made;
+  });
+const part = fc.oneof(
+  fc.constantFrom("-", "--------", "0-1-2-3", UUIDS[0]?.slice(0, 35) ?? "", "é", "\u{1f600}", "a".repeat(40)),
+  fc.constantFrom(...UUIDS, ...UUIDS.map((uuid) => uuid.toUpperCase())),
+  fc.uuid(),
+  fc.string({ maxLength: 5 }),
+);
+const payload = fc.array(part, { maxLength: 8 }).map((parts) => JSON.stringify({ "": parts.join("") }));
+
+function cellsOf(all: Lines): Cell[][] {
+  return Array.from({ length: all.length }, (_, index) => all.cells(index));
+}
+
+function packedLines(all: Lines): ArrayBuffer {
+  return new Uint8Array(packLines(all)).buffer;
+}
+
+function named(userId: Cell, anonymousId: Cell): Lines {
+  const made = new Lines();
+  made.push(COLUMNS.map(({ name }) => (name === "userId" ? userId : name === "anonymousId" ? anonymousId : 0)));
+  return made;
+}
+
+describe("a packed segment", () => {
+  test("has every cell of every line", () => {
+    fc.assert(
+      fc.property(lines, (all) => {
+        expect(cellsOf(unpackLines(packedLines(all)))).toEqual(cellsOf(all));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("has every payload as it was sent, whatever UUIDs are in it, and whosever they are", () => {
+    const name = fc.oneof(fc.constantFrom<Cell>(0, "somebody", ...UUIDS), fc.uuid());
+    const sent = fc.record({ payload: fc.option(payload), userId: name, anonymousId: name });
+    fc.assert(
+      fc.property(fc.array(sent, { minLength: 1, maxLength: 20 }), (all) => {
+        const made = new Lines();
+        for (const { userId, anonymousId } of all) made.push(named(userId, anonymousId).cells(0));
+        const payloads = all.map((one) => one.payload);
+        expect(unpackPayloads(packPayloads(payloads, made), made)).toEqual(payloads);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("says a signal's ids once: where facts name nobody any more, nothing of its payload can be read, and all of its neighbours'", () => {
+    const [user, visitor, other] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
+    const [sent, neighbour] = [JSON.stringify({ other, user, visitor }), JSON.stringify({ other })];
+    const both = new Lines();
+    both.push(named(user, visitor).cells(0));
+    both.push(named(0, 0).cells(0));
+    const bytes = packPayloads([sent, neighbour], both);
+    expect(unpackPayloads(bytes, both)).toEqual([sent, neighbour]);
+    expect(unpackPayloads(bytes, { names: () => ({ userId: null, anonymousId: null }) })).toEqual([null, neighbour]);
+    const raw = Buffer.from(bytes).toString("hex");
+    expect(raw).toContain(other.replaceAll("-", ""));
+    expect(raw).not.toContain(user.replaceAll("-", ""));
+    expect(raw).not.toContain(visitor.replaceAll("-", ""));
+  });
+
+  test("takes some twenty bytes a line besides what names a visitor, and less than a payload's UUIDs as text", () => {
+    const made = new Lines();
+    const payloads = Array.from({ length: SEGMENT_MAX_LINES }, (_, n) => {
+      const [messageId, anonymousId] = [crypto.randomUUID(), crypto.randomUUID()];
+      const line: Partial<Record<string, Cell>> = {
+        id: newId("sig", 1_800_000_000_000 + n * 37),
+        event: "Visit",
+        anonymousId,
+      };
+      made.push(COLUMNS.map(({ name }) => line[name] ?? (name === "ordinal" ? n : 0)));
+      return JSON.stringify({ type: "track", messageId, anonymousId, event: "Visit" });
+    });
+    expect(packLines(made).length / SEGMENT_MAX_LINES).toBeLessThan(16 + 14);
+    expect(packPayloads(payloads, made).length / SEGMENT_MAX_LINES).toBeLessThan(16 + 3);
+  });
+
+  test("of what hardly repeats itself comes back as well, and one that is too long for a row is refused", () => {
+    const noise = (bytes: number) => {
+      const all = new Uint8Array(bytes);
+      for (let at = 0; at < bytes; at += 65_536) crypto.getRandomValues(all.subarray(at, at + 65_536));
+      return JSON.stringify(Buffer.from(all).toString("base64"));
+    };
+    const payloads = [noise(50_000), noise(50_000)];
+    const two = new Lines();
+    two.push(named(0, 0).cells(0));
+    two.push(named(0, 0).cells(0));
+    expect(unpackPayloads(packPayloads(payloads, two), two)).toEqual(payloads);
+    expect(() => packPayloads([noise(ROW_MAX_BYTES)], two)).toThrow("would be a row of");
+  });
+});

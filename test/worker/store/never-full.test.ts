@@ -1,0 +1,442 @@
+/**
+ * A workspace that fills up (design §8: Full), from the sender to the pages: nothing that was acknowledged is
+ * lost, whoever can do something is told in time, and what makes room works all the while.
+ */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { DAY_MS } from "../../../src/domain/duration.ts";
+import {
+  DUPLICATE_WINDOW_WITH_ID_MS,
+  ERASURE_REMEMBERED_DAYS,
+  FULL_DRAINED_MS,
+  OUTBOX_MAX_BYTES,
+  STORE_MAX_BYTES,
+  STORE_PROBE_MS,
+} from "../../../src/limits.ts";
+import type { StoreState } from "../../../src/store/state.ts";
+import { expectToAddUp, readStore } from "../../support/read-store.ts";
+import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";
+import { newMembers } from "../../support/members.ts";
+import type { Members } from "../../support/members.ts";
+import { textOf } from "../../support/pages.ts";
+import { newPlan, operator } from "../../support/workspace.ts";
+import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+
+/** Tests begin no earlier than now: the platform's own clock would ring alarms that are due by then. */
+const START = Date.now();
+/** An age that no signal reaches on a plan of the shortest retention. */
+const LATER = START + 40 * DAY_MS;
+const UNAVAILABLE = 503;
+const NO_R2 = bucketWith({
+  before: () => {
+    throw new Error("R2 is down");
+  },
+});
+const BULK_SIGNALS = 40;
+const BULK = { path: "/api/signal-staging/bulk/{key}" };
+
+let members: Members;
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ["Date"], now: START });
+  members = await newMembers();
+  ({ workspace } = members);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+interface Health {
+  status: string;
+  alarms: { alarm: string }[];
+  store: { bytes: number; max_bytes: number };
+  outbox: { bytes: number; max_bytes: number; signals: number; oldest_at: string | null };
+  duplicates_covered_seconds: number;
+}
+
+const health = () => workspace.operator<Health>("GET", "/health");
+const see = async (page: string) => textOf(await members.owner.see(`${members.home}/${page}`));
+const storeBytes = async () => (await workspace.store.health()).bytes;
+const noise = () => Buffer.from(crypto.getRandomValues(new Uint8Array(15_000))).toString("base64");
+
+/** Some 20 KB that no compression makes smaller. */
+let sent = 0;
+const large = (email = `p${++sent}@example.com`) => ({
+  email,
+  event: "Visit",
+  messageId: `m-${++sent}`,
+  text: noise(),
+});
+
+/** Bindings of the store: full from so many bytes on, with an R2 that takes nothing or the real one. */
+function limitStore(maxBytes: number, { COLD = NO_R2 } = {}): Promise<void> {
+  return withBindings(workspace.id, { STORE_MAX_BYTES: String(maxBytes), COLD });
+}
+
+/** From so many bytes more than there are, the outbox takes no new calls. */
+function limitOutbox(more: number): Promise<void> {
+  return runInDurableObject(workspace.counter, (instance, { storage }) => {
+    const limit = { OUTBOX_MAX_BYTES: String(storage.sql.databaseSize + more) };
+    Object.assign(instance, { env: { ...env, ...limit } });
+  });
+}
+
+async function accepted(body: unknown): Promise<string> {
+  const answer = await workspace.send(body);
+  expect(answer.status).toBe(202);
+  return (await answer.json<{ id: string }>()).id;
+}
+
+/** Waits as `vi.waitFor` does, which would move the clock. */
+async function eventually(check: () => Promise<void>): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await check();
+    } catch (error) {
+      if (tries === 200) throw error;
+      await scheduler.wait(20);
+    }
+  }
+}
+
+/** Points for everybody, and so much of one person, received long ago, that the store is full without much else. */
+async function filled(): Promise<void> {
+  const rule = { name: "r", event: "*", match: "all", conditions: [], scoring_signal: "s", points: 1 };
+  await workspace.operator("POST", "/rules", rule);
+  await limitStore(STORE_MAX_BYTES);
+  const body = Array.from({ length: BULK_SIGNALS }, () => large("big@example.com"));
+  expect((await workspace.send(body, BULK)).status).toBe(202);
+  await workspace.settled();
+  vi.setSystemTime(LATER);
+  await limitStore((await storeBytes()) + 80_000);
+}
+
+/** Sends until the store is full, and some more. Returns the ids of all that were acknowledged. */
+async function sendUntilFull(): Promise<string[]> {
+  const ids: string[] = [];
+  while (!(await workspace.counter.backlog()).storeFull) {
+    if (ids.length === 200) throw new Error("it does not get full");
+    ids.push(await accepted(large()));
+    await eventually(async () => {
+      const { storeFull, unsettledSignals } = await workspace.counter.backlog();
+      expect(storeFull || unsettledSignals === 0).toBe(true);
+    });
+  }
+  for (let n = 0; n < 10; n++) ids.push(await accepted(large()));
+  return ids;
+}
+
+/** The counter's next probe. */
+async function probe(): Promise<void> {
+  vi.setSystemTime(Date.now() + STORE_PROBE_MS);
+  expect(await runDurableObjectAlarm(workspace.counter)).toBe(true);
+}
+
+async function statusesOf(ids: readonly string[]): Promise<unknown[]> {
+  const traces = ids.map((id) => workspace.operator<{ status: string; points: number }>("GET", `/signals/${id}`));
+  return (await Promise.all(traces)).map(({ status, points }) => `${status} ${points}`);
+}
+
+describe("a full store", () => {
+  const ways: [string, () => Promise<void>][] = [
+    ["the limit is raised", () => limitStore(STORE_MAX_BYTES)],
+    [
+      "a person is deleted",
+      async () => {
+        await workspace.operator("DELETE", "/people/big@example.com");
+        expect((await workspace.operator<{ items: [] }>("GET", "/people?email=big@example.com")).items).toEqual([]);
+      },
+    ],
+    [
+      "retention is shortened",
+      async () => {
+        const plan = await newPlan(1_000_000);
+        const kept = { name: plan, signal_limit: 1_000_000, paid: true, retention_days: 31 };
+        await operator("PUT", `/plans/${plan}`, kept);
+        await workspace.operator("PATCH", "", { plan });
+        await ring(workspace.id, { seal: false });
+      },
+    ],
+    [
+      "payloads move to R2, which was down",
+      async () => {
+        const { maxBytes } = await workspace.store.health();
+        await limitStore(maxBytes, { COLD: env.COLD });
+        await ring(workspace.id, { seal: false });
+        expect((await coldState(workspace.id)).keys).not.toEqual([]);
+      },
+    ],
+  ];
+
+  test.each(ways)(
+    "loses nothing that was acknowledged: all of it is processed, once, after %s",
+    async (_, makeRoom) => {
+      await filled();
+      const ids = await sendUntilFull();
+      const before = await storeBytes();
+      const waiting = (await workspace.counter.backlog()).unsettledSignals;
+      expect(waiting).toBeGreaterThan(9);
+      const everything = BULK_SIGNALS + ids.length;
+      expect(await workspace.books()).toMatchObject({
+        accepted: everything,
+        processed: everything - waiting,
+        in_flight: waiting,
+        balanced: true,
+      });
+      // Asked in vain: what waits goes on waiting, and what is stored does not grow.
+      const log = vi.spyOn(console, "log");
+      const told = () => log.mock.calls.filter(([line]) => String(line).startsWith('{"event":"store_full"')).length;
+      for (const minute of [1, 2]) {
+        await probe();
+        await eventually(async () => expect(told()).toBe(minute));
+        expect(await storeBytes()).toBe(before);
+        expect(await workspace.counter.backlog()).toMatchObject({ storeFull: true, unsettledSignals: waiting });
+      }
+      expect((await statusesOf(ids)).filter((status) => status === "processed 1")).toHaveLength(ids.length - waiting);
+
+      await makeRoom();
+      const { bytes, maxBytes } = await workspace.store.health();
+      expect(bytes).toBeLessThan(maxBytes - 200_000);
+      await probe();
+      expect(await workspace.settled()).toMatchObject({
+        accepted: everything,
+        processed: everything,
+        in_flight: 0,
+        balanced: true,
+      });
+      expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
+      expect(await workspace.counter.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 0 });
+      expect(await health()).toMatchObject({ outbox: { signals: 0, oldest_at: null } });
+      await expectToAddUp(workspace.id, { hasDropped: true });
+    },
+  );
+
+  test("deletes what waits of a person who is deleted meanwhile, as soon as it comes", async () => {
+    await filled();
+    await sendUntilFull();
+    const id = await accepted(large("big@example.com"));
+    vi.setSystemTime(Date.now() + 1);
+    await workspace.operator("DELETE", "/people/big@example.com");
+    await probe();
+    expect(await workspace.settled()).toMatchObject({ purged: 1, dead_lettered: 0, in_flight: 0, balanced: true });
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ status: "purged", payload: null });
+    expect((await workspace.operator<{ items: [] }>("GET", "/people?email=big@example.com")).items).toEqual([]);
+  });
+
+  test("remembers whom to delete for as long as what was received before may wait, and no longer", async () => {
+    await filled();
+    await sendUntilFull();
+    await accepted(large("big@example.com"));
+    vi.setSystemTime(Date.now() + 1);
+    await limitStore(1);
+    await workspace.operator("DELETE", "/people/big@example.com");
+    const names = () =>
+      runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
+        sql.exec("SELECT * FROM erased_names").toArray(),
+      );
+    for (let day = 0; day < ERASURE_REMEMBERED_DAYS + 2; day++) {
+      vi.setSystemTime(Date.now() + DAY_MS - STORE_PROBE_MS);
+      await probe();
+      await eventually(async () => {
+        const { fullAtMs } = await readStore(workspace.id, ({ books }) => books);
+        expect(fullAtMs).toBe(Date.now());
+      });
+    }
+    await workspace.operator("DELETE", "/people/stranger@example.com");
+    await limitStore(STORE_MAX_BYTES);
+    await ring(workspace.id, { seal: false, setNext: true });
+    expect(await names()).toHaveLength(2);
+    // What is not to be forgotten yet is nothing to be done either.
+    const alarmMs = await runInDurableObject(workspace.store, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBeGreaterThan(Date.now());
+    await probe();
+    expect(await workspace.settled()).toMatchObject({ purged: 1, in_flight: 0, balanced: true });
+    vi.setSystemTime(Date.now() + FULL_DRAINED_MS);
+    await ring(workspace.id, { seal: false });
+    expect(await names()).toHaveLength(1);
+  });
+
+  test("looks for room itself where its limit was lowered: payloads that are young move at once", async () => {
+    await withBindings(workspace.id);
+    expect((await workspace.send([large(), large(), large(), large(), large(), large()])).status).toBe(202);
+    await workspace.settled();
+    expect(await coldState(workspace.id)).toMatchObject({ keys: [], warm: { length: expect.any(Number) } });
+    await limitStore(await storeBytes(), { COLD: env.COLD });
+    const id = await accepted({ email: "small@example.com", event: "Visit" });
+    await eventually(async () => expect(await workspace.counter.backlog()).toMatchObject({ storeFull: true }));
+    await eventually(async () => expect((await coldState(workspace.id)).warm).toEqual([]));
+    await probe();
+    await workspace.settled();
+    expect(await workspace.operator("GET", `/signals/${id}`)).toMatchObject({ status: "processed" });
+  });
+
+  test("applies no rule to the past until it has room: that would fill it further", async () => {
+    await filled();
+    const rule = { name: "past", event: "Visit", match: "all", conditions: [], scoring_signal: "p", points: 10 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    await limitStore(await storeBytes());
+    await workspace.operator("POST", `/rules/${id}/apply`);
+    await ring(workspace.id, { seal: false });
+    const job = () => workspace.operator("GET", `/rules/${id}/apply`);
+    expect(await job()).toMatchObject({ status: "queued", added: 0 });
+    await limitStore(STORE_MAX_BYTES);
+    await eventually(async () => {
+      await ring(workspace.id, { seal: false });
+      expect(await job()).toMatchObject({ status: "done", added: BULK_SIGNALS });
+    });
+  });
+});
+
+describe("who can do something is told", () => {
+  test("of a workspace that is well: how much there is, and that nothing waits", async () => {
+    await accepted(large());
+    await workspace.settled();
+    const { status, store, outbox, duplicates_covered_seconds: covered } = await health();
+    expect({ status, covered }).toEqual({ status: "ok", covered: DUPLICATE_WINDOW_WITH_ID_MS / 1_000 });
+    expect(store).toEqual({ bytes: await storeBytes(), max_bytes: STORE_MAX_BYTES });
+    expect(outbox).toEqual({
+      bytes: expect.any(Number),
+      max_bytes: OUTBOX_MAX_BYTES,
+      signals: 0,
+      oldest_at: null,
+    });
+    const text = await see("usage");
+    expect(text).toMatch(/Storage Used \d+(\.\d)? KB of 9 GB, 0\.0 % To be processed No signal waits\./);
+    expect(text).toContain("Duplicates are found 7 days back.");
+    expect(text).not.toMatch(/storage is (used|full)/);
+  });
+
+  test("from 80 % on, with what to do, and not before", async () => {
+    await accepted(large());
+    await workspace.settled();
+    const bytes = await storeBytes();
+    await limitStore(Math.floor(bytes / 0.8) + 2);
+    expect((await health()).status).toBe("ok");
+    expect(await see("usage")).not.toContain("of the storage is used.");
+    await limitStore(Math.floor(bytes / 0.8));
+    expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "store_filling" }] });
+    const text = await see("usage");
+    expect(text).toContain("80 % of the storage is used.");
+    expect(text).toContain("Once it is full, signals are still accepted, but none is processed");
+    expect(text).toMatch(/keeps signals for a shorter time, delete people .* or ask the operator/);
+    expect(await see("signals")).not.toContain("The storage is full");
+  });
+
+  test("when it is full: how much waits and since when, on the pages and by the operator API", async () => {
+    await filled();
+    await sendUntilFull();
+    vi.setSystemTime(Date.now() + 3 * 60_000);
+    const { unsettledSignals, oldestAtMs } = await workspace.counter.backlog();
+    expect(await health()).toMatchObject({
+      status: "stuck",
+      alarms: [{ alarm: "store_full" }],
+      outbox: { signals: unsettledSignals, oldest_at: new Date(oldestAtMs ?? 0).toISOString() },
+    });
+    const text = await see("usage");
+    expect(text).toContain("The storage is full: signals are accepted, but none is processed.");
+    expect(text).toContain(`${unsettledSignals} signals wait; the oldest came 3 minutes ago. None is lost`);
+    expect(text).toMatch(/keeps signals for a shorter time, delete people .* or ask the operator/);
+    expect(await see("signals")).toContain("The storage is full: signals are accepted, but none is processed.");
+  });
+
+  test("how far back duplicates are found, where memory holds less than seven days of them", async () => {
+    const cover = (coveredMs: number) =>
+      runInDurableObject(workspace.store, (instance) => {
+        const { originals } = (instance as unknown as { state: StoreState }).state;
+        Object.assign(originals, { coveredMs: () => coveredMs });
+      });
+    await cover(3.5 * DAY_MS);
+    expect((await health()).duplicates_covered_seconds).toBe(3.5 * 86_400);
+    expect(await see("usage")).toContain("Duplicates are found 3 days back, instead of 7:");
+    await cover(5 * 3_600_000);
+    expect(await see("usage")).toContain("Duplicates are found 5 hours back, instead of 7:");
+  });
+});
+
+describe("senders to a full outbox", () => {
+  test("get 503 before the outbox is full, nothing of which is counted; the pages say why; what was accepted is processed", async () => {
+    await filled();
+    const ids = await sendUntilFull();
+    await limitOutbox(200_000);
+    let refused: Response | null = null;
+    while (refused === null) {
+      expect(ids.length).toBeLessThan(200);
+      const answer = await workspace.send(large());
+      if (answer.status === UNAVAILABLE) refused = answer;
+      else ids.push((await answer.json<{ id: string }>()).id);
+    }
+    expect(refused.headers.get("retry-after")).toBe(String(STORE_PROBE_MS / 1_000));
+    expect((await refused.json<Problem>()).code).toBe("unavailable");
+    const { outbox, status, alarms } = await health();
+    expect([status, ...alarms.map(({ alarm }) => alarm)]).toEqual(["stuck", "senders_refused", "store_full"]);
+    expect(outbox.bytes).toBeLessThan(outbox.max_bytes + 50_000);
+    expect(await workspace.books()).toMatchObject({ accepted: BULK_SIGNALS + ids.length, balanced: true });
+    const text = await see("usage");
+    expect(text).toContain("As many signals wait to be processed as there is room for: calls are refused with a 503.");
+    expect(text).toContain("The storage is full.");
+    const rejections = await see("rejections");
+    expect(rejections).toContain("As many signals as there is room for wait to be stored.");
+    expect(rejections).toMatch(/Temporarily unavailable 503 unavailable .* See the usage\./);
+
+    await limitStore(STORE_MAX_BYTES);
+    await probe();
+    expect(await workspace.settled()).toMatchObject({
+      processed: BULK_SIGNALS + ids.length,
+      in_flight: 0,
+      balanced: true,
+    });
+    expect(await statusesOf(ids)).toEqual(ids.map(() => "processed 1"));
+    expect((await health()).status).toBe("ok");
+    await accepted(large());
+  });
+
+  test("get 503 for a full outbox also when the store has room, and the pages do not blame it", async () => {
+    await limitOutbox(0);
+    expect((await workspace.send(large())).status).toBe(UNAVAILABLE);
+    expect(await health()).toMatchObject({ status: "stuck", alarms: [{ alarm: "senders_refused" }] });
+    const text = await see("usage");
+    expect(text).toContain("calls are refused with a 503.");
+    expect(text).toContain("The storage has room");
+    expect(text).not.toContain("The storage is full");
+  });
+});
+
+describe("a full outbox", () => {
+  test("takes no held signal and no dead letter back: they stay where they are until it has room", async () => {
+    await workspace.operator("PATCH", "", { plan: await newPlan(1) });
+    await accepted({ email: "a@example.com", event: "Visit" });
+    const held = await accepted({ email: "b@example.com", event: "Visit" });
+    await workspace.settled();
+    const dead = { ...buried("sig_dead"), payload: "{" };
+    await workspace.store.record([{ row: 1_000_000, atMs: Date.now(), signals: [dead] }]);
+    await workspace.operator("PATCH", "", { overages: true });
+    await limitOutbox(0);
+    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 0, still_held: 1 });
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 0 });
+    expect(await workspace.counter.backlog()).toMatchObject({ unsettledSignals: 0 });
+    expect(await statusesOf([held, "sig_dead"])).toEqual(["held 0", "dead 0"]);
+    await limitOutbox(1_000_000);
+    expect(await workspace.operator("POST", "/held/release")).toEqual({ released: 1, still_held: 0 });
+    expect(await workspace.operator("POST", "/dead-letters/replay", {})).toEqual({ replayed: 1 });
+  });
+
+  function buried(id: string) {
+    const [periodStartMs, periodEndMs] = [START, START + 20 * DAY_MS];
+    return {
+      admission: {
+        id,
+        keyId: workspace.key.id,
+        endpoint: "signal_staging" as const,
+        verdict: "accepted" as const,
+        ordinal: 9,
+        signalLimit: 1,
+        receivedAtMs: START,
+        periodStartMs,
+        periodEndMs,
+      },
+      work: { kind: "dead" as const, reason: "broken" },
+    };
+  }
+});

@@ -1,0 +1,288 @@
+/** People by any part of an email, name or company, in every order, narrowed down by score and by when they were seen. */
+import { runInDurableObject } from "cloudflare:test";
+import * as fc from "fast-check";
+import { beforeEach, describe, expect, test } from "vitest";
+import { PEOPLE_SCAN, PEOPLE_SEARCHED, PEOPLE_SORTED } from "../../../../src/limits.ts";
+import { findPeople } from "../../../../src/store/queries/people-search.ts";
+import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/record-pages.ts";
+import { StoreState } from "../../../../src/store/state.ts";
+import { DAY, deliver } from "../../../support/deliver.ts";
+import { newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+interface Row {
+  id: number;
+  email: string;
+  name: string | null;
+  company: string | null;
+  score: number;
+  lastSeen: number;
+}
+
+const SORTS = ["newest", "last_seen", "last_seen_up", "score", "score_up", "email"] as const satisfies PeopleSort[];
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace({ key: null });
+});
+
+/** By the signals that make them, in this order. */
+async function come(people: { email: string; name?: string; company?: string }[]): Promise<void> {
+  const signals = people.map(({ email, ...traits }, index) => ({
+    id: `sig_${crypto.randomUUID()}`,
+    at: Date.now() - DAY + index,
+    ordinal: index + 1,
+    payload: { type: "identify", userId: email, traits: { email, ...traits } },
+  }));
+  await deliver(workspace.id, signals);
+}
+
+/** Everybody whom a query finds, page by page, and whether all pages were sorted. */
+async function all(
+  read: (cursor: string | null) => PeoplePage | Promise<PeoplePage>,
+): Promise<{ emails: string[]; pages: PeoplePage[] }> {
+  const pages: PeoplePage[] = [];
+  let cursor: string | null = null;
+  do {
+    // oxlint-disable-next-line no-await-in-loop -- each page names the next
+    const page: PeoplePage = await read(cursor);
+    pages.push(page);
+    cursor = page.next;
+  } while (cursor !== null && pages.length < 500);
+  return { emails: pages.flatMap(({ items }) => items.map(({ email }) => email)), pages };
+}
+
+const found = async (query: PeopleQuery, limit = 25) =>
+  (await all((cursor) => workspace.store.findPeople(query, { cursor, limit }))).emails;
+
+function insert(sql: SqlStorage, rows: readonly Row[]): void {
+  sql.exec(
+    `INSERT INTO people (id, email, name, company, names, score, first_seen, last_seen, last_day)
+     SELECT value ->> 'id', value ->> 'email', value ->> 'name', value ->> 'company',
+       lower(coalesce(value ->> 'name', '') || char(10) || coalesce(value ->> 'company', '')), value ->> 'score', 1,
+       value ->> 'lastSeen', (value ->> 'lastSeen') / ${DAY} FROM json_each(?)`,
+    JSON.stringify(rows),
+  );
+}
+
+/** Inserts so many people, all alike. */
+function insertMany(sql: SqlStorage, count: number): void {
+  sql.exec(
+    `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO people (id, email, name, names, score, first_seen, last_seen, last_day)
+     SELECT i, 'p' || printf('%07d', i) || '@x.example', 'Ann', 'ann' || char(10), i % 7, 1, i, 0 FROM n`,
+    count,
+  );
+}
+
+describe("a search", () => {
+  test("finds any part of an email, a name or a company, in any letter case, with or without accents, and takes nothing for a pattern", async () => {
+    await come([
+      { email: "zoe@one.example", name: "Zoë Müller-Ångström", company: "ACME 100% GmbH" },
+      { email: "bo_b@two.example", name: "Bob", company: "Globex" },
+      { email: "nobody@three.example" },
+      { email: "ЖАННА@four.example".toLowerCase(), name: "Жанна Йоханссон", company: "東京商事" },
+    ]);
+    const search = (text: string) => found({ sort: "email", text });
+    expect(await search("müller")).toEqual(["zoe@one.example"]);
+    expect(await search("MULLER-ang")).toEqual(["zoe@one.example"]);
+    expect(await search("00% g")).toEqual(["zoe@one.example"]);
+    expect(await search("%")).toEqual(["zoe@one.example"]);
+    expect(await search("_")).toEqual(["bo_b@two.example"]);
+    expect(await search("O_B@TWO")).toEqual(["bo_b@two.example"]);
+    expect(await search("LOBEX")).toEqual(["bo_b@two.example"]);
+    expect(await search("ЖАННА ЙО")).toEqual(["жанна@four.example"]);
+    expect(await search("жанна@")).toEqual(["жанна@four.example"]);
+    expect(await search("京商")).toEqual(["жанна@four.example"]);
+    expect(await search(".example")).toHaveLength(4);
+    expect(await search("bobglobex")).toEqual([]);
+    expect(await search("*")).toEqual([]);
+  });
+
+  test("goes by the names as they are now, after a change and after a deletion", async () => {
+    await come([{ email: "ann@x.example", name: "Ann Before", company: "Old Ltd" }]);
+    await come([{ email: "ann@x.example", name: "Ann After" }]);
+    expect(await found({ sort: "newest", text: "before" })).toEqual([]);
+    expect(await found({ sort: "newest", text: "after" })).toEqual(["ann@x.example"]);
+    expect(await found({ sort: "newest", text: "old ltd" })).toEqual(["ann@x.example"]);
+    await workspace.operator("DELETE", "/people/ann@x.example");
+    expect(await found({ sort: "newest", text: "ltd" })).toEqual([]);
+  });
+
+  test("is the operator API's too, in pages that are stable while people come", async () => {
+    await come(Array.from({ length: 7 }, (_, index) => ({ email: `p${index}@x.example`, company: "Acme" })));
+    await come([{ email: "other@x.example" }]);
+    const first = await workspace.operator<{ items: { email: string }[]; next: string }>(
+      "GET",
+      "/people?q=ACME&limit=4",
+    );
+    await come([{ email: "late@x.example", company: "Acme" }]);
+    const second = await workspace.operator<{ items: { email: string }[]; next: string | null }>(
+      "GET",
+      `/people?q=ACME&limit=4&cursor=${encodeURIComponent(first.next)}`,
+    );
+    expect([...first.items, ...second.items].map(({ email }) => email)).toEqual(
+      [6, 5, 4, 3, 2, 1, 0].map((n) => `p${n}@x.example`),
+    );
+    expect(second.next).toBe(null);
+  });
+
+  test("costs no row more for a signal that changes no name, company or email", async () => {
+    const written = async (properties: object) => {
+      const before = await changes();
+      await come([{ email: "ann@x.example", ...properties }]);
+      return (await changes()) - before;
+    };
+    const changes = () =>
+      runInDurableObject(
+        workspace.store,
+        (_, { storage: { sql } }) =>
+          sql.exec<{ changes: number }>("SELECT count(*) AS changes FROM people_log").one().changes,
+      );
+    await come([{ email: "ann@x.example", name: "Ann" }]);
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("CREATE TABLE people_log (at INTEGER)");
+      sql.exec(
+        "CREATE TRIGGER people_named AFTER UPDATE OF email, names ON people BEGIN INSERT INTO people_log VALUES (1); END",
+      );
+    });
+    expect(await written({})).toBe(0);
+    expect(await written({ name: "Ann" })).toBe(0);
+    expect(await written({ title: "Head of X" })).toBe(0);
+    expect(await written({ company: "Acme" })).toBe(1);
+  });
+});
+
+describe("search, order, score, days and page together", () => {
+  const text = fc.constantFrom(undefined, "a", "an", "x.example", "acme", "nobody");
+  const people = fc.uniqueArray(
+    fc.record({
+      id: fc.integer({ min: 1, max: 90 }),
+      name: fc.constantFrom(null, "Ann", "Nan", "Bob"),
+      company: fc.constantFrom(null, "Acme", "Globex"),
+      score: fc.integer({ min: -2, max: 2 }),
+      lastSeen: fc.nat({ max: 5 * DAY }),
+    }),
+    { selector: ({ id }) => id, maxLength: 40, size: "max" },
+  );
+  const query = fc.record({
+    sort: fc.constantFrom(...SORTS),
+    text,
+    minScore: fc.constantFrom(undefined, -1, 0, 1),
+    sinceDay: fc.constantFrom(undefined, 1, 3),
+    untilDay: fc.constantFrom(undefined, 2, 4),
+  });
+  const ORDERS: Record<PeopleSort, (one: Row, other: Row) => number> = {
+    newest: (one, other) => other.id - one.id,
+    email: (one, other) => (one.email < other.email ? -1 : 1),
+    score: (one, other) => other.score - one.score || other.id - one.id,
+    score_up: (one, other) => one.score - other.score || one.id - other.id,
+    last_seen: (one, other) => other.lastSeen - one.lastSeen || other.id - one.id,
+    last_seen_up: (one, other) => one.lastSeen - other.lastSeen || one.id - other.id,
+  };
+
+  test("find whom they should, each once and in order, however long the pages are", async () => {
+    await runInDurableObject(workspace.store, async (_, { storage: { sql } }) => {
+      const state = new StoreState(sql);
+      await fc.assert(
+        fc.asyncProperty(people, query, fc.integer({ min: 1, max: 12 }), async (some, asked, limit) => {
+          const rows = some.map((row): Row => ({ ...row, email: `p${(row.id * 37) % 91}@x.example` }));
+          sql.exec("DELETE FROM people");
+          insert(sql, rows);
+          const { sort, text: part, minScore, sinceDay, untilDay } = asked;
+          const expected = rows
+            .filter(({ email, name, company, score, lastSeen }) => {
+              const day = Math.floor(lastSeen / DAY);
+              return (
+                [email, name ?? "", company ?? ""].some((value) => value.toLowerCase().includes(part ?? "")) &&
+                score >= (minScore ?? -9) &&
+                day >= (sinceDay ?? 0) &&
+                day <= (untilDay ?? 9)
+              );
+            })
+            .sort(ORDERS[sort])
+            .map(({ email }) => email);
+          const asItIs = Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined));
+          const { emails, pages } = await all((cursor) => findPeople(state, { ...asItIs, sort }, { cursor, limit }));
+          expect(emails).toEqual(expected);
+          expect(pages.every(({ complete, sorted }) => complete && sorted)).toBe(true);
+          // All pages but the last are full.
+          expect(pages.slice(0, -1).every(({ items }) => items.length === limit)).toBe(true);
+        }),
+        { numRuns: 300 },
+      );
+    });
+  });
+});
+
+describe("very many people", () => {
+  const emailOf = (n: number) => `p${String(n).padStart(7, "0")}@x.example`;
+
+  test("more than are sorted come all the same, by their email, and the page says so", async () => {
+    const count = PEOPLE_SORTED + 300;
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => insertMany(sql, count));
+    const { emails, pages } = await all((cursor) =>
+      workspace.store.findPeople({ sort: "score", text: "ann" }, { cursor, limit: 1_000 }),
+    );
+    expect(emails).toEqual(Array.from({ length: count }, (_, n) => emailOf(n + 1)));
+    expect(pages.every(({ sorted }) => !sorted)).toBe(true);
+    const few = await workspace.store.findPeople({ sort: "score", text: "p000001" }, { cursor: null, limit: 1 });
+    expect(few).toMatchObject({ sorted: true, items: [{ score: 6 }] });
+  }, 20_000);
+
+  test("more than a page goes through are searched in pages that go on from each other", async () => {
+    const count = PEOPLE_SEARCHED + 20;
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insertMany(sql, count);
+      const state = new StoreState(sql);
+      state.books.nextPersonId = count + 1;
+      const read = (cursor: string | null) =>
+        findPeople(state, { sort: "newest", text: `${count}@` }, { cursor, limit: 5 });
+      const first = read(null);
+      expect(first).toEqual({
+        items: [],
+        next: JSON.stringify(emailOf(PEOPLE_SEARCHED)),
+        complete: false,
+        sorted: false,
+      });
+      const second = read(first.next);
+      expect(second.items.map(({ email }) => email)).toEqual([emailOf(count)]);
+      expect([second.next, second.complete]).toEqual([null, true]);
+    });
+  }, 60_000);
+
+  test("a filter that few of very many fit takes pages that are not full, and none of them is left out", async () => {
+    const count = PEOPLE_SCAN + 400;
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      insertMany(sql, count);
+      sql.exec("UPDATE people SET score = 50 WHERE id IN (1, 2, ?)", count);
+    });
+    const { emails, pages } = await all((cursor) =>
+      workspace.store.findPeople({ sort: "email", minScore: 50 }, { cursor, limit: 25 }),
+    );
+    expect(emails).toEqual([1, 2, count].map(emailOf));
+    expect(pages.map(({ complete }) => complete)).toEqual([false, true]);
+    // By the order that the filter is of, there is nothing to look through.
+    const byScore = await workspace.store.findPeople({ sort: "score", minScore: 50 }, { cursor: null, limit: 25 });
+    expect(byScore).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET score = 0 WHERE score < 50");
+    });
+    const above = await workspace.store.findPeople({ sort: "score", minScore: 1 }, { cursor: null, limit: 25 });
+    expect(above).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
+  }, 20_000);
+
+  test("a cursor that another order has given out, or somebody has typed, begins at the first page", async () => {
+    await come([{ email: "a@x.example" }, { email: "b@x.example" }]);
+    const cursors = ["x", "null", "[]", "{}", '["sorted","a","b"]', "[1]", "[null,null]", "1.5"];
+    for (const sort of SORTS) {
+      for (const more of [{}, { text: "x.example" }]) {
+        for (const cursor of cursors) {
+          // oxlint-disable-next-line no-await-in-loop -- one after the other
+          const page = await workspace.store.findPeople({ sort, ...more }, { cursor, limit: 5 });
+          expect(page.items, `${sort} ${cursor}`).toHaveLength(2);
+        }
+      }
+    }
+  });
+});

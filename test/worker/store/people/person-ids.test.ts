@@ -1,0 +1,308 @@
+/**
+ * A person of more ids than PERSON_MAX_IDS (src/store/people/dropped-ids.ts): which are dropped, and what that means for the
+ * signals that carry them. Most places are taken by ids that are newer than all others, so that few are left.
+ */
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
+import { IDENTITY_MAX_CLAIMS, PERSON_MAX_IDS } from "../../../../src/limits.ts";
+import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../../../src/store/deletion/erasure.ts";
+import { exportPeople } from "../../../../src/store/queries/export-people.ts";
+import { readPeople } from "../../../../src/store/queries/people-list.ts";
+import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
+import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
+import { Identities } from "../../../../src/store/people/identities.ts";
+import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
+import { expectStateToAddUp } from "../../../support/adds-up.ts";
+import { textOfTables } from "../../../support/everything.ts";
+import { assertForSoLong } from "../../../support/for-so-long.ts";
+import { rowsWritten } from "../../../support/rows-read.ts";
+import { inStore } from "../../../support/store.ts";
+import type { Sent, TestStore } from "../../../support/store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+const ANN = "ann@example.com";
+const BOB = "bob@example.com";
+
+let sent = 0;
+const messageId = () => `m-${++sent}`;
+const visit = (ids: object): Sent => ({ payload: { type: "track", event: "E", messageId: messageId(), ...ids } });
+const identify = (email: string, ids: object): Sent => ({
+  payload: { type: "identify", messageId: messageId(), ...ids, traits: { email } },
+});
+const anonymous = (value: string): VisitorId => ({ kind: "anonymous_id", value });
+
+/** Takes all of a person's places for ids of a kind but so many. */
+function leave(
+  store: TestStore,
+  email: string,
+  places: number,
+  { kind = "anonymous_id", atMs = NOW + 1_000_000_000 }: { kind?: VisitorId["kind"]; atMs?: number } = {},
+): void {
+  if (personOf(store, email) === undefined) store.record(NOW, { payload: { event: "Form", email } });
+  const { id, anonymous_ids, user_ids } = personOf(store, email) ?? { id: 0, anonymous_ids: 0, user_ids: 0 };
+  const taken = PERSON_MAX_IDS - places - (kind === "user_id" ? user_ids : anonymous_ids);
+  store.sql.exec(
+    `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+     INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(?2 || 'taken-' || ?3 || '-' || i AS BLOB), ?4, i, ?3 FROM n`,
+    taken,
+    kind.slice(0, 1),
+    id,
+    atMs,
+  );
+  store.sql.exec(`UPDATE people SET ${kind}s = ${kind}s + ? WHERE id = ?`, taken, id);
+}
+
+function personOf({ sql }: TestStore, email: string) {
+  type Row = { id: number; anonymous_ids: number; user_ids: number; ids_dropped: number; score: number };
+  return sql
+    .exec<Row>("SELECT id, anonymous_ids, user_ids, ids_dropped, score FROM people WHERE email = ?", email)
+    .toArray()[0];
+}
+
+const countsOf = (store: TestStore, email: string) => {
+  const { anonymous_ids: ids, ids_dropped: dropped } = personOf(store, email) ?? {};
+  return { ids, dropped };
+};
+
+/** Who has an id now. */
+function holderOf({ sql }: TestStore, id: VisitorId): number | null {
+  return new Identities(sql).claimsOf(id).at(-1)?.personId ?? null;
+}
+
+const ownerOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.owner?.personId ?? null;
+
+test("a person keeps the newest ids, newest first, and page, API and export say how many older ones were dropped", () =>
+  inStore((store) => {
+    const more = 7;
+    const names = Array.from({ length: PERSON_MAX_IDS + more }, (_, n) => `v-${n}`);
+    const signals = names.map((anonymousId) => identify(ANN, { anonymousId }));
+    for (let from = 0; from < signals.length; from += 500) {
+      store.record(NOW + from, ...signals.slice(from, from + 500));
+    }
+    expect(countsOf(store, ANN)).toEqual({ ids: PERSON_MAX_IDS, dropped: more });
+    expectStateToAddUp(store.state);
+
+    const newest = names.toReversed();
+    const page = readPersonPage(store.state, ANN, "all", { cursor: null, limit: 1 });
+    expect(page?.identities.map(({ value }) => value)).toEqual(newest.slice(0, 50));
+    expect([page?.moreIdentities, page?.person.idsDropped]).toEqual([true, more]);
+    const [listed] = readPeople(store.state, {}, { cursor: null, limit: 1 }).items;
+    expect(listed?.identities.map(({ value }) => value)).toEqual(newest.slice(0, 100));
+    expect(listed?.idsDropped).toBe(more);
+    let [text, cursor]: [string, string | null] = ["", null];
+    do {
+      const part = exportPeople(store.state, "ndjson", cursor);
+      text += part.text;
+      cursor = part.next;
+    } while (cursor !== null);
+    expect(JSON.parse(text)).toMatchObject({ ids_dropped: more, anonymous_ids: newest.slice(0, PERSON_MAX_IDS) });
+  }));
+
+describe("an id that is dropped", () => {
+  test("leaves its signals with the person; what it brings later waits, and is theirs once it is named again", () =>
+    inStore((store) => {
+      store.rulesVersion = 1;
+      leave(store, ANN, 1);
+      store.record(NOW + 1, identify(ANN, { anonymousId: "old" }));
+      const [before] = store.record(NOW + 2, visit({ anonymousId: "old" }));
+      store.record(NOW + 3, identify(ANN, { anonymousId: "new" }));
+      const ann = personOf(store, ANN)?.id;
+      expect([holderOf(store, anonymous("old")), holderOf(store, anonymous("new"))]).toEqual([null, ann]);
+      const [after] = store.record(NOW + 4, visit({ anonymousId: "old" }));
+      expect([ownerOf(store, before), ownerOf(store, after)]).toEqual([ann, null]);
+      expectStateToAddUp(store.state);
+
+      store.record(NOW + 5, identify(ANN, { anonymousId: "old" }));
+      expect(ownerOf(store, after)).toBe(ann);
+      expect(holderOf(store, anonymous("new"))).toBeNull();
+      expect(personOf(store, ANN)).toMatchObject({ anonymous_ids: PERSON_MAX_IDS, ids_dropped: 2, score: 10 });
+      expectStateToAddUp(store.state);
+    }));
+
+  test("is nobody's, also where somebody else had it before", () =>
+    inStore((store) => {
+      leave(store, ANN, 1);
+      store.record(NOW + 1, identify(BOB, { anonymousId: "old" }));
+      store.record(NOW + 2, identify(ANN, { anonymousId: "old" }));
+      store.record(NOW + 3, identify(ANN, { anonymousId: "new" }));
+      const [later] = store.record(NOW + 4, visit({ anonymousId: "old" }));
+      expect(ownerOf(store, later)).toBeNull();
+      // Of Bob's it says nothing: the id was not his any more.
+      expect([countsOf(store, ANN), countsOf(store, BOB)]).toEqual([
+        { ids: PERSON_MAX_IDS, dropped: 1 },
+        { ids: 0, dropped: 0 },
+      ]);
+      expectStateToAddUp(store.state);
+    }));
+
+  test("stays with who has it now", () =>
+    inStore((store) => {
+      leave(store, ANN, 1);
+      store.record(NOW + 1, identify(ANN, { anonymousId: "old" }));
+      store.record(NOW + 2, identify(BOB, { anonymousId: "old" }));
+      store.record(NOW + 3, identify(ANN, { anonymousId: "new" }));
+      const [later] = store.record(NOW + 4, visit({ anonymousId: "old" }));
+      expect(ownerOf(store, later)).toBe(personOf(store, BOB)?.id);
+      expectStateToAddUp(store.state);
+    }));
+
+  test("takes nothing from the deletion of somebody who had it and is being deleted", () =>
+    inStore((store) => {
+      leave(store, ANN, 1);
+      leave(store, BOB, 1, { atMs: NOW - 1 });
+      store.record(NOW + 1, identify(BOB, { anonymousId: "zz-shared" }));
+      store.record(NOW + 2, identify(ANN, { anonymousId: "zz-shared" }));
+      erasePerson(store.state, "del_1", BOB, NOW + 3);
+      expect(findErasure(store.sql, BOB)).toMatchObject({ identities: expect.closeTo(1_000, -2), finishedAtMs: null });
+      store.record(NOW + 4, identify(ANN, { anonymousId: "new" }));
+      expect(holderOf(store, anonymous("zz-shared"))).toBeNull();
+      finish(store, NOW + 5);
+      expect(findErasure(store.sql, BOB)?.identities).toBe(PERSON_MAX_IDS);
+    }));
+
+  test("leaves no pair behind: what it was paired with is not pulled along by who is named next", () =>
+    inStore((store) => {
+      store.rulesVersion = 1;
+      leave(store, ANN, 1);
+      store.record(NOW + 1, { payload: { type: "identify", anonymousId: "v-1", userId: "u-1" } });
+      expect(store.sql.exec("SELECT * FROM pairs").toArray()).toHaveLength(2);
+      store.record(NOW + 2, identify(ANN, { anonymousId: "v-1" }));
+      expect(holderOf(store, { kind: "user_id", value: "u-1" })).toBe(personOf(store, ANN)?.id);
+      store.record(NOW + 3, identify(ANN, { anonymousId: "v-2" }));
+      expect(holderOf(store, anonymous("v-1"))).toBeNull();
+      expect(store.sql.exec("SELECT * FROM pairs").toArray()).toEqual([]);
+    }));
+
+  test("is not found by a deletion, which finds what it has brought", () =>
+    inStore((store) => {
+      leave(store, ANN, 1);
+      store.record(NOW + 1, identify(ANN, { anonymousId: "zz-old" }));
+      const [theirs = ""] = store.record(NOW + 2, visit({ anonymousId: "zz-old" }));
+      store.record(NOW + 3, identify(ANN, { anonymousId: "zz-new" }));
+      store.seal();
+      expect(holderOf(store, anonymous("zz-old"))).toBeNull();
+      erasePerson(store.state, "del_1", ANN, NOW + 4);
+      finish(store, NOW + 4);
+      expect(findErasure(store.sql, ANN)).toMatchObject({ identities: PERSON_MAX_IDS, signals: 4 });
+      expect(store.state.signals.find(theirs)?.facts).toMatchObject({ erasedAtMs: NOW + 4, anonymousId: null });
+      expect(textOfTables(store.sql)).not.toMatch(/zz-|taken-/);
+    }));
+});
+
+describe("ids are dropped", () => {
+  test("of each kind by itself: a flood of anonymous ids drops no user id, which says who somebody is", () =>
+    inStore((store) => {
+      leave(store, ANN, 1);
+      leave(store, ANN, 2, { kind: "user_id" });
+      const users = ["u-1", "u-2", "u-3"].map((value) => ({ kind: "user_id", value }) as const);
+      store.record(NOW + 1, identify(ANN, { userId: "u-1" }));
+      store.record(NOW + 2, ...["a-1", "a-2", "a-3"].map((anonymousId) => identify(ANN, { anonymousId })));
+      const ann = personOf(store, ANN)?.id;
+      const holders = () => [...users, anonymous("a-2"), anonymous("a-3")].map((id) => holderOf(store, id));
+      expect(holders()).toEqual([ann, null, null, null, ann]);
+      store.record(NOW + 3, identify(ANN, { userId: "u-2" }), identify(ANN, { userId: "u-3" }));
+      expect(holders()).toEqual([null, ann, ann, null, ann]);
+      expect(personOf(store, ANN)?.ids_dropped).toBe(3);
+    }));
+
+  test("but for one with signals that are still to be linked, which is passed over until they are", () =>
+    inStore(async (store) => {
+      const ids = store.record(NOW, ...[1, 2, 3].map(() => visit({ anonymousId: "old" })));
+      leave(store, ANN, 2);
+      const name = (anonymousId: string) => store.record(NOW + ++sent, identify(ANN, { anonymousId }));
+      // Nobody knows which rules they were run through: a job links them.
+      for (const id of ["old", "new", "newer"]) name(id);
+      const ann = personOf(store, ANN)?.id;
+      const holders = () => ["old", "new", "newer"].map((id) => holderOf(store, anonymous(id)));
+      expect(holders()).toEqual([ann, null, ann]);
+      expect(countsOf(store, ANN)).toEqual({ ids: PERSON_MAX_IDS, dropped: 1 });
+      await stepLinkJobs({
+        state: store.state,
+        storage: store.storage,
+        objects: store.objects,
+        rules: async () => ({ version: 1, rules: compileRules([]) }),
+      });
+      expect(ids.map((id) => ownerOf(store, id))).toEqual([ann, ann, ann]);
+      name("newest");
+      expect(holders()).toEqual([null, null, ann]);
+      expectStateToAddUp(store.state);
+    }));
+});
+
+test("whoever names whose ids: no signal is lost, and none goes to somebody who was not named for it", async () => {
+  const PEOPLE = [ANN, BOB];
+  const IDS = ["v-0", "v-1", "v-2", "v-3"];
+  const act = fc.record({ id: fc.constantFrom(...IDS), email: fc.option(fc.constantFrom(...PEOPLE), { freq: 2 }) });
+  await assertForSoLong(
+    fc.asyncProperty(fc.array(act, { minLength: 8, maxLength: 30 }), (acts) =>
+      inStore((store) => {
+        store.rulesVersion = 1;
+        for (const email of PEOPLE) leave(store, email, 2);
+        const numbers = PEOPLE.map((email) => personOf(store, email)?.id ?? 0);
+        const held = new Map<string, { person: number; since: number }>();
+        const waiting = new Map<string, string[]>();
+        const owners = new Map<string, number>();
+        for (const [n, { id, email }] of acts.entries()) {
+          const person = email === null ? null : (numbers[PEOPLE.indexOf(email)] ?? 0);
+          const one = email === null ? visit({ anonymousId: id }) : identify(email, { anonymousId: id });
+          const [signalId = ""] = store.record(NOW + n, one);
+          if (person === null) {
+            const holder = held.get(id);
+            if (holder === undefined) waiting.set(id, [...(waiting.get(id) ?? []), signalId]);
+            else owners.set(signalId, holder.person);
+            continue;
+          }
+          owners.set(signalId, person);
+          for (const earlier of waiting.get(id) ?? []) owners.set(earlier, person);
+          waiting.delete(id);
+          if (held.get(id)?.person !== person) held.set(id, { person, since: n });
+          for (const [other, { person: holder, since }] of held) {
+            const now = holderOf(store, anonymous(other));
+            if (now !== null) expect(now).toBe(holder);
+            else {
+              const theirs = [...held.values()].filter((kept) => kept.person === holder);
+              // The dropped id was the oldest of theirs, when they had one too many.
+              expect(Math.min(...theirs.map((kept) => kept.since))).toBe(since);
+              held.delete(other);
+            }
+          }
+        }
+        for (const email of PEOPLE) expect(countsOf(store, email).ids).toBeLessThanOrEqual(PERSON_MAX_IDS);
+        for (const [signalId, person] of owners) expect(ownerOf(store, signalId)).toBe(person);
+        for (const signalId of [...waiting.values()].flat()) {
+          expect(store.state.signals.find(signalId)?.facts.status).toBe("anonymous");
+        }
+        expectStateToAddUp(store.state);
+      }),
+    ),
+    { numRuns: 100, limitMs: 20_000 },
+  );
+}, 60_000);
+
+test("ids that persons lose to others, or of which there are too many owners, are theirs no longer in the count", () =>
+  inStore((store) => {
+    const emails = Array.from({ length: IDENTITY_MAX_CLAIMS + 3 }, (_, n) => `p${n}@example.com`);
+    for (const [n, email] of emails.entries()) store.record(NOW + 10 * n, identify(email, { anonymousId: "shared" }));
+    // Received earlier, and recorded now: what has been said since says nothing new.
+    store.record(NOW + 1_000, { ...identify("p9@example.com", { anonymousId: "shared" }), receivedAtMs: NOW + 85 });
+    expect(emails.map((email) => countsOf(store, email).ids)).toEqual(emails.map((_, n) => (n < 3 ? 0 : 1)));
+    expectStateToAddUp(store.state);
+  }));
+
+test("counting a person's ids costs no row; an id beyond the limit costs that of the one that goes", () =>
+  inStore((store) => {
+    leave(store, ANN, 2);
+    const costs = ["v-1", "v-2", "v-3", "v-4"].map((anonymousId, n) =>
+      rowsWritten(store.sql, () => void store.record(NOW + n, identify(ANN, { anonymousId }))),
+    );
+    // The head, the person, the id and its place in the index; and the id that goes.
+    expect(costs).toEqual([4, 4, 5, 5]);
+  }));
+
+function finish(store: TestStore, nowMs: number): void {
+  for (let steps = 0; (nextErasureMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; steps++) {
+    if (steps > 1_000) throw new Error("it does not end");
+    stepErasure(store.state, nowMs);
+  }
+}

@@ -1,0 +1,125 @@
+/** Lists of lines (src/store/people/timelines.ts): whatever is put in, changed and taken out, they are as a plain map says. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { TIMELINE_ROW_CHARACTERS } from "../../../../src/limits.ts";
+import { newId } from "../../../../src/platform/ids.ts";
+import {
+  addToRecent,
+  allEntries,
+  changeEntries,
+  insertEntries,
+  latestEntries,
+  writeEntries,
+} from "../../../../src/store/people/timelines.ts";
+import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
+import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
+import { nextEntries } from "../../../../src/store/queries/scored.ts";
+
+const seq = fc.integer({ min: 1, max: 2_000 });
+const scored: fc.Arbitrary<Scored | null> = fc.option(
+  fc.record({
+    signalId: fc.constantFrom("sig_1", `sig_${"x".repeat(36)}`, newId("sig"), `sig_${crypto.randomUUID()}`),
+    atMs: fc.nat(1e12),
+    verdicts: fc.array(fc.integer({ min: 1, max: 999 }), { minLength: 1, maxLength: 5 }),
+  }),
+);
+const action = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      what: fc.constant("insert" as const),
+      entries: fc.array(fc.tuple(seq, scored), { minLength: 1, maxLength: 60 }),
+    }),
+  },
+  fc.record({ what: fc.constant("recent" as const), count: fc.integer({ min: 1, max: 30 }), scored }),
+  fc.record({
+    what: fc.constant("change" as const),
+    which: fc.array(fc.nat()),
+    to: fc.option(scored, { nil: "gone" as const }),
+  }),
+);
+const ascending = (one: Entry, other: Entry) => one.seq - other.seq;
+
+test("a list of lines is what a plain map says, with lines inserted, appended, changed and taken out in any order", async () => {
+  await runInDurableObject(env.SIGNAL_STORE.getByName(crypto.randomUUID()), (_, { storage: { sql } }) => {
+    let person = 0;
+    fc.assert(
+      fc.property(
+        fc.array(action, { maxLength: 25, size: "max" }),
+        fc.nat(2_200),
+        fc.integer({ min: 1, max: 300 }),
+        (actions, from, limit) => {
+          const list = personList(++person);
+          const other = personList(person + 1_000_000);
+          insertEntries(sql, other, [{ seq: 5, scored: null }]);
+          const plain = new Map<number, Scored | null>();
+          let recent = "";
+          for (const one of actions) {
+            if (one.what === "insert") {
+              const fresh = new Map(one.entries.filter(([number]) => !plain.has(number)));
+              insertEntries(
+                sql,
+                list,
+                [...fresh].map(([number, score]) => ({ seq: number, scored: score })),
+              );
+              for (const [number, score] of fresh) plain.set(number, score);
+            } else if (one.what === "recent") {
+              const newest = Math.max(2_000, ...plain.keys());
+              const entries = Array.from({ length: one.count }, (__, n) => ({
+                seq: newest + n + 1,
+                scored: one.scored,
+              }));
+              const added = addToRecent(recent, entries);
+              if (added === null) {
+                insertEntries(sql, list, [
+                  ...latestEntries(sql, personList(-1), recent, { before: Infinity, limit: 999 }),
+                  ...entries,
+                ]);
+              }
+              recent = added ?? "";
+              for (const entry of entries) plain.set(entry.seq, entry.scored);
+            } else {
+              const all = [...plain.keys()];
+              const chosen = new Set(one.which.flatMap((n) => all[n % all.length] ?? []));
+              recent = changeEntries(
+                sql,
+                list,
+                recent,
+                new Map([...chosen].map((number) => [number, one.to] as const)),
+              );
+              for (const number of chosen) {
+                if (one.to === "gone") plain.delete(number);
+                else plain.set(number, one.to);
+              }
+            }
+          }
+          const expected = [...plain]
+            .map(([number, score]): Entry => ({ seq: number, scored: score }))
+            .toSorted(ascending);
+          expect(allEntries(sql, list, recent)).toEqual(expected);
+          expect(latestEntries(sql, list, recent, { before: from, limit })).toEqual(
+            expected
+              .filter((entry) => entry.seq < from)
+              .toReversed()
+              .slice(0, limit),
+          );
+          const onwards: Entry[] = [];
+          for (let after: number | null = from; after !== null;) {
+            const { entries, last } = nextEntries(sql, { id: person, recent }, after);
+            onwards.push(...entries);
+            after = last;
+          }
+          expect(onwards).toEqual(expected.filter((entry) => entry.seq > from));
+          const rows = sql
+            .exec<{ entries: string }>("SELECT entries FROM timelines WHERE list = ?", keyOf(list))
+            .toArray();
+          for (const { entries } of rows) expect(entries.length).toBeLessThanOrEqual(TIMELINE_ROW_CHARACTERS);
+          expect(allEntries(sql, other)).toEqual([{ seq: 5, scored: null }]);
+          expect(writeEntries([])).toBe("");
+        },
+      ),
+    );
+  });
+});

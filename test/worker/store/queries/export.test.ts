@@ -1,0 +1,508 @@
+/** Exports of signals, people and scoring signals: NDJSON and CSV, streamed from the store a page at a time. */
+import { createExecutionContext, evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { controlDatabase } from "../../../../src/control/database.ts";
+import { findWorkspace } from "../../../../src/control/workspaces.ts";
+import { COLD_AFTER_MS, EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS } from "../../../../src/limits.ts";
+import type { ExportPage, ExportRange } from "../../../../src/store/data-care.ts";
+import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
+import { exportFile } from "../../../../src/workspace/export.ts";
+import { signalStore } from "../../../../src/workspace/objects.ts";
+import worker from "../../../../src/index.ts";
+import { d1Failing } from "../../../support/faults.ts";
+import { Browser } from "../../../support/pages.ts";
+import { readStore } from "../../../support/read-store.ts";
+import { ring } from "../../../support/cold.ts";
+import { DAY, deliver } from "../../../support/deliver.ts";
+import { call, newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const AT = Date.parse("2026-11-01T10:00:00.000Z");
+const AUTHORISED = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
+const db = controlDatabase(env.DB);
+
+function ask(path: string): Promise<Response> {
+  return call(`/operator/workspaces/${workspace.id}/export/${path}`, { headers: AUTHORISED });
+}
+
+async function lines(path: string): Promise<Record<string, unknown>[]> {
+  const text = await (await ask(path)).text();
+  expect(text === "" || text.endsWith("\n")).toBe(true);
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+function send(count: number, payload: (index: number) => unknown = (index) => ({ event: "E", properties: { index } })) {
+  const signals = Array.from({ length: count }, (_, index) => ({
+    id: `sig_${index}`,
+    payload: payload(index),
+    at: AT,
+  }));
+  return deliver(workspace.id, signals);
+}
+
+/** The export as the pages and the operator API start it, with each page of the store passing through `page`. */
+async function start(page: (range: ExportRange, read: () => Promise<ExportPage>) => Promise<ExportPage>) {
+  const store = signalStore(env, workspace.id);
+  const exportPage = (range: ExportRange) => page(range, () => store.exportPage(range));
+  const bindings = { ...env, SIGNAL_STORE: { getByName: () => ({ exportPage }) } } as unknown as Env;
+  const found = await findWorkspace(db, workspace.id);
+  if (found === null) throw new Error("no workspace");
+  const by = { actor: "jane@example.com", nowMs: AT };
+  return exportFile(bindings, db, found, { records: "signals", format: "ndjson" }, by);
+}
+
+/** Moves everything to R2. */
+async function inColdStorage(): Promise<void> {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + COLD_AFTER_MS + 1 });
+  await ring(workspace.id);
+  vi.useRealTimers();
+  await readStore(workspace.id, ({ signals }) => {
+    expect([...signals.walk(0)].map(({ row }) => typeof row?.cold)).toEqual(["string"]);
+  });
+}
+
+/** Exports signals, with something that happens between the first page and the second. */
+async function exportedWhile(happens: () => Promise<unknown>): Promise<string[]> {
+  let pages = 0;
+  const { body } = await start(async (_, read) => {
+    if (pages++ === 1) await happens();
+    return read();
+  });
+  const text = await new Response(body).text();
+  expect(pages).toBeGreaterThan(1);
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => (JSON.parse(line) as { id: string }).id);
+}
+
+describe("an export of signals", () => {
+  test.each([0, 1, EXPORT_PAGE_ROWS - 1, EXPORT_PAGE_ROWS, EXPORT_PAGE_ROWS + 1, 3 * EXPORT_PAGE_ROWS])(
+    "holds each of %i signals once, in the order in which they came",
+    async (count) => {
+      if (count > 0) await send(count);
+      const exported = await lines("signals");
+      expect(exported.map(({ id }) => id)).toEqual(Array.from({ length: count }, (_, index) => `sig_${index}`));
+    },
+  );
+
+  test("says of each what an admin asks for", async () => {
+    await workspace.operator("POST", "/rules", {
+      name: "R",
+      event: "*",
+      match: "all",
+      conditions: [],
+      scoring_signal: "s",
+      points: -5,
+    });
+    const payload = {
+      type: "track",
+      messageId: "m",
+      anonymousId: "visitor-1",
+      userId: "user-1",
+      event: "E",
+      properties: { email: "Jane@Example.com" },
+    };
+    const identify = {
+      type: "identify",
+      messageId: "i",
+      anonymousId: "visitor-1",
+      traits: { email: "jane@example.com" },
+    };
+    await deliver(workspace.id, [{ id: "sig_a", payload, at: AT }]);
+    await deliver(workspace.id, [
+      { id: "sig_b", payload: identify, at: AT + 1, ordinal: 2 },
+      { id: "sig_c", payload, at: AT + 2, ordinal: 3 },
+    ]);
+    const [first, second, third] = await lines("signals");
+    expect(first).toEqual({
+      id: "sig_a",
+      status: "processed",
+      kind: "signal",
+      event: "E",
+      source: "segment",
+      email: "jane@example.com",
+      user_id: "user-1",
+      anonymous_id: "visitor-1",
+      endpoint: "signal_staging",
+      key_id: "key_test",
+      verdict: "accepted",
+      ordinal: 1,
+      received_at: "2026-11-01T10:00:00.000Z",
+      recorded_at: expect.stringMatching(/Z$/),
+      duplicate_of: null,
+      linked_at: expect.stringMatching(/Z$/),
+      points: -5,
+      dead_reason: null,
+      erased_at: null,
+      payload,
+    });
+    expect(second).toMatchObject({ id: "sig_b", kind: "identify", points: 0, payload: identify });
+    expect(third).toMatchObject({ id: "sig_c", status: "duplicate", duplicate_of: "sig_a", payload: null });
+  });
+
+  test("has payloads as they were sent, to the last digit, each on one line; a broken one as text", async () => {
+    const pretty = '{\n  "event": "E",\r\n  "properties": { "big": 12345678901234567890, "text": "a\\nb" }\n}';
+    await deliver(workspace.id, [
+      { id: "sig_a", payload: pretty },
+      { id: "sig_b", payload: '{"event": "E", broken' },
+    ]);
+    const text = await (await ask("signals")).text();
+    expect(text.split("\n")).toHaveLength(3);
+    // Dead letters come first.
+    expect(JSON.parse(text.split("\n")[0] ?? "")).toMatchObject({ status: "dead", payload: '{"event": "E", broken' });
+    expect(text).toContain(
+      '"payload":{   "event": "E",   "properties": { "big": 12345678901234567890, "text": "a\\nb" } }}\n',
+    );
+  });
+
+  test("is what was recorded when it began", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const { body } = await start((_, read) => read());
+    await deliver(workspace.id, [{ id: "sig_late", payload: { event: "E" } }]);
+    const text = await new Response(body).text();
+    expect(text.split("\n")).toHaveLength(EXPORT_PAGE_ROWS + 2);
+    expect(text).not.toContain("sig_late");
+  });
+
+  test("reads no more of the store than the receiver takes, one page ahead", async () => {
+    const big = "x".repeat(60_000);
+    await send(200, (index) => ({ event: "E", properties: { index, big } }));
+    let pages = 0;
+    const { body } = await start((_, read) => (pages++, read()));
+    expect(pages).toBe(1);
+    const reader = body.getReader();
+    for (let taken = 1; taken <= 3; taken++) {
+      const { value } = await reader.read();
+      expect(value?.byteLength).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 70_000);
+      expect(pages).toBeLessThanOrEqual(taken + 1);
+    }
+    await reader.cancel();
+    expect(pages).toBeLessThanOrEqual(4);
+  });
+
+  test("has the payloads that are in cold storage, and breaks off when they cannot be read", async () => {
+    const payload = (index: number) => ({
+      event: "E",
+      anonymousId: `visitor-${index}`,
+      messageId: `m${index}`,
+      type: "track",
+    });
+    await send(3, payload);
+    await inColdStorage();
+    expect((await lines("signals")).map((line) => line["payload"])).toEqual([0, 1, 2].map(payload));
+    for (const { key } of (await env.COLD.list({ prefix: `cold/${workspace.id}/` })).objects)
+      await env.COLD.delete(key);
+    expect((await ask("signals")).status).toBe(503);
+  });
+
+  test("that loses the store half-way breaks off, and does not end like a whole one", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const { body } = await start(({ cursor }, read) =>
+      cursor === null ? read() : Promise.reject(new Error("store is gone")),
+    );
+    await expect(new Response(body).text()).rejects.toThrow("store is gone");
+  });
+});
+
+describe("signals that move while they are exported", () => {
+  const held = (count: number, from = 1) =>
+    Array.from({ length: count }, (_, index) => ({
+      id: `sig_h${from + index}`,
+      ordinal: 5_000 + from + index,
+      payload: { event: "H", properties: { n: from + index } },
+      verdict: "held" as const,
+      periodEnd: Date.now() + DAY,
+    }));
+  const release = (ids: number[], payload?: string) =>
+    deliver(
+      workspace.id,
+      ids.map((n) => ({
+        ...held(1, n)[0],
+        id: `sig_h${n}`,
+        payload: payload ?? { event: "H", properties: { n } },
+        verdict: "accepted",
+        again: { from: "held", place: n },
+      })),
+    );
+  const accepted = (count: number) => Array.from({ length: count }, (_, index) => `sig_${index}`);
+
+  test("come once: held ones that are released while the log is exported", async () => {
+    await deliver(workspace.id, held(3));
+    await release([1]);
+    await send(EXPORT_PAGE_ROWS);
+    const ids = await exportedWhile(() => release([2]));
+    expect(ids.toSorted()).toEqual([...accepted(EXPORT_PAGE_ROWS), "sig_h1", "sig_h2", "sig_h3"].toSorted());
+  });
+
+  test("come once: held ones that are released while these are exported, before it is their turn and after", async () => {
+    const count = EXPORT_PAGE_ROWS + 10;
+    await deliver(workspace.id, held(count));
+    const ids = await exportedWhile(() => release([1, count]));
+    expect(ids.toSorted()).toEqual(
+      held(count)
+        .map(({ id }) => id)
+        .toSorted(),
+    );
+  });
+
+  test("come once: held ones that die, dead ones that come to life, and what was dead and is held again", async () => {
+    await deliver(workspace.id, held(3));
+    await deliver(workspace.id, [
+      { id: "sig_d1", ordinal: 8_001, payload: "{" },
+      { id: "sig_d2", ordinal: 8_002, payload: "{" },
+    ]);
+    await send(EXPORT_PAGE_ROWS);
+    const ids = await exportedWhile(async () => {
+      await release([2], "{");
+      const again = { payload: { event: "D" }, again: { from: "dead" as const, place: 1 } };
+      await deliver(workspace.id, [
+        { id: "sig_d1", ordinal: 8_001, ...again },
+        { id: "sig_d2", ordinal: 8_002, ...again, again: { from: "dead", place: 2 }, verdict: "held" },
+      ]);
+      expect(await workspace.books()).toMatchObject({ dead_lettered: 1, held: 3, processed: EXPORT_PAGE_ROWS + 1 });
+    });
+    expect(ids.toSorted()).toEqual(
+      [...accepted(EXPORT_PAGE_ROWS), "sig_d1", "sig_d2", "sig_h1", "sig_h2", "sig_h3"].toSorted(),
+    );
+  });
+});
+
+describe("exported people", () => {
+  test("of very many ids are written in parts, and an id is with who has it now", async () => {
+    const identify = (id: string, email: string, anonymousId: string, n: number) => ({
+      id,
+      ordinal: n,
+      at: AT + n,
+      payload: { type: "identify", messageId: id, anonymousId, traits: { email } },
+    });
+    await deliver(workspace.id, [
+      identify("sig_a", "ann@example.com", "shared", 1),
+      identify("sig_b", "bob@example.com", "shared", 2),
+      identify("sig_c", "cy@example.com", "own", 3),
+    ]);
+    const count = 60_001;
+    const long = '"ä,'.repeat(20);
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+         INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST(
+           iif(i % 3, 'a', 'u') || format('%05d', i) || ?2 AS BLOB), 1, 1, 1 FROM n`,
+        count,
+        long,
+      );
+    });
+    const [ann, bob, cy] = await lines("people");
+    const ids = (column: string) => (ann?.[column] as string[]) ?? [];
+    expect([ids("user_ids").length, ids("anonymous_ids").length]).toEqual([20_000, 40_001]);
+    expect(new Set([...ids("user_ids"), ...ids("anonymous_ids")]).size).toBe(count);
+    expect(ids("user_ids")[0]).toBe(`60000${long}`);
+    expect([bob, cy]).toMatchObject([
+      { email: "bob@example.com", user_ids: [], anonymous_ids: ["shared"] },
+      { email: "cy@example.com", anonymous_ids: ["own"] },
+    ]);
+
+    const csv = (await (await ask("people?format=csv")).text()).split("\r\n");
+    expect(csv).toHaveLength(5);
+    const line = csv[1] ?? "";
+    const parsed = line
+      .slice(line.indexOf('"[') + 1, -1)
+      .replace(']","[', "]\n[")
+      .split("\n")
+      .map((cell) => JSON.parse(cell.replaceAll('""', '"')) as string[]);
+    expect(JSON.stringify(parsed)).toBe(JSON.stringify([ids("user_ids"), ids("anonymous_ids")]));
+    expect(csv[2]).toMatch(/^bob@example\.com,,,,0,[^,]*,[^,]*,0,\[\],"\[""shared""\]"$/);
+
+    let [pages, cursor]: [number, string | null] = [0, null];
+    do {
+      // oxlint-disable-next-line no-await-in-loop -- each page names the next
+      const page: ExportPage = await workspace.store.exportPage({ records: "people", format: "ndjson", cursor });
+      expect(page.text.length).toBeLessThan(EXPORT_PAGE_MAX_CHARACTERS + 200_000);
+      cursor = page.next;
+      pages++;
+    } while (cursor !== null);
+    expect(pages).toBeGreaterThan(2);
+  }, 20_000);
+});
+
+describe("exported scoring signals", () => {
+  test("come each once, however many a person has, also of signals that are not kept any more", async () => {
+    const rule = { name: "R", event: "E", match: "all", conditions: [], scoring_signal: "s", points: 2 };
+    await workspace.operator("POST", "/rules", rule);
+    const of = (n: number) => ({
+      event: n % 10 === 0 ? "other" : "E",
+      email: `p${n % 7 === 0 ? 2 : 1}@example.com`,
+      properties: { n },
+    });
+    const count = 2_500;
+    for (let from = 0; from < count; from += 500) {
+      // oxlint-disable-next-line no-await-in-loop -- as they come
+      await deliver(
+        workspace.id,
+        Array.from({ length: 500 }, (_, n) => ({
+          id: `sig_${from + n}`,
+          ordinal: from + n + 1,
+          payload: of(from + n),
+          at: AT,
+        })),
+      );
+    }
+    await readStore(workspace.id, ({ signals }) => {
+      for (const segment of signals.walk(0)) if (segment.row !== null) signals.drop(segment);
+    });
+    await evictDurableObject(workspace.store);
+    const scored = Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 !== 0);
+    const expected = [1, 2].flatMap((person) =>
+      scored
+        .filter((n) => of(n).email === `p${person}@example.com`)
+        .map((n) => [`p${person}@example.com`, `sig_${n}`, 2]),
+    );
+    const people = new Map<unknown, number>();
+    const exported = (await lines("scoring-signals")).map((line) => {
+      people.set(line["email"], people.size);
+      return [line["email"], line["signal_id"], line["points"]];
+    });
+    const inOrder = expected.toSorted(([one], [other]) => (people.get(one) ?? 0) - (people.get(other) ?? 0));
+    expect(exported).toEqual(inOrder);
+    // Many people who have scored nothing make pages in which there is nothing.
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET id = 3000 WHERE id = 1");
+      sql.exec("UPDATE timelines SET list = ? WHERE list = ?", keyOf(personList(3_000)), keyOf(personList(1)));
+      sql.exec(
+        `WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)
+         INSERT INTO people (id, email, first_seen, last_seen, last_day) SELECT i, 'n' || i, 1, 1, 0 FROM n`,
+      );
+    });
+    await readStore(workspace.id, (state) => {
+      state.books.nextPersonId = 3_001;
+      state.signals.flush();
+    });
+    await evictDurableObject(workspace.store);
+    expect((await lines("scoring-signals")).length).toBe(exported.length);
+  });
+});
+
+describe("an export as CSV", () => {
+  const rows = async (path: string) => (await (await ask(path)).text()).split("\r\n");
+
+  test("has a header, also when there is nothing, and quotes what needs it (RFC 4180)", async () => {
+    const header = "email,name,company,title,score,first_seen,last_seen,ids_dropped,user_ids,anonymous_ids";
+    expect(await rows("people?format=csv")).toEqual([header, ""]);
+    const traits = { email: "jane@example.com", name: 'Jane "J" Doe, Jr.', company: "Two\nLines", title: "Zoë ☃\rC" };
+    const identify = { type: "identify", messageId: "i", anonymousId: "visitor-1", userId: "user-1", traits };
+    await deliver(workspace.id, [{ id: "sig_a", payload: identify, at: AT }]);
+    const times = "2026-11-01T10:00:00.000Z,2026-11-01T10:00:00.000Z";
+    expect(await rows("people?format=csv")).toEqual([
+      header,
+      `jane@example.com,"Jane ""J"" Doe, Jr.","Two\nLines","Zoë ☃\rC",0,${times},0,"[""user-1""]","[""visitor-1""]"`,
+      "",
+    ]);
+  });
+
+  test("has its header once, however many pages there are", async () => {
+    await send(EXPORT_PAGE_ROWS + 1);
+    const all = await rows("signals?format=csv");
+    expect(all).toHaveLength(EXPORT_PAGE_ROWS + 3);
+    expect(all.filter((row) => row.startsWith("id,status,kind,event,"))).toEqual([all[0]]);
+  });
+
+  test.each(["=1+1", "+1", "-1", "@SUM(A1)", "＝1"])("%j is no formula, and unaltered in NDJSON", async (name) => {
+    const traits = { email: "jane@example.com", title: name };
+    await deliver(workspace.id, [
+      { id: "sig_a", payload: { event: "E", ...traits, properties: { title: name } }, at: AT },
+    ]);
+    await deliver(workspace.id, [{ id: "sig_b", payload: { event: name, email: "jane@example.com" }, at: AT }]);
+    const signal = (await rows("signals?format=csv"))[2] ?? "";
+    expect(signal).toMatch(/^sig_b,processed,signal,'/);
+    expect((await lines("signals"))[1]).toMatchObject({ event: name });
+  });
+
+  test.each(["Jane;=1+1", ";+1", "a;b", "Jane\t=1+1"])(
+    "%j is quoted: other locales separate cells there",
+    async (name) => {
+      const traits = { email: "jane@example.com", name };
+      await deliver(workspace.id, [{ id: "sig_a", payload: { type: "identify", userId: "u", traits }, at: AT }]);
+      expect((await rows("people?format=csv"))[1]).toContain(`jane@example.com,"${name}",`);
+    },
+  );
+
+  test("numbers below zero stay numbers", async () => {
+    const rule = { name: "R", event: "*", match: "all", conditions: [], scoring_signal: "churn risk", points: -20 };
+    const { id } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
+    expect(await rows("scoring-signals?format=csv")).toEqual([
+      "email,signal_id,rule_id,rule_version,scoring_signal,points,at",
+      `jane@example.com,sig_a,${id},1,churn risk,-20,2026-11-01T10:00:00.000Z`,
+      "",
+    ]);
+    expect((await rows("people?format=csv"))[1]).toContain(",-20,");
+  });
+});
+
+describe("the answer to an export", () => {
+  test.each([
+    ["signals", "application/x-ndjson", "signals", "ndjson"],
+    ["people?format=csv", "text/csv; charset=utf-8; header=present", "people", "csv"],
+    ["scoring-signals?format=ndjson", "application/x-ndjson", "scoring-signals", "ndjson"],
+  ])("%s is a download with a name that says what it is", async (path, type, records, extension) => {
+    const response = await ask(path);
+    await response.text();
+    expect(response.headers.get("content-type")).toBe(type);
+    expect(response.headers.get("content-disposition")).toMatch(
+      new RegExp(`^attachment; filename="w-[0-9a-f-]+-${records}-\\d{8}T\\d{6}Z\\.${extension}"$`),
+    );
+    expect(response.headers.get("cache-control")).toBe("no-store");
+  });
+
+  test.each(["signals", "people?format=csv", "scoring-signals"])(
+    "%s gives nothing where its entry in the audit log cannot be written, from the pages neither",
+    async (path) => {
+      await deliver(workspace.id, [{ id: "sig_a", payload: { event: "E", email: "jane@example.com" }, at: AT }]);
+      const { slug } = await workspace.operator<{ slug: string }>("GET", "");
+      await workspace.operator("POST", "/members", { email: `owner-${slug}@example.com`, role: "owner" });
+      const cookie = await new Browser(`owner-${slug}@example.com`).cookie();
+      const bindings = { ...env, DB: d1Failing(/insert into "audit_log"/, "no audit log") };
+      for (const [address, headers] of [
+        [`/operator/workspaces/${workspace.id}/export/${path}`, AUTHORISED],
+        [`/w/${slug}/people/export?records=${path.split("?")[0]?.replace("-", "_")}&format=csv`, { cookie }],
+      ] as const) {
+        const request = new Request(`https://signals.example${address}`, { headers });
+        const answer = await worker.fetch(request, bindings, createExecutionContext());
+        expect([address, answer.status]).toEqual([address, 503]);
+        expect(answer.headers.get("content-disposition")).toBeNull();
+        expect(await answer.text()).not.toContain("jane@example.com");
+      }
+    },
+  );
+
+  test("leaves an entry in the audit log", async () => {
+    await (await ask("people?format=csv")).text();
+    const entries = await env.DB.prepare(
+      "SELECT actor, action, target, detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1",
+    )
+      .bind(workspace.id)
+      .all();
+    expect(entries.results).toEqual([
+      {
+        actor: "operator",
+        action: "data.exported",
+        target: workspace.id,
+        detail: JSON.stringify({ records: "people", format: "csv" }),
+      },
+    ]);
+  });
+
+  test("is a 422 for another format and a 404 for other records", async () => {
+    expect((await ask("signals?format=xlsx")).status).toBe(422);
+    expect((await ask("accounts")).status).toBe(404);
+  });
+});

@@ -1,0 +1,386 @@
+/**
+ * Design §3: no statement of the Durable Objects reads a table from end to end, or sorts what it reads, where that grows
+ * with traffic: what a call costs does not depend on what has been stored, but for the narrow rows of segments, one for
+ * hundreds of signals, that a look-up by event goes past. To cover a new call, add it to CALLS.
+ */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { afterEach, expect, test, vi } from "vitest";
+import { dayOf } from "../../../../src/domain/quota/day-counts.ts";
+import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
+import { QuotaCounter } from "../../../../src/quota/quota-counter.ts";
+import { scrubCold } from "../../../../src/store/log/cold.ts";
+import { StoreReads } from "../../../../src/store/queries/store-reads.ts";
+import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
+import { SignalStore } from "../../../../src/store/signal-store.ts";
+import { StoreState } from "../../../../src/store/state.ts";
+import { ring } from "../../../support/cold.ts";
+import { TestCounter, lose } from "../../../support/counter.ts";
+import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";
+import type { Delivered } from "../../../support/deliver.ts";
+import { oneLine, recordStatements, wholeReads } from "../../../support/statements.ts";
+import type { Plan, Statements } from "../../../support/statements.ts";
+import { newPlan, newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+const OLDEST = `SELECT min(first) AS first, min(whole) AS whole FROM (
+    SELECT min(received_from) AS first, min(received_to) AS whole FROM signals_segments
+    UNION ALL SELECT min(received_from), min(received_to) FROM held_segments
+    UNION ALL SELECT NULL, min(received_at) FROM dead_letters)`;
+const NEXT_COLD = `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM cold_objects WHERE state = 'removing')
+    AS at_once, (SELECT min(at) FROM cold_objects WHERE state = 'writing') AS writing,
+    (SELECT received_to FROM signals_payloads JOIN signals_segments USING (first_seq) ORDER BY first_seq LIMIT 1) AS received`;
+
+/** What may be read whole: tables that stay small, and statements for another reason. */
+const EXCEPTIONS = {
+  ledger: "one row",
+  rejections: "one row",
+  key_use: "a row for each API key",
+  revoked_keys: "a row for each API key",
+  closed_periods: "a row for each billing period",
+  rule_jobs: "a row for each mapping rule",
+  'SELECT id, hash, created_at FROM "__drizzle_migrations" ORDER BY created_at DESC LIMIT 1':
+    "a row for each migration",
+  "SELECT period_start, count FROM outbox WHERE bytes > 0": "once after a start, which sends all of these rows again",
+  "SELECT row, at FROM outbox WHERE bytes > 0 ORDER BY row LIMIT 1":
+    "the first row, or the next where that one is blank",
+  "SELECT row, at, count FROM outbox WHERE bytes > 0 ORDER BY row": "when an operator recovers a workspace",
+  verdicts: "a row for each version of a mapping rule that has scored, when an operator recovers a workspace",
+  signals_segments: "a narrow row for hundreds of signals; their lines stand in another table",
+  held_segments: "the same of held signals",
+  destinations: "a few rows",
+  switched_off: "a row for each destination that was switched off, until the audit log has it",
+  erased: "a row for each person who was deleted lately",
+  scored: "what waits to be gathered for destinations, which is bounded: once after a start",
+  messages: "the latest that destinations were told, when a person is deleted",
+  deliveries: "the same",
+  sqlite_sequence: "a row for each table",
+  wanted_events: "one row",
+  cold_scrubs: "segments of which something is being deleted from R2",
+  [NEXT_COLD]: "the first row of each",
+  "UPDATE link_jobs SET due_at = 1": "the test's own, see ring",
+  [OLDEST]: "of each segment a narrow row, and what could not be processed, once after each sweep of retention",
+  "DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? ORDER BY seq LIMIT ?) RETURNING *":
+    "what could not be processed, once in each sweep of retention",
+  "DELETE FROM released": "once in a billing period, when none of them is needed any more",
+};
+
+const START = Date.now() - 60 * MINUTE;
+const DAYS = dayOf(START);
+const GROUP_PLACE = [DAYS, ["e", "s"], [START, "e", "s"]];
+/** Where a page of an export begins. */
+const EXPORTED = {
+  signals: [null, { in: "held", after: 0, lastDead: 0, ends: { signals: 1, held: 9 } }],
+  people: [null, { person: 1, lastPerson: 9, list: null }],
+  scoring_signals: [null, { person: 1, after: 3, lastPerson: 9, lastSeq: 9 }],
+};
+const RULE = { name: "rule", match: "all", conditions: [], scoring_signal: "seen", points: 3 };
+const TEMPLATE = [
+  { target: "external_id", path: "account", type: "string" },
+  { target: "plan", path: "plan", type: "string" },
+];
+
+/** What has been made so far, for the calls that follow. */
+interface Made {
+  workspace: TestWorkspace;
+  ruleId: string;
+  accountKeyId: string;
+}
+
+type Call = (made: Made) => Promise<unknown>;
+
+const form = (n: number) => ({ event: "Form", email: "ann@example.com", properties: { n } });
+const visit = { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-1" };
+const identify = (visitor: object, email: string) => ({ type: "identify", ...visitor, traits: { email, name: "Ann" } });
+
+const get =
+  (path: string): Call =>
+  ({ workspace }) =>
+    workspace.operator("GET", path);
+
+const post =
+  (path: string, body?: object): Call =>
+  ({ workspace }) =>
+    workspace.operator("POST", path, body);
+
+const delivered =
+  (...signals: Delivered[]): Call =>
+  ({ workspace }) =>
+    deliver(workspace.id, signals);
+
+/** In this order, on one workspace: some find what those before them have made. */
+const CALLS: Record<string, Call> = {
+  "an object without anything": get("/usage"),
+  "a rule": async (made) => {
+    made.ruleId = (await made.workspace.operator<{ id: string }>("POST", "/rules", { ...RULE, event: "F*" })).id;
+  },
+  "what is to be told": async ({ workspace }) => {
+    const wanted = { types: [...eventTypes], thresholds: [1, 5] };
+    await workspace.store.wantEvents(wanted);
+    await workspace.counter.wantEvents(wanted);
+  },
+  "a key for accounts": async (made) => {
+    const key = await made.workspace.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    made.accountKeyId = key.id;
+  },
+
+  // Admission: signals, refused calls, a revoked key.
+  "a signal through the front door": async ({ workspace }) => {
+    await workspace.send(form(0));
+    await workspace.send("{");
+    await workspace.counter.countRefused([]);
+    await workspace.counter.keyCalls(workspace.key.id);
+    await workspace.settled();
+  },
+  "a key's end": async ({ workspace }) => {
+    const { id, key } = await workspace.newKey();
+    await workspace.operator("POST", `/keys/${id}/deactivate`);
+    expect((await workspace.send(form(0), { key })).status).toBe(401);
+  },
+  "a full store, and an outbox that waits": async ({ workspace: { id, counter, store } }) => {
+    await counter.storeFull();
+    await counter.backlog();
+    await evictDurableObject(counter);
+    await store.highestRow();
+    await new TestCounter(id).sendTo(lose);
+  },
+  "a restored counter": async ({ workspace }) => {
+    await workspace.send(form(0));
+    const waiting = await workspace.counter.goOnBehind(100);
+    await workspace.counter.countForgotten(0, 0);
+    expect(await workspace.counter.renumber(waiting.map(({ row }) => row))).toBe(1);
+    await workspace.operator("POST", "/recover");
+    await evictDurableObject(workspace.counter);
+    await workspace.settled();
+  },
+  "going back to a backup, which the local runtime has not": async ({ workspace: { counter, store } }) => {
+    for (const object of [counter, store]) {
+      await object.restoreAtNextStart({ atMs: START }).catch(() => null);
+      await object.startAnew().catch(() => null);
+    }
+  },
+  "another plan": async ({ workspace }) => workspace.operator("PATCH", "", { plan: await newPlan(2_000) }),
+
+  // Recording: new, out of order, anonymous, linked from both ids, held, displaced, dead, accounts.
+  "a visit and a form": delivered(
+    { id: "sig_1", payload: visit, at: START + 8 * MINUTE },
+    { id: "sig_2", payload: form(1), at: START },
+  ),
+  "the visit's earlier twin": delivered({ id: "sig_3", payload: visit, at: START }),
+  "cold storage: packed, and rewritten without what nobody waits for": async ({ workspace }) => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 40 * DAY });
+    await ring(workspace.id);
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      const { signals } = new StoreState(sql);
+      scrubCold(sql, signals.rows("cold IS NOT NULL ORDER BY first_seq"));
+    });
+    await ring(workspace.id);
+    vi.useRealTimers();
+  },
+  "who the visitor is": delivered({ id: "sig_4", payload: identify({ anonymousId: "a-1" }, "b@example.com") }),
+  "who the user is": delivered({ id: "sig_5", payload: identify({ userId: "u-1" }, "c@example.com") }),
+  "an earlier twin of what is the user's": delivered({ id: "sig_5a", payload: visit, at: START - 9 * MINUTE }),
+  "one id more than a person keeps": async ({ workspace }) => {
+    await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
+      sql.exec("UPDATE people SET anonymous_ids = ? WHERE email = 'b@example.com'", PERSON_MAX_IDS);
+    });
+    await deliver(workspace.id, [{ id: "sig_5b", payload: identify({ anonymousId: "a-2" }, "b@example.com") }]);
+  },
+  "a held signal": delivered({ id: "sig_6", payload: form(2), verdict: "held", at: START, periodEnd: START + DAY }),
+  "the same, accepted": delivered({ id: "sig_7", payload: form(2), at: START }),
+  "a dead letter": delivered({ id: "sig_8", payload: "{" }),
+  "an account": async ({ workspace, accountKeyId }) => {
+    const envelope = { endpoint: "product_org", key: accountKeyId } as const;
+    await deliver(workspace.id, [{ id: "sig_9", payload: { account: "acme", plan: "pro" }, envelope, at: START }]);
+    await deliver(workspace.id, [{ id: "sig_a", payload: { account: "acme", plan: "free" }, envelope, at: START - 1 }]);
+  },
+
+  // Every read of the operator API, first pages and later ones.
+  events: get("/events"),
+  "events, a later page": get(`/events?cursor=${encodeURIComponent(JSON.stringify(GROUP_PLACE))}`),
+  signals: get("/signals"),
+  "signals, a later page": get("/signals?cursor=5.5.5&limit=3"),
+  "signals of an event": get("/signals?event=Form"),
+  "signals of a person": get("/signals?email=b@example.com"),
+  ...Object.fromEntries(
+    ["processed", "held", "anonymous", "duplicate", "purged", "dead"].map((status) => [
+      `${status} signals`,
+      get(`/signals?status=${status}`),
+    ]),
+  ),
+  "signals, all filters": get("/signals?event=Form&email=b@example.com&status=held"),
+  "a signal": get("/signals/sig_1"),
+  "a signal nobody knows": ({ workspace }) =>
+    workspace.operator("GET", "/signals/sig_0190b6a4-0000-7000-8000-000000000000").catch(() => null),
+  "a proposed rule": get("/signals/sig_2/proposed-rule"),
+  people: get("/people"),
+  "people, a later page": get("/people?cursor=5&limit=3"),
+  "a person": get("/people?email=b@example.com"),
+  accounts: get("/accounts"),
+  "accounts, a later page": get("/accounts?cursor=5&limit=3"),
+  "an account by its external id": get("/accounts?external_id=acme"),
+  "people and accounts on their pages": async ({ workspace }) => {
+    const seen = JSON.stringify([DAYS, [5], [START, 5]]);
+    const behind = {
+      newest: "5",
+      last_seen: seen,
+      last_seen_up: seen,
+      score: "[5,5]",
+      score_up: "[5,5]",
+      email: '"b@"',
+    };
+    for (const cursor of [null, "5.5"]) {
+      const page = { cursor, limit: 3 };
+      for (const sort of ["newest", "last_seen", "last_seen_up", "score", "score_up", "email"] as const) {
+        const place = { cursor: cursor === null ? null : behind[sort], limit: 3 };
+        await workspace.store.findPeople({ sort }, place);
+        await workspace.store.findPeople({ sort, text: "ann", minScore: 1, sinceDay: 1 }, place);
+      }
+      for (const sort of ["newest", "last_seen"] as const) await workspace.store.findAccounts({ sort }, page);
+      await workspace.store.findAccounts({ prefix: "a" }, page);
+      await workspace.store.accountPage("acme", { cursor: cursor === null ? null : "5.5.plan", limit: 3 });
+      for (const timeline of ["all", "scores"] as const) {
+        await workspace.store.personPage("b@example.com", timeline, { cursor: cursor === null ? null : "5", limit: 3 });
+      }
+    }
+  },
+  "the signal queue, a group, the latest": async ({ workspace: { store } }) => {
+    for (const cursor of [null, JSON.stringify(GROUP_PLACE)]) {
+      for (const filter of [{}, { search: "x" }, { only: "held" as const }, { sort: "last_seen_up" as const }]) {
+        await store.queuePage(filter, { cursor, limit: 3 });
+      }
+    }
+    await store.queuePage({ sort: "count" }, { cursor: '[-1,"e","s"]', limit: 3 });
+    await store.queueGroup("Form", "unknown", "held", { cursor: "5.5.5", limit: 3 });
+    await store.recentNames();
+    for (const pattern of ["", "Form", "F*"]) await store.suggestForRule(pattern);
+    await store.ruleFacts(["rule_1"]);
+    await store.latest(3);
+  },
+  "usage by day": ({ workspace }) => workspace.counter.usageByDay(),
+  exports: async ({ workspace }) => {
+    for (const records of ["signals", "people", "scoring_signals"] as const) {
+      for (const at of EXPORTED[records]) {
+        const cursor = at && JSON.stringify(at);
+        await workspace.store.exportPage({ records, format: "csv", cursor });
+      }
+    }
+  },
+  "dead letters": get("/dead-letters"),
+  "dead letters, a later page": get("/dead-letters?cursor=5&limit=3"),
+  usage: get("/usage"),
+  health: get("/health"),
+  books: get("/books"),
+  "books of a period": get("/books?period=current"),
+  rejections: get("/rejections"),
+  keys: get("/keys"),
+
+  // Mapping rules on what is stored.
+  "a preview": post("/rules/preview", { ...RULE, event: "F*" }),
+  "a preview of one event": post("/rules/preview", { ...RULE, event: "Form" }),
+  "a rule applied": async (made) => {
+    await made.workspace.operator("POST", `/rules/${made.ruleId}/apply`);
+    await applied(made);
+  },
+  "the rule edited and applied": async (made) => {
+    await made.workspace.operator("PATCH", `/rules/${made.ruleId}`, { event: "Form", points: 4 });
+    await made.workspace.operator("POST", `/rules/${made.ruleId}/apply`);
+    await applied(made);
+  },
+  "the rule deleted with its scoring signals": async (made) => {
+    await made.workspace.operator("DELETE", `/rules/${made.ruleId}?scoring_signals=remove`);
+    await applied(made);
+  },
+
+  "the same asked for after the deletion": (made) =>
+    made.workspace.operator("DELETE", `/rules/${made.ruleId}?scoring_signals=remove`).catch(() => null),
+
+  "a person deleted, and what comes of theirs later": async ({ workspace }) => {
+    await workspace.operator("DELETE", "/people/b@example.com");
+    await ring(workspace.id);
+    const receipt = await workspace.operator<{ id: string }>("GET", "/people/b@example.com/deletion");
+    expect(await workspace.store.erasureById(receipt.id)).not.toBeNull();
+    await deliver(workspace.id, [{ id: "sig_d", payload: { ...form(5), email: "b@example.com" }, at: START }]);
+  },
+  retention: async ({ workspace }) => {
+    await workspace.store.configure({ retentionDays: 31 });
+    await ring(workspace.id);
+  },
+
+  // What comes again, and what ends.
+  "dead letters replayed": post("/dead-letters/replay", {}),
+  "some of them": post("/dead-letters/replay", { ids: ["sig_8"] }),
+  "held signals released": async ({ workspace }) => {
+    const usage = await workspace.counter.usage();
+    const period = { periodStart: usage?.periodStartMs ?? 0, periodEnd: usage?.periodEndMs ?? 0 };
+    await deliver(workspace.id, [{ id: "sig_b", payload: form(3), verdict: "held", ordinal: 7, ...period }]);
+    await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
+      sql.exec("UPDATE ledger SET held = 1, next_row = 1000"),
+    );
+    await evictDurableObject(workspace.counter);
+    expect(await workspace.operator("POST", "/held/release")).toMatchObject({ released: 1 });
+  },
+  "held signals purged": async ({ workspace }) => {
+    const gone = { verdict: "held", periodEnd: START + DAY } as const;
+    await deliver(workspace.id, [{ id: "sig_c", payload: form(4), at: START, ...gone }]);
+    vi.setSystemTime(START + 2 * DAY);
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+  },
+  "a period's end": async ({ workspace }) => {
+    vi.setSystemTime(START + 70 * DAY);
+    await runInDurableObject(workspace.counter, (instance) => instance.alarm());
+  },
+  "both objects started again": async ({ workspace }) => {
+    await evictDurableObject(workspace.counter);
+    await evictDurableObject(workspace.store);
+    await workspace.books();
+  },
+};
+
+/** Drives the store's alarm until the rule has been applied. */
+async function applied({ workspace, ruleId }: Made): Promise<void> {
+  for (let steps = 0; steps < 50; steps++) {
+    const { status } = await workspace.operator<{ status: string }>("GET", `/rules/${ruleId}/apply`);
+    if (status === "done") return;
+    await runInDurableObject(workspace.store, (instance) => instance.alarm());
+  }
+  throw new Error("never done");
+}
+
+let statements: Statements | undefined;
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+  statements?.stop();
+});
+
+test("no statement, reading or writing, goes through a table that grows with traffic", async () => {
+  const made = { workspace: await newWorkspace(), ruleId: "", accountKeyId: "" };
+  statements = await recordStatements(made.workspace.store);
+  const called = [StoreReads, SignalStore, QuotaCounter].flatMap((one) => methodsOf(one.prototype));
+  for (const [name, call] of Object.entries(CALLS)) {
+    await call(made).catch((error: unknown) => {
+      throw new Error(`${name}: ${String(error)}`, { cause: error });
+    });
+  }
+  const plans = statements.plans();
+  expect(readable(wholeReads(plans, Object.keys(EXCEPTIONS)))).toEqual([]);
+
+  // Nothing is left out: neither a method of the two objects nor a statement's index.
+  expect(called.filter(({ spy }) => spy.mock.calls.length === 0).map(({ name }) => name)).toEqual([]);
+  const indexes = await runInDurableObject(made.workspace.store, (_, { storage: { sql } }) =>
+    sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL").toArray(),
+  );
+  const used = plans.map(({ detail }) => detail).join();
+  // No index is written with every signal that nothing reads.
+  expect(indexes.map(({ name }) => name).filter((name) => !used.includes(name))).toEqual([]);
+}, 30_000);
+
+function methodsOf(prototype: object) {
+  return Object.getOwnPropertyNames(prototype)
+    .filter((name) => name !== "constructor" && "value" in (Object.getOwnPropertyDescriptor(prototype, name) ?? {}))
+    .map((name) => ({ name, spy: vi.spyOn(prototype as Record<string, () => unknown>, name) }));
+}
+
+function readable(plans: Plan[]): string[] {
+  return plans.map(({ query, detail }) => `${detail} ← ${oneLine(query)}`);
+}

@@ -1,0 +1,172 @@
+/** The signal queue in its orders, narrowed down by name, source, kind and days: on its own and on its page. */
+import { runInDurableObject } from "cloudflare:test";
+import * as fc from "fast-check";
+import { beforeEach, expect, test } from "vitest";
+import { QUEUE_SORTED_GROUPS } from "../../../../src/limits.ts";
+import { queuePage } from "../../../../src/store/queries/queue-page.ts";
+import type { QueuePage, QueueSort } from "../../../../src/store/queries/queue-page.ts";
+import { DAY, deliver } from "../../../support/deliver.ts";
+import { newMembers, type Members } from "../../../support/members.ts";
+import { textOf } from "../../../support/pages.ts";
+
+interface Row {
+  event: string;
+  source: string;
+  count: number;
+  held: number;
+  lastSeen: number;
+}
+
+const SORTS = ["last_seen", "last_seen_up", "count", "name"] as const satisfies QueueSort[];
+const byName = (one: Row, other: Row) => {
+  const [key, otherKey] = [`${one.event}\0${one.source}`, `${other.event}\0${other.source}`];
+  return key < otherKey ? -1 : key > otherKey ? 1 : 0;
+};
+const ORDERS: Record<QueueSort, (one: Row, other: Row) => number> = {
+  last_seen: (one, other) => other.lastSeen - one.lastSeen || byName(one, other),
+  last_seen_up: (one, other) => one.lastSeen - other.lastSeen || byName(one, other),
+  count: (one, other) => other.count - one.count || byName(one, other),
+  name: (one, other) => {
+    const [event, otherEvent] = [one.event.toLowerCase(), other.event.toLowerCase()];
+    return event === otherEvent ? byName(one, other) : event < otherEvent ? -1 : 1;
+  },
+};
+
+let members: Members;
+beforeEach(async () => {
+  members = await newMembers();
+});
+
+const inStore = <T>(run: (sql: SqlStorage) => T | Promise<T>): Promise<T> =>
+  runInDurableObject(members.workspace.store, (_, { storage: { sql } }) => run(sql));
+
+function insert(sql: SqlStorage, rows: readonly Row[]): void {
+  sql.exec(
+    `INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
+       sample_ordinal, sample_seq)
+     SELECT value ->> 'event', value ->> 'source', value ->> 'count', value ->> 'held', 0, 1, value ->> 'lastSeen',
+       (value ->> 'lastSeen') / ${DAY}, 'sig_x', 1, 999 FROM json_each(?)`,
+    JSON.stringify(rows),
+  );
+}
+
+function allPages(read: (cursor: string | null) => QueuePage): QueuePage[] {
+  const pages: QueuePage[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: QueuePage = read(cursor);
+    pages.push(page);
+    cursor = page.next;
+  } while (cursor !== null && pages.length < 500);
+  return pages;
+}
+
+/** Events of the table, in its order. */
+function listed(html: string): string[] {
+  return [...html.matchAll(/<th scope="row" class="event"><a [^>]*>([^<]*)</g)].map(([, event]) => event ?? "");
+}
+
+test("search, source, kind, days, order and page together: each group that fits comes once and in order", async () => {
+  const rows = fc.uniqueArray(
+    fc.record({
+      event: fc.constantFrom("Form", "form", "Form Sent", "Mail", "mail opened", "Seen", "Zoom", "Äpfel"),
+      source: fc.constantFrom("web", "crm", "app"),
+      count: fc.integer({ min: 1, max: 4 }),
+      held: fc.constantFrom(0, 0, 1),
+      lastSeen: fc.nat({ max: 5 * DAY }),
+    }),
+    { selector: ({ event, source }) => `${event} ${source}`, maxLength: 24, size: "max" },
+  );
+  const asked = fc.record({
+    sort: fc.constantFrom(...SORTS),
+    search: fc.constantFrom(undefined, "form", "M", "nothing"),
+    source: fc.constantFrom(undefined, "web"),
+    only: fc.constantFrom(undefined, "held" as const),
+    sinceDay: fc.constantFrom(undefined, 1, 3),
+    untilDay: fc.constantFrom(undefined, 2, 4),
+  });
+  await inStore((sql) =>
+    fc.assert(
+      fc.property(rows, asked, fc.integer({ min: 1, max: 8 }), (some, query, limit) => {
+        sql.exec("DELETE FROM event_groups");
+        insert(sql, some);
+        const { sort, search, source, only, sinceDay, untilDay } = query;
+        const expected = some
+          .filter(
+            (row) =>
+              row.event.toLowerCase().includes((search ?? "").toLowerCase()) &&
+              (source === undefined || row.source === source) &&
+              (only === undefined || row.held > 0) &&
+              Math.floor(row.lastSeen / DAY) >= (sinceDay ?? 0) &&
+              Math.floor(row.lastSeen / DAY) <= (untilDay ?? 9),
+          )
+          .sort(ORDERS[sort])
+          .map((row) => [row.event, row.source]);
+        const filter = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined));
+        const pages = allPages((cursor) => queuePage(sql, filter, { cursor, limit }));
+        expect(pages.flatMap(({ items }) => items.map((item) => [item.event, item.source]))).toEqual(expected);
+        expect(pages.every(({ complete, isCut }) => complete && !isCut)).toBe(true);
+      }),
+      { numRuns: 300 },
+    ),
+  );
+});
+
+test("of more event groups than are sorted the latest are, and the page says so", async () => {
+  await inStore((sql) => {
+    sql.exec(
+      `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+       INSERT INTO event_groups (event, source, count, held, anonymous, first_seen, last_seen, last_day, sample_id,
+         sample_ordinal, sample_seq)
+       SELECT 'event ' || i, 'web', ?1 - i + 1, 0, 0, 1, i * ${DAY} / 100, i / 100, 'sig_x', 1, 999 FROM n`,
+      QUEUE_SORTED_GROUPS + 200,
+    );
+  });
+  const html = await members.member.see(`${members.home}/signals?sort=count`);
+  expect(textOf(html)).toContain("Of the 5,000 events that were seen last.");
+  // The 200 that have most are the oldest; of a day that is only partly among the latest, any may be.
+  const numbers = listed(html).map((event) => Number(event.slice("event ".length)));
+  expect(Math.min(...numbers)).toBeGreaterThan(100);
+  expect(numbers).toEqual(numbers.toSorted((one, other) => one - other));
+  expect(textOf(await members.member.see(`${members.home}/signals`))).not.toContain("that were seen last");
+});
+
+test("a cursor that another order of the signal queue has given out finds nothing", async () => {
+  await inStore((sql) => {
+    insert(sql, [{ event: "e", source: "s", count: 1, held: 0, lastSeen: DAY }]);
+    for (const sort of SORTS) {
+      for (const cursor of ["x", "[]", "[1,2,3]", '["a","b"]']) {
+        expect(queuePage(sql, { sort }, { cursor, limit: 5 }).items, `${sort} ${cursor}`).toEqual([]);
+      }
+    }
+  });
+});
+
+test("the signal queue's page keeps search, order and days in its form and over its pages, and clears what nothing fits", async () => {
+  const { home, member, workspace } = members;
+  await deliver(
+    workspace.id,
+    Array.from({ length: 30 }, (_, n) => ({
+      id: `sig_${n}`,
+      ordinal: n + 1,
+      payload: { event: `Form ${String((n * 7) % 30).padStart(2, "0")}`, source: "web", email: "p@example.com" },
+    })),
+  );
+  const today = new Date().toISOString().slice(0, 10);
+  const yesterday = new Date(Date.now() - DAY).toISOString().slice(0, 10);
+  const asked = `q=form&sort=name&from=${yesterday}&to=${today}`;
+  const html = await member.see(`${home}/signals?${asked}`);
+  for (const kept of ['value="form"', 'value="name" selected', `value="${yesterday}"`, `value="${today}"`]) {
+    expect(html).toContain(kept);
+  }
+  const next = /href="([^"]*)" rel="next"/.exec(html)?.[1]?.replaceAll("&amp;", "&") ?? "";
+  expect(next).toContain(asked);
+  const names = [...listed(html), ...listed(await member.see(next))];
+  expect(names).toEqual(Array.from({ length: 30 }, (_, n) => `Form ${String(n).padStart(2, "0")}`));
+
+  const nothing = await member.see(`${home}/signals?q=form&only=held&to=2020-01-01`);
+  expect(textOf(nothing)).toContain(
+    "No event fits Event name with: form Clear Show: With held signals Clear Last seen: until 2020-01-01 (UTC) Clear Clear all of them",
+  );
+  expect(nothing).toContain(`href="${home}/signals?q=form&amp;only=held" aria-label="Clear “Last seen”"`);
+});

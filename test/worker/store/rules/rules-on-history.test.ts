@@ -1,0 +1,628 @@
+/** Design §8.5, spec §6.3: mapping rules tried on stored signals, applied to them, and proposed from one. */
+import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
+import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
+import { hasRuleJobs } from "../../../../src/store/rules/rule-jobs.ts";
+import type { StoreState } from "../../../../src/store/state.ts";
+import { RULE_FREQUENCIES } from "../../../../src/domain/rules/mapping-rule.ts";
+import { signalStore } from "../../../../src/workspace/objects.ts";
+import { assertForSoLong } from "../../../support/for-so-long.ts";
+import { expectToAddUp } from "../../../support/read-store.ts";
+import { expectDaysToAddUp } from "../../../support/days.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
+import type { Delivered } from "../../../support/deliver.ts";
+import { scoresOf, spillLists } from "../../../support/scores.ts";
+import { call, newWorkspace } from "../../../support/workspace.ts";
+import type { TestWorkspace } from "../../../support/workspace.ts";
+
+interface Rule {
+  name: string;
+  event: string;
+  match: "all" | "any";
+  conditions: { path: string; operator: string; value?: unknown }[];
+  scoring_signal: string;
+  points: number;
+  enabled?: boolean;
+}
+
+interface Preview {
+  matches: number;
+  people: number;
+  points: number;
+  samples: { id: string; event: string; source: string; email: string; received_at: string; payload: unknown }[];
+  scanned: number;
+  complete: boolean;
+}
+
+interface Job {
+  rule_id: string;
+  rule_version: number | null;
+  status: "queued" | "running" | "done";
+  scanned: number;
+  total: number;
+  matched: number;
+  added: number;
+  changed: number;
+  removed: number;
+  requested_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+}
+
+const START = Date.now() - 60 * MINUTE;
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+
+const stub = (one = workspace) => env.SIGNAL_STORE.getByName(one.id);
+
+function aRule(change: Partial<Rule> = {}): Rule {
+  return { name: "rule", event: "Form", match: "all", conditions: [], scoring_signal: "form", points: 3, ...change };
+}
+
+function create(rule: Rule, one = workspace): Promise<{ id: string }> {
+  return one.operator<{ id: string }>("POST", "/rules", rule);
+}
+
+function preview(rule: Rule, query = "", one = workspace): Promise<Preview> {
+  return one.operator<Preview>("POST", `/rules/preview${query}`, rule);
+}
+
+function apply(ruleId: string, one = workspace): Promise<Job> {
+  return one.operator<Job>("POST", `/rules/${ruleId}/apply`);
+}
+
+/** Drives the store's alarm until the rule has been applied. */
+async function applied(ruleId: string, one = workspace): Promise<Job> {
+  for (let steps = 0; steps < 100; steps++) {
+    const job = await one.operator<Job>("GET", `/rules/${ruleId}/apply`);
+    if (job.status === "done") return job;
+    await runInDurableObject(stub(one), (instance) => instance.alarm());
+  }
+  throw new Error("never done");
+}
+
+async function applyNow(ruleId: string, one = workspace): Promise<Job> {
+  await apply(ruleId, one);
+  return applied(ruleId, one);
+}
+
+function form(id: string, email: string | null, properties: object = {}, at = START): Delivered {
+  const who = email === null ? {} : { email };
+  return { id, at, payload: { ...who, event: "Form", properties, messageId: id }, envelope: { source: "site" } };
+}
+
+const scores = (one = workspace) => scoresOf(one.id);
+
+const DEMO = aRule({
+  event: "Form",
+  conditions: [{ path: "properties.form", operator: "contains", value: "demo" }],
+  points: 20,
+});
+
+/** Every way in which a signal can be there, and only `counting` are a person's. */
+const HISTORY: Delivered[] = [
+  form("sig_1", "ann@example.com", { form: "Demo" }),
+  form("sig_2", "ann@example.com", { form: "demo again" }),
+  form("sig_3", "bob@example.com", { form: "Newsletter" }),
+  form("sig_4", "bob@example.com", { form: "A demo" }),
+  form("sig_5", null, { form: "demo" }),
+  { id: "sig_6", at: START, payload: { event: "Form", userId: "u-1", properties: { form: "demo" } } },
+  { id: "sig_7", at: START, payload: { event: "Form", userId: "u-unknown", properties: { form: "demo" } } },
+  { id: "sig_8", at: START, payload: { type: "identify", userId: "u-1", traits: { email: "cyd@example.com" } } },
+  { ...form("sig_9", "ann@example.com", { form: "demo 3" }), verdict: "held" },
+  {
+    ...form("sig_a", "ann@example.com", { form: "Demo" }),
+    payload: form("sig_1", "ann@example.com", { form: "Demo" }).payload,
+  },
+  { id: "sig_b", at: START, payload: "{" },
+  { id: "sig_c", at: START, payload: { event: "Format", email: "ann@example.com", properties: { form: "demo" } } },
+  { id: "sig_d", at: START, payload: { event: "form", email: "ann@example.com", properties: { form: "demo" } } },
+];
+
+describe("a preview", () => {
+  test.each([
+    { what: "an event and a condition", rule: DEMO },
+    { what: "a wildcard", rule: { ...DEMO, event: "F*m*" } },
+    {
+      what: "the person's email",
+      rule: aRule({ conditions: [{ path: "email", operator: "starts_with", value: "cyd" }] }),
+    },
+    { what: "negative points", rule: aRule({ event: "*", points: -7 }) },
+    { what: "an event that never came", rule: aRule({ event: "Nothing" }) },
+  ])("with $what says what the rule would have scored had it been there", async ({ rule }) => {
+    const before = await newWorkspace();
+    await create(rule, before);
+    await deliver(before.id, HISTORY);
+    await deliver(workspace.id, HISTORY);
+    const { scoring, people } = await scores(before);
+    const found = await preview(rule);
+    expect(found).toMatchObject({
+      matches: scoring.length,
+      people: new Set(scoring.map(({ email }) => email)).size,
+      points: people.reduce((sum, { score }) => sum + score, 0),
+      complete: true,
+    });
+    expect(found.samples.map(({ id, email }) => [id, email]).sort()).toEqual(
+      scoring.map(({ signal_id, email }) => [signal_id, email]),
+    );
+    expect((await scores()).scoring).toEqual([]);
+  });
+
+  test("shows the latest samples first, and looks at the events of the pattern only", async () => {
+    const many = Array.from({ length: PREVIEW_SAMPLES + 5 }, (_, n) => ({
+      id: `sig_${n}`,
+      at: START + n,
+      payload: { event: n % 2 === 0 ? "Even" : "Eventual", email: `p${n}@example.com`, properties: { n } },
+      envelope: { source: "site" },
+    }));
+    await deliver(workspace.id, [...many, form("sig_other", "ann@example.com")]);
+    const found = await preview(aRule({ event: "Even*" }));
+    expect(found).toMatchObject({ matches: many.length, people: many.length, scanned: many.length });
+    expect(found.samples.map(({ id }) => id)).toEqual(
+      many
+        .map(({ id }) => id)
+        .toReversed()
+        .slice(0, PREVIEW_SAMPLES),
+    );
+    expect(found.samples[0]).toEqual({
+      id: "sig_14",
+      event: "Even",
+      source: "site",
+      email: "p14@example.com",
+      received_at: new Date(START + 14).toISOString(),
+      payload: { event: "Even", email: "p14@example.com", properties: { n: 14 } },
+    });
+    expect(await preview(aRule({ event: "Even" }))).toMatchObject({ matches: 8, scanned: 8 });
+  });
+
+  test("looks back as many days as it is told to, 30 by default", async () => {
+    const days = [0, 1, 6, 8, 29, 31, 100];
+    await deliver(
+      workspace.id,
+      days.map((day) => form(`sig_${day}`, `day${day}@example.com`, {}, Date.now() - day * DAY - 1_000)),
+    );
+    expect(await preview(aRule())).toMatchObject({ matches: 5 });
+    expect(await preview(aRule({ event: "*" }), "?days=7")).toMatchObject({ matches: 3 });
+    expect(await preview(aRule(), "?days=101")).toMatchObject({ matches: 7 });
+    await expect(preview(aRule(), "?days=0")).rejects.toThrow("422");
+    await expect(preview({ ...aRule(), points: 0.5 })).rejects.toThrow("422");
+  });
+
+  test("reads page by page up to its bound, and says so when there would have been more", async () => {
+    await deliver(workspace.id, [form("sig_first", "ann@example.com")]);
+    await deliverMany(PREVIEW_MAX_SIGNALS - 1);
+    expect(await preview(aRule())).toMatchObject({ scanned: PREVIEW_MAX_SIGNALS, people: 2, complete: true });
+    await deliver(workspace.id, [{ ...form("sig_last", "bob@example.com"), row: 1_000_000 }]);
+    expect(await preview(aRule())).toMatchObject({
+      scanned: PREVIEW_MAX_SIGNALS,
+      matches: PREVIEW_MAX_SIGNALS,
+      people: 1,
+      complete: false,
+    });
+  }, 30_000);
+});
+
+/** Delivers so many signals of bob's. */
+async function deliverMany(count: number): Promise<void> {
+  const signals = Array.from({ length: count }, (_, n) => ({
+    ...form(`sig_many_${n}`, "bob@example.com"),
+    row: n + 2,
+  }));
+  for (let from = 0; from < count; from += 1_000) await deliver(workspace.id, signals.slice(from, from + 1_000));
+}
+
+describe("applying a rule", () => {
+  test.each([
+    { what: "an event and a condition", rule: DEMO },
+    { what: "a wildcard", rule: { ...DEMO, event: "F*m*" } },
+    {
+      what: "the person's email",
+      rule: aRule({ conditions: [{ path: "email", operator: "starts_with", value: "cyd" }] }),
+    },
+  ])("with $what scores what it would have scored had it been there, once", async ({ rule }) => {
+    const before = await newWorkspace();
+    await create(rule, before);
+    await deliver(before.id, HISTORY);
+    await deliver(workspace.id, HISTORY);
+    const { id } = await create(rule);
+    const expected = await scores(before);
+    const job = await applyNow(id);
+    expect(await scores()).toEqual(expected);
+    expect(job).toMatchObject({
+      added: expected.scoring.length,
+      matched: expected.scoring.length,
+      changed: 0,
+      removed: 0,
+    });
+    expect(await applyNow(id)).toMatchObject({ added: 0, matched: expected.scoring.length, changed: 0, removed: 0 });
+    expect(await scores()).toEqual(expected);
+  });
+
+  test("brings points, name and version up to date, adds what is missing, removes what no longer matches", async () => {
+    const { id } = await create(DEMO);
+    await deliver(workspace.id, HISTORY);
+    const left = await scores();
+    const change = {
+      points: 5,
+      scoring_signal: "any form",
+      conditions: [{ path: "email", operator: "starts_with", value: "b" }],
+    };
+    await workspace.operator("PATCH", `/rules/${id}`, change);
+    expect(await scores()).toEqual(left);
+
+    expect(await applyNow(id)).toMatchObject({ rule_version: 2, matched: 2, added: 1, changed: 1, removed: 3 });
+    expect((await scores()).scoring).toMatchObject([
+      { signal_id: "sig_3", scoring_signal: "any form", points: 5 },
+      { signal_id: "sig_4", scoring_signal: "any form", points: 5 },
+    ]);
+    expect((await scores()).people).toContainEqual({ email: "bob@example.com", score: 10 });
+    const [person] = (
+      await signalStore(env, workspace.id).people({ email: "bob@example.com" }, { cursor: null, limit: 1 })
+    ).items;
+    expect(person?.scoringSignals.map(({ ruleVersion }) => ruleVersion)).toEqual([2, 2]);
+  });
+
+  test("removes scoring signals of events that it is no longer about, and those of a disabled rule", async () => {
+    const { id } = await create(aRule({ event: "F*" }));
+    await create(aRule({ event: "Format", points: 100 }));
+    await deliver(workspace.id, HISTORY);
+    await workspace.operator("PATCH", `/rules/${id}`, { event: "Format" });
+    expect(await applyNow(id)).toMatchObject({ matched: 1, added: 0, changed: 1, removed: 5 });
+    expect((await scores()).people).toContainEqual({ email: "ann@example.com", score: 103 });
+
+    await workspace.operator("PATCH", `/rules/${id}`, { enabled: false });
+    expect((await scores()).people).toContainEqual({ email: "ann@example.com", score: 103 });
+    expect(await applyNow(id)).toMatchObject({ rule_version: null, total: 0, removed: 1 });
+    expect((await scores()).people).toContainEqual({ email: "ann@example.com", score: 100 });
+
+    await workspace.operator("PATCH", `/rules/${id}`, { enabled: true });
+    expect(await applyNow(id)).toMatchObject({ rule_version: 4, added: 1 });
+  });
+
+  test("a deleted rule keeps its scoring signals, unless their removal is asked for, then or later", async () => {
+    const [kept, removed] = [await create(DEMO), await create({ ...DEMO, points: 1 })];
+    await deliver(workspace.id, HISTORY);
+    await workspace.operator("DELETE", `/rules/${kept.id}`);
+    const job = await workspace.operator<Job>("DELETE", `/rules/${removed.id}?scoring_signals=remove`);
+    expect(job).toMatchObject({ rule_id: removed.id, rule_version: null });
+    expect(await applied(removed.id)).toMatchObject({ status: "done", removed: 4 });
+    expect((await scores()).people).toContainEqual({ email: "ann@example.com", score: 40 });
+
+    await workspace.operator("DELETE", `/rules/${kept.id}?scoring_signals=remove`);
+    await applied(kept.id);
+    expect((await scores()).scoring).toEqual([]);
+    await expect(workspace.operator("DELETE", `/rules/${kept.id}?scoring_signals=remove`)).rejects.toThrow("404");
+    await expect(apply(kept.id)).rejects.toThrow("404");
+  });
+
+  test("goes a bounded step with each alarm, and tells how far it is", async () => {
+    const total = 2 * RULE_STEP_SIGNALS + SEGMENT_MAX_LINES;
+    await deliverMany(total);
+    const { id } = await create(aRule());
+    await silenceAlarms();
+    const job = await apply(id);
+    expect(job).toMatchObject({ status: "queued", scanned: 0, total, started_at: null, finished_at: null });
+    const seen: Job[] = [];
+    for (let alarms = 0; alarms < 3; alarms++) {
+      await runInDurableObject(stub(), (instance) => instance.alarm());
+      seen.push(await workspace.operator<Job>("GET", `/rules/${id}/apply`));
+    }
+    expect(seen.map(({ status }) => status)).toEqual(["running", "running", "done"]);
+    for (const [alarms, { scanned, added }] of seen.entries()) {
+      const before = seen[alarms - 1]?.scanned ?? 0;
+      expect(added).toBe(scanned);
+      expect(scanned).toBeGreaterThan(before);
+      expect(scanned - before).toBeLessThan(RULE_STEP_SIGNALS + SEGMENT_MAX_LINES);
+    }
+    expect(seen[2]?.scanned).toBe(total);
+    expect(seen[1]?.finished_at).toBeNull();
+    expect(Date.parse(seen[2]?.finished_at ?? "")).toBeGreaterThanOrEqual(Date.parse(seen[0]?.started_at ?? ""));
+    await expectToAddUp(workspace.id);
+    expect((await scores()).people).toEqual([{ email: "bob@example.com", score: 3 * total }]);
+  });
+
+  test("goes on by itself after a crash, also when held signals have set a later alarm since", async () => {
+    await deliver(workspace.id, [form("sig_1", "ann@example.com")]);
+    const { id } = await create(aRule());
+    await silenceAlarms();
+    await apply(id);
+    await abortAllDurableObjects();
+    await deliver(workspace.id, [{ ...form("sig_2", "ann@example.com"), verdict: "held" }]);
+    await vi.waitFor(async () => {
+      expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 1 });
+    });
+    await vi.waitFor(async () => {
+      const alarmMs = await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm());
+      expect(alarmMs).toBeGreaterThan(Date.now() + DAY / 2);
+    });
+  });
+
+  test("does not lose the alarm of the job to a purge that fails, and never throws", async () => {
+    const held = { ...form("sig_0", "bob@example.com"), verdict: "held" as const, periodEnd: Date.now() + 200 };
+    await deliver(workspace.id, [held, { ...form("sig_1", "ann@example.com"), ordinal: 2 }]);
+    const { id } = await create(aRule());
+    await silenceAlarms();
+    await apply(id);
+    await until(held.periodEnd + 1);
+    const alarms = await runInDurableObject(stub(), async (instance, { storage }) => {
+      const exec = storage.sql.exec.bind(storage.sql);
+      const set: number[] = [];
+      storage.setAlarm = (at) => Promise.resolve(void set.push(Number(at)));
+      storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+        if (query.startsWith("UPDATE heads") && bindings.at(-1) === 2) throw new Error("purge fails");
+        return exec(query, ...bindings);
+      }) as typeof exec;
+      await instance.alarm();
+      await instance.alarm();
+      storage.sql.exec = exec;
+      return set;
+    });
+    expect(alarms.every((at) => at > Date.now() + 30_000)).toBe(true);
+    expect(alarms.length).toBeGreaterThan(0);
+    expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 1 });
+  });
+
+  test("again while it is being applied: begins anew with the rule as it is then", async () => {
+    await deliver(workspace.id, HISTORY);
+    const { id } = await create(DEMO);
+    await silenceAlarms();
+    await apply(id);
+    await step(1);
+    await workspace.operator("PATCH", `/rules/${id}`, { points: 1 });
+    expect(await apply(id)).toMatchObject({ rule_version: 2, status: "queued", scanned: 0, added: 0 });
+    const job = await applied(id);
+    expect(job.scanned).toBe(job.total);
+    expect((await scores()).scoring.map(({ points }) => points)).toEqual([1, 1, 1, 1]);
+  });
+
+  test("leaves alone what a newer version has made, or has not made, in the meantime", async () => {
+    const visit = (id: string, n: number): Delivered => ({
+      ...form(id, null),
+      payload: { event: "Form", userId: "u-1", properties: { n } },
+    });
+    await deliver(workspace.id, [form("sig_1", "ann@example.com"), visit("sig_2", 1), visit("sig_3", 0)]);
+    const { id } = await create(aRule());
+    await silenceAlarms();
+    await apply(id);
+    const newer = { points: 50, conditions: [{ path: "properties.n", operator: "equals", value: 1 }] };
+    await workspace.operator("PATCH", `/rules/${id}`, newer);
+    await until(Date.now() + 2);
+    await deliver(workspace.id, [
+      form("sig_4", "bob@example.com", { n: 1 }),
+      form("sig_5", "bob@example.com", { n: 0 }),
+      { id: "sig_6", payload: { type: "identify", userId: "u-1", traits: { email: "cyd@example.com" } } },
+    ]);
+    expect(await applied(id)).toMatchObject({ rule_version: 1, added: 1, changed: 0 });
+    expect((await scores()).scoring.map(({ signal_id, points }) => [signal_id, points])).toEqual([
+      ["sig_1", 3],
+      ["sig_2", 50],
+      ["sig_4", 50],
+    ]);
+  });
+
+  test("signals that are on their way with older rules are run through the newer ones", async () => {
+    const { id } = await create(aRule());
+    const stored = stub();
+    let records = 0;
+    const record = async (...args: Parameters<typeof stored.record>) => {
+      if (records++ === 0) {
+        await workspace.operator("PATCH", `/rules/${id}`, { points: 8 });
+        await applyNow(id);
+      }
+      return stored.record(...args);
+    };
+    const slow = new Proxy(stored, {
+      get: (target, name) => (name === "record" ? record : Reflect.get(target, name, target)),
+    });
+    const bindings = { ...env, SIGNAL_STORE: { getByName: () => slow } } as unknown as Env;
+    const message = messageOf(workspace.id, [form("sig_1", "ann@example.com")]);
+    expect((await consumeMessages([message], { bindings })).retryMessages).toHaveLength(1);
+    expect((await scores()).scoring).toEqual([]);
+    expect((await consumeMessages([message], { bindings })).retryMessages).toEqual([]);
+    expect((await scores()).people).toEqual([{ email: "ann@example.com", score: 8 }]);
+  });
+
+  test("in one workspace touches no other, and is not found there", async () => {
+    const other = await newWorkspace();
+    await deliver(other.id, HISTORY);
+    await deliver(workspace.id, HISTORY);
+    const { id } = await create(DEMO);
+    await applyNow(id);
+    expect((await scores(other)).scoring).toEqual([]);
+    expect(await preview(DEMO, "", other)).toMatchObject({ matches: 4 });
+    for (const [method, path] of [
+      ["POST", `/rules/${id}/apply`],
+      ["GET", `/rules/${id}/apply`],
+      ["DELETE", `/rules/${id}?scoring_signals=remove`],
+    ] as const) {
+      await expect(other.operator(method, path)).rejects.toThrow("404");
+    }
+    expect((await scores()).scoring).toHaveLength(4);
+  });
+});
+
+/** Until its next start, so that only the test rings the store's alarm. */
+async function silenceAlarms(one = workspace): Promise<void> {
+  await runInDurableObject(stub(one), async (_, { storage }) => {
+    await storage.deleteAlarm();
+    storage.setAlarm = () => Promise.resolve();
+  });
+}
+
+/** One step, of the next segments with `limit` lines that may score; it fails after `statements` of its statements, as in a crash. */
+async function step(limit: number, statements = Number.POSITIVE_INFINITY, one = workspace): Promise<void> {
+  await runInDurableObject(stub(one), async (instance, { storage }) => {
+    const state = Reflect.get(instance, "state") as StoreState;
+    const exec = storage.sql.exec.bind(storage.sql);
+    let left = statements;
+    storage.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+      if (left-- === 0) throw new Error("crash");
+      return exec(query, ...bindings);
+    }) as typeof exec;
+    try {
+      await stepRuleJob(state, new ColdObjects(env.COLD, one.id), storage, limit);
+    } catch (error) {
+      expect(String(error)).toContain("crash");
+    } finally {
+      storage.sql.exec = exec;
+    }
+  });
+}
+
+/** Few histories fill a segment. */
+async function seal(one: TestWorkspace): Promise<void> {
+  await runInDurableObject(stub(one), (instance, { storage }) => {
+    const { signals } = Reflect.get(instance, "state") as StoreState;
+    storage.transactionSync(() => {
+      signals.seal();
+      signals.flush();
+    });
+  });
+}
+
+/** Rings the alarm until there is nothing left to do. */
+async function finish(one: TestWorkspace): Promise<void> {
+  await runInDurableObject(stub(one), async (instance, { storage: { sql } }) => {
+    while (hasRuleJobs(sql)) await instance.alarm();
+  });
+}
+
+async function until(ms: number): Promise<void> {
+  await vi.waitUntil(() => Date.now() >= ms, { interval: 1 });
+}
+
+describe("design §8.5: any history of signals, edits, applications and crashes", () => {
+  const rules = fc.record({
+    event: fc.constantFrom("A", "A*", "*B", "*", "B", "None"),
+    match: fc.constantFrom("all" as const, "any" as const),
+    conditions: fc.array(
+      fc.constantFrom(
+        { path: "properties.value", operator: "equals", value: 1 },
+        { path: "properties.value", operator: "less_than", value: 2 },
+        { path: "email", operator: "starts_with", value: "person0" },
+      ),
+      { maxLength: 2 },
+    ),
+    scoring_signal: fc.constantFrom("one", "other"),
+    points: fc.integer({ min: -5, max: 5 }),
+    frequency: fc.constantFrom(...RULE_FREQUENCIES),
+    enabled: fc.nat(4).map((n) => n > 0),
+  });
+  const signals = fc.record({
+    event: fc.constantFrom("A", "AB", "B"),
+    value: fc.nat(2),
+    who: fc.constantFrom("person0", "person1", "user0", "user1", "nobody"),
+    identifies: fc.option(fc.constantFrom("person0", "person1"), { freq: 3 }),
+    minute: fc.constantFrom(0, 4, 8, 12, 16, 24, -1_440, -1_436, -2_880),
+  });
+  const actions = fc.oneof(
+    { weight: 4, arbitrary: fc.record({ deliver: fc.array(signals, { minLength: 1, maxLength: 6 }) }) },
+    { weight: 2, arbitrary: fc.record({ edit: rules }) },
+    { weight: 2, arbitrary: fc.constant({ apply: true }) },
+    { weight: 4, arbitrary: fc.record({ limit: fc.integer({ min: 1, max: 4 }), statements: fc.nat(60) }) },
+    { weight: 1, arbitrary: fc.constant({ crash: true }) },
+    { weight: 2, arbitrary: fc.constant({ seal: true }) },
+  );
+
+  test("the rule as it is in the end, applied, gives what it would have given from the beginning", async () => {
+    await assertForSoLong(
+      fc.asyncProperty(rules, fc.array(actions, { minLength: 4, maxLength: 16 }), async (first, history) => {
+        const [lived, ideal] = [await newWorkspace(), await newWorkspace()];
+        const { id } = await create({ name: "rule", ...first }, lived);
+        let final = first;
+        /** The rule has been edited since it was applied; at first it is there before all signals. */
+        let edited = false;
+        let ordinal = 0;
+        const batches: Delivered[][] = [];
+        await silenceAlarms(lived);
+        for (const action of history) {
+          if ("deliver" in action) {
+            const batch = action.deliver.map((one) => toDeliver(one, ++ordinal));
+            batches.push(batch);
+            await deliver(lived.id, batch);
+          } else if ("edit" in action) {
+            final = action.edit;
+            edited = true;
+            await lived.operator("PATCH", `/rules/${id}`, final);
+          } else if ("apply" in action) {
+            await apply(id, lived);
+            edited = false;
+          } else if ("seal" in action) await seal(lived);
+          else if ("limit" in action) await step(action.limit, action.statements, lived);
+          else {
+            // Only this one: a run that is interrupted goes on beside the tests that follow.
+            await runInDurableObject(env.SIGNAL_STORE.getByName(lived.id), (_, ctx) => ctx.abort("killed")).catch(
+              () => {},
+            );
+            await silenceAlarms(lived);
+            await spillLists(lived.id);
+          }
+        }
+        if (edited) await apply(id, lived);
+        await finish(lived);
+
+        await create({ name: "rule", ...final }, ideal);
+        for (const batch of batches) await deliver(ideal.id, batch);
+        const is = await scores(lived);
+        expect(is).toEqual(await scores(ideal));
+        await expectDaysToAddUp(lived.id);
+        await expectToAddUp(lived.id);
+      }),
+      { numRuns: 40, limitMs: 12_000 },
+    );
+  }, 60_000);
+});
+
+function toDeliver(
+  one: { event: string; value: number; who: string; identifies: string | null; minute: number },
+  ordinal: number,
+): Delivered {
+  const { event, value, who, identifies, minute } = one;
+  const named = who.startsWith("person") ? { email: `${who}@example.com` } : who === "nobody" ? {} : { userId: who };
+  const payload =
+    identifies !== null && who.startsWith("user")
+      ? // Each user id is always the same person's.
+        { type: "identify", userId: who, traits: { email: who.replace("user", "person") + "@example.com" } }
+      : { event, ...named, properties: { value } };
+  return { id: `sig_${ordinal}`, ordinal, at: START + minute * MINUTE, payload, periodEnd: START + 30 * DAY };
+}
+
+describe("spec §6.3: a rule proposed from a signal of the queue", () => {
+  test("has conditions pre-filled from the payload, can be created as it is, and matches the signal", async () => {
+    await deliver(workspace.id, [form("sig_1", "ann@example.com", { form_name: "Demo", id: "7f3a91c2" })]);
+    const proposed = await workspace.operator<Rule>("GET", "/signals/sig_1/proposed-rule");
+    expect(proposed).toEqual({
+      name: "Form: Demo",
+      event: "Form",
+      match: "all",
+      conditions: [{ path: "properties.form_name", operator: "equals", value: "Demo" }],
+      scoring_signal: "Form",
+      points: 1,
+      frequency: "every_time",
+    });
+    expect(await preview(proposed)).toMatchObject({ matches: 1, points: 1 });
+    const { id } = await create(proposed);
+    expect(await applyNow(id)).toMatchObject({ added: 1 });
+  });
+
+  test("is there for held and anonymous signals too, and not for what no rule can score", async () => {
+    await deliver(workspace.id, HISTORY);
+    const status = async (path: string) => {
+      const headers = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
+      return (await call(`/operator/workspaces/${workspace.id}/signals/${path}`, { headers })).status;
+    };
+    const found = await Promise.all(
+      ["sig_1", "sig_5", "sig_7", "sig_9", "sig_8", "sig_a", "sig_b", "sig_none"].map((id) =>
+        status(`${id}/proposed-rule`),
+      ),
+    );
+    expect(found).toEqual([200, 200, 200, 200, 404, 404, 404, 404]);
+  });
+});

@@ -1,0 +1,799 @@
+/** Design §8: what the Signal Store makes of signals: duplicates, people, scores, the signal queue, held ones, traces. */
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  LINK_PAGE_SIGNALS,
+  LIST_SCAN_SIGNALS,
+  PENDING_GROUPS,
+  PURGE_ROWS,
+  SAMPLE_MAX_SIGNALS,
+  SEGMENT_MAX_LINES,
+} from "../../../src/limits.ts";
+import { signalStore } from "../../../src/workspace/objects.ts";
+import type { PageOf } from "../../../src/platform/list-page.ts";
+import type { SignalStatus } from "../../../src/store/protocol.ts";
+import { linesOf } from "../../support/adds-up.ts";
+import { ringUntilQuiet } from "../../support/cold.ts";
+import { expectToAddUp, readStore } from "../../support/read-store.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
+import type { Delivered } from "../../support/deliver.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { TestWorkspace } from "../../support/workspace.ts";
+
+const PAGE = { cursor: null, limit: 200 };
+const NOTHING = { processed: 0, duplicates: 0, held: 0, purged: 0, deadLettered: 0 };
+const START = Date.now();
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace();
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  await expectToAddUp(workspace.id);
+});
+
+const store = () => signalStore(env, workspace.id);
+const stub = () => env.SIGNAL_STORE.getByName(workspace.id);
+
+function send(...signals: Delivered[]) {
+  return deliver(workspace.id, signals);
+}
+
+function newRule(event: string, points: number, conditions: unknown[] = []) {
+  const rule = { name: `${event} ${points}`, event, match: "all", conditions, scoring_signal: event, points };
+  return workspace.operator<{ id: string }>("POST", "/rules", rule);
+}
+
+async function statusOf(...ids: string[]) {
+  return Promise.all(ids.map(async (id) => (await store().signal(id))?.status));
+}
+
+async function personOf(email: string) {
+  return (await store().people({ email }, PAGE)).items[0];
+}
+
+const form = (fields: object = {}) => ({ email: "jane@example.com", event: "Form", ...fields });
+
+describe("design §8.2: duplicates", () => {
+  test.each([
+    { what: "neither id nor key", payload: form(), window: 10 * MINUTE },
+    { what: "a messageId", payload: form({ messageId: "m-1" }), window: 7 * DAY },
+    { what: "an id", payload: form({ id: 17 }), window: 7 * DAY },
+    { what: "an Idempotency-Key", payload: form(), envelope: { idem: "k:0" }, window: 7 * DAY },
+  ])(
+    "with $what: up to $window ms after its original, and not a millisecond longer",
+    async ({ payload, envelope = {}, window }) => {
+      const at = (id: string, ms: number): Delivered => ({ id, payload, envelope, at: START + ms });
+      await send(at("sig_1", 0));
+      await send(at("sig_2", window));
+      await send(at("sig_3", window + 1));
+      await send(at("sig_4", 2 * window + 1), at("sig_5", 2 * window + 2));
+      expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4", "sig_5")).toEqual([
+        "processed",
+        "duplicate",
+        "processed",
+        "duplicate",
+        "processed",
+      ]);
+      expect((await store().signal("sig_4"))?.duplicateOf).toBe("sig_3");
+    },
+  );
+
+  test("an Idempotency-Key is what counts where there is one, and each API key counts its own", async () => {
+    const idem = { idem: "k:0" };
+    await send(
+      { id: "sig_1", payload: form(), envelope: idem },
+      { id: "sig_2", payload: form({ event: "Other" }), envelope: idem },
+      { id: "sig_3", payload: form(), envelope: { idem: "k:1" } },
+      { id: "sig_4", payload: form(), envelope: { ...idem, key: "key_other" } },
+      { id: "sig_5", payload: form() },
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4", "sig_5")).toEqual([
+      "processed",
+      "duplicate",
+      "processed",
+      "processed",
+      "processed",
+    ]);
+  });
+
+  test("what is set anew with every delivery makes no difference; a signal that names nobody is never a duplicate", async () => {
+    await send(
+      { id: "sig_1", payload: { event: "e", userId: "u-1", properties: { a: 1, b: 2 }, sentAt: "1" } },
+      { id: "sig_2", payload: { sentAt: "2", properties: { b: 2, a: 1 }, event: "e", userId: "u-1" } },
+      { id: "sig_3", payload: { event: "e" } },
+      { id: "sig_4", payload: { event: "e" } },
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual([
+      "anonymous",
+      "duplicate",
+      "processed",
+      "processed",
+    ]);
+  });
+
+  test("numbers count to the last digit, also those that JavaScript rounds", async () => {
+    const sent = (id: string, ownId: string) => ({ id, payload: `{"event":"e","userId":"u-1","id":${ownId}}` });
+    await send(
+      sent("sig_1", "9007199254740993"),
+      sent("sig_2", "9007199254740992"),
+      sent("sig_3", "9007199254740993.0"),
+      sent("sig_4", "9007199254740992"),
+    );
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual([
+      "anonymous",
+      "anonymous",
+      "duplicate",
+      "duplicate",
+    ]);
+  });
+
+  test("are counted and traced, but never in the signal queue, and score nothing", async () => {
+    await newRule("Form", 4);
+    await send({ id: "sig_1", payload: form(), at: START });
+    await send({ id: "sig_2", payload: form(), at: START + 5 });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 4 });
+    expect((await store().events(PAGE)).items).toMatchObject([{ event: "Form", count: 1, sample: { id: "sig_1" } }]);
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 1, duplicates: 1 });
+    expect(await store().signal("sig_2")).toMatchObject({ status: "duplicate", duplicateOf: "sig_1", payload: null });
+  });
+
+  test("of twins that come out of order the first one recorded is the original: nothing is settled again", async () => {
+    await newRule("Form", 4);
+    const at = (id: string, minute: number): Delivered => ({ id, payload: form(), at: START + minute * MINUTE });
+    await send(at("sig_8", 8));
+    await send(at("sig_16", 16));
+    await send(at("sig_24", 24));
+    await send(at("sig_0", 0));
+    expect(await statusOf("sig_0", "sig_8", "sig_16", "sig_24")).toEqual([
+      "duplicate",
+      "processed",
+      "duplicate",
+      "processed",
+    ]);
+    expect((await store().signal("sig_0"))?.duplicateOf).toBe("sig_8");
+    const person = await personOf("jane@example.com");
+    expect(person).toMatchObject({ score: 8, firstSeenMs: START + 8 * MINUTE, lastSeenMs: START + 24 * MINUTE });
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 2, sample: { id: "sig_24", payload: form() }, firstSeenMs: START, lastSeenMs: START + 24 * MINUTE },
+    ]);
+  });
+
+  test("within a batch the one received first is the original, in whatever order they lie in it", async () => {
+    const at = (id: string, minute: number): Delivered => ({ id, payload: form(), at: START + minute * MINUTE });
+    await send(at("sig_9", 9), at("sig_0", 0), at("sig_12", 12), at("sig_4", 4));
+    expect(await statusOf("sig_0", "sig_4", "sig_9", "sig_12")).toEqual([
+      "processed",
+      "duplicate",
+      "duplicate",
+      "processed",
+    ]);
+  });
+
+  test("name nobody and keep nothing but their place: what they said stands with the original", async () => {
+    const track = { type: "track", messageId: "m-1", anonymousId: "a-1", userId: "u-1", event: "Visit" };
+    await send({ id: "sig_1", payload: track });
+    await send({ id: "sig_2", payload: track });
+    expect(await store().signal("sig_2")).toMatchObject({
+      userId: null,
+      anonymousId: null,
+      email: null,
+      payload: null,
+    });
+  });
+});
+
+describe("design §8.2: duplicates are found wherever their originals are", () => {
+  const track = (n: number, fields: object = {}): Delivered => ({
+    id: `sig_${n}`,
+    payload: { type: "track", messageId: `m-${n}`, anonymousId: "a-1", event: "Visit", ...fields },
+    at: START,
+    ordinal: n + 1,
+  });
+  const again = (one: Delivered, at = START): Delivered => ({ ...one, id: `${one.id}-again`, at });
+
+  test("open, in a segment, and after a restart, which builds the memory of them anew", async () => {
+    const all = Array.from({ length: SEGMENT_MAX_LINES + 100 }, (_, n) => track(n));
+    await send(...all);
+    await send(again(track(0)), again(track(SEGMENT_MAX_LINES + 50)));
+    await evictDurableObject(stub());
+    await send(again(track(1)), again(track(SEGMENT_MAX_LINES + 51)), { ...track(2_000), id: "sig_new" });
+    expect(
+      await statusOf(
+        "sig_0-again",
+        `sig_${SEGMENT_MAX_LINES + 50}-again`,
+        "sig_1-again",
+        `sig_${SEGMENT_MAX_LINES + 51}-again`,
+        "sig_new",
+      ),
+    ).toEqual(["duplicate", "duplicate", "duplicate", "duplicate", "anonymous"]);
+  });
+
+  test("on disk, for what comes more than an hour late, in a window that memory does not have any more", async () => {
+    const weeks = 21 * DAY;
+    await send({ ...track(1), at: START - weeks });
+    await send(...Array.from({ length: SEGMENT_MAX_LINES }, (_, n) => ({ ...track(n + 10), at: START - weeks })));
+    await evictDurableObject(stub());
+    await send(again(track(1), START - weeks + 6 * DAY), {
+      ...again(track(2), START - weeks + 6 * DAY),
+      id: "sig_other",
+    });
+    await send({ ...again(track(1)), id: "sig_too_late" });
+    expect(await statusOf("sig_1-again", "sig_other", "sig_too_late")).toEqual(["duplicate", "anonymous", "anonymous"]);
+  });
+
+  test("by the whole of their hash: what only begins with the same one is none, since a hit is proved on the log", async () => {
+    await send(track(1));
+    const stored = await readStore(workspace.id, ({ sql, signals }) => {
+      signals.seal();
+      signals.flush();
+      const { hashes } = sql.exec<{ hashes: ArrayBuffer }>("SELECT hashes FROM signals_facts").one();
+      const bytes = new Uint8Array(hashes);
+      bytes[7] = (bytes[7] ?? 0) ^ 1;
+      sql.exec("UPDATE signals_facts SET hashes = ?", bytes as unknown as ArrayBuffer);
+      return bytes.length;
+    });
+    expect(stored).toBe(8);
+    await evictDurableObject(stub());
+    await send(again(track(1)));
+    expect(await statusOf("sig_1-again")).toEqual(["anonymous"]);
+  });
+});
+
+describe("the counts of the signal queue and of rules", () => {
+  const names = (count: number, from = 0) =>
+    Array.from({ length: count }, (_, n) => ({
+      id: `sig_${from + n}`,
+      payload: form({ event: `Event ${from + n}` }),
+      ordinal: from + n + 1,
+    }));
+  const rowsOfGroups = () =>
+    runInDurableObject(
+      stub(),
+      (_, { storage: { sql } }) =>
+        sql.exec<{ count: number }>("SELECT count(*) AS count FROM event_groups").one().count,
+    );
+
+  test("wait in the head, over restarts, until somebody reads them", async () => {
+    await newRule("*", 4);
+    await send(...names(3));
+    await evictDurableObject(stub());
+    await send(...names(2, 2));
+    expect(await rowsOfGroups()).toBe(0);
+    await evictDurableObject(stub());
+    const { items } = await store().events(PAGE);
+    expect(items.map(({ event, count }) => `${event}: ${count}`).sort()).toEqual([
+      "Event 0: 1",
+      "Event 1: 1",
+      "Event 2: 1",
+      "Event 3: 1",
+    ]);
+    expect(await rowsOfGroups()).toBe(4);
+    await send(...names(1, 4));
+    expect(await rowsOfGroups()).toBe(4);
+    expect((await store().queueGroup("Event 4", "unknown", undefined, PAGE))?.group).toMatchObject({ count: 1 });
+  });
+
+  test("go to their rows when there are many, so that the head stays small", async () => {
+    await send(...names(PENDING_GROUPS));
+    expect(await rowsOfGroups()).toBe(0);
+    await send(...names(1, PENDING_GROUPS));
+    expect(await rowsOfGroups()).toBe(PENDING_GROUPS + 1);
+  });
+});
+
+describe("§8.3, invariant 7: held signals", () => {
+  const held = (id: string, payload: unknown, periodEnd: number): Delivered => {
+    return { id, payload, verdict: "held", periodStart: START - DAY, periodEnd, at: START };
+  };
+  const setTime = (now: number) => vi.useFakeTimers({ toFake: ["Date"], now });
+
+  test("never score, link or make a person, and are gone with the end of their period", async () => {
+    await newRule("Form", 4);
+    const identify = { type: "identify", anonymousId: "a-1", traits: { email: "held@example.com" } };
+    await send(held("sig_1", form(), START + DAY), held("sig_2", identify, START + DAY));
+    expect(await store().people({}, PAGE)).toMatchObject({ items: [], next: null });
+    expect(await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm())).toBe(START + DAY);
+    setTime(START + DAY - 1);
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["held", "held"]);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "purged"]);
+    expect(await store().totals()).toEqual({ ...NOTHING, purged: 2 });
+    expect((await store().events(PAGE)).items).toEqual([]);
+    const left = await readStore(workspace.id, ({ sql, held: log }) => [
+      ...linesOf(log).map((line) => JSON.stringify(line)),
+      ...sql
+        .exec("SELECT * FROM heads")
+        .toArray()
+        .map(({ payloads }) => new TextDecoder().decode(payloads as ArrayBuffer)),
+    ]);
+    expect(left.join()).not.toMatch(/jane|held@|a-1/);
+    expect(left.length).toBeGreaterThan(2);
+  });
+
+  test("leave the sample of their group to the latest that is left, however many of them there were", async () => {
+    const many = Array.from({ length: SAMPLE_MAX_SIGNALS + 100 }, (_, n) =>
+      held(`sig_h${n}`, form({ n }), START + DAY),
+    );
+    await send({ id: "sig_ok", payload: form({ n: -1 }), at: START - 1 }, ...many);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 1, held: 0, sample: { id: "sig_ok" } }]);
+  });
+
+  test("that arrive after the end of their period are dropped at once, and leave no content", async () => {
+    await send(held("sig_1", form({ note: "late" }), START - 1), {
+      id: "sig_2",
+      payload: form({ note: "late" }),
+      at: START,
+    });
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
+    expect(await store().signal("sig_1")).toMatchObject({ payload: null, email: null, verdict: "held" });
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 1, held: 0, sample: { id: "sig_2" } }]);
+  });
+
+  test("forget their hash when they are purged: the same content is no duplicate then", async () => {
+    await send(held("sig_1", form({ id: 1 }), START + DAY));
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    await send({ id: "sig_2", payload: form({ id: 1 }), at: START + DAY });
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["purged", "processed"]);
+  });
+
+  const release = async (id: string, periodEnd: number): Promise<Delivered> => {
+    const found = (await store().held(periodEnd, 0, 1_000)).find(({ admission }) => admission.id === id);
+    if (found === undefined) throw new Error(`${id} is not held`);
+    const { admission, payload, place } = found;
+    const times = { at: admission.receivedAtMs, periodStart: admission.periodStartMs, periodEnd };
+    return { id, payload, ordinal: admission.ordinal, ...times, verdict: "accepted", again: { from: "held", place } };
+  };
+
+  test.each(["the release first", "the late delivery first"])(
+    "that are released are not held again by a late delivery in the same batch, %s",
+    async (order) => {
+      const late = held("sig_1", form(), START + DAY);
+      await send(late);
+      const released = await release("sig_1", START + DAY);
+      await send(...(order === "the release first" ? [released, late] : [late, released]));
+      await send(late, released);
+      expect(await statusOf("sig_1")).toEqual(["processed"]);
+    },
+  );
+
+  test("are looked at for duplicates when they are released: an accepted twin is the original, whichever came first", async () => {
+    await newRule("Form", 4);
+    await send(held("sig_1", form({ n: 1 }), START + DAY));
+    await send({ id: "sig_2", payload: form({ n: 1 }), at: START + MINUTE });
+    await send({ id: "sig_3", payload: form({ n: 2 }), at: START + 2 * MINUTE });
+    await send({ ...held("sig_4", form({ n: 2 }), START + DAY), ordinal: 4 });
+    await send({ ...held("sig_5", form({ n: 3 }), START + DAY), ordinal: 5 });
+    await send({ ...held("sig_6", form({ n: 3 }), START + DAY), ordinal: 6 });
+    expect(await statusOf("sig_1", "sig_2", "sig_3", "sig_4")).toEqual(["held", "processed", "processed", "held"]);
+    for (const id of ["sig_1", "sig_4", "sig_5", "sig_6"]) await send(await release(id, START + DAY));
+    expect(await statusOf("sig_1", "sig_4", "sig_5", "sig_6")).toEqual([
+      "duplicate",
+      "duplicate",
+      "processed",
+      "duplicate",
+    ]);
+    expect(await store().signal("sig_1")).toMatchObject({ duplicateOf: "sig_2", payload: null });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 12 });
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 3, held: 0, sample: { payload: form({ n: 2 }) } },
+    ]);
+  });
+
+  test("as the sample of their group give way to one that is left", async () => {
+    await send({ id: "sig_1", payload: form({ n: 1 }), at: START - MINUTE });
+    await send(held("sig_2", form({ n: 2 }), START + DAY));
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: 2, held: 1, sample: { id: "sig_2" } }]);
+    setTime(START + DAY);
+    await runDurableObjectAlarm(stub());
+    expect((await store().events(PAGE)).items).toMatchObject([
+      { count: 1, held: 0, sample: { id: "sig_1", payload: form({ n: 1 }) } },
+    ]);
+  });
+
+  test("are purged a page at a time, each alarm setting the next, also after an eviction", async () => {
+    const count = 2 * PURGE_ROWS + 10;
+    await send(
+      ...Array.from({ length: count }, (_, n) => ({ ...held(`sig_${n}`, form({ n }), START + DAY), ordinal: n + 1 })),
+      held("sig_later", form({ later: true }), START + 2 * DAY),
+    );
+    setTime(START + DAY);
+    let before = count + 1;
+    while (before > 1) {
+      await evictDurableObject(stub());
+      expect(await runDurableObjectAlarm(stub())).toBe(true);
+      const left = (await store().totals()).held;
+      expect(before - left).toBeLessThanOrEqual(PURGE_ROWS + SEGMENT_MAX_LINES);
+      if (left > 1) expect(before - left).toBeGreaterThanOrEqual(PURGE_ROWS);
+      before = left;
+    }
+    expect(before).toBe(1);
+    expect(await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm())).toBe(START + 2 * DAY);
+  });
+
+  test("a purge that fails does not throw, and comes again after a minute and not at once", async () => {
+    await send(held("sig_1", form(), START + DAY));
+    setTime(START + DAY);
+    await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.startsWith("UPDATE heads")) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+    });
+    await runInDurableObject(stub(), (instance) => instance.alarm());
+    const alarm = await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm());
+    expect(alarm).toBe(START + DAY + MINUTE);
+    await evictDurableObject(stub());
+    await runDurableObjectAlarm(stub());
+    expect(await statusOf("sig_1")).toEqual(["purged"]);
+  });
+});
+
+describe("§6, design §8.3: people", () => {
+  const identify = (id: string, at: number, traits: object, ids: object = { userId: "u-1" }): Delivered => {
+    return {
+      id,
+      at: START + at,
+      payload: { type: "identify", ...ids, traits: { email: "Jane@Example.com ", ...traits } },
+    };
+  };
+
+  test("come from emails, with traits of which the latest by receipt wins, field by field", async () => {
+    await send(identify("sig_3", 30, { name: "Jane C", title: "CTO" }));
+    await send(identify("sig_1", 10, { name: "Jane A", company: "Acme", title: "Dev" }));
+    await send(identify("sig_2", 20, { company: { name: "Initech" } }));
+    await send({ id: "sig_4", payload: form({ properties: { first_name: "J", last_name: "D" } }), at: START + 40 });
+    expect(await personOf("jane@example.com")).toMatchObject({
+      name: "J D",
+      company: "Initech",
+      title: "CTO",
+      firstSeenMs: START + 10,
+      lastSeenMs: START + 40,
+      identities: [{ kind: "user_id", value: "u-1", linkedAtMs: START + 10 }],
+    });
+  });
+
+  test("of two signals of one commit the later ordinal is the later one, in whatever order they come", async () => {
+    await send({ ...identify("sig_2", 0, { name: "Second" }), ordinal: 2 });
+    await send({ ...identify("sig_1", 0, { name: "First" }), ordinal: 1 });
+    await send(identify("sig_4", 20, { title: "New" }), {
+      id: "sig_3",
+      payload: form({ traits: { title: "Old" } }),
+      at: START + 10,
+    });
+    expect(await personOf("jane@example.com")).toMatchObject({ name: "Second", title: "New" });
+  });
+
+  test("a trait that is said again later is a later claim", async () => {
+    await send(identify("sig_1", 0, { name: "A" }));
+    await send(identify("sig_3", 20, { name: "A", title: "x" }));
+    await send(identify("sig_2", 10, { name: "B" }));
+    expect(await personOf("jane@example.com")).toMatchObject({ name: "A" });
+  });
+
+  test("without an email trait there is no person and no link (§6.2)", async () => {
+    await send({
+      id: "sig_1",
+      payload: { type: "identify", userId: "u-1", traits: { name: "N" }, email: "x@example.com" },
+    });
+    await send({ id: "sig_2", payload: { type: "track", event: "e", userId: "u-1" } });
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+    expect(await statusOf("sig_1", "sig_2")).toEqual(["processed", "anonymous"]);
+  });
+
+  test("§6.1: all earlier signals of a visitor become the person's, page by page, traits and all", async () => {
+    await newRule("Visit", 2);
+    const count = 2 * LINK_PAGE_SIGNALS + 20;
+    const track = (n: number) => ({ type: "track", event: "Visit", anonymousId: "a-1", properties: { n } });
+    await send(
+      ...Array.from({ length: count }, (_, n) => ({
+        id: `sig_${n}`,
+        payload: track(n),
+        at: START + n,
+        ordinal: n + 1,
+      })),
+      { id: "sig_other", payload: { ...track(0), anonymousId: "a-2" } },
+      { id: "sig_named", payload: { ...track(-1), context: { traits: { title: "CEO" } } }, at: START },
+    );
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: count + 2, anonymous: count + 2 }]);
+    await send(identify("sig_identify", 60_000, { name: "Jane" }, { anonymousId: "a-1" }));
+    expect(await personOf("jane@example.com")).toMatchObject({
+      score: 2 * (count + 1),
+      firstSeenMs: START,
+      name: "Jane",
+      title: "CEO",
+    });
+    expect((await store().events(PAGE)).items).toMatchObject([{ count: count + 2, anonymous: 1 }]);
+    expect(await store().signal("sig_7")).toMatchObject({
+      status: "processed",
+      person: { email: "jane@example.com", by: "anonymous_id", linkedAtMs: expect.any(Number) },
+      points: 2,
+    });
+  });
+
+  test("a user id counts for more than an anonymous id, also when it is linked later", async () => {
+    await newRule("Visit", 5);
+    const ada = { email: "ada@example.com", name: "Ada" };
+    await send(identify("sig_1", 0, { name: "Jane" }, { anonymousId: "a-1" }));
+    const traits = { context: { traits: { name: "Ada L" } } };
+    await send({
+      id: "sig_2",
+      payload: { type: "track", event: "Visit", anonymousId: "a-1", userId: "u-9", ...traits },
+      at: START + 9,
+    });
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 5, name: "Ada L", lastSeenMs: START + 9 });
+    await send(identify("sig_3", 5, ada, { userId: "u-9" }));
+    expect(await personOf("jane@example.com")).toMatchObject({ score: 0, name: "Jane", lastSeenMs: START });
+    expect(await personOf("ada@example.com")).toMatchObject({ score: 5, name: "Ada L", lastSeenMs: START + 9 });
+    expect(await store().signal("sig_2")).toMatchObject({ person: { email: "ada@example.com", by: "user_id" } });
+  });
+
+  test("an id that is identified with a second email takes what comes later; what is linked stays", async () => {
+    await newRule("Visit", 5);
+    const visit = (id: string, at: number): Delivered => {
+      return { id, payload: { type: "track", event: "Visit", anonymousId: "a-1", messageId: id }, at: START + at };
+    };
+    await send(visit("sig_1", 0));
+    await send(identify("sig_2", 10, {}, { anonymousId: "a-1" }));
+    await send(identify("sig_3", 20, { email: "ada@example.com" }, { anonymousId: "a-1" }));
+    await send(visit("sig_4", 30));
+    expect((await personOf("jane@example.com"))?.score).toBe(5);
+    expect((await personOf("ada@example.com"))?.score).toBe(5);
+  });
+
+  test("two emails for one id in one body, commit and batch: each signal is whose the id was then, in any split", async () => {
+    await newRule("Visit", 5);
+    for (let split = 0; split < 2 ** 5; split++) {
+      const ids = { anonymousId: `a-${split}`, userId: `u-${split}` };
+      const emails = [`a${split}@example.com`, `b${split}@example.com`] as const;
+      const visit = { type: "track", event: "Visit", ...ids };
+      const named = (email: string) => ({ type: "identify", ...ids, traits: { email } });
+      const body = [visit, named(emails[0]), visit, named(emails[1]), visit, visit];
+      let together: Delivered[] = [];
+      for (const [index, payload] of body.entries()) {
+        together.push({
+          id: `sig_${split}_${index}`,
+          payload: { ...payload, messageId: `m-${split}-${index}` },
+          at: START,
+          ordinal: index + 1,
+        });
+        if (index < body.length - 1 && ((split >> index) & 1) === 0) continue;
+        await send(...together);
+        together = [];
+      }
+      await ringUntilQuiet(workspace.id);
+      const scores = await Promise.all(emails.map(personOf));
+      // What came before the first of them is the first one's.
+      expect({ split, scores: scores.map((person) => person?.score) }).toEqual({ split, scores: [10, 10] });
+    }
+  }, 30_000);
+
+  test("what an identify without id and time says again, after another one, changes things again", async () => {
+    await newRule("Visit", 5);
+    const names = { a: { email: "ada@example.com", title: "CTO" }, b: { email: "bob@example.com", title: "CFO" } };
+    for (const [index, who] of (["a", "b", "a"] as const).entries()) {
+      await send(identify(`sig_${index}`, index * MINUTE, names[who], { anonymousId: "a-1" }));
+    }
+    await send({ id: "sig_3", payload: { type: "track", event: "Visit", anonymousId: "a-1" }, at: START + 3 * MINUTE });
+    expect(await personOf("ada@example.com")).toMatchObject({ score: 5, lastSeenMs: START + 3 * MINUTE });
+    expect(await personOf("bob@example.com")).toMatchObject({ score: 0 });
+    await send(identify("sig_4", 4 * MINUTE, { ...names.b, email: "ada@example.com" }));
+    await send(identify("sig_5", 5 * MINUTE, names.a));
+    await send(identify("sig_6", 6 * MINUTE, { ...names.b, email: "ada@example.com" }));
+    expect(await personOf("ada@example.com")).toMatchObject({ title: "CFO" });
+    expect(await store().totals()).toMatchObject({ processed: 7, duplicates: 0 });
+  });
+
+  test("ids that a broken sender gives to everybody link nobody", async () => {
+    await send(identify("sig_1", 0, {}, { anonymousId: "undefined", userId: "0" }));
+    await send({ id: "sig_2", payload: { type: "track", event: "e", anonymousId: "undefined", userId: "0" } });
+    expect((await personOf("jane@example.com"))?.identities).toEqual([]);
+    expect((await store().signal("sig_2"))?.person).toBeNull();
+  });
+
+  test("odd characters make no dead letters, and the same odd id is the same visitor", async () => {
+    const odd = ["a\u0000b", "a'b\"c", "a\u0301", "\u{1f600}", "a\u2028b", "x".repeat(240)];
+    for (const [index, text] of odd.entries()) {
+      const ids = { userId: `user ${text}`, anonymousId: `anonymous ${text}` };
+      const traits = { email: `o'hara-${index}@example.com`, name: text };
+      await send({ id: `sig_i${index}`, payload: { type: "identify", ...ids, traits } });
+      await send({ id: `sig_a${index}`, payload: { type: "track", event: text, ...ids } });
+      await send({ id: `sig_b${index}`, payload: { type: "track", event: text, ...ids, messageId: "m" } });
+      expect((await store().signal(`sig_b${index}`))?.person?.email).toBe(`o'hara-${index}@example.com`);
+    }
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 3 * odd.length });
+  });
+
+  test("half a character makes no dead letter either, and links nobody: different ones would become the same", async () => {
+    for (const n of [1, 2, 3]) {
+      const half = {
+        userId: "user \ud800",
+        anonymousId: "visitor \udc00",
+        traits: { email: `a\ud800@example.com`, name: "\ud800" },
+      };
+      await send({ id: `sig_i${n}`, payload: { type: "identify", ...half, n } });
+      await send({ id: `sig_t${n}`, payload: { type: "track", event: "\ud800", ...half, n } });
+      await send({ id: `sig_u${n}`, payload: { event: "\udc00", email: "a\ud800@example.com", n } });
+    }
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 9 });
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+  });
+});
+
+describe("design §8.6: scores", () => {
+  test("are the sum of the points of each rule that matched a signal, once, also negative ones", async () => {
+    await newRule("Visit", 10);
+    await newRule("V*", -25);
+    const visit: Delivered = { id: "sig_1", payload: { email: "a@example.com", event: "Visit", id: "v1" } };
+    await send(visit);
+    await send(visit, visit);
+    expect(await personOf("a@example.com")).toMatchObject({ score: -15 });
+    expect((await store().signal("sig_1"))?.rulesMatched.map(({ points }) => points).sort()).toEqual([-25, 10]);
+    await send({ ...visit, id: "sig_2", payload: { email: "a@example.com", event: "Visit", id: "v2" } });
+    expect(await personOf("a@example.com")).toMatchObject({ score: -30 });
+  });
+
+  test("a signal whose score cannot be written has left no trace when it becomes a dead letter", async () => {
+    await newRule("Visit", 10);
+    await runInDurableObject(stub(), (_, { storage: { sql } }) => {
+      const exec = sql.exec.bind(sql);
+      sql.exec = ((query: string, ...bindings: unknown[]) => {
+        if (query.includes("INTO people")) throw new Error("disk full");
+        return exec(query, ...bindings);
+      }) as typeof sql.exec;
+    });
+    const message = messageOf(workspace.id, [{ id: "sig_1", payload: { email: "a@example.com", event: "Visit" } }]);
+    await consumeMessages([message], { attempts: 2 });
+    expect(await statusOf("sig_1")).toEqual(["dead"]);
+    expect((await store().people({}, PAGE)).items).toEqual([]);
+  });
+});
+
+describe("invariant 1: totals and traces", () => {
+  test("each period has its own totals", async () => {
+    const other = { periodStart: START - 40 * DAY, periodEnd: START - 10 * DAY };
+    await send(
+      { id: "sig_1", payload: form(), at: START, periodStart: START - DAY },
+      { id: "sig_2", payload: form(), at: START, periodStart: START - DAY },
+      { id: "sig_3", payload: "{", at: START, ...other },
+      { id: "sig_4", payload: form({ n: 1 }), at: START, verdict: "held", ...other },
+    );
+    expect(await store().totals(START - DAY)).toEqual({ ...NOTHING, processed: 1, duplicates: 1 });
+    expect(await store().totals(START - 40 * DAY)).toEqual({ ...NOTHING, purged: 1, deadLettered: 1 });
+    expect(await store().totals()).toEqual({ processed: 1, duplicates: 1, held: 0, purged: 1, deadLettered: 1 });
+    expect(await store().totals(1)).toEqual(NOTHING);
+  });
+
+  test("every status can be followed by the signal's id, and listed", async () => {
+    const own = { at: START, periodEnd: START + DAY };
+    const template = [{ target: "external_id", path: "account", type: "string" }];
+    const accounts = await workspace.newKey({ endpoint_type: "product_org", payload_template: template });
+    const envelope = { endpoint: "product_org", key: accounts.id } as const;
+    await send(
+      { id: "sig_processed", payload: form(), ...own, ordinal: 7 },
+      { id: "sig_duplicate", payload: form(), ...own, ordinal: 8 },
+      { id: "sig_held", payload: form({ n: 1 }), ...own, verdict: "held", ordinal: 9 },
+      { id: "sig_anonymous", payload: { event: "e", userId: "u-1" }, ...own },
+      { id: "sig_purged", payload: form({ n: 2 }), at: START, verdict: "held", periodEnd: START - 1 },
+      { id: "sig_dead", payload: "{", ...own },
+      { id: "sig_account", payload: { account: 1 }, ...own, envelope },
+    );
+    const statuses: SignalStatus[] = ["processed", "duplicate", "held", "anonymous", "purged", "dead"];
+    for (const status of statuses) {
+      expect(await store().signal(`sig_${status}`)).toMatchObject({ id: `sig_${status}`, status, keyId: "key_test" });
+      expect((await store().signals({ status }, PAGE)).items.map(({ id }) => id)).toContain(`sig_${status}`);
+    }
+    expect(await store().signal("sig_processed")).toMatchObject({
+      ordinal: 7,
+      signalLimit: 1_000,
+      receivedAtMs: START,
+    });
+    expect(await store().signal("sig_duplicate")).toMatchObject({ duplicateOf: "sig_processed" });
+    expect(await store().signal("sig_held")).toMatchObject({
+      verdict: "held",
+      heldUntilMs: START + DAY,
+      payload: form({ n: 1 }),
+    });
+    expect(await store().signal("sig_dead")).toMatchObject({
+      deadReason: expect.stringContaining("JSON"),
+      payload: "{",
+    });
+    expect(await store().signal("sig_account")).toMatchObject({
+      kind: "account",
+      endpoint: "product_org",
+      payload: { account: 1 },
+    });
+    expect(await store().signal("sig_nowhere")).toBeNull();
+  });
+
+  test("a batch of 10,000 signals is recorded in one call", async () => {
+    await newRule("Visit", 1);
+    const text = "x".repeat(200);
+    await send(
+      ...Array.from({ length: 10_000 }, (_, n) => ({
+        id: `sig_${n}`,
+        ordinal: n + 1,
+        payload: { email: `p${n % 500}@example.com`, event: "Visit", properties: { n, text } },
+      })),
+    );
+    expect(await store().totals()).toEqual({ ...NOTHING, processed: 10_000 });
+    expect(await personOf("p499@example.com")).toMatchObject({ score: 20 });
+  });
+});
+
+describe("pages of a list", () => {
+  async function walk<T>(read: (page: { cursor: string | null; limit: number }) => Promise<PageOf<T>>): Promise<T[]> {
+    const items: T[] = [];
+    for (let cursor: string | null = null, pages = 0; pages < 20; pages++) {
+      const page: PageOf<T> = await read({ cursor, limit: 3 });
+      items.push(...page.items);
+      if (page.next === null) return items;
+      expect(page.items).toHaveLength(3);
+      cursor = page.next;
+    }
+    throw new Error("no end");
+  }
+
+  test("go from new to old, each item once, also where several have the same time", async () => {
+    const count = 9;
+    for (let n = 0; n < count; n++) {
+      await send(
+        { id: `sig_${n}`, payload: { email: `p${n}@example.com`, event: `e${n}` }, at: START + Math.floor(n / 4) },
+        { id: `sig_d${n}`, payload: "{", at: START },
+      );
+    }
+    const down = Array.from({ length: count }, (_, index) => count - 1 - index);
+    const people = await walk((page) => store().people({}, page));
+    expect(people.map(({ email }) => email)).toEqual(down.map((n) => `p${n}@example.com`));
+    const signals = await walk((page) => store().signals({ status: "processed" }, page));
+    expect(signals.map(({ id }) => id)).toEqual(down.map((n) => `sig_${n}`));
+    const dead = await walk((page) => store().deadLetters(page));
+    expect(dead.map(({ id }) => id)).toEqual(down.map((n) => `sig_d${n}`));
+    const groups = await walk((page) => store().events(page));
+    expect(groups.map(({ event }) => event)).toEqual(["e8", "e4", "e5", "e6", "e7", "e0", "e1", "e2", "e3"]);
+    expect((await walk((page) => store().signals({ email: "P3@example.com" }, page))).map(({ id }) => id)).toEqual([
+      "sig_3",
+    ]);
+    expect((await walk((page) => store().signals({ event: "e5" }, page))).map(({ id }) => id)).toEqual(["sig_5"]);
+  });
+});
+
+test("a page of several filters looks at so many signals and goes on where it ended", async () => {
+  await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
+  // Each segment has the event, and processed signals, so that none is passed over.
+  await send(
+    ...Array.from({ length: LIST_SCAN_SIGNALS + 100 }, (_, n) => ({
+      id: `sig_n${n}`,
+      payload:
+        n % 50 === 0 ? { event: "Other", email: "a@example.com", n } : { ...form(), email: null, userId: "u-1", n },
+      ordinal: n + 10,
+    })),
+  );
+  const filter = { event: form().event, status: "processed" as const };
+  const first = await store().signals(filter, PAGE);
+  expect(first).toMatchObject({ items: [], complete: false, next: expect.any(String) });
+  const second = await store().signals(filter, { ...PAGE, cursor: first.next });
+  expect(second).toMatchObject({ items: [{ id: "sig_1" }], complete: true, next: null });
+});
+
+test("a cursor of another list, or none at all, gives an empty page", async () => {
+  await send({ id: "sig_1", payload: form() }, { id: "sig_2", payload: "{" });
+  for (const cursor of ["", "x", "{", "null", "0", "[1]"]) {
+    const page = { cursor, limit: 3 };
+    const pages = [
+      store().events(page),
+      store().signals({}, page),
+      store().people({}, page),
+      store().deadLetters(page),
+    ];
+    for (const answer of pages) expect(await answer).toMatchObject({ items: [], next: null });
+  }
+});

@@ -1,0 +1,195 @@
+/** The Signal Store where there is very much of something, and where something was taken back. */
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
+import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } from "../../../src/limits.ts";
+import { nextPurgeMs } from "../../../src/store/deletion/purge.ts";
+import { purged } from "../../../src/store/log/line.ts";
+import { Identities } from "../../../src/store/people/identities.ts";
+import { stepLinkJobs } from "../../../src/store/people/linking.ts";
+import { heldSignals } from "../../../src/store/queries/again.ts";
+import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
+import { rowsRead } from "../../support/rows-read.ts";
+import { inStore } from "../../support/store.ts";
+import type { Sent, TestStore } from "../../support/store.ts";
+
+const NOW = Date.UTC(2026, 5, 1, 12);
+const DAY = 24 * 3_600_000;
+const HOUR = 3_600_000;
+
+const visit = (n: number, fields: object = {}): Sent => ({
+  payload: { type: "track", event: "Visit", messageId: `m-${n}`, anonymousId: "a-1", ...fields },
+});
+const nobody: Sent = { payload: { event: "Nobody's" } };
+const alias = (previousId: string, userId: string): Sent => ({ payload: { type: "alias", previousId, userId } });
+const identify = (ids: object, name = "ann"): Sent => ({
+  payload: { type: "identify", ...ids, traits: { email: `${name}@example.com` } },
+});
+const statuses = ({ state }: TestStore) => linesOf(state.signals as never).map(({ facts }) => facts.status);
+
+/** Records them, and takes it back. */
+function fail(store: TestStore, nowMs: number, ...sent: Sent[]): void {
+  try {
+    store.storage.transactionSync(() => {
+      store.record(nowMs, ...sent);
+      throw new Error("taken back");
+    });
+  } catch {
+    store.state.reload();
+  }
+}
+
+describe("duplicates in the store", () => {
+  test("are found where a batch before them was taken back", () =>
+    inStore((store) => {
+      fail(store, NOW, nobody, visit(1));
+      store.record(NOW, visit(1));
+      store.record(NOW, visit(1));
+      expect(statuses(store)).toEqual(["anonymous", "duplicate"]);
+    }));
+
+  test("that come late are looked for on disk no further than memory does not reach", () =>
+    inStore((store) => {
+      const at = [NOW - 8 * DAY, NOW - 7 * DAY - 2 * HOUR, NOW - 6 * DAY, NOW - 3 * HOUR];
+      for (const [n, atMs] of at.entries()) {
+        store.record(atMs, visit(n));
+        store.seal();
+      }
+      store.restart();
+      const late = (n: number): Sent => ({ ...visit(n), receivedAtMs: NOW - 2 * HOUR });
+      store.record(NOW, { ...visit(0), receivedAtMs: NOW - 2 * DAY }, late(1), late(2), late(3), late(4));
+      expect(statuses(store).slice(at.length)).toEqual([
+        "duplicate",
+        "duplicate",
+        "duplicate",
+        "duplicate",
+        "anonymous",
+      ]);
+    }));
+});
+
+test("what a segment says of its groups tells them apart, whatever is in their names", () =>
+  inStore((store) => {
+    const event = (name: string, source: string): Sent => ({
+      payload: { event: name, source, email: "a@example.com" },
+    });
+    store.record(NOW, event("a\nb", "c"), event("a", "b\nc"));
+    store.seal();
+    for (const wanted of [
+      { event: "a\nb", source: "c" },
+      { event: "a", source: "b\nc" },
+    ]) {
+      expect([...store.state.signals.walk(0, wanted)].length).toBe(1);
+    }
+  }));
+
+test("held signals that were all released are let alone at the end of their period", () =>
+  inStore((store) => {
+    const { held } = store.state;
+    const segments = Math.ceil(PURGE_ROWS / SEGMENT_MAX_LINES) + 2;
+    for (let n = 0; n < segments; n++) {
+      const signals = Array.from({ length: SEGMENT_MAX_LINES }, (_, each): Sent => {
+        return { ...nobody, verdict: "held", periodEndMs: NOW + 10, ordinal: n * SEGMENT_MAX_LINES + each };
+      });
+      store.record(NOW, ...signals);
+      store.seal();
+    }
+    for (const segment of held.walk(0)) {
+      const released = segment.seqs().map((seq) => {
+        return [seq, { ...purged(segment.facts(seq)), status: "released" as const }] as const;
+      });
+      held.rewrite(segment, new Map(released));
+    }
+    // Their segments' rows say so: the end of the period need not look at them.
+    expect(held.rows("instr(statuses, 'h') > 0")).toEqual([]);
+    expect(nextPurgeMs(store.state)).toBeNull();
+  }));
+
+test("held signals are released page by page, each of which reads the rows of a few segments", () =>
+  inStore((store) => {
+    const [segments, periodEndMs] = [300, NOW + 10 * DAY];
+    for (let n = 0; n < segments; n++) {
+      store.record(NOW, { payload: { event: "E", n }, verdict: "held", periodEndMs });
+      store.seal();
+    }
+    const { sql, state } = store;
+    let cursor = 0;
+    const ordinals: number[] = [];
+    const next = (): void => {
+      const page = heldSignals(state, periodEndMs, cursor, 10);
+      ordinals.push(...page.map(({ admission }) => admission.ordinal));
+      cursor = page.at(-1)?.cursor ?? cursor;
+    };
+    expect(rowsRead(sql, next)).toBeLessThan(100);
+    for (let pages = 1; pages < segments / 10; pages++) next();
+    expect(ordinals).toEqual(Array.from({ length: segments }, (_, n) => n + 1));
+  }));
+
+test("a visitor whose signals lie far apart is linked in steps that read so many segments", () =>
+  inStore(async (store) => {
+    const count = RULE_STEP_SEGMENTS + 40;
+    for (let n = 0; n < count; n++) {
+      store.record(NOW, visit(n));
+      store.seal();
+    }
+    store.record(NOW, identify({ anonymousId: "a-1" }));
+    const work = {
+      state: store.state,
+      storage: store.storage,
+      objects: store.objects,
+      rules: async () => ({ version: 1, rules: compileRules([]) }),
+    };
+    const waiting = () => statuses(store).filter((status) => status === "anonymous").length;
+    expect(waiting()).toBe(count);
+    await stepLinkJobs(work);
+    expect(waiting()).toBe(40);
+    await stepLinkJobs(work);
+    expect(waiting()).toBe(0);
+    expectStateToAddUp(store.state);
+  }));
+
+describe("ids that are paired one with the next", () => {
+  test("in a chain as long as anybody likes make no dead letter, and become somebody's up to a bound", () =>
+    inStore((store) => {
+      const length = CLAIM_SPREADS_TO + 9_000;
+      store.record(NOW, ...Array.from({ length }, (_, n) => alias(`u-${n}`, `u-${n + 1}`)));
+      store.record(NOW + 1, identify({ userId: "u-0" }));
+      const identities = new Identities(store.sql);
+      const claims = (n: number) => identities.claimsOf({ kind: "user_id", value: `u-${n}` }).length;
+      expect([claims(0), claims(1), claims(2)]).toEqual([1, 1, 1]);
+      const { count } = store.sql.exec<{ count: number }>("SELECT count(*) AS count FROM identities").one();
+      expect(count).toBe(CLAIM_SPREADS_TO);
+    }));
+});
+
+describe("a batch", () => {
+  test("says the same as its signals one by one, whatever their ids are made of", async () => {
+    const ids = ["v-1", "v\0-1", "v\0-2", 'v"1', "v\\u0000-1", "v'1", "v\u2028-1", "\u{1f600}-1", "01", "1", "1.0"];
+    const people = (from: number) => ids.map((id, n) => identify({ anonymousId: id, userId: `u-${from + n}` }, `${n}`));
+    const batches: Sent[][] = [
+      ids.map((id, n) => visit(n, { anonymousId: id })),
+      people(0),
+      ids.map((id, n) => visit(100 + n, { anonymousId: id })),
+      ids.map((_, n) => visit(200 + n, { anonymousId: "v-new", userId: `u-${n}` })),
+      ids.map((_, n) => ({ payload: { event: "E", email: `${n}@example.com`, n } })),
+    ];
+    const recorded = (split: (batch: Sent[]) => Sent[][]) =>
+      inStore((store) => {
+        store.rulesVersion = 1;
+        let ordinal = 0;
+        for (const batch of batches) {
+          for (const some of split(batch)) store.record(NOW, ...some.map((one) => ({ ...one, ordinal: ++ordinal })));
+          store.seal();
+        }
+        expectStateToAddUp(store.state);
+        const rows = (query: string) => store.sql.exec(query).toArray();
+        return {
+          people: rows("SELECT email, score, first_seen, last_seen FROM people ORDER BY email"),
+          owners: linesOf(store.state.signals as never).map(({ facts }) => [facts.anonymousId, facts.owner?.by]),
+          identities: rows("SELECT lower(hex(key)) AS key, person_id FROM identities ORDER BY key"),
+        };
+      });
+    const together = await recorded((batch) => [batch]);
+    expect(together).toEqual(await recorded((batch) => batch.map((one) => [one])));
+    expect(together.people.length).toBe(ids.length);
+  });
+});

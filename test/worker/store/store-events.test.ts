@@ -1,0 +1,387 @@
+/** What the Signal Store tells of people's scores and of dead letters: when, how often, and at what cost. */
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
+import type { EventType } from "../../../src/domain/events/workspace-event.ts";
+import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
+import { DEAD_LETTERS_TOLD_MS, RAISED_MAX_CHARACTERS, SCORED_EVENT_MAX_SIGNALS } from "../../../src/limits.ts";
+import { erasePerson } from "../../../src/store/deletion/erasure.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters } from "../../../src/store/events/dead-letter-news.ts";
+import { wantEvents } from "../../../src/store/events/wanted.ts";
+import { stepLinkJobs } from "../../../src/store/people/linking.ts";
+import { stepRuleJob } from "../../../src/store/rules/reconcile.ts";
+import { recordSignals } from "../../../src/store/record/record.ts";
+import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
+import { assertForSoLong } from "../../support/for-so-long.ts";
+import { ofType, takeRaised } from "../../support/raised.ts";
+import { inStore } from "../../support/store.ts";
+import type { Sent, TestStore } from "../../support/store.ts";
+
+const NOW = Date.UTC(2026, 0, 10);
+const ANN = "ann@example.com";
+const BOB = "bob@example.com";
+
+let sent = 0;
+/** Scores, when its event is E. */
+const signal = (email: string, event = "E"): Sent => ({ payload: { event, email, messageId: `m-${sent++}` } });
+const visit = (visitor: string, event = "E"): Sent => ({
+  payload: { type: "track", event, messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}` },
+});
+const identify = (visitor: string, email: string): Sent => ({
+  payload: { type: "identify", messageId: `m-${sent++}`, anonymousId: `visitor-${visitor}`, traits: { email } },
+});
+
+function want(store: TestStore, thresholds: number[] = [50], types: EventType[] = [...eventTypes]): void {
+  wantEvents(store.state, { types, thresholds });
+  store.state.signals.flush();
+}
+
+const taken = ({ state }: TestStore) => takeRaised(state.raised);
+const crossed = (store: TestStore) =>
+  ofType(taken(store), "person.score_crossed").map(({ email, threshold, score_before, score }) => [
+    email,
+    threshold,
+    score_before,
+    score,
+  ]);
+
+/** The rule by which TestStore scores event E, as it is now. */
+const ruleOf = ({ rulesVersion, points }: TestStore) => ({
+  id: "rule_1",
+  version: rulesVersion ?? 1,
+  event: "E",
+  match: "all" as const,
+  conditions: [],
+  scoringSignal: "s",
+  points,
+});
+
+async function linkAll(store: TestStore): Promise<void> {
+  const rules = { version: store.rulesVersion ?? 1, rules: compileRules([ruleOf(store)]) };
+  const work = { state: store.state, storage: store.storage, objects: store.objects, rules: async () => rules };
+  while (await stepLinkJobs(work));
+}
+
+async function applyRule(store: TestStore, points: number): Promise<void> {
+  store.rulesVersion = (store.rulesVersion ?? 1) + 1;
+  store.points = points;
+  const rule = ruleOf(store);
+  startRuleJob(store.state, { ruleId: rule.id, rule, rulesVersion: store.rulesVersion }, NOW);
+  store.state.signals.flush();
+  while (await stepRuleJob(store.state, store.objects, store.storage));
+}
+
+describe("a threshold", () => {
+  test("is told with the batch that makes a score rise to it, and not before the score has fallen below it again", () =>
+    inStore((store) => {
+      want(store, [10, 50]);
+      store.points = 30;
+      const [id] = store.record(NOW, signal(ANN));
+      expect(ofType(taken(store), "person.score_crossed")).toEqual([
+        { email: ANN, threshold: 10, score: 30, score_before: 0, signal_id: id },
+      ]);
+      [store.points, store.rulesVersion] = [20, 2];
+      store.record(NOW, signal(ANN));
+      expect(crossed(store)).toEqual([[ANN, 50, 30, 50]]);
+      store.record(NOW, signal(ANN));
+      expect(crossed(store)).toEqual([]);
+      [store.points, store.rulesVersion] = [-21, 3];
+      store.record(NOW, signal(ANN));
+      expect(crossed(store)).toEqual([]);
+      [store.points, store.rulesVersion] = [1, 4];
+      store.record(NOW, signal(ANN));
+      expect(crossed(store)).toEqual([[ANN, 50, 49, 50]]);
+    }));
+
+  test("that a score comes to and falls below again within a batch is not told", () =>
+    inStore((store) => {
+      want(store);
+      [store.points, store.rulesVersion] = [60, 2];
+      const up = store.signal(NOW, signal(ANN));
+      [store.points, store.rulesVersion] = [-20, 3];
+      const down = store.signal(NOW, signal(ANN));
+      recordSignals(store.state, [up, down], NOW);
+      expect(ofType(taken(store), "person.scored")).toMatchObject([
+        { scoring_signals: [{ score: 60 }, { score: 40 }] },
+      ]);
+      recordSignals(store.state, [store.signal(NOW, signal(ANN))], NOW);
+      expect(crossed(store)).toEqual([]);
+    }));
+
+  test("is told of a visitor's earlier signals too, whether they are linked at once or by a job", () =>
+    inStore(async (store) => {
+      want(store);
+      [store.points, store.rulesVersion] = [30, 1];
+      store.record(NOW, visit("a"), visit("a"), visit("b"), visit("b"));
+      store.record(NOW, identify("a", ANN));
+      expect(crossed(store)).toEqual([[ANN, 50, 0, 60]]);
+      store.rulesVersion = 2;
+      store.record(NOW, identify("b", BOB));
+      expect(crossed(store)).toEqual([]);
+      await linkAll(store);
+      expect(crossed(store)).toEqual([[BOB, 50, 0, 60]]);
+    }));
+
+  test(
+    "with positive points, is told the same however signals are ordered, repeated and split into batches",
+    { timeout: 30_000 },
+    async () => {
+      const history = fc.array(
+        fc.record({
+          who: fc.nat(2),
+          how: fc.constantFrom("named", "anonymous"),
+          events: fc.integer({ min: 1, max: 4 }),
+        }),
+        { minLength: 1, maxLength: 8 },
+      );
+      const delivery = fc.record({
+        order: fc.infiniteStream(fc.nat(1_000)),
+        sizes: fc.infiniteStream(fc.integer({ min: 1, max: 5 })),
+        newRules: fc.infiniteStream(fc.boolean()),
+      });
+      await assertForSoLong(
+        fc.asyncProperty(history, delivery, async (parts, { order, sizes, newRules }) => {
+          const emails = [ANN, BOB, "cyd@example.com"];
+          const all = parts.flatMap(({ who, how, events }) =>
+            Array.from({ length: events }, () => (how === "named" ? signal(emails[who] ?? "") : visit(`v${who}`))),
+          );
+          const identifies = emails.map((email, who) => identify(`v${who}`, email));
+          const scores = emails.map(
+            (_, who) => 5 * parts.reduce((sum, part) => sum + (part.who === who ? part.events : 0), 0),
+          );
+          const expected = emails
+            .flatMap((email, who) =>
+              [10, 15, 30]
+                .filter((threshold) => (scores[who] ?? 0) >= threshold)
+                .map((threshold) => `${email} ${threshold}`),
+            )
+            .sort();
+          const told = await inStore(async (store) => {
+            want(store, [10, 15, 30]);
+            store.rulesVersion = 1;
+            const events: string[] = [];
+            const places = [...all, ...identifies, ...all.slice(0, 3)].map((one) => ({ one, at: order.next().value }));
+            const queue = places.sort((one, other) => one.at - other.at).map(({ one }) => one);
+            while (queue.length > 0) {
+              // Signals that are not judged by the rules as they are now are linked by jobs.
+              if (newRules.next().value) store.rulesVersion++;
+              store.record(NOW, ...queue.splice(0, sizes.next().value));
+              if (newRules.next().value) await linkAll(store);
+            }
+            await linkAll(store);
+            for (const { email, threshold } of ofType(taken(store), "person.score_crossed"))
+              events.push(`${email} ${threshold}`);
+            return events.sort();
+          });
+          expect(told).toEqual(expected);
+        }),
+        { numRuns: 150, limitMs: 10_000 },
+      );
+    },
+  );
+});
+
+describe("scoring signals", () => {
+  test("are told once a batch, in the order of their receipt, each with the score that it made", () =>
+    inStore((store) => {
+      want(store);
+      const [first, second, , fourth] = store.record(NOW, signal(ANN), signal(BOB), signal(ANN, "other"), signal(ANN));
+      const [only, ...others] = ofType(taken(store), "person.scored");
+      expect(others).toEqual([]);
+      const common = {
+        scoring_signal: "s",
+        points: 5,
+        rule_id: "rule_1",
+        event: "E",
+        received_at: new Date(NOW).toISOString(),
+      };
+      expect(only?.scoring_signals).toEqual([
+        { ...common, email: ANN, score: 5, signal_id: first },
+        { ...common, email: BOB, score: 5, signal_id: second },
+        { ...common, email: ANN, score: 10, signal_id: fourth },
+      ]);
+    }));
+
+  test("are not told of duplicates, nor where the rule has scored the person before", () =>
+    inStore((store) => {
+      want(store);
+      store.frequency = "once_ever";
+      const one = signal(ANN);
+      store.record(NOW, one, one, signal(ANN));
+      expect(ofType(taken(store), "person.scored").flatMap(({ scoring_signals: all }) => all)).toHaveLength(1);
+    }));
+
+  test("of a large batch are several events, in one row", () =>
+    inStore((store) => {
+      want(store);
+      store.record(NOW, ...Array.from({ length: 2 * SCORED_EVENT_MAX_SIGNALS + 1 }, () => signal(ANN)));
+      expect(store.sql.exec("SELECT 1 FROM raised_events").toArray()).toHaveLength(1);
+      const lengths = ofType(taken(store), "person.scored").map(({ scoring_signals: all }) => all.length);
+      expect(lengths).toEqual([SCORED_EVENT_MAX_SIGNALS, SCORED_EVENT_MAX_SIGNALS, 1]);
+    }));
+});
+
+describe("many scores at once", () => {
+  test("that a rule makes which is applied to the past are one event, with what became of thresholds", () =>
+    inStore(async (store) => {
+      store.points = 20;
+      store.record(NOW, signal(ANN), signal(ANN), signal(BOB));
+      want(store, [30, 50]);
+      await applyRule(store, 30);
+      expect(taken(store).map(({ type, data }) => ({ type, data }))).toEqual([
+        {
+          type: "people.rescored",
+          data: {
+            cause: "rule_applied",
+            rule_id: "rule_1",
+            email: null,
+            added: 0,
+            changed: 3,
+            removed: 0,
+            points: 30,
+            thresholds: [
+              { threshold: 30, risen: 1, fallen: 0 },
+              { threshold: 50, risen: 1, fallen: 0 },
+            ],
+          },
+        },
+      ]);
+      await applyRule(store, 30);
+      expect(taken(store)).toEqual([]);
+    }));
+
+  test("that a rule's job has made are told when another one takes its place", () =>
+    inStore(async (store) => {
+      store.points = 20;
+      for (let count = 0; count < 3; count++) {
+        store.record(NOW, signal(ANN));
+        store.seal();
+      }
+      want(store);
+      [store.points, store.rulesVersion] = [30, 2];
+      const rule = ruleOf(store);
+      startRuleJob(store.state, { ruleId: rule.id, rule, rulesVersion: 2 }, NOW);
+      await stepRuleJob(store.state, store.objects, store.storage, 1);
+      await applyRule(store, 31);
+      const counts = ofType(taken(store), "people.rescored").map(({ changed, points }) => [changed, points]);
+      expect(counts).toEqual([
+        [1, 10],
+        [3, 23],
+      ]);
+    }));
+
+  test("that a job links are one event for the visitor, when nothing is left to be linked", () =>
+    inStore(async (store) => {
+      want(store, []);
+      store.rulesVersion = 1;
+      const visits = 1_200;
+      store.record(NOW, ...Array.from({ length: visits }, () => visit("a")), visit("b"));
+      store.rulesVersion = 2;
+      store.record(NOW, identify("a", ANN));
+      expect(taken(store)).toEqual([]);
+      await linkAll(store);
+      const counts = { added: visits, changed: 0, removed: 0, points: 5 * visits, thresholds: [] };
+      expect(taken(store).map(({ type, data }) => ({ type, data }))).toEqual([
+        { type: "people.rescored", data: { cause: "signals_linked", rule_id: null, email: ANN, ...counts } },
+      ]);
+    }));
+});
+
+describe("dead letters", () => {
+  const dead = (): Sent => ({ payload: { n: sent++ }, dead: true });
+
+  test("are told at once, and those that follow within a minute together, by reason", () =>
+    inStore((store) => {
+      want(store);
+      store.record(NOW, dead(), dead(), signal(ANN, "other"));
+      expect(ofType(taken(store), "dead_letters.added")).toEqual([{ signals: 2, reasons: { "Too much work": 2 } }]);
+      store.record(NOW + 1, dead());
+      store.restart();
+      store.record(NOW + 2, dead());
+      expect(taken(store)).toEqual([]);
+      expect(nextDeadLetterNewsMs(store.state)).toBe(NOW + DEAD_LETTERS_TOLD_MS);
+      raiseDeadLetters(store.state, NOW + DEAD_LETTERS_TOLD_MS);
+      expect(ofType(taken(store), "dead_letters.added")).toEqual([{ signals: 2, reasons: { "Too much work": 2 } }]);
+      expect(nextDeadLetterNewsMs(store.state)).toBeNull();
+      store.record(NOW + 2 * DEAD_LETTERS_TOLD_MS, dead());
+      expect(ofType(taken(store), "dead_letters.added")).toHaveLength(1);
+    }));
+});
+
+describe("what waits", () => {
+  test("tells nothing more of a person who is deleted, and all that it told of others", () =>
+    inStore((store) => {
+      want(store, [5]);
+      store.record(NOW, signal(ANN), signal(BOB));
+      store.record(NOW, signal(ANN));
+      erasePerson(store.state, "del_1", ANN, NOW);
+      const events = taken(store);
+      expect(JSON.stringify(events)).not.toContain(ANN);
+      expect(events.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);
+      expect(JSON.stringify(events)).toContain(BOB);
+      expect(store.state.raised.isEmpty).toBe(true);
+    }));
+
+  test("is bounded: beyond that signals are recorded, and nothing is told of them until something was handed on", () =>
+    inStore((store) => {
+      want(store);
+      store.sql.exec("INSERT INTO raised_events VALUES (?, '[]'), (?, '[]')", 2, RAISED_MAX_CHARACTERS + 2);
+      store.restart();
+      store.record(NOW, signal(ANN));
+      expect(taken(store)).toEqual([]);
+      store.record(NOW, signal(ANN));
+      expect(ofType(taken(store), "person.scored")).toHaveLength(1);
+    }));
+});
+
+describe("the rows that events cost", () => {
+  /** That the store writes for a batch of one, once the person is known. */
+  async function rowsOf(
+    act: (store: TestStore) => void,
+    prepare: (store: TestStore) => void = () => {},
+  ): Promise<number> {
+    return inStore((store) => {
+      store.record(NOW, signal(ANN));
+      prepare(store);
+      let rows = 0;
+      const exec = store.sql.exec.bind(store.sql);
+      const cursors: SqlStorageCursor<Record<string, SqlStorageValue>>[] = [];
+      store.sql.exec = ((query: string, ...bindings: SqlStorageValue[]) => {
+        const cursor = exec(query, ...bindings);
+        cursors.push(cursor);
+        return cursor;
+      }) as typeof store.sql.exec;
+      act(store);
+      Reflect.deleteProperty(store.sql, "exec");
+      for (const cursor of cursors) rows += cursor.rowsWritten;
+      return rows;
+    });
+  }
+
+  test("are as many as before where nobody wants to know; and one more to raise whatever a batch makes true, one to hand it on", async () => {
+    const record = (store: TestStore): void => void store.record(NOW, signal(ANN));
+    const plain = await rowsOf(record);
+    expect(await rowsOf(record, (store) => want(store, [], ["usage.level"]))).toBe(plain);
+    expect(await rowsOf(record, (store) => want(store, [7]))).toBe(plain + 1);
+    const handed = (store: TestStore): void => {
+      record(store);
+      expect(taken(store)).toHaveLength(2);
+    };
+    expect(await rowsOf(handed, (store) => want(store, [7]))).toBe(plain + 2);
+  });
+});
+
+test("wishes outlive the object, and ending them ends what is raised", async () => {
+  const store = () => env.SIGNAL_STORE.getByName("wishes");
+  await store().wantEvents({ types: ["person.scored"], thresholds: [] });
+  const wanted = () =>
+    runInDurableObject(
+      store(),
+      (_, { storage: { sql } }) => sql.exec<{ meta: string }>("SELECT meta FROM heads").one().meta,
+    );
+  expect(JSON.parse(await wanted())).toMatchObject({ wanted: { types: ["person.scored"], thresholds: [] } });
+  await store().wantEvents({ types: [], thresholds: [] });
+  expect(JSON.parse(await wanted())).toMatchObject({ wanted: null });
+});

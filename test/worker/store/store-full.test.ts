@@ -1,0 +1,364 @@
+/** Design §7, §8: a Signal Store that is full, or refuses rows, delays; an outbox that is full refuses calls. */
+import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { ADMIT_SLICE_MAX_BYTES, OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../../src/limits.ts";
+import { readMessage } from "../../../src/wire/message.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol.ts";
+import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
+import type { Queued, SendBatch } from "../../support/counter.ts";
+import { consumeMessages } from "../../support/deliver.ts";
+import { newWorkspace } from "../../support/workspace.ts";
+import type { BatchAnswer, Problem, TestWorkspace } from "../../support/workspace.ts";
+
+/** Tests begin no earlier than now: the platform's own clock would ring alarms that are due by then. */
+const START = Date.now();
+const UNAVAILABLE = 503;
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** A counter, the queue that its messages wait in until a test delivers them, and a store that may be full. */
+class Road {
+  readonly counter: TestCounter;
+  /** What was sent and not delivered yet. */
+  readonly queue: Queued[] = [];
+  full = false;
+  refused: number[] = [];
+  /** How the next `sendBatch` calls end; when there is none, well. */
+  readonly outcomes: (() => Promise<unknown>)[] = [];
+
+  constructor(counter: TestCounter) {
+    this.counter = counter;
+  }
+
+  readonly sendBatch: SendBatch = (messages) => {
+    this.queue.push(...messages);
+    return this.outcomes.shift()?.() ?? Promise.resolve();
+  };
+
+  /** Numbers of the rows of each message that waits in the queue. */
+  get rows(): number[][] {
+    return this.queue.map(({ body }) => readMessage(body).rows.map(({ row }) => row.row));
+  }
+
+  sent(rows: number[][]): Promise<void> {
+    return eventually(() => expect(this.rows).toEqual(rows));
+  }
+
+  /** Hands what waits in the queue to the consumer; every message of it must be let go. */
+  async deliver(queue = "signals"): Promise<void> {
+    const messages = this.queue.splice(0);
+    const result = await consumeMessages(
+      messages.map(({ body }) => body),
+      { queue, bindings: this.#bindings() },
+    );
+    expect(result.retryMessages).toEqual([]);
+    expect(result.explicitAcks).toHaveLength(messages.length);
+  }
+
+  loseAll(): void {
+    this.queue.length = 0;
+  }
+
+  /** The real bindings, but for `record` of the store. */
+  #bindings(): Env {
+    const record = async (rows: RowToRecord[], options?: RecordOptions): Promise<RecordResult> => {
+      if (this.full) return { outcome: "full" };
+      const taken = rows.filter(({ row }) => !this.refused.includes(row));
+      const result = await env.SIGNAL_STORE.getByName(this.counter.id).record(taken, options);
+      if (result.outcome === "full") return result;
+      const refused = rows.map(({ row }) => row).filter((row) => this.refused.includes(row));
+      return { ...result, refused };
+    };
+    const getByName = (name: string) =>
+      new Proxy(env.SIGNAL_STORE.getByName(name), {
+        get: (target, call) => (call === "record" ? record : Reflect.get(target, call)),
+      });
+    return { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
+  }
+
+  totals() {
+    return env.SIGNAL_STORE.getByName(this.counter.id).totals();
+  }
+
+  async unsettled(): Promise<number> {
+    return (await this.counter.stub.books()).unsettled;
+  }
+
+  alarmMs(): Promise<number | null> {
+    return runInDurableObject(this.counter.stub, (_, { storage }) => storage.getAlarm());
+  }
+
+  /** The alarm rings at this time after the start. Nothing but it sends: the clock stands still in between. */
+  async ring(atMs: number): Promise<void> {
+    vi.setSystemTime(START + atMs);
+    expect(await runDurableObjectAlarm(this.counter.stub)).toBe(true);
+  }
+}
+
+/** Waits as `vi.waitFor` does, which would move the clock. */
+async function eventually(check: () => void | Promise<void>): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await check();
+    } catch (error) {
+      if (tries === 200) throw error;
+      await scheduler.wait(10);
+    }
+  }
+}
+
+/** At START, by a clock that only `ring` moves. */
+async function newRoad(): Promise<Road> {
+  vi.useFakeTimers({ toFake: ["Date"], now: START });
+  const road = new Road(await newCounter());
+  await road.counter.sendTo(road.sendBatch);
+  return road;
+}
+
+/** Commits of one signal each, so large that each fills a message. */
+async function commitLarge(counter: TestCounter, count: number): Promise<void> {
+  for (let n = 0; n < count; n++) {
+    const payload = JSON.stringify({ email: "a@example.com", event: `e${n}`, text: "x".repeat(50_000) });
+    await counter.stub.admit(admitCall(1, { payload }));
+  }
+}
+
+/** Three rows, of which the full store has taken none. */
+async function stopped(): Promise<Road> {
+  const road = await newRoad();
+  await commitLarge(road.counter, 3);
+  await road.sent([[1], [2], [3]]);
+  road.full = true;
+  await road.deliver();
+  return road;
+}
+
+describe("a store that is full", () => {
+  test("is asked once a minute with the oldest rows, and gets everything once it has room", async () => {
+    const road = await stopped();
+    const { counter } = road;
+    expect(await counter.stub.backlog()).toEqual({
+      storeFull: true,
+      admitted: 3,
+      unsettledSignals: 3,
+      outboxBytes: expect.any(Number),
+      outboxMaxBytes: OUTBOX_MAX_BYTES,
+      oldestAtMs: START,
+      oldestRow: 1,
+    });
+    await counter.counted(2);
+    await road.ring(STORE_PROBE_MS - 1);
+    expect(road.rows).toEqual([]);
+    expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
+    for (const minute of [1, 2, 3]) {
+      await road.ring(minute * STORE_PROBE_MS);
+      expect(road.rows).toEqual([[1]]);
+      expect(await road.alarmMs()).toBe(START + (minute + 1) * STORE_PROBE_MS);
+      await road.deliver();
+      expect(await road.unsettled()).toBe(5);
+    }
+    road.full = false;
+    await road.ring(4 * STORE_PROBE_MS);
+    expect(road.rows).toEqual([[1]]);
+    await road.deliver();
+    expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 4 });
+    await road.sent([[2], [3, 4]]);
+    await counter.counted(1);
+    await road.sent([[2], [3, 4], [5]]);
+    await road.deliver();
+    expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 0, oldestAtMs: null });
+    expect(await road.totals()).toMatchObject({ processed: 6, duplicates: 0, deadLettered: 0 });
+  });
+
+  test("is told of in the log, and what the dead-letter queue holds is not given up for it", async () => {
+    const road = await newRoad();
+    await road.counter.counted(2);
+    await road.sent([[1]]);
+    road.full = true;
+    // Nothing else is to be done for a quarter of an hour.
+    await road.ring(0);
+    const log = vi.spyOn(console, "log");
+    await road.deliver("signals-dlq");
+    expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
+    expect(log).toHaveBeenCalledWith(JSON.stringify({ event: "store_full", workspace: road.counter.id }));
+    expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: true, unsettledSignals: 2 });
+    expect(await road.totals()).toMatchObject({ processed: 0, deadLettered: 0 });
+  });
+
+  test("stops a drain that is under way", async () => {
+    const road = await newRoad();
+    const { counter } = road;
+    const down = () => Promise.reject(new Error("queue is down"));
+    road.outcomes.push(down);
+    await commitLarge(counter, 10);
+    await eventually(async () => expect(await road.alarmMs()).toBe(START + RETRY_MIN_SECONDS * 1_000));
+    road.loseAll();
+    const sent = Promise.withResolvers<void>();
+    road.outcomes.push(() => sent.promise);
+    const alarm = runDurableObjectAlarm(counter.stub);
+    await road.sent([[1], [2], [3], [4]]);
+    await counter.stub.storeFull();
+    sent.resolve();
+    await alarm;
+    expect(road.rows).toEqual([[1], [2], [3], [4]]);
+    expect(await road.alarmMs()).toBe(START + STORE_PROBE_MS);
+    await road.ring(STORE_PROBE_MS);
+    expect(road.rows).toEqual([[1], [2], [3], [4], [1]]);
+  });
+
+  test("that has room while a message is still being sent gets the rows of that message once more", async () => {
+    const road = await stopped();
+    const { counter } = road;
+    const sent = Promise.withResolvers<void>();
+    road.outcomes.push(() => sent.promise);
+    vi.setSystemTime(START + STORE_PROBE_MS);
+    const alarm = runDurableObjectAlarm(counter.stub);
+    await road.sent([[1]]);
+    road.full = false;
+    await road.deliver();
+    sent.resolve();
+    await alarm;
+    await road.sent([[2], [3]]);
+    // A whole drain that is under way, not a probe, gets its rows once more too.
+    const slow = Promise.withResolvers<void>();
+    road.outcomes.push(() => slow.promise);
+    await counter.counted(1);
+    await road.sent([[2], [3], [4]]);
+    await counter.stub.storeFull();
+    await counter.stub.settle([3]);
+    slow.resolve();
+    await road.sent([[2], [3], [4], [2, 4]]);
+    expect(await counter.stub.backlog()).toMatchObject({ storeFull: false, unsettledSignals: 2 });
+  });
+
+  test("is asked with the rows behind when nobody answers for the oldest, and then with the oldest again", async () => {
+    const road = await stopped();
+    for (const [minute, rows] of [[1], [2], [3], [], [1]].entries()) {
+      await road.ring((minute + 1) * STORE_PROBE_MS);
+      expect(road.rows).toEqual(rows.length === 0 ? [] : [rows]);
+      expect(await road.alarmMs()).toBe(START + (minute + 2) * STORE_PROBE_MS);
+      road.loseAll();
+    }
+    await road.ring(6 * STORE_PROBE_MS);
+    expect(road.rows).toEqual([[2]]);
+    await road.deliver();
+    await road.ring(7 * STORE_PROBE_MS);
+    expect(road.rows).toEqual([[1]]);
+  });
+
+  test("is asked again after 5 s, with the same rows, where the queue fails", async () => {
+    const road = await stopped();
+    await road.ring(STORE_PROBE_MS);
+    await road.deliver();
+    road.outcomes.push(() => Promise.reject(new Error("queue is down")));
+    await road.ring(2 * STORE_PROBE_MS);
+    road.loseAll();
+    const retryMs = 2 * STORE_PROBE_MS + RETRY_MIN_SECONDS * 1_000;
+    expect(await road.alarmMs()).toBe(START + retryMs);
+    await road.ring(retryMs);
+    expect(road.rows).toEqual([[1]]);
+  });
+
+  test("holds up nothing when nothing waits for it any more", async () => {
+    const road = await newRoad();
+    await road.counter.stub.storeFull();
+    await road.ring(STORE_PROBE_MS);
+    expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: false });
+    await road.counter.counted(1);
+    await road.sent([[1]]);
+  });
+
+  test("is found out anew after a restart", async () => {
+    const road = await stopped();
+    await abortAllDurableObjects();
+    await road.counter.sendTo(road.sendBatch);
+    await road.sent([[1], [2], [3]]);
+    expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: false });
+    await road.deliver();
+    expect(await road.counter.stub.backlog()).toMatchObject({ storeFull: true, unsettledSignals: 3 });
+    await road.ring(STORE_PROBE_MS);
+    expect(road.rows).toEqual([[1]]);
+  });
+});
+
+describe("rows that the store refuses", () => {
+  test("stay in the outbox, and are told of in the log; those beside them are settled", async () => {
+    const road = await newRoad();
+    await commitLarge(road.counter, 3);
+    await road.sent([[1], [2], [3]]);
+    road.refused = [2];
+    const log = vi.spyOn(console, "log");
+    await road.deliver();
+    expect((await road.counter.rows()).map(({ row }) => row)).toEqual([2]);
+    const refused = { event: "rows_refused", workspace: road.counter.id, rows: 1 };
+    expect(log).toHaveBeenCalledWith(JSON.stringify(refused));
+    expect(await road.totals()).toMatchObject({ processed: 2 });
+  });
+});
+
+describe("an outbox that is full", () => {
+  /** From so many bytes on, more than there are now, it takes no new calls. */
+  async function limitOutbox({ counter }: TestWorkspace, more: number): Promise<void> {
+    await runInDurableObject(counter, (instance, { storage }) => {
+      const limit = { OUTBOX_MAX_BYTES: String(storage.sql.databaseSize + more) };
+      Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch: lose }, ...limit } });
+    });
+  }
+  const signal = (text = "") => ({ email: "a@example.com", event: "Signed Up", text });
+  const bulk = { path: "/api/signal-staging/bulk/{key}" };
+
+  test("answers 503 with Retry-After, counts nothing, and says so to the admin", async () => {
+    const workspace = await newWorkspace();
+    await limitOutbox(workspace, 0);
+    const invalid = { email: "no address" };
+    const answers = [await workspace.send(signal()), await workspace.send([signal(), invalid, signal()], bulk)];
+    for (const answer of answers) {
+      expect(answer.status).toBe(UNAVAILABLE);
+      expect(answer.headers.get("retry-after")).toBe(String(STORE_PROBE_MS / 1_000));
+      expect(answer.headers.get("ratelimit")).toContain("billing-period");
+      const { code, results } = await answer.json<Problem>();
+      expect([code, results]).toEqual(["unavailable", undefined]);
+    }
+    expect(await workspace.books()).toMatchObject({ accepted: 0, in_flight: 0, balanced: true });
+    expect(await workspace.counter.usage()).toMatchObject({ accepted: 0, held: 0, rejected: 0 });
+    const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
+    expect(items).toMatchObject([{ code: "unavailable", status: UNAVAILABLE, calls: 2, signals: 3 }]);
+  });
+
+  test("still answers 401 to a deactivated key's calls", async () => {
+    const workspace = await newWorkspace();
+    await limitOutbox(workspace, 0);
+    await workspace.counter.revoke(workspace.key.id);
+    expect((await workspace.send(signal())).status).toBe(401);
+  });
+
+  test("takes calls again once what waited is settled", async () => {
+    const workspace = await newWorkspace();
+    await new TestCounter(workspace.id).sendTo(lose);
+    await limitOutbox(workspace, 200_000);
+    let sent = 0;
+    while ((await workspace.send(signal("x".repeat(50_000)))).status === 202) sent++;
+    expect(sent).toBeGreaterThan(1);
+    expect(await workspace.counter.backlog()).toMatchObject({ unsettledSignals: sent });
+    expect((await workspace.send(signal())).status).toBe(UNAVAILABLE);
+    await workspace.counter.settle((await new TestCounter(workspace.id).rows()).map(({ row }) => row));
+    expect((await workspace.send(signal())).status).toBe(202);
+  });
+
+  test("that fills up while a body is admitted takes all of its slices", async () => {
+    const workspace = await newWorkspace();
+    await limitOutbox(workspace, 100_000);
+    const text = "x".repeat(50_000);
+    const signals = Array.from({ length: 60 }, () => signal(text));
+    expect(signals.length * text.length).toBeGreaterThan(2 * ADMIT_SLICE_MAX_BYTES);
+    const answer = await workspace.send(signals, bulk);
+    expect(answer.status).toBe(202);
+    expect(await answer.json<BatchAnswer>()).toMatchObject({ status: "accepted", accepted: signals.length });
+    expect((await workspace.send(signal())).status).toBe(UNAVAILABLE);
+    expect(await workspace.counter.books()).toEqual({ admitted: signals.length, unsettled: signals.length });
+  });
+});
