@@ -9,12 +9,19 @@ CREATE TABLE `api_keys` (
 	`secret_hash` text,
 	`payload_template` text,
 	`created_at` text NOT NULL,
+	`created_by` text DEFAULT 'operator' NOT NULL,
 	`expires_at` text,
+	`overlap_ends_at` text,
 	`deactivated_at` text,
+	`successor_of` text,
+	`silent_after_days` integer,
+	`form_token` text,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_hash` ON `api_keys` (`key_hash`);--> statement-breakpoint
+CREATE UNIQUE INDEX `api_keys_form` ON `api_keys` (`workspace_id`,`form_token`);--> statement-breakpoint
+CREATE INDEX `api_keys_successor` ON `api_keys` (`workspace_id`,`successor_of`);--> statement-breakpoint
 CREATE INDEX `api_keys_workspace` ON `api_keys` (`workspace_id`,`id`);--> statement-breakpoint
 CREATE TABLE `audit_log` (
 	`id` text PRIMARY KEY NOT NULL,
@@ -27,6 +34,9 @@ CREATE TABLE `audit_log` (
 );
 --> statement-breakpoint
 CREATE INDEX `audit_log_workspace` ON `audit_log` (`workspace_id`,`id`);--> statement-breakpoint
+CREATE INDEX `audit_log_action` ON `audit_log` (`workspace_id`,`action`,`id`);--> statement-breakpoint
+CREATE INDEX `audit_log_actor` ON `audit_log` (`workspace_id`,`actor`,`id`);--> statement-breakpoint
+CREATE INDEX `audit_log_target` ON `audit_log` (`workspace_id`,`target`,`id`);--> statement-breakpoint
 CREATE TABLE `mapping_rules` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -40,6 +50,9 @@ CREATE TABLE `mapping_rules` (
 	`version` integer DEFAULT 1 NOT NULL,
 	`created_at` text NOT NULL,
 	`updated_at` text NOT NULL,
+	`size` integer DEFAULT 0 NOT NULL,
+	`frequency` text DEFAULT 'every_time' NOT NULL,
+	`updated_by` text DEFAULT 'operator' NOT NULL,
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
@@ -58,9 +71,51 @@ CREATE TABLE `plans` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,
 	`signal_limit` integer NOT NULL,
-	`paid` integer NOT NULL
+	`paid` integer NOT NULL,
+	`retention_days` integer,
+	`offered_to` text,
+	`overage_price` text
 );
 --> statement-breakpoint
+CREATE TABLE `rule_versions` (
+	`workspace_id` text NOT NULL,
+	`rule_id` text NOT NULL,
+	`version` integer NOT NULL,
+	`size` integer NOT NULL,
+	`at` text NOT NULL,
+	`by` text NOT NULL,
+	`name` text NOT NULL,
+	`event` text NOT NULL,
+	`match` text NOT NULL,
+	`scoring_signal` text NOT NULL,
+	`points` integer NOT NULL,
+	`frequency` text NOT NULL,
+	`enabled` integer NOT NULL,
+	`conditions` text NOT NULL,
+	PRIMARY KEY(`workspace_id`, `rule_id`, `version`),
+	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
+);
+--> statement-breakpoint
+CREATE TABLE `sessions` (
+	`token_hash` text PRIMARY KEY NOT NULL,
+	`email` text NOT NULL,
+	`driver` text NOT NULL,
+	`created_at` text NOT NULL,
+	`expires_at` text NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `sessions_email` ON `sessions` (`email`);--> statement-breakpoint
+CREATE INDEX `sessions_expiry` ON `sessions` (`expires_at`);--> statement-breakpoint
+CREATE TABLE `sign_in_attempts` (
+	`token_hash` text PRIMARY KEY NOT NULL,
+	`state` text NOT NULL,
+	`nonce` text NOT NULL,
+	`code_verifier` text NOT NULL,
+	`target` text NOT NULL,
+	`expires_at` text NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `sign_in_attempts_expiry` ON `sign_in_attempts` (`expires_at`);--> statement-breakpoint
 CREATE TABLE `workspaces` (
 	`id` text PRIMARY KEY NOT NULL,
 	`slug` text NOT NULL,
@@ -75,3 +130,10 @@ CREATE TABLE `workspaces` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `workspaces_slug_unique` ON `workspaces` (`slug`);--> statement-breakpoint
 CREATE INDEX `workspaces_plan` ON `workspaces` (`plan_id`);
+--> statement-breakpoint
+-- The plans to begin with (spec §8: numbers not shown). `PUT /operator/plans/{id}` changes them and adds others.
+INSERT INTO `plans` (`id`, `name`, `signal_limit`, `paid`) VALUES
+	('free', 'Free', 1000, 0),
+	('starter', 'Starter', 50000, 1),
+	('growth', 'Growth', 500000, 1),
+	('scale', 'Scale', 5000000, 1);

@@ -66,6 +66,11 @@ CREATE TABLE `retention` (
 	`deleted_until` integer NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE `raised_events` (
+	`row` integer PRIMARY KEY NOT NULL,
+	`body` text NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE `cold_objects` (
 	`key` text PRIMARY KEY NOT NULL,
 	`state` text NOT NULL,
@@ -244,11 +249,6 @@ CREATE TABLE `event_groups` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `event_groups_last_day` ON `event_groups` (`last_day`);--> statement-breakpoint
-CREATE TABLE `raised_events` (
-	`row` integer PRIMARY KEY NOT NULL,
-	`body` text NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE `once` (
 	`person_id` integer NOT NULL,
 	`rule_id` text NOT NULL,

@@ -1,1 +1,0 @@
-ALTER TABLE `api_keys` ADD `successor_of` text;

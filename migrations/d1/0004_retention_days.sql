@@ -1,1 +1,0 @@
-ALTER TABLE `plans` ADD `retention_days` integer;

@@ -1,1 +1,0 @@
-ALTER TABLE `mapping_rules` ADD `size` integer DEFAULT 0 NOT NULL;

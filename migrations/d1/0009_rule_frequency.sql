@@ -1,1 +1,0 @@
-ALTER TABLE `mapping_rules` ADD `frequency` text DEFAULT 'every_time' NOT NULL;

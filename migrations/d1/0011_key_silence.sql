@@ -1,1 +1,0 @@
-ALTER TABLE `api_keys` ADD `silent_after_days` integer;
