@@ -4,7 +4,7 @@ import type { AppEnv } from "./env.ts";
 import { onError, onNotFound } from "./http/errors.ts";
 import { onlyFromHere } from "./http/loopback.ts";
 import { requestLog } from "./http/request-log.ts";
-import { documentRoutes, operatorRoutes } from "./operator/routes.ts";
+import { documentRoutes, operatorRoutes } from "./operator/operator-api.ts";
 import { pageRoutes } from "./pages/routes.tsx";
 
 export const others = new Hono<AppEnv>({ strict: false })

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { destinationEventTypes, eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { listen } from "../../support/receiver.ts";
-import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/openapi-examples.ts";
+import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi-examples.ts";
 
 const ORIGIN = "https://signals.example";
 const AUTHORISED = { authorization: "Bearer test-operator" };

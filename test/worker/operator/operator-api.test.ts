@@ -96,7 +96,7 @@ describe("who may call", () => {
   });
 
   test.each([[undefined], [""]])("without the secret (%j) the routes do not exist", async (token) => {
-    const { operatorRoutes } = await import("../../../src/operator/routes.ts");
+    const { operatorRoutes } = await import("../../../src/operator/operator-api.ts");
     const app = new Hono<AppEnv>().route("/operator", operatorRoutes);
     const bare = { ...env, OPERATOR_TOKEN: token };
     for (const authorization of ["Bearer ", "Bearer undefined", "Bearer x"]) {
@@ -106,7 +106,7 @@ describe("who may call", () => {
   });
 
   test("two tokens are valid while one is exchanged for the other, and each alone once it is the only one", async () => {
-    const { operatorRoutes } = await import("../../../src/operator/routes.ts");
+    const { operatorRoutes } = await import("../../../src/operator/operator-api.ts");
     const app = new Hono<AppEnv>().use(requestLog).route("/operator", operatorRoutes);
     const status = async (tokens: object, token: string) => {
       const headers = { authorization: `Bearer ${token}` };

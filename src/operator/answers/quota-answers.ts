@@ -1,0 +1,102 @@
+/** Usage, books and refused calls: what is answered, and the records turned into it. */
+import * as z from "zod";
+import { iso } from "../../control/database.ts";
+import type { Books } from "../../domain/quota/books.ts";
+import { REFUSALS } from "../../http/refusal-table.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
+import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
+import { count, instant } from "../schema-parts.ts";
+
+const periodFields = {
+  period_start: instant,
+  period_end: instant,
+  signal_limit: count,
+  overages: z.boolean(),
+  accepted: count,
+  held: count,
+  rejected: count,
+  overage: count.meta({ description: "Accepted beyond the limit with overages on." }),
+  streak: count.meta({ description: "Consecutive periods over the allowance." }),
+};
+export const usageAnswer = z
+  .object({
+    ...periodFields,
+    extra_room_removed: z.boolean(),
+    history: z.array(z.object(periodFields)).meta({ description: "Closed periods, newest first." }),
+  })
+  .meta({ id: "Usage" });
+
+export function usageJson({ extraRoomRemoved, history, ...usage }: Usage): z.infer<typeof usageAnswer> {
+  return { ...periodJson(usage), extra_room_removed: extraRoomRemoved, history: history.map(periodJson) };
+}
+
+function periodJson(period: ClosedPeriod) {
+  return {
+    period_start: iso(period.periodStartMs),
+    period_end: iso(period.periodEndMs),
+    signal_limit: period.signalLimit,
+    overages: period.overages,
+    accepted: period.accepted,
+    held: period.held,
+    rejected: period.rejected,
+    overage: period.overage,
+    streak: period.streak,
+  };
+}
+
+export const booksAnswer = z
+  .object({
+    accepted: count.meta({ description: "Every signal answered with 202, held ones included." }),
+    processed: count,
+    duplicates: count,
+    held: count,
+    purged: count,
+    dead_lettered: count,
+    in_flight: z.int().meta({ description: "Accepted and not recorded yet." }),
+    balanced: z.boolean().meta({ description: "Everything accepted is recorded, or still on its way." }),
+  })
+  .meta({ id: "Books" });
+
+export function booksJson({ deadLettered, inFlight, ...books }: Books): z.infer<typeof booksAnswer> {
+  return { ...books, dead_lettered: deadLettered, in_flight: inFlight };
+}
+
+export const rejectionAnswer = z
+  .object({
+    first_at: instant,
+    last_at: instant,
+    key_id: z.string(),
+    key_name: z.string().nullable(),
+    status: z.int(),
+    code: z.string(),
+    cause: z
+      .string()
+      .nullable()
+      .meta({ description: "Of a 401: what its sender is not told, such as `secret_wrong`." }),
+    detail: z.string().meta({
+      description: "What the sender of the first call was told, without what that repeated of the body.",
+    }),
+    request_id: z.string().meta({ description: "Of the first call." }),
+    calls: count.meta({ description: "Calls refused for this reason, none an hour or more after the one before." }),
+    signals: count.meta({ description: "Signals refused in them; a call of which that is not known counts as one." }),
+    at_least: z.boolean().meta({ description: "Whether there may have been more calls, and more signals." }),
+  })
+  .meta({ id: "Rejection" });
+
+export function rejectionJson(rejection: Rejection, keyName: string | null): z.infer<typeof rejectionAnswer> {
+  const { firstAtMs, lastAtMs, keyId, code, cause, detail, requestId, calls, signals, atLeast } = rejection;
+  return {
+    first_at: iso(firstAtMs),
+    last_at: iso(lastAtMs),
+    key_id: keyId,
+    key_name: keyName,
+    status: REFUSALS[code].status,
+    code,
+    cause,
+    detail,
+    request_id: requestId,
+    calls,
+    signals,
+    at_least: atLeast,
+  };
+}

@@ -1,0 +1,98 @@
+/** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
+import { bodyLimit } from "hono/body-limit";
+import { controlDatabase } from "../control/database.ts";
+import { findWorkspace } from "../control/workspaces.ts";
+import { OPERATOR_BODY_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
+import { accountRoutes } from "./routes/account-routes.ts";
+import { authorise } from "./authorise.ts";
+import { createDocumentRoutes } from "./docs/document-routes.tsx";
+import { destinationRoutes } from "./routes/destination-routes.ts";
+import { erasureRoutes } from "./routes/erasure-routes.ts";
+import { exportRoutes } from "./routes/export-routes.ts";
+import { operator } from "./environment.ts";
+import { methodNotAllowed, problem } from "../http/problem.ts";
+import { healthRoutes } from "./routes/health-routes.ts";
+import { keyRoutes } from "./routes/key-routes.ts";
+import { memberRoutes } from "./routes/member-routes.ts";
+import { notFound, operationOf } from "./operation.ts";
+import { planRoutes } from "./routes/plan-routes.ts";
+import { restoringRoutes } from "./routes/restore-routes.ts";
+import { rulesOnHistoryRoutes } from "./routes/rules-on-history-routes.ts";
+import { ruleImportRoutes } from "./routes/rule-import-routes.ts";
+import { ruleVersionRoutes } from "./routes/rule-version-routes.ts";
+import { ruleRoutes } from "./routes/rule-routes.ts";
+import { signalRoutes } from "./routes/signal-routes.ts";
+import { usageRoutes } from "./routes/usage-routes.ts";
+import { workspaceRoutes } from "./routes/workspace-routes.ts";
+
+const limitBody = (maxSize: number) =>
+  bodyLimit({
+    maxSize,
+    onError: (c) =>
+      problem(c, {
+        status: 413,
+        code: "body_too_large",
+        title: "Too large",
+        detail: `A body has at most ${maxSize} bytes.`,
+      }),
+  });
+const [limitSmallBody, limitRuleFile] = [limitBody(OPERATOR_BODY_MAX_BYTES), limitBody(RULES_FILE_MAX_BYTES)];
+
+const limitBodies = operator.createMiddleware((c, next) =>
+  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallBody(c, next),
+);
+
+/** No cache may keep an answer: each is one deployment's own, and some hold what is shown once. */
+const noStore = operator.createMiddleware(async (c, next) => {
+  await next();
+  c.res.headers.set("cache-control", "no-store");
+});
+
+const openDatabase = operator.createMiddleware((c, next) => {
+  c.set("db", controlDatabase(c.env.DB));
+  return next();
+});
+
+const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
+  const workspace = await findWorkspace(c.get("db"), c.req.param("workspace_id") ?? "");
+  if (workspace === null) return notFound(c, "workspace");
+  c.set("workspace", workspace);
+  return next();
+});
+
+const described = operator
+  .createApp()
+  .use(noStore, authorise, limitBodies, openDatabase)
+  .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
+  .route("/", planRoutes)
+  .route("/", workspaceRoutes)
+  .route("/", healthRoutes)
+  .route("/", restoringRoutes)
+  .route("/", memberRoutes)
+  .route("/", keyRoutes)
+  .route("/", ruleRoutes)
+  .route("/", ruleImportRoutes)
+  .route("/", ruleVersionRoutes)
+  .route("/", rulesOnHistoryRoutes)
+  .route("/", usageRoutes)
+  .route("/", signalRoutes)
+  .route("/", accountRoutes)
+  .route("/", exportRoutes)
+  .route("/", erasureRoutes)
+  .route("/", destinationRoutes);
+
+export const documentRoutes = createDocumentRoutes(described.routes);
+export const operatorRoutes = refuseOtherMethods(described);
+
+/** 405 with `Allow` where the path is known and the method is not. */
+function refuseOtherMethods(app: typeof described): typeof described {
+  const allowed = Map.groupBy(
+    app.routes.filter((route) => operationOf(route.handler) !== undefined),
+    (route) => route.path,
+  );
+  for (const [path, routes] of allowed) {
+    const allow = routes.map((route) => (route.method === "GET" ? "GET, HEAD" : route.method)).join(", ");
+    app.all(path, (c) => methodNotAllowed(c, allow));
+  }
+  return app;
+}

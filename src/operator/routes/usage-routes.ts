@@ -1,0 +1,77 @@
+/** Usage, books and refused calls of a workspace. */
+import * as z from "zod";
+import { keyNames } from "../../control/keys.ts";
+import { REJECTIONS_KEPT } from "../../limits.ts";
+import { operator } from "../environment.ts";
+import { readBooks } from "../../workspace/books.ts";
+import { quotaCounter } from "../../workspace/objects.ts";
+import { operation, validationFailed } from "../operation.ts";
+import {
+  booksAnswer,
+  booksJson,
+  rejectionAnswer,
+  rejectionJson,
+  usageAnswer,
+  usageJson,
+} from "../answers/quota-answers.ts";
+import { usageOf } from "../../workspace/quota.ts";
+import { listOf, time } from "../schema-parts.ts";
+
+const booksQuery = z.strictObject({
+  period: z
+    .union([z.literal("current"), time])
+    .optional()
+    .meta({ description: "`current`, or the start of a period. Since the workspace began, when left out." }),
+});
+
+export const usageRoutes = operator
+  .createApp()
+  .get(
+    "/workspaces/:workspace_id/usage",
+    operation({
+      tag: "Quota",
+      summary: "Usage of the billing periods",
+      answers: { 200: { description: "The current period, and the closed ones.", schema: usageAnswer } },
+    }),
+    async (c) => c.json(usageJson(await usageOf(c.env, c.get("db"), c.get("workspace").id))),
+  )
+  .get(
+    "/workspaces/:workspace_id/books",
+    operation({
+      tag: "Quota",
+      summary: "Where every accepted signal is",
+      description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
+      query: booksQuery,
+      answers: { 200: { description: "The books.", schema: booksAnswer } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const { period } = c.req.valid("query");
+      if (period === undefined) return c.json(booksJson(await readBooks(c.env, id, undefined)));
+      const { periodStartMs, history } = await usageOf(c.env, c.get("db"), id);
+      const startMs = period === "current" ? periodStartMs : Date.parse(period);
+      const isPeriod = startMs === periodStartMs || history.some((closed) => closed.periodStartMs === startMs);
+      if (!isPeriod) return validationFailed(c, [{ path: "period", message: "no billing period starts then" }]);
+      return c.json(booksJson(await readBooks(c.env, id, startMs)));
+    },
+  )
+  .get(
+    "/workspaces/:workspace_id/rejections",
+    operation({
+      tag: "Quota",
+      summary: "Refused calls",
+      description:
+        "Calls with a known key, those of a key and a reason as one entry with a count. Kept for 30 days; nothing of a body is.",
+      query: z.strictObject({ limit: z.coerce.number().int().min(1).max(REJECTIONS_KEPT).default(REJECTIONS_KEPT) }),
+      answers: { 200: { description: "Entries, those with the latest calls first.", schema: listOf(rejectionAnswer) } },
+    }),
+    async (c) => {
+      const { id } = c.get("workspace");
+      const [rejections, names] = await Promise.all([
+        quotaCounter(c.env, id).rejections(c.req.valid("query").limit),
+        keyNames(c.get("db"), id),
+      ]);
+      const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null));
+      return c.json({ items, next: null });
+    },
+  );
