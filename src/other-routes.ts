@@ -5,7 +5,7 @@ import { onError, onNotFound } from "./http/errors.ts";
 import { onlyFromHere } from "./http/loopback.ts";
 import { requestLog } from "./http/request-log.ts";
 import { documentRoutes, operatorRoutes } from "./operator/operator-api.ts";
-import { pageRoutes } from "./pages/routes.tsx";
+import { pageRoutes } from "./pages/page-routes.tsx";
 
 export const others = new Hono<AppEnv>({ strict: false })
   .use(requestLog)

@@ -1,8 +1,8 @@
 /** What a browser has put away, such as a notice: a cookie of the workspace's pages remembers it. */
 import type { Context } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
-import type { PagesEnv } from "./environment.ts";
-import { workspacePath } from "./environment.ts";
+import type { PagesEnv } from "./pages-env.ts";
+import { workspacePath } from "./pages-env.ts";
 
 export const DISMISSIBLE = ["usage", "first-steps"] as const;
 export type Dismissible = (typeof DISMISSIBLE)[number];

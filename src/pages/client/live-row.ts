@@ -1,5 +1,5 @@
-/** A row of the live page: the same as views/live.tsx makes. */
-import type { LiveItem } from "../live-item.ts";
+/** A row of the live page: the same as live/live-view.tsx makes. */
+import type { LiveItem } from "../live/live-item.ts";
 import { localTimes } from "./times.ts";
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });

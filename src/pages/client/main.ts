@@ -12,8 +12,8 @@
  */
 import { labelCells } from "./cards.ts";
 import { localTimes } from "./times.ts";
-import { startLive } from "./live.ts";
-import { startRules } from "./rules.ts";
+import { startLive } from "./live-page.ts";
+import { startRules } from "./rule-conditions.ts";
 import { refresh, swap } from "./swap.ts";
 import { startTestCalls } from "./test-call.ts";
 

@@ -4,7 +4,7 @@
  */
 import type { Context } from "hono";
 import { memberEmail } from "../../domain/signal/identity.ts";
-import type { PagesEnv } from "../environment.ts";
+import type { PagesEnv } from "../pages-env.ts";
 
 /** The path at which Access ends its session. */
 export const ACCESS_SIGN_OUT = "/cdn-cgi/access/logout";

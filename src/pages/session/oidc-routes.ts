@@ -4,15 +4,15 @@ import { controlDatabase } from "../../control/database.ts";
 import { keepAttempt, takeAttempt } from "../../control/sessions.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { SIGN_IN_ATTEMPT_MS } from "../../limits.ts";
-import { pages, type PagesEnv } from "../environment.ts";
+import { pages, type PagesEnv } from "../pages-env.ts";
 import { notFoundPage } from "../page.tsx";
-import { dropToken, giveToken, newToken, tokenHash } from "./cookie.ts";
+import { dropToken, giveToken, newToken, tokenHash } from "./token-cookie.ts";
 import { signInDriver } from "./driver.ts";
 import { beginSignIn, finishSignIn } from "./oidc.ts";
-import { problemPage } from "./pages.tsx";
-import { limitAttempts } from "./rate.ts";
+import { problemPage } from "./refusal-pages.tsx";
+import { limitAttempts } from "./form-limits.ts";
 import { startSession } from "./session.ts";
-import { safeTarget } from "./target.ts";
+import { safeTarget } from "./sign-in-target.ts";
 
 const onlyWithOidc = pages.createMiddleware(async (c, next) => {
   if (signInDriver(c) !== "oidc") return notFoundPage(c);

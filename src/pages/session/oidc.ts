@@ -9,7 +9,7 @@ import { ok, refuse, type Result } from "../../domain/result.ts";
 import type { AppEnv } from "../../env.ts";
 import { isLoopback } from "../../http/loopback.ts";
 import { OIDC_CALL_MS, OIDC_DISCOVERY_MS } from "../../limits.ts";
-import type { SignInProblem } from "./copy.ts";
+import type { SignInProblem } from "./sign-in-copy.ts";
 
 /** What providers have said about themselves, by issuer. Plain data: promises must not be shared between requests. */
 const discovered = new Map<string, { server: oauth.AuthorizationServer; readAtMs: number }>();

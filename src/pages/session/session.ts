@@ -5,12 +5,12 @@ import type { SignInDriver } from "../../control/schema.ts";
 import { closeSession, findSignedIn, openSession, type SignInProof } from "../../control/sessions.ts";
 import { canManage } from "../../domain/keys/role.ts";
 import { SESSION_MS } from "../../limits.ts";
-import { pages, type PagesEnv } from "../environment.ts";
+import { pages, type PagesEnv } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
 import { accessEmail } from "./access.ts";
-import { dropToken, giveToken, newToken, tokenHash } from "./cookie.ts";
+import { dropToken, giveToken, newToken, tokenHash } from "./token-cookie.ts";
 import { signInDriver } from "./driver.ts";
-import { accessMissingPage, sessionEndedPage } from "./pages.tsx";
+import { accessMissingPage, sessionEndedPage } from "./refusal-pages.tsx";
 
 /** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
 export const requireSignIn = pages.createMiddleware(async (c, next) => {

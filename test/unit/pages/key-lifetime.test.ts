@@ -1,6 +1,6 @@
 /** How long a new key is to live, as the forms ask for it (spec §2.1). */
 import { describe, expect, test } from "vitest";
-import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/key-lifetime.ts";
+import { expirationOf, readLifetime, type TypedLifetime } from "../../../src/pages/keys/key-lifetime.ts";
 
 const NOW = Date.parse("2026-11-22T10:00:00.000Z");
 

@@ -6,7 +6,7 @@ import {
   readDestinationForm,
   readThresholds,
   type TypedDestination,
-} from "../../../src/pages/notification-form.ts";
+} from "../../../src/pages/notifications/notification-form.ts";
 
 const ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d6f";
 const OTHER_ID = "dst_019a6c3e-7b52-7c1d-9f60-3e1b2a4c5d70";

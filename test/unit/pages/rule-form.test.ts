@@ -11,8 +11,8 @@ import {
   previewDays,
   readRuleForm,
   ruleTyped,
-} from "../../../src/pages/rule-form.ts";
-import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../../src/pages/rule-form.ts";
+} from "../../../src/pages/rules/rule-form.ts";
+import { withoutBlankRows, type ConditionRow, type RuleForm } from "../../../src/pages/rules/rule-form.ts";
 
 const FORM: RuleForm = {
   ...BLANK_FORM,

@@ -1,7 +1,7 @@
 /** Sign-in leads nowhere but to a page of a workspace, whatever the address says. */
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { safeTarget } from "../../../src/pages/session/target.ts";
+import { safeTarget } from "../../../src/pages/session/sign-in-target.ts";
 
 test.each(["/w/", "/w/acme/usage", "/w/acme/people?email=jane%40example.com&cursor=x", "/w/acme/a%2Fb"])(
   "the target %s is kept",

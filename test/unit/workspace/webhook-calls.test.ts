@@ -1,7 +1,7 @@
 /** Spec §4: the calls that pages show are ones that work when they are pasted. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { composedEvent, marketingTemplate } from "../../../src/pages/marketing-template.ts";
+import { composedEvent, marketingTemplate } from "../../../src/pages/connect/marketing-template.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf, type Webhook } from "../../../src/workspace/webhook-calls.ts";
 import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
 

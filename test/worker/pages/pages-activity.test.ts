@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { listAudit, type AuditFilter } from "../../../src/control/audit-list.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
-import { AUDIT_COPY } from "../../../src/pages/views/audit-copy.tsx";
+import { AUDIT_COPY } from "../../../src/pages/activity/audit-copy.tsx";
 import { newMembers, type Members } from "../../support/members.ts";
 import { textOf } from "../../support/pages.ts";
 import { recordD1 } from "../../support/statements.ts";

@@ -6,7 +6,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { findSignedIn, openSession } from "../../../src/control/sessions.ts";
 import worker from "../../../src/index.ts";
 import { EXPIRED_SESSIONS_CLEARED, PAGE_FORM_MAX_BYTES, SESSION_MS } from "../../../src/limits.ts";
-import { pageRoutes } from "../../../src/pages/routes.tsx";
+import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newMembers } from "../../support/members.ts";
 import { Browser } from "../../support/pages.ts";
 import { recordD1 } from "../../support/statements.ts";

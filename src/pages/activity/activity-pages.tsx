@@ -1,0 +1,26 @@
+/** Settings › Activity: the audit log. Whoever may not see API keys (spec §1) and notifications sees nothing of them here. */
+import { listAudit } from "../../control/audit-list.ts";
+import { keyNames } from "../../control/keys.ts";
+import { planNames } from "../../control/plans.ts";
+import { listMembers } from "../../control/members.ts";
+import { canManageKeys } from "../../domain/keys/role.ts";
+import { AUDIT_ACTORS_OFFERED, PAGE_ROWS } from "../../limits.ts";
+import { readActivityQuery } from "./activity-query.ts";
+import { pages, workspacePath } from "../pages-env.ts";
+import { page } from "../page.tsx";
+import { ActivityView } from "./activity-view.tsx";
+
+export const activityPages = pages.createApp().get("/", async (c) => {
+  const [db, { id }] = [c.get("db"), c.get("workspace")];
+  const forManagers = canManageKeys(c.get("role"));
+  const asked = readActivityQuery(c.req.query(), forManagers);
+  const [entries, members, keys, plans] = await Promise.all([
+    listAudit(db, id, asked.filter, { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS }),
+    listMembers(db, id, { cursor: null, limit: AUDIT_ACTORS_OFFERED }),
+    forManagers ? keyNames(db, id) : new Map<string, string>(),
+    planNames(db),
+  ]);
+  const actors = ["operator", ...members.items.map(({ email }) => email)];
+  const view = { base: workspacePath(c), asked, entries, actors, keys, plans, forManagers, nowMs: Date.now() };
+  return page(c, { title: "Activity", section: "activity" }, <ActivityView {...view} />);
+});

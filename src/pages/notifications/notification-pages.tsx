@@ -1,0 +1,78 @@
+/** Settings › Notifications: the list of destinations, a new one, the thresholds. For owners and admins only. */
+import type { Context } from "hono";
+import { newId } from "../../platform/ids.ts";
+import {
+  changeThresholds,
+  createDestination,
+  listDestinations,
+  offeredTypes,
+  readThresholds as storedThresholds,
+} from "../../workspace/destinations.ts";
+import { destinationPages } from "./destination-pages.tsx";
+import { pages, type PagesEnv } from "../pages-env.ts";
+import { callOf, notificationsPath, toErrors } from "./notification-call.ts";
+import { checkDestination, emptyDestination, readDestinationForm, readThresholds } from "./notification-form.ts";
+import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
+import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
+import { DestinationCreatedView, DestinationMadeBeforeView } from "./destination-created-view.tsx";
+import { DestinationFormView } from "./destination-form-view.tsx";
+import { NotificationsView } from "./notifications-view.tsx";
+
+const TEXT = { title: "Notifications", section: "notifications" } as const;
+
+const requireNotificationManager = pages.createMiddleware(async (c, next) => {
+  if (!mayManage(c)) return managersOnlyPage(c, null, "Notifications", "see or manage notifications");
+  await next();
+});
+
+export const notificationPages = pages
+  .createApp()
+  .use(requireNotificationManager)
+  .get("/", async (c) => {
+    const stored = await storedThresholds(c.env, c.get("workspace").id);
+    return listPage(c, { typed: stored.join(", "), error: undefined });
+  })
+  .post("/thresholds", async (c) => {
+    const field = (await c.req.formData()).get("thresholds");
+    const typed = typeof field === "string" ? field : "";
+    const scores = readThresholds(typed);
+    if (!scores.ok) return listPage(c, { typed, error: scores.refusal });
+    await changeThresholds(callOf(c), scores.value);
+    return done(c, "settings/notifications", "thresholds_saved");
+  })
+  .get("/new", (c) => newForm(c, emptyDestination(newId("dst")), {}))
+  .post("/new", async (c) => {
+    const typed = readDestinationForm(await c.req.formData(), newId("dst"));
+    const wanted = checkDestination(typed, true);
+    if (!wanted.ok) return newForm(c, typed, wanted.refusal);
+    const created = await createDestination(callOf(c), wanted.value, typed.id);
+    if (!created.ok) return newForm(c, typed, toErrors(created.refusal));
+    const { destination, secret, isNew } = created.value;
+    const path = notificationsPath(c);
+    if (!isNew) {
+      const view = <DestinationMadeBeforeView path={path} destination={destination} />;
+      return page(c, { ...TEXT, title: "Created already", status: 409 }, view);
+    }
+    const view = <DestinationCreatedView {...{ path, destination, secret }} isRotated={false} nowMs={Date.now()} />;
+    return page(c, { ...TEXT, title: "Destination created" }, view);
+  })
+  .route("/", destinationPages);
+
+async function listPage(c: Context<PagesEnv>, thresholds: { typed: string; error: string | undefined }) {
+  const destinations = await listDestinations(c.env, c.get("workspace").id);
+  const view = { path: notificationsPath(c), destinations, thresholds, nowMs: Date.now() };
+  return page(c, { ...TEXT, status: thresholds.error === undefined ? 200 : 422 }, <NotificationsView {...view} />);
+}
+
+function newForm(c: Context<PagesEnv>, typed: TypedDestination, errors: DestinationErrors) {
+  const view = {
+    path: notificationsPath(c),
+    workspaceId: c.get("workspace").id,
+    typed,
+    errors,
+    changed: null,
+    offered: offeredTypes(c.env),
+  };
+  const status = Object.keys(errors).length === 0 ? 200 : 422;
+  return page(c, { ...TEXT, title: "Create destination", status }, <DestinationFormView {...view} />);
+}

@@ -1,0 +1,109 @@
+/** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
+import { bodyLimit } from "hono/body-limit";
+import { HTTPException } from "hono/http-exception";
+import { NONCE, secureHeaders } from "hono/secure-headers";
+import { errorText, logEvent } from "../platform/log.ts";
+import { PAGE_FORM_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
+import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
+import { pages, workspacePath } from "./pages-env.ts";
+import { dismiss, DISMISSIBLE } from "./dismissed.ts";
+import { notFoundPage, plainPage } from "./page.tsx";
+import { signalPages } from "./signals/signal-pages.tsx";
+import { askUsage } from "./usage/usage-bar.tsx";
+import { livePages } from "./live/live-pages.tsx";
+import { rejectionPages } from "./rejections/rejection-pages.tsx";
+import { rulePages } from "./rules/rule-pages.tsx";
+import { peoplePages } from "./people/people-pages.tsx";
+import { accountPages } from "./accounts/account-pages.tsx";
+import { usagePages } from "./usage/usage-pages.tsx";
+import { connectPages } from "./connect/connect-pages.tsx";
+import { keyPages } from "./keys/key-pages.tsx";
+import { memberPages } from "./members/member-pages.tsx";
+import { notificationPages } from "./notifications/notification-pages.tsx";
+import { activityPages } from "./activity/activity-pages.tsx";
+import { fromThisOrigin, readableForm } from "./session/form-guard.ts";
+import { limitForms } from "./session/form-limits.ts";
+import { sessionRoutes } from "./session/sign-in-routes.tsx";
+import { requireMember, requireSignIn } from "./session/session.ts";
+
+const safeHeaders = secureHeaders({
+  contentSecurityPolicy: {
+    defaultSrc: ["'none'"],
+    styleSrc: [NONCE],
+    scriptSrc: [NONCE],
+    imgSrc: ["'self'", "data:"],
+    connectSrc: ["'self'"],
+    formAction: ["'self'"],
+    baseUri: ["'none'"],
+    frameAncestors: ["'none'"],
+  },
+  xFrameOptions: "DENY",
+  referrerPolicy: "same-origin",
+});
+
+/** No cache may keep a page: all of them are personal. */
+const noStore = pages.createMiddleware(async (c, next) => {
+  await next();
+  c.res.headers.set("cache-control", "no-store");
+});
+
+const limitForm = (maxSize: number) =>
+  bodyLimit({ maxSize, onError: (c) => c.text("What was sent is too large for a form.", 413) });
+const [limitSmallForm, limitRuleFile] = [limitForm(PAGE_FORM_MAX_BYTES), limitForm(RULES_FILE_MAX_BYTES)];
+
+const formLimit = pages.createMiddleware((c, next) =>
+  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallForm(c, next),
+);
+
+const workspacePages = pages
+  .createApp()
+  .use(requireSignIn, limitForms, requireMember, askUsage)
+  .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
+  .route("/signals", signalPages)
+  .route("/live", livePages)
+  .route("/rejections", rejectionPages)
+  .route("/rules", rulePages)
+  .route("/people", peoplePages)
+  .route("/accounts", accountPages)
+  .route("/usage", usagePages)
+  .route("/connect", connectPages)
+  .route("/settings/api-keys", keyPages)
+  .route("/settings/members", memberPages)
+  .route("/settings/notifications", notificationPages)
+  .route("/settings/activity", activityPages)
+  .post("/dismiss", async (c) => {
+    const { what, state, back } = await c.req.parseBody();
+    const known = DISMISSIBLE.find((one) => one === what);
+    if (known !== undefined && typeof state === "string" && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
+    const home = workspacePath(c);
+    return c.redirect(typeof back === "string" && back.startsWith(`${home}/`) ? back : `${home}/signals`, 303);
+  })
+  .all("*", (c) => notFoundPage(c));
+
+const IMMUTABLE = { "cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff" };
+
+const PERSONAL = ["/", "/w/*", "/sign-in/*", "/sign-out"];
+
+export const pageRoutes = pages
+  .createApp()
+  .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
+  .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
+  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit, readableForm)
+  .route("/", sessionRoutes)
+  .route("/w/:slug", workspacePages)
+  .onError((error, c) => {
+    // An HTTPException is a middleware's refusal, no failure.
+    if (error instanceof HTTPException) return error.getResponse();
+    logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
+    return plainPage(
+      c,
+      { title: "Something went wrong", status: 503 },
+      <>
+        <h1>Something went wrong</h1>
+        <p>The page could not be made. Nothing was lost; try again in a moment.</p>
+        <p class="quiet small">
+          Request <code>{c.get("requestId")}</code>
+        </p>
+      </>,
+    );
+  });

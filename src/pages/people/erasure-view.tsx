@@ -1,0 +1,157 @@
+/** The deletion of a person: what it takes away, and the receipt for it. */
+import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
+import type { ErasureReceipt } from "../../store/data-care.ts";
+import { FormErrors, TextField } from "../views/fields.tsx";
+import { grouped } from "../views/format.ts";
+import { Badge, Fact, Facts, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { personPath } from "./people-view.tsx";
+
+export function DeletePersonView({
+  base,
+  email,
+  typed,
+  error,
+}: {
+  base: string;
+  email: string;
+  typed: string;
+  error?: string;
+}) {
+  const path = personPath(base, email);
+  return (
+    <>
+      <Head title="Delete this person" crumbs={<Crumbs base={base} email={email} />}>
+        For a request to be forgotten, or for test data. It cannot be undone.
+      </Head>
+      <Panel>
+        <FormErrors errors={error === undefined ? [] : [error]} />
+        <div class="stack">
+          <p>
+            <strong>What is deleted:</strong> {email} with name, company, title and score; their identities; all their
+            signals with payloads, held ones and dead letters too, and copies in cold storage; their scoring signals;
+            what their ids have sent anonymously.
+          </p>
+          <p>
+            <strong>What stays:</strong> of each signal its id, the name of its event, and its place in the usage and
+            the books, with nothing in it that says whose it was. Account data is not searched. What is received from
+            now on makes a new person.
+          </p>
+        </div>
+        <form method="post" action={`${path}/delete`} class="form" data-once>
+          <TextField
+            name="email"
+            label="Type the email to confirm"
+            hint={email}
+            value={typed}
+            error={error}
+            autocomplete="off"
+            autocapitalize="off"
+            spellcheck={false}
+            autofocus
+            required
+          />
+          <div class="row">
+            <button class="danger">Delete for good</button>
+            <a class="button" href={path}>
+              Keep
+            </a>
+          </div>
+        </form>
+      </Panel>
+    </>
+  );
+}
+
+export function ReceiptView({
+  base,
+  email,
+  receipt,
+  isBack,
+  nowMs,
+}: {
+  base: string;
+  /** The deleted person's email; null: not known, because the receipt was found by its id. */
+  email: string | null;
+  receipt: ErasureReceipt;
+  /** Whether there is a person of this email again. */
+  isBack: boolean;
+  nowMs: number;
+}) {
+  const { requestedAtMs, finishedAtMs } = receipt;
+  return (
+    <>
+      <Head
+        title="Deletion receipt"
+        crumbs={<Crumbs base={base} email={isBack ? email : null} />}
+        actions={
+          <a class="button" href={`${base}/people/deletions/${receipt.id}/download`}>
+            Download
+          </a>
+        }
+      >
+        {email ?? receipt.id}
+      </Head>
+      <div id="receipt" class="stack" {...(finishedAtMs === null ? { "data-refresh": "3000" } : {})}>
+        {finishedAtMs === null ? (
+          <Notice tone="warn" title="The deletion is under way.">
+            <p>The person and what they are known by are gone already. The rest follows by itself; the counts grow.</p>
+          </Notice>
+        ) : (
+          <Notice tone="good" title="The deletion is complete." />
+        )}
+        <Panel>
+          <Facts>
+            <Fact name="Status">
+              {finishedAtMs === null ? <Badge tone="warn">Under way</Badge> : <Badge tone="good">Complete</Badge>}
+            </Fact>
+            <Fact name="Receipt">
+              <code>{receipt.id}</code>
+            </Fact>
+            <Fact name="Requested">
+              <Time ms={requestedAtMs} nowMs={nowMs} />
+            </Fact>
+            {finishedAtMs !== null && (
+              <Fact name="Finished">
+                <Time ms={finishedAtMs} nowMs={nowMs} />
+              </Fact>
+            )}
+            {COUNTS.map(([field, name]) => (
+              <Fact name={name}>{grouped(receipt[field])}</Fact>
+            ))}
+          </Facts>
+        </Panel>
+      </div>
+      <p class="quiet small">
+        The receipt can be found for {ERASURE_REMEMBERED_DAYS} days, from Activity or by searching People for the email;
+        the entry under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the
+        email.
+        {isBack && " Since the deletion, signals have named this email again, and made a new person."}
+      </p>
+    </>
+  );
+}
+
+const COUNTS = [
+  ["people", "People"],
+  ["identities", "Identities"],
+  ["signals", "Signals"],
+  ["anonymous", "Anonymous signals"],
+  ["held", "Held signals"],
+  ["deadLetters", "Dead letters"],
+  ["scoringSignals", "Scoring signals"],
+  ["coldObjects", "Objects of cold storage"],
+] as const satisfies readonly (readonly [keyof ErasureReceipt, string])[];
+
+function Crumbs({ base, email }: { base: string; email: string | null }) {
+  return (
+    <>
+      <a href={`${base}/people`}>People</a>
+      {email !== null && (
+        <>
+          {" › "}
+          <a href={personPath(base, email)}>{email}</a>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,127 @@
+/** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
+import type { Context } from "hono";
+import { iso } from "../../control/database.ts";
+import { ruleNames } from "../../control/rules.ts";
+import { PAGE_ROWS } from "../../limits.ts";
+import type { PersonTimeline } from "../../store/record-pages.ts";
+import { deletePerson } from "../../workspace/erasure.ts";
+import { exportFile } from "../../workspace/export.ts";
+import { signalStore } from "../../workspace/objects.ts";
+import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { readExport } from "./export-copy.ts";
+import { mayManage, notFoundPage, page } from "../page.tsx";
+import { readPeopleQuery } from "./people-query.ts";
+import { requireManager } from "../session/session.ts";
+import { DeletePersonView, ReceiptView } from "./erasure-view.tsx";
+import { PeopleView, personPath } from "./people-view.tsx";
+import { PersonView } from "./person-view.tsx";
+
+type Ctx = Context<PagesEnv>;
+
+export const peoplePages = pages
+  .createApp()
+  .get("/", async (c) => {
+    const { email } = c.req.query();
+    // `?email=` is for links that know no more of a person: it leads to their page.
+    if (email !== undefined) return c.redirect(personPath(workspacePath(c), email.trim().toLowerCase()), 303);
+    const list = readPeopleQuery(c.req.query());
+    const asked = { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
+    const people = await storeOf(c).findPeople(list.query, asked);
+    const nobody = people.items.length === 0 && list.q.includes("@");
+    const wasDeleted = nobody && (await storeOf(c).erasure(list.q.toLowerCase())) !== null;
+    const shown = { base: workspacePath(c), list, people, wasDeleted, mayExport: mayManage(c), nowMs: Date.now() };
+    return page(c, { title: "People", section: "people" }, <PeopleView {...shown} />);
+  })
+  .get("/export", requireManager, async (c) => {
+    const asked = readExport(c.req.query());
+    if (asked === null) return notFoundPage(c, "export");
+    const { name, contentType, body } = await exportFile(c.env, c.get("db"), c.get("workspace"), asked, byMember(c));
+    return c.body(body, 200, {
+      "content-type": contentType,
+      "content-disposition": `attachment; filename="${name}"`,
+      "x-content-type-options": "nosniff",
+    });
+  })
+  .get("/deletions/:deletion_id", async (c) => {
+    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    if (receipt === null) return notFoundPage(c, "deletion");
+    const view = { base: workspacePath(c), email: null, receipt, isBack: false, nowMs: Date.now() };
+    return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
+  })
+  .get("/deletions/:deletion_id/download", async (c) => {
+    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    if (receipt === null) return notFoundPage(c, "deletion");
+    const { requestedAtMs, finishedAtMs, ...counts } = receipt;
+    const times = { requestedAt: iso(requestedAtMs), finishedAt: finishedAtMs === null ? null : iso(finishedAtMs) };
+    return c.body(JSON.stringify({ workspace: c.get("workspace").id, ...counts, ...times }, null, 2), 200, {
+      "content-type": "application/json",
+      "content-disposition": `attachment; filename="${receipt.id}.json"`,
+      "x-content-type-options": "nosniff",
+    });
+  })
+  .get("/:email", async (c) => {
+    const email = addressOf(c);
+    const shown: PersonTimeline = c.req.query("show") === "scores" ? "scores" : "all";
+    const cursor = cursorAsked(c);
+    const found = await storeOf(c).personPage(email, shown, { cursor: cursor ?? null, limit: PAGE_ROWS });
+    if (found === null) return receiptOr404(c, email);
+    const ruleIds = found.timeline.items.flatMap(({ scores }) => scores.map(({ ruleId }) => ruleId));
+    const rules = await ruleNames(c.get("db"), c.get("workspace").id, [...new Set(ruleIds)]);
+    const view = { base: workspacePath(c), found, shown, cursor, rules, mayManage: mayManage(c), nowMs: Date.now() };
+    return page(c, { title: email, section: "people" }, <PersonView {...view} />);
+  })
+  .get("/:email/delete", requireManager, async (c) => {
+    const email = addressOf(c);
+    if (!(await isThere(c, email))) return receiptOr404(c, email);
+    return page(
+      c,
+      { title: "Delete a person", section: "people" },
+      <DeletePersonView base={workspacePath(c)} email={email} typed="" />,
+    );
+  })
+  .post("/:email/delete", requireManager, async (c) => {
+    const email = addressOf(c);
+    const typed = (await c.req.formData()).get("email");
+    // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
+    if (!(await isThere(c, email))) return receiptOr404(c, email);
+    if (typeof typed !== "string" || typed.trim().toLowerCase() !== email) {
+      const error = "What you typed is not this person's email.";
+      const again = { base: workspacePath(c), email, typed: typeof typed === "string" ? typed : "", error };
+      return page(c, { title: "Delete a person", section: "people", status: 422 }, <DeletePersonView {...again} />);
+    }
+    await deletePerson(c.env, c.get("db"), c.get("workspace").id, email, byMember(c));
+    return toReceipt(c, email);
+  })
+  .get("/:email/deletion", async (c) => {
+    const email = addressOf(c);
+    const [receipt, isBack] = await Promise.all([storeOf(c).erasure(email), isThere(c, email)]);
+    if (receipt === null) return notFoundPage(c, "deletion");
+    const view = { base: workspacePath(c), email, receipt, isBack, nowMs: Date.now() };
+    return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
+  });
+
+function storeOf(c: Ctx) {
+  return signalStore(c.env, c.get("workspace").id);
+}
+
+/** The email of the path, as the store has it. */
+function addressOf(c: Ctx): string {
+  return (c.req.param("email") ?? "").trim().toLowerCase();
+}
+
+function cursorAsked(c: Ctx): string | undefined {
+  const cursor = c.req.query("cursor");
+  return cursor !== undefined && /^\d{1,15}$/.test(cursor) ? cursor : undefined;
+}
+
+async function isThere(c: Ctx, email: string): Promise<boolean> {
+  return (await storeOf(c).people({ email }, { cursor: null, limit: 1 })).items.length > 0;
+}
+
+async function receiptOr404(c: Ctx, email: string): Promise<Response> {
+  return (await storeOf(c).erasure(email)) === null ? notFoundPage(c, "person") : toReceipt(c, email);
+}
+
+function toReceipt(c: Ctx, email: string): Response {
+  return c.redirect(`${personPath(workspacePath(c), email)}/deletion`, 303);
+}

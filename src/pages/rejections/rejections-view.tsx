@@ -1,0 +1,208 @@
+/** The Rejections page: what was refused and why, by key and reason, and what the sender should change. */
+import type { RefusalCode } from "../../domain/keys/refusal.ts";
+import { REJECTION_KEPT_DAYS } from "../../limits.ts";
+import type { Rejection } from "../../domain/keys/rejection.ts";
+import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
+import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
+import type { RejectionGroup } from "./rejection-list.ts";
+import type { DayRange } from "../day-range.ts";
+import { DayFields, SelectField } from "../views/fields.tsx";
+import { counted, grouped } from "../views/format.ts";
+import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
+import type { AskedFilter } from "../views/nothing-fits.tsx";
+import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "../views/parts.tsx";
+
+export interface RejectionsData {
+  /** The workspace's path, `/w/{slug}`. */
+  path: string;
+  /** Whether whoever looks is owner or admin: only they see the keys. */
+  manager: boolean;
+  /** Groups of all refused calls that are kept, whatever the filter. */
+  groups: readonly RejectionGroup[];
+  /** True: as many entries are kept as can be, so that earlier ones may have gone. */
+  isFull: boolean;
+  days: DayRange;
+  keyNames: ReadonlyMap<string, string>;
+  query: Record<string, string>;
+  items: readonly Rejection[];
+  next: string | null;
+  nowMs: number;
+}
+
+export function RejectionsPage(data: RejectionsData) {
+  const { path, groups, isFull, nowMs } = data;
+  if (groups.length === 0) {
+    return (
+      <>
+        <Head title="Rejections">Calls that were refused, and why.</Head>
+        <Panel>
+          <Empty title="Nothing was refused">
+            <p>Every call with a key of this workspace was accepted. What is refused is listed here with its reason.</p>
+            <p>
+              <a href={`${path}/connect`}>Connect a sender</a>
+            </p>
+          </Empty>
+        </Panel>
+      </>
+    );
+  }
+  return (
+    <>
+      <Head title="Rejections">
+        {heading(groups)} with a key of this workspace in the last {REJECTION_KEPT_DAYS} days
+        {isFull && "; earlier ones are not kept"}. Nothing of a body is kept. Calls with a key that does not exist
+        belong to no workspace and are not shown.
+      </Head>
+      <Panel title="By reason and key" flush>
+        <Table
+          caption="Refused calls by reason and key"
+          tall
+          head={[
+            "Reason",
+            "Key",
+            { text: "Calls", number: true },
+            { text: "Signals", number: true },
+            "Latest",
+            "What the sender should change",
+          ]}
+        >
+          {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
+            <tr>
+              <th scope="row">
+                <a href={filterLink(path, { code, key: keyId })}>{REFUSALS[code].label}</a>
+                <div class="quiet small nowrap">
+                  {REFUSALS[code].status} <code>{code}</code>
+                </div>
+                {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
+              </th>
+              <td>
+                <Key data={data} keyId={keyId} />
+              </td>
+              <td class="number">{countOf(calls, atLeast)}</td>
+              <td class="number">{countOf(signals, atLeast)}</td>
+              <td>
+                <Time ms={latestMs} nowMs={nowMs} />
+              </td>
+              <td class="advice">
+                {REFUSALS[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      </Panel>
+      <Calls data={data} />
+    </>
+  );
+}
+
+function Calls({ data }: { data: RejectionsData }) {
+  const { path, groups, query, items, next, nowMs, keyNames } = data;
+  const codes = [...new Set(groups.map(({ code }) => code))];
+  const keys = [...new Set(groups.map(({ keyId }) => keyId))];
+  return (
+    <Panel flush>
+      <div class="panel-head stack">
+        <h2>Calls</h2>
+        <form method="get" action={`${path}/rejections`} class="filters">
+          <SelectField
+            name="code"
+            label="Reason"
+            value={query["code"] ?? ""}
+            options={[["", "Any"], ...codes.map((code) => [code, REFUSALS[code].label] as const)]}
+          />
+          <SelectField
+            name="key"
+            label="Key"
+            value={query["key"] ?? ""}
+            options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyLabel(keyId)] as const)]}
+          />
+          <DayFields days={data.days} />
+          <button>Filter</button>
+          {Object.keys(query).some((name) => name !== "cursor") && <a href={`${path}/rejections`}>All</a>}
+        </form>
+      </div>
+      {items.length === 0 ? (
+        <NothingFits
+          title="No such call among those that are kept"
+          path={`${path}/rejections`}
+          query={query}
+          filters={askedOf(data)}
+        />
+      ) : (
+        <Table
+          caption="Refused calls, the latest first"
+          tall
+          head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
+        >
+          {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
+            <tr>
+              <td>
+                <Time ms={lastAtMs} nowMs={nowMs} />
+                {calls > 1 && (
+                  <div class="quiet small">
+                    since <Time ms={firstAtMs} nowMs={nowMs} />
+                  </div>
+                )}
+              </td>
+              <td class="reason">
+                <Reason code={code} />
+              </td>
+              <td class="advice">
+                <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
+              </td>
+              <td>
+                <Key data={data} keyId={keyId} />
+              </td>
+              <td class="number">{countOf(calls, atLeast)}</td>
+              <td>
+                <ShortId id={requestId} />
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <Pager path={`${path}/rejections`} query={query} next={next} />
+    </Panel>
+  );
+}
+
+function askedOf({ query, days, keyNames }: RejectionsData): AskedFilter[] {
+  const { code, key = "" } = query;
+  return [
+    { label: "Reason", value: isRefusalCode(code) ? REFUSALS[code].label : "", names: ["code"] },
+    { label: "Key", value: key === "" ? "" : (keyNames.get(key) ?? keyLabel(key)), names: ["key"] },
+    daysAsked("Days", days),
+  ];
+}
+
+/** What stands for a key's name where it is not shown or not known: enough to tell the key from others. */
+function keyLabel(keyId: string): string {
+  return `An API key (…${keyId.slice(-4)})`;
+}
+
+function Reason({ code }: { code: RefusalCode }) {
+  return (
+    <Badge tone={REFUSALS[code].status === 429 ? "warn" : "bad"} title={code}>
+      {REFUSALS[code].label}
+    </Badge>
+  );
+}
+
+/** A key's name, a link for owners and admins only: nobody else gets to the keys (spec §5.6). */
+function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
+  const name = keyNames.get(keyId) ?? "An API key";
+  return manager ? <a href={`${path}/settings/api-keys/${keyId}`}>{name}</a> : <>{name}</>;
+}
+
+function heading(groups: readonly RejectionGroup[]): string {
+  const calls = groups.reduce((sum, group) => sum + group.calls, 0);
+  return `${groups.some(({ atLeast }) => atLeast) ? "At least " : ""}${counted(calls, "refused call")}`;
+}
+
+function countOf(count: number, atLeast: boolean): string {
+  return atLeast ? `at least ${grouped(count)}` : grouped(count);
+}
+
+function filterLink(path: string, query: Record<string, string>): string {
+  return `${path}/rejections?${new URLSearchParams(query).toString()}`;
+}

@@ -1,0 +1,70 @@
+/** How two versions of a mapping rule differ, in words; of very many differences the first ones. */
+import type { Child } from "hono/jsx";
+import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
+import type { RuleContent } from "../../domain/rules/rule-content.ts";
+import { ruleDifferences } from "../../domain/rules/rule-difference.ts";
+import { DIFFERENCE_CONDITIONS, DIFFERENCE_VALUES } from "../../limits.ts";
+import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
+import { counted, grouped, signed } from "../views/format.ts";
+import { ConditionSays } from "./rule-says.tsx";
+
+export function Differences({ before, after }: { before: RuleContent; after: RuleContent }) {
+  return (
+    <ul class="says">
+      {ruleDifferences(before, after).map((difference) => {
+        const { field } = difference;
+        if (field === "conditions") return <Conditions {...difference} />;
+        return (
+          <li>
+            {RULE_FIELD_LABEL[field]}: <Said field={field} rule={before} /> → <Said field={field} rule={after} />
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function Conditions({ removed, added }: { removed: readonly MappingCondition[]; added: readonly MappingCondition[] }) {
+  if (removed.length + added.length === 0) return <li>{RULE_FIELD_LABEL.conditions}: in another order</li>;
+  return (
+    <>
+      <Some what="Condition removed" conditions={removed} />
+      <Some what="Condition added" conditions={added} />
+    </>
+  );
+}
+
+function Some({ what, conditions }: { what: string; conditions: readonly MappingCondition[] }) {
+  const more = conditions.length - DIFFERENCE_CONDITIONS;
+  return (
+    <>
+      {conditions.slice(0, DIFFERENCE_CONDITIONS).map((condition) => (
+        <li>
+          {what}: <ConditionSays condition={condition} mostValues={DIFFERENCE_VALUES} />
+        </li>
+      ))}
+      {more > 0 && (
+        <li>
+          {what}: {grouped(more)} more
+        </li>
+      )}
+    </>
+  );
+}
+
+function Said({ field, rule }: { field: keyof RuleContent; rule: RuleContent }): Child {
+  switch (field) {
+    case "match":
+      return <>{MATCH_LABEL[rule.match]}</>;
+    case "points":
+      return <>{signed(rule.points)}</>;
+    case "frequency":
+      return <>{FREQUENCY_LABEL[rule.frequency].option}</>;
+    case "enabled":
+      return <>{rule.enabled ? "yes" : "no"}</>;
+    case "conditions":
+      return <>{counted(rule.conditions.length, "condition")}</>;
+    default:
+      return <code>{rule[field]}</code>;
+  }
+}

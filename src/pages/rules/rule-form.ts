@@ -1,0 +1,185 @@
+/**
+ * The form of a mapping rule: texts as they are typed, and the rule that they make. What is wrong is said by the schema
+ * that the operator API has too, field by field.
+ */
+import type { RuleContent } from "../../domain/rules/rule-content.ts";
+import { OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
+import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-rule.ts";
+import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
+import { ok, refuse, type Result } from "../../domain/result.ts";
+import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { newRule } from "../../workspace/rule-schemas.ts";
+
+export interface ConditionRow {
+  path: string;
+  operator: string;
+  value: string;
+}
+
+export interface RuleForm {
+  name: string;
+  event: string;
+  match: string;
+  conditions: ConditionRow[];
+  scoringSignal: string;
+  points: string;
+  frequency: string;
+  enabled: boolean;
+  /** How many days the preview looks back. */
+  days: string;
+}
+
+/** Sentences by field, such as `name` or `conditions.0.value`. */
+export type FieldErrors = Record<string, string>;
+
+const BLANK_ROW: ConditionRow = { path: "", operator: "equals", value: "" };
+
+export const BLANK_FORM: RuleForm = {
+  name: "",
+  event: "",
+  match: "all",
+  conditions: [BLANK_ROW],
+  scoringSignal: "",
+  points: "",
+  frequency: "every_time",
+  enabled: true,
+  days: String(PREVIEW_DEFAULT_DAYS),
+};
+
+export function readRuleForm(data: FormData): RuleForm {
+  const text = (name: string) => entryText(data.get(name));
+  const [operators, values] = [data.getAll("operator"), data.getAll("value")];
+  return {
+    name: text("name"),
+    event: text("event"),
+    match: text("match"),
+    conditions: data.getAll("path").map((path, index) => ({
+      path: entryText(path),
+      operator: entryText(operators[index]),
+      value: entryText(values[index]),
+    })),
+    scoringSignal: text("scoring_signal"),
+    points: text("points"),
+    frequency: text("frequency") || BLANK_FORM.frequency,
+    enabled: data.has("enabled"),
+    days: text("days"),
+  };
+}
+
+export function formOf(rule: RuleContent | ProposedRule): RuleForm {
+  const { name, event, match, scoringSignal } = rule;
+  return {
+    ...BLANK_FORM,
+    name,
+    event,
+    match,
+    scoringSignal,
+    conditions: rule.conditions.map(({ path, operator, value }) => ({ path, operator, value: typed(value) })),
+    points: String(rule.points),
+    ...("frequency" in rule ? { frequency: rule.frequency, enabled: rule.enabled } : {}),
+  };
+}
+
+/** The form after a button: `remove-2` removes the third condition, `add` adds one, anything else changes nothing. */
+export function changeRows(form: RuleForm, what: string): RuleForm {
+  if (what === "add") return { ...form, conditions: [...form.conditions, BLANK_ROW] };
+  const removed = /^remove-(\d+)$/.exec(what)?.[1];
+  if (removed === undefined) return form;
+  return { ...form, conditions: form.conditions.filter((_, index) => index !== Number(removed)) };
+}
+
+/** The form without conditions in which nothing was typed. */
+export function withoutBlankRows(form: RuleForm): RuleForm {
+  return {
+    ...form,
+    conditions: form.conditions.filter(({ path, value }) => path.trim() !== "" || value.trim() !== ""),
+  };
+}
+
+/** @param form without blank rows: errors name conditions by their place. */
+export function ruleTyped(form: RuleForm): Result<RuleContent, FieldErrors> {
+  const points = /^\s*[+-]?\d+\s*$/.test(form.points) ? Number(form.points) : form.points;
+  const parsed = newRule.safeParse({
+    name: form.name,
+    event: form.event,
+    match: form.match,
+    conditions: form.conditions.map(conditionOf),
+    scoring_signal: form.scoringSignal,
+    points,
+    frequency: form.frequency,
+    enabled: form.enabled,
+  });
+  if (parsed.success) {
+    const { scoring_signal: scoringSignal, ...rule } = parsed.data;
+    return ok({ ...rule, scoringSignal });
+  }
+  const errors: FieldErrors = {};
+  for (const { path, code, message } of parsed.error.issues) {
+    const field = path.slice(0, 3).join(".");
+    errors[field] ??= messageOf(field, code, message);
+  }
+  return refuse(errors);
+}
+
+/** A form for another rule like this one. */
+export function copyOf(rule: RuleContent): RuleForm {
+  const name = Array.from(`Copy of ${rule.name}`).slice(0, NAME_MAX_CODE_POINTS).join("");
+  return { ...formOf(rule), name };
+}
+
+/** What of the form a preview needs, or what is wrong with that. */
+export function draftOf(form: RuleForm): Result<RuleContent, FieldErrors> {
+  return ruleTyped({
+    ...form,
+    name: "preview",
+    scoringSignal: "preview",
+    points: form.points.trim() === "" ? "0" : form.points,
+  });
+}
+
+export function previewDays({ days }: RuleForm): number {
+  const number = Math.trunc(Number(days));
+  return number >= 1 && number <= PREVIEW_MAX_DAYS ? number : PREVIEW_DEFAULT_DAYS;
+}
+
+/** A condition with its value as the operator takes it: none, a list, or one; numbers as numbers. */
+function conditionOf({ path, operator, value }: ConditionRow): unknown {
+  const condition = { path: path.trim(), operator };
+  if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
+  if (operator === "in") return { ...condition, value: listOf(value) };
+  return value.trim() === "" ? condition : { ...condition, value: scalarOf(value) };
+}
+
+/** The values of a list: one to a line, or on a single line between commas. */
+function listOf(text: string): (string | number)[] {
+  return text
+    .split(text.includes("\n") ? "\n" : ",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "")
+    .map(scalarOf);
+}
+
+/** A text is a number only where numbers are written so: to the rules, `7` and `"7"` are the same, `"007"` is not. */
+function scalarOf(text: string): string | number {
+  return String(Number(text)) === text && /^-?[\d.]+$/.test(text) ? Number(text) : text;
+}
+
+/** A condition's value as it is typed. A line's end after a list's only value says that a comma in it is part of it. */
+function typed(value: MappingCondition["value"]): string {
+  if (value === undefined) return "";
+  return Array.isArray(value) ? `${value.map(String).join("\n")}\n` : String(value);
+}
+
+/** The entry's text with line ends as LF: browsers send CRLF. */
+function entryText(entry: File | string | null | undefined): string {
+  return typeof entry === "string" ? entry.replaceAll("\r\n", "\n") : "";
+}
+
+function messageOf(field: string, code: string, message: string): string {
+  if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
+  if (field === "match" || field === "frequency" || field.endsWith(".operator")) return "Choose one of the list.";
+  if (field.endsWith(".value") && code === "too_small") return "At least one value.";
+  if (field === "conditions" && code === "too_big") return "That are too many conditions for one rule.";
+  if (code === "too_small") return "This is needed.";
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}

@@ -1,0 +1,197 @@
+/** The import of mapping rules: the form with what was wrong, and what would be done. */
+import type { Child } from "hono/jsx";
+import { DIFFERENCE_VALUES, IMPORT_SHOWN_RULES } from "../../limits.ts";
+import type { FileProblem } from "../../workspace/rule-file.ts";
+import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/rule-import.ts";
+import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { TextArea } from "../views/fields.tsx";
+import { counted, grouped } from "../views/format.ts";
+import { Badge, Head, Notice, Panel, Stat, Stats, Table } from "../views/parts.tsx";
+import { Differences } from "./rule-differences.tsx";
+import { RuleSays } from "./rule-says.tsx";
+import { Enabled } from "./rules-view.tsx";
+
+export function ImportForm({
+  base,
+  text,
+  problems,
+}: {
+  base: string;
+  /** The text of the file as it was sent. */
+  text: string;
+  problems: readonly FileProblem[];
+}) {
+  const isWrong = problems.length > 0;
+  return (
+    <>
+      <Head title="Import mapping rules" crumbs={<Crumbs base={base} />}>
+        From a file that was exported here or in another workspace. What would be added and changed is shown first.
+      </Head>
+      {isWrong && (
+        <Notice tone="bad" title="Nothing was imported.">
+          <ul>
+            {problems.slice(0, IMPORT_SHOWN_RULES).map((problem) => (
+              <li>
+                <Problem problem={problem} />
+              </li>
+            ))}
+            {problems.length > IMPORT_SHOWN_RULES && (
+              <li>{counted(problems.length - IMPORT_SHOWN_RULES, "more rule")}</li>
+            )}
+          </ul>
+        </Notice>
+      )}
+      <form method="post" action={`${base}/rules/import`} enctype="multipart/form-data" class="stack">
+        <Panel>
+          <div class="field">
+            <label for="file">File</label>
+            <input type="file" id="file" name="file" accept=".json,application/json" autofocus={!isWrong} />
+          </div>
+          <TextArea
+            name="text"
+            label="Or its text"
+            hint={
+              <>
+                <code>{'{"items": […]}'}</code>: rules as the export and the operator API list them.
+              </>
+            }
+            value={text}
+            rows={isWrong ? 16 : 6}
+            spellcheck={false}
+            autofocus={isWrong}
+          />
+          <p class="quiet small">
+            A rule that is here by its id, else by its name, is changed; any other is added, and rules that the file
+            does not name stay as they are. Each is enabled or disabled as the file says.
+          </p>
+          <div class="row">
+            <button class="primary">Show what would change</button>
+          </div>
+        </Panel>
+      </form>
+    </>
+  );
+}
+
+function Problem({ problem: { index, name, messages } }: { problem: FileProblem }): Child {
+  if (index === null) return <>{messages.join(" ")}</>;
+  return (
+    <>
+      Rule {index + 1}
+      {name !== null && (
+        <>
+          , <strong>{name.slice(0, NAME_SHOWN_CHARACTERS)}</strong>
+        </>
+      )}
+      : {messages.slice(0, MESSAGES_SHOWN).join("; ")}
+      {messages.length > MESSAGES_SHOWN && `; and ${grouped(messages.length - MESSAGES_SHOWN)} more`}
+    </>
+  );
+}
+
+const NAME_SHOWN_CHARACTERS = 100;
+const MESSAGES_SHOWN = 5;
+
+export function ImportPreview({
+  base,
+  text,
+  plan,
+  changedMeanwhile,
+}: {
+  base: string;
+  text: string;
+  plan: RuleImport;
+  changedMeanwhile: boolean;
+}) {
+  const { steps, noRoom, rulesVersion } = plan;
+  const of = (what: RuleImportStep["what"]) => steps.filter((step) => step.what === what);
+  const shown = [...of("refused"), ...of("changed"), ...of("added")];
+  const work = of("changed").length + of("added").length;
+  return (
+    <>
+      <Head title="Import mapping rules" crumbs={<Crumbs base={base} />}>
+        What the import would do. Nothing has been done yet.
+      </Head>
+      {changedMeanwhile && (
+        <Notice tone="warn" title="Nothing was imported: rules have been changed meanwhile.">
+          <p>Below is what the import would do now.</p>
+        </Notice>
+      )}
+      {noRoom !== null && (
+        <Notice tone="bad" title="It cannot be imported.">
+          <p>{NO_ROOM[noRoom]}</p>
+        </Notice>
+      )}
+      {of("refused").length > 0 && (
+        <Notice tone="bad" title="It cannot be imported.">
+          <p>What is wrong is said at each rule. Mend the file, and nothing has to be done twice.</p>
+        </Notice>
+      )}
+      <Stats>
+        <Stat label="Added" value={of("added").length} />
+        <Stat label="Changed" value={of("changed").length} />
+        <Stat label="As they are here" value={of("unchanged").length} />
+      </Stats>
+      {work === 0 && of("refused").length === 0 && <p>Every rule of the file is here already, and says the same.</p>}
+      {shown.length > 0 && (
+        <Panel flush>
+          <Table caption="What the import would do" head={["Rule", "What", "How", "Status"]}>
+            {shown.slice(0, IMPORT_SHOWN_RULES).map((step) => (
+              <Row base={base} step={step} />
+            ))}
+          </Table>
+          {shown.length > IMPORT_SHOWN_RULES && (
+            <p class="not-all quiet">And {counted(shown.length - IMPORT_SHOWN_RULES, "more rule")}.</p>
+          )}
+        </Panel>
+      )}
+      <div class="row">
+        {canBeDone(plan) && work > 0 && (
+          <form method="post" action={`${base}/rules/import`} enctype="multipart/form-data" data-once>
+            <input type="hidden" name="do" value="import" />
+            <input type="hidden" name="rules_version" value={String(rulesVersion)} />
+            <input type="hidden" name="text" value={text} />
+            <button class="primary">Import {counted(work, "rule")}</button>
+          </form>
+        )}
+        <a class="button" href={`${base}/rules/import`}>
+          Another file
+        </a>
+      </div>
+    </>
+  );
+}
+
+function Row({ base, step }: { base: string; step: RuleImportStep }) {
+  if (step.what === "unchanged") return <></>;
+  const { rule } = step;
+  return (
+    <tr>
+      <th scope="row" class="rule">
+        {step.what === "changed" ? <a href={`${base}/rules/${step.before.id}`}>{step.before.name}</a> : rule.name}
+      </th>
+      <td>
+        {step.what === "added" && <Badge tone="good">Added</Badge>}
+        {step.what === "changed" && <Badge tone="info">Changed</Badge>}
+        {step.what === "refused" && <Badge tone="bad">Wrong</Badge>}
+      </td>
+      <td class="reason">
+        {step.what === "added" && <RuleSays rule={rule} mostValues={DIFFERENCE_VALUES} />}
+        {step.what === "changed" && (
+          <>
+            <p class="quiet small">It is here already, as version {step.before.version}.</p>
+            <Differences before={step.before} after={rule} />
+          </>
+        )}
+        {step.what === "refused" && `${IMPORT_REFUSAL[step.why]}.`}
+      </td>
+      <td>
+        <Enabled enabled={rule.enabled} />
+      </td>
+    </tr>
+  );
+}
+
+function Crumbs({ base }: { base: string }) {
+  return <a href={`${base}/rules`}>Mapping Rules</a>;
+}

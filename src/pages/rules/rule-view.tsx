@@ -1,0 +1,183 @@
+/** One mapping rule: what it has done, what it says, and the editor for those who may change it. */
+import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
+import type { StoredRule } from "../../control/rules.ts";
+import { DAYS_COUNTED } from "../../limits.ts";
+import type { RuleFacts } from "../../store/rules/rule-facts.ts";
+import { Sparkline } from "../views/charts.tsx";
+import { CheckField } from "../views/fields.tsx";
+import { counted } from "../views/format.ts";
+import { Confirm, Head, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Editor, type EditorProps } from "./rule-editor.tsx";
+import { Applied, isUnderWay } from "./rule-job-panel.tsx";
+import { RuleSays } from "./rule-says.tsx";
+import { Enabled, matches } from "./rules-view.tsx";
+import { SignalLink } from "../signals/signal-parts.tsx";
+
+interface NewRuleProps extends EditorProps {
+  /** Ids of the signals that the form was pre-filled from. */
+  from: readonly string[];
+  /** The rule that the new one is a copy of; null where it is none. */
+  copied: StoredRule | null;
+}
+
+export function NewRule({ from, copied, ...editor }: NewRuleProps) {
+  const { base } = editor;
+  return (
+    <>
+      <Head title="New mapping rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
+        {copied !== null && (
+          <>
+            A copy of <a href={`${base}/rules/${copied.id}`}>{copied.name}</a>: once it is saved, a signal that both
+            match scores by both.
+          </>
+        )}
+        {from.length > 0 && (
+          <>
+            Pre-filled from{" "}
+            {from.map((id, index) => (
+              <>
+                {index > 0 && ", "}
+                <SignalLink base={base} id={id} />
+              </>
+            ))}
+            :{" "}
+            {from.length > 1
+              ? "the conditions are what these samples share."
+              : "keep the conditions that should hold for others too."}
+          </>
+        )}
+      </Head>
+      <Editor {...editor} action={`${base}/rules`} submit="Create rule" />
+    </>
+  );
+}
+
+export function Rule({
+  manager,
+  nowMs,
+  rule,
+  facts,
+  version,
+  changedMeanwhile,
+  ...editor
+}: EditorProps & {
+  manager: boolean;
+  nowMs: number;
+  rule: StoredRule;
+  facts: RuleFacts | undefined;
+  /** The rule's version that the form was made from. */
+  version: number;
+  changedMeanwhile: boolean;
+}) {
+  const { base } = editor;
+  const path = `${base}/rules/${rule.id}`;
+  return (
+    <>
+      <Head
+        title={rule.name}
+        crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}
+        actions={manager && <Actions rulesPath={`${base}/rules`} rule={rule} />}
+      >
+        <Enabled enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
+        {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} /> by{" "}
+        {rule.updatedBy}
+      </Head>
+      {changedMeanwhile && (
+        <Notice tone="warn" title="Nothing was saved: the rule has been changed meanwhile.">
+          <p>It is version {rule.version} now, and says:</p>
+          <RuleSays rule={rule} />
+          <p>Below is what you typed. Saving again replaces what is there now.</p>
+        </Notice>
+      )}
+      <Applied job={facts?.job ?? null} version={rule.version} nowMs={nowMs}>
+        <Done facts={facts} nowMs={nowMs} />
+      </Applied>
+      {manager ? (
+        <Editor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
+      ) : (
+        <Panel title="What it says">
+          <RuleSays rule={rule} />
+        </Panel>
+      )}
+    </>
+  );
+}
+
+/** A rule that is no more, with what it has left behind. */
+export function DeletedRule({
+  base,
+  manager,
+  nowMs,
+  ruleId,
+  facts,
+}: {
+  base: string;
+  manager: boolean;
+  nowMs: number;
+  ruleId: string;
+  facts: RuleFacts;
+}) {
+  return (
+    <>
+      <Head title="A deleted rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
+        {facts.hasScoringSignals
+          ? "It makes no further scoring signals. Those that it has made are there still, with their points."
+          : "It and its scoring signals are gone."}
+      </Head>
+      <Applied job={facts.job} version={null} nowMs={nowMs}>
+        <Done facts={facts} nowMs={nowMs} />
+      </Applied>
+      {manager && facts.hasScoringSignals && !isUnderWay(facts.job) && (
+        <Confirm label="Remove its scoring signals" action={`${base}/rules/${ruleId}/delete`} submit="Remove them">
+          <p>The scores of the persons change by their points. This cannot be undone.</p>
+          <input type="hidden" name="remove" value="on" />
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function Actions({ rulesPath, rule }: { rulesPath: string; rule: StoredRule }) {
+  const path = `${rulesPath}/${rule.id}`;
+  return (
+    <>
+      <form method="post" action={`${path}/${rule.enabled ? "disable" : "enable"}`} data-once>
+        <button class="small">{rule.enabled ? "Disable" : "Enable"}</button>
+      </form>
+      <a class="button small" href={`${rulesPath}/new?copy=${rule.id}`}>
+        Duplicate
+      </a>
+      <Confirm label="Apply to past signals" action={`${path}/apply`} submit="Apply" tone="primary">
+        <p>
+          {rule.enabled
+            ? "Brings the rule's scoring signals in line with the rule as it is saved now, as if it had always been so: missing ones are added, those of earlier versions are brought up to date, those of signals that it does not match any more are removed. The scores follow."
+            : "The rule is disabled, so all of its scoring signals are removed, and the scores follow."}
+        </p>
+        <p class="quiet">It works in the background, and signals go on being processed meanwhile.</p>
+      </Confirm>
+      <Confirm label="Delete" action={`${path}/delete`} submit="Delete the rule">
+        <p>
+          It makes no further scoring signals. Those that it has made stay with their points, unless they are removed.
+        </p>
+        <CheckField name="remove" label="Remove its scoring signals too" hint="The scores follow." checked={false} />
+      </Confirm>
+    </>
+  );
+}
+
+function Done({ facts, nowMs }: { facts: RuleFacts | undefined; nowMs: number }) {
+  const today = dayOf(nowMs);
+  const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
+  return (
+    <Stats>
+      <Stat label="Matches in the last 7 days" value={matches(facts, today, 7)} />
+      <Stat label={`In the last ${DAYS_COUNTED} days`} value={matches(facts, today, DAYS_COUNTED)} />
+      <div class="stat">
+        <dt>Day by day</dt>
+        <dd>
+          <Sparkline values={days} label={`${counted(Math.max(...days), "match", "matches")} on the day with most`} />
+        </dd>
+      </div>
+    </Stats>
+  );
+}

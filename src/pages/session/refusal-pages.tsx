@@ -1,0 +1,78 @@
+/** Answers of sign-in that are pages. */
+import type { Context } from "hono";
+import type { PagesEnv } from "../pages-env.ts";
+import { plainPage } from "../page.tsx";
+import { SIGN_IN_PROBLEMS, type SignInProblem } from "./sign-in-copy.ts";
+
+export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Response | Promise<Response> {
+  const { status, title, text } = SIGN_IN_PROBLEMS[problem];
+  c.get("logFields")["code"] = problem;
+  return plainPage(
+    c,
+    { title, status },
+    <>
+      <h1>{title}</h1>
+      <p>{text}</p>
+      <p>
+        <a class="button" href="/sign-in">
+          Try again
+        </a>
+      </p>
+    </>,
+  );
+}
+
+/** The 429 page for somebody who sends more forms than a person does. */
+export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Response> {
+  c.get("logFields")["code"] = "forms_limited";
+  c.header("retry-after", "60");
+  return plainPage(
+    c,
+    { title: "Too many changes", status: 429 },
+    <>
+      <h1>Too many changes at a time</h1>
+      <p>Nothing was saved. Wait a minute, then go back and send the form again: what you typed is still there.</p>
+    </>,
+  );
+}
+
+/** For a form of this origin that came after its session had ended: what was typed waits on the page, to be sent again. */
+export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
+  const form = await c.req.formData().catch(() => new FormData());
+  const { pathname, search } = new URL(c.req.url);
+  return plainPage(
+    c,
+    { title: "You are not signed in", status: 401 },
+    <>
+      <h1>You are not signed in any more</h1>
+      <p>
+        Nothing was saved, and nothing of what you typed is lost. Sign in in a new tab, then send it from here again.
+      </p>
+      <form method="post" action={pathname + search} class="row">
+        {[...form].map(
+          ([name, value]) => typeof value === "string" && <input type="hidden" name={name} value={value} />,
+        )}
+        <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
+          Sign in
+        </a>
+        <button>Send it again</button>
+      </form>
+    </>,
+  );
+}
+
+/** Said where Access is configured and missing: the deployment's fault, so the text speaks to whoever deploys. */
+export function accessMissingPage(c: Context<PagesEnv>): Response | Promise<Response> {
+  return plainPage(
+    c,
+    { title: "Sign-in is not set up", status: 401 },
+    <>
+      <h1>Sign-in is not set up</h1>
+      <p>
+        These pages expect Cloudflare Access in front of <code>/w</code> and <code>/sign-in</code>, and this request did
+        not come through the application whose audience is <code>ACCESS_AUD</code>. Protect both paths in Access and set
+        that variable, or choose another way with the variable <code>SIGN_IN</code>.
+      </p>
+    </>,
+  );
+}

@@ -1,0 +1,99 @@
+/** All signals, the latest first, by event, person and status. */
+import type { FoundSignals } from "../../store/queries/signal-list.ts";
+import type { RecentNames } from "../../store/queries/queue-page.ts";
+import { STATUS_OPTIONS } from "./signal-filters.ts";
+import { readDayRange } from "../day-range.ts";
+import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";
+import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
+import type { AskedFilter } from "../views/nothing-fits.tsx";
+import { Empty, Head, Panel } from "../views/parts.tsx";
+import { SignalTable, SignalTabs } from "./signal-parts.tsx";
+
+export function AllSignals({
+  base,
+  query,
+  names,
+  keys,
+  signals,
+}: {
+  base: string;
+  query: Record<string, string>;
+  /** Events and sources to choose from; others can be typed. */
+  names: RecentNames;
+  /** Names of API keys by id; null where they are not shown. */
+  keys: ReadonlyMap<string, string> | null;
+  signals: FoundSignals;
+}) {
+  const asked = askedOf(query, keys);
+  const isNarrowed = asked.some(({ value }) => value !== "") || query["cursor"] !== undefined;
+  return (
+    <>
+      <Head title="All signals">Every signal that was accepted and recorded, with what became of it.</Head>
+      <SignalTabs base={base} shown="all" />
+      <form class="filters" method="get" role="search">
+        <NameField name="event" label="Event name, exactly" value={query["event"] ?? ""} known={names.events} />
+        <NameField name="source" label="Source" value={query["source"] ?? ""} known={names.sources} />
+        <TextField name="email" label="Email of the person" value={query["email"] ?? ""} autocomplete="off" />
+        <SelectField name="status" label="Status" value={query["status"] ?? ""} options={STATUS_OPTIONS} />
+        {keys !== null && (
+          <SelectField name="key" label="Key" value={query["key"] ?? ""} options={[["", "Any key"], ...keys]} />
+        )}
+        <DayFields days={readDayRange(query)} />
+        <TextField
+          name="id"
+          label="Or a signal's id"
+          value={query["id"] ?? ""}
+          placeholder="sig_…"
+          autocomplete="off"
+          spellcheck={false}
+        />
+        <button>Search</button>
+      </form>
+      <Panel flush>
+        <SignalTable
+          base={base}
+          path={`${base}/signals/all`}
+          caption="Signals"
+          query={query}
+          signals={signals}
+          withEvent
+          empty={
+            isNarrowed ? (
+              <NothingFits title="No signal fits" path={`${base}/signals/all`} query={query} filters={asked} />
+            ) : (
+              <None base={base} />
+            )
+          }
+        />
+      </Panel>
+    </>
+  );
+}
+
+function askedOf(query: Record<string, string>, keys: ReadonlyMap<string, string> | null): AskedFilter[] {
+  const { status = "", key = "" } = query;
+  const text = (name: string) => (query[name] ?? "").trim();
+  return [
+    { label: "Event name", value: text("event"), names: ["event"] },
+    { label: "Source", value: text("source"), names: ["source"] },
+    { label: "Email of the person", value: text("email"), names: ["email"] },
+    {
+      label: "Status",
+      value: STATUS_OPTIONS.find(([value]) => value !== "" && value === status)?.[1] ?? "",
+      names: ["status"],
+    },
+    { label: "Key", value: keys?.get(key) ?? (keys === null ? "" : key), names: ["key"] },
+    daysAsked("Received", readDayRange(query)),
+  ];
+}
+
+function None({ base }: { base: string }) {
+  return (
+    <Empty title="No signals yet">
+      <p>As soon as a sender posts its first signal, it is listed here.</p>
+      <p>
+        <a href={`${base}/connect`}>Connect a sender</a>
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,118 @@
+/** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
+import type { Context } from "hono";
+import { canManageKeys } from "../../domain/keys/role.ts";
+import { findKey, keyNames, listKeys } from "../../control/keys.ts";
+import { listRules, ruleNames } from "../../control/rules.ts";
+import { GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
+import type { Page } from "../../platform/list-page.ts";
+import { replay } from "../../workspace/dead-letters.ts";
+import { signalStore } from "../../workspace/objects.ts";
+import { followSignal } from "../../workspace/signals.ts";
+import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { done, mayManage, notFoundPage, page } from "../page.tsx";
+import { requireManager } from "../session/session.ts";
+import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
+import { isDismissed } from "../dismissed.ts";
+import { FirstSteps } from "./first-steps.tsx";
+import { DeadLetters } from "./dead-letters-view.tsx";
+import { Group } from "./signal-group-view.tsx";
+import { AllSignals } from "./signal-list-view.tsx";
+import { hasSignals, Queue } from "./signal-queue-view.tsx";
+import { Trace } from "./signal-trace-view.tsx";
+
+export const signalPages = pages
+  .createApp()
+  .get("/", async (c) => {
+    const query = c.req.query();
+    if (isSignalId(query["q"])) return c.redirect(`${workspacePath(c)}/signals/${query["q"].trim()}`, 303);
+    const { hasPeople, ...queue } = await storeOf(c).queuePage(queueFilter(query), pageAsked(c));
+    const firstSteps =
+      Object.keys(query).length === 0 && !isDismissed(c, "first-steps", "all")
+        ? await firstStepsOf(c, { signal: hasSignals(queue.totals), person: hasPeople })
+        : null;
+    const known = { base: workspacePath(c), query, nowMs: Date.now(), firstSteps };
+    return page(c, { title: "Signal Queue", section: "signals" }, <Queue {...known} {...queue} />);
+  })
+  .get("/group", async (c) => {
+    const { event = "", source = "", ...query } = c.req.query();
+    const store = storeOf(c);
+    const found = await store.queueGroup(event, source, statusAsked(query["status"]), pageAsked(c));
+    if (found === null) return notFoundPage(c, "event");
+    const { group, signals } = found;
+    const stored = signals.items.filter(({ status }) => status !== "duplicate" && status !== "purged");
+    const ids = new Set([group.sampleId, ...stored.map(({ id }) => id)]);
+    const wanted = query["cursor"] === undefined ? [...ids].slice(0, GROUP_SAMPLES) : [];
+    const traces = await Promise.all(wanted.map((id) => store.signal(id)));
+    const samples = traces.flatMap((trace) => (trace === null || trace.payload === null ? [] : [trace]));
+    const known = { base: workspacePath(c), manager: mayManage(c), query: c.req.query(), nowMs: Date.now() };
+    return page(
+      c,
+      { title: event, section: "signals" },
+      <Group {...known} group={group} signals={signals} samples={samples} />,
+    );
+  })
+  .get("/all", async (c) => {
+    const query = c.req.query();
+    if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
+    const withKeys = canManageKeys(c.get("role"));
+    const [signals, names, keys] = await Promise.all([
+      storeOf(c).signals(signalFilter(query, withKeys), pageAsked(c)),
+      storeOf(c).recentNames(),
+      withKeys ? keyNames(c.get("db"), c.get("workspace").id) : null,
+    ]);
+    return page(
+      c,
+      { title: "All signals", section: "signals" },
+      <AllSignals base={workspacePath(c)} query={query} names={names} keys={keys} signals={signals} />,
+    );
+  })
+  .get("/dead-letters", async (c) => {
+    const letters = await storeOf(c).deadLetters(pageAsked(c));
+    return page(
+      c,
+      { title: "Dead letters", section: "signals" },
+      <DeadLetters base={workspacePath(c)} manager={mayManage(c)} query={c.req.query()} letters={letters} />,
+    );
+  })
+  .post("/dead-letters/replay", requireManager, async (c) => {
+    const { id } = await c.req.parseBody();
+    const ids = typeof id === "string" ? [id] : null;
+    const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
+    const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";
+    return done(c, back, replayed > 0 ? "replayed" : "nothing_to_replay");
+  })
+  .get("/:signal_id", async (c) => {
+    const { id } = c.get("workspace");
+    const found = await followSignal(c.env, id, c.req.param("signal_id"));
+    if (found === null) return notFoundPage(c, "signal");
+    const signal = "recorded" in found ? found.recorded : found.inFlight;
+    const ruleIds = "recorded" in found ? found.recorded.rulesMatched.map(({ ruleId }) => ruleId) : [];
+    const [key, rules] = await Promise.all([
+      // Spec §1: keys are shown only to owners and admins.
+      mayManage(c) ? findKey(c.get("db"), id, signal.keyId) : null,
+      ruleNames(c.get("db"), id, ruleIds),
+    ]);
+    const known = { base: workspacePath(c), manager: mayManage(c), keyName: key?.name ?? null, rules };
+    return page(c, { title: signal.id, section: "signals" }, <Trace {...known} found={found} />);
+  });
+
+/** Which first steps are done; null where all of them are. */
+async function firstStepsOf(c: Context<PagesEnv>, recorded: { signal: boolean; person: boolean }) {
+  const [db, { id }, one] = [c.get("db"), c.get("workspace"), { cursor: null, limit: 1 }];
+  const [keys, rules] = await Promise.all([listKeys(db, id, one), listRules(db, id, one)]);
+  const steps = { key: keys.items.length > 0, rule: rules.items.length > 0, ...recorded };
+  if (Object.values(steps).every(Boolean)) return null;
+  return <FirstSteps base={workspacePath(c)} manager={mayManage(c)} done={steps} />;
+}
+
+function storeOf(c: Context<PagesEnv>) {
+  return signalStore(c.env, c.get("workspace").id);
+}
+
+function pageAsked(c: Context<PagesEnv>): Page {
+  return { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
+}
+
+function isSignalId(text: string | undefined): text is string {
+  return /^\s*sig_[\w-]+\s*$/.test(text ?? "");
+}

@@ -1,0 +1,38 @@
+/** The bar that tells on every page how much of the signal limit is used (spec §8.2–§8.4), until it is dismissed. */
+import type { Context } from "hono";
+import { errorText, logEvent } from "../../platform/log.ts";
+import type { Usage } from "../../quota/protocol.ts";
+import { usageOf } from "../../workspace/quota.ts";
+import { isDismissed } from "../dismissed.ts";
+import { pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { usageNotice, usageNoticeName } from "./usage-copy.ts";
+import { UsageBar } from "./usage-bar-view.tsx";
+
+/**
+ * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
+ * refused, and not for the Usage page, which says it all itself.
+ */
+export const askUsage = pages.createMiddleware(async (c, next) => {
+  const isPage = c.req.method === "GET" && c.req.header("upgrade") === undefined;
+  if (isPage && c.req.path !== `${workspacePath(c)}/usage`) c.set("usage", readUsage(c));
+  await next();
+});
+
+/** The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read. */
+export async function usageBar(c: Context<PagesEnv>) {
+  const usage = await (c.get("usage") ?? readUsage(c));
+  if (usage === null) return <></>;
+  const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
+  if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
+  return <UsageBar home={workspacePath(c)} notice={notice} state={state} back={c.req.path} />;
+}
+
+/** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */
+async function readUsage(c: Context<PagesEnv>): Promise<Usage | null> {
+  try {
+    return await usageOf(c.env, c.get("db"), c.get("workspace").id);
+  } catch (error) {
+    logEvent("error", { request_id: c.get("requestId"), error: errorText(error) });
+    return null;
+  }
+}
