@@ -1,12 +1,14 @@
 /** The audit log as it is read: newest first, all of it or by who did it and what was done. */
 import type { JsonObject } from "../domain/signal/signal.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
-import { AUDIT_WINDOW_ENTRIES } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { MANAGERS_ACTIONS } from "./audit.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
 import { and, desc, eq, gte, lt, notLike, sql } from "drizzle-orm";
+
+/** Entries of the audit log that one page of it looks at, where no index holds all that is asked for. */
+const AUDIT_WINDOW_ENTRIES = 1_000;
 
 export interface AuditFilter {
   /** Actor and action of an entry, compared exactly. */

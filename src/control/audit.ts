@@ -1,11 +1,13 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
 import type { JsonObject } from "../domain/signal/signal.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
-import { AUDIT_VALUE_MAX_CHARACTERS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./schema.ts";
 import { sql, type SQL } from "drizzle-orm";
+
+/** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */
+const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
 
 export type AuditAction =
   | "plan.created"

@@ -4,7 +4,6 @@
  */
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
-import { RULES_STATEMENT_MAX_CHARACTERS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
@@ -13,6 +12,9 @@ import { dropOldVersions, keepVersions } from "./rule-versions.ts";
 import { RULE_COLUMNS, type StoredRule } from "./rules.ts";
 import { auditLog, mappingRules, workspaces } from "./schema.ts";
 import { and, desc, eq, exists, sql } from "drizzle-orm";
+
+/** Characters of the rules that one statement writes: a parameter of D1 has 2 MB at most, a character up to 4 bytes. */
+export const RULES_STATEMENT_MAX_CHARACTERS = 400_000;
 
 /** All rules of a workspace, the newest first, and its rules version, as they were at one moment. */
 export async function readAllRules(

@@ -5,11 +5,14 @@
  */
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { contentOf } from "../domain/rules/rule-content.ts";
-import { RULE_VERSIONS_KEPT, WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS } from "../limits.ts";
+import { RULE_VERSIONS_KEPT } from "../limits.ts";
 import type { ControlDatabase } from "./database.ts";
 import { isRule, RULE_COLUMNS, type StoredRule } from "./rules.ts";
 import { mappingRules, ruleVersions } from "./schema.ts";
 import { and, desc, eq, sql, type SQL } from "drizzle-orm";
+
+/** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */
+export const WORKSPACE_RULE_VERSIONS_MAX_CHARACTERS = 2_000_000;
 
 /** What a rule said, from when on and by whom. */
 export interface RuleVersion extends RuleContent {

@@ -4,8 +4,10 @@ import { loadRules, rulesVersions } from "./rules.ts";
 import { compileRules } from "../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
-import { RULES_CACHE_SIZE } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
+
+/** What the compiled mapping rules that an isolate remembers may amount to, in rule sizes: some 20 MB, of most workspaces. */
+const RULES_CACHE_SIZE = 100_000;
 
 export interface WorkspaceRules {
   /** The workspace's rules version. */

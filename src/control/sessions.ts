@@ -4,10 +4,15 @@
  */
 import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
-import { EXPIRED_SESSIONS_CLEARED, SESSION_MS, SIGN_IN_ATTEMPT_MS, SWITCHER_WORKSPACES } from "../limits.ts";
+import { SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";
 import { members, plans, sessions, signInAttempts, workspaces, type SignInDriver } from "./schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
+
+/** Expired sessions and attempts that one sign-in clears away. */
+export const EXPIRED_SESSIONS_CLEARED = 100;
+/** Workspaces that the switcher and the chooser offer; the others are reached by their address. */
+const SWITCHER_WORKSPACES = 200;
 
 /** What a request proves who makes it by: a session's token (its SHA-256), or an email that something else vouches for. */
 export type SignInProof = { tokenHash: string; driver: SignInDriver } | { email: string };

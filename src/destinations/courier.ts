@@ -3,9 +3,14 @@
  * after a restart a few more may be.
  */
 import { takeRequest } from "../domain/quota/request-rate.ts";
-import { DELIVERIES_UNDER_WAY, DELIVERY_RATE, DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
+import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import { KINDS, type Deliveries, type Kind } from "./deliveries.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
+
+/** Deliveries of a workspace that begin in a second, and at once: beside a receiver that is slow, others still get theirs. */
+const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
+/** Deliveries that are under way to one destination: one that hangs takes no more of the rate than this. */
+export const DELIVERIES_UNDER_WAY = 5;
 
 /** A consumer that has not reported after so long does so no more; most likely it has died. */
 const TAKEN_MS = DELIVERY_TIMEOUT_MS + 5_000;

@@ -4,10 +4,15 @@
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEvent, AnyEventType } from "../domain/events/workspace-event.ts";
-import { ATTEMPTS_KEPT, DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DELIVERY_KEPT_DAYS } from "../limits.ts";
+import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import type { Delivery, DeliveryEnd, DeliveryState } from "./protocol.ts";
+
+/** Deliveries that wait for one destination: beyond that the oldest are given up. */
+export const DELIVERIES_WAITING_MAX = 10_000;
+/** Attempts that are shown of one delivery, the latest: a whole schedule, and again by hand. */
+const ATTEMPTS_KEPT = 20;
 
 /**
  * The kinds of deliveries that do not wait for each other: tests go whatever the state of their destination, gathered events

@@ -5,12 +5,14 @@
 import { failedAgain, isHopeless, judgeAttempt, type AttemptResult } from "../domain/events/attempts.ts";
 import type { DisabledReason } from "../domain/events/destination.ts";
 import type { AnyEvent, EventData, EventId, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { DESTINATION_RECOVERED_MS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { KINDS, type Deliveries, type StoredDelivery } from "./deliveries.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
 import type { ScoredEvents } from "./scored.ts";
 import type { Settings } from "./settings.ts";
+
+/** Once something has reached a destination again that has failed for so long, what waits for it is tried at once. */
+const DESTINATION_RECOVERED_MS = 3_600_000;
 
 export interface Stored {
   sql: SqlStorage;

@@ -4,8 +4,11 @@
  */
 import { fittingEvents, gatherIntervalMs, gathered } from "../domain/events/gathering.ts";
 import type { EventData, EventId, EventOf } from "../domain/events/workspace-event.ts";
-import { GATHERED_MAX_SIGNALS, PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
+import { PERSON_SCORED_MAX_SIGNALS } from "../limits.ts";
 import type { StoredDestination } from "./roster.ts";
+
+/** Scoring signals that wait to be gathered, of a workspace: beyond that the oldest are given up. Some 50 MB. */
+const GATHERED_MAX_SIGNALS = 200_000;
 
 type Scored = EventOf<"person.scored">;
 type Row = { seq: number; id: string; time_ms: number; signals: number; data: string };

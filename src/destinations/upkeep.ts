@@ -4,11 +4,17 @@
  */
 import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { DESTINATIONS_CHORE_MS, EVENT_SEEN_DAYS, WANTED_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
 import type { Stored } from "./event-flow.ts";
 import type { KeyNotice } from "./key-notices.ts";
+
+/** How long an event's id is remembered, so that it is taken once: a source hands it on within minutes. */
+const EVENT_SEEN_DAYS = 14;
+/** A source that does not take within this what it is to raise is told again. */
+const WANTED_TIMEOUT_MS = 10_000;
+/** How often keys are looked at that end soon or are silent, and what is over is cleared away. */
+const DESTINATIONS_CHORE_MS = 3_600_000;
 
 export class Upkeep {
   readonly #env: Env;

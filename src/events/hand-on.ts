@@ -4,11 +4,14 @@
  * until it has been taken over; that an event comes twice is harmless, for it has an id.
  */
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { RAISE_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
+import { SAFETY_ALARM_MS } from "../limits.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RaisedEvents } from "./raised-events.ts";
+
+/** A call of Destinations that takes longer has failed: it is made again. */
+const RAISE_TIMEOUT_MS = 10_000;
 
 export interface HandOnOptions {
   workspaceId: string;

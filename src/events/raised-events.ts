@@ -4,9 +4,17 @@
  * loses nor invents one.
  */
 import type { EventId, EventType, EventData, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { RAISED_MAX_CHARACTERS, RAISED_ROW_CHARACTERS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
+
+/** A row of events that wait to be handed on, and what one call hands on. */
+const RAISED_ROW_CHARACTERS = 500_000;
+/**
+ * Events that may wait to be handed on, in characters: some 100,000 scoring signals, where Destinations do not answer.
+ * Beyond it nothing more is raised, which the log says, until something has been handed on: signals are recorded all the
+ * same.
+ */
+export const RAISED_MAX_CHARACTERS = 32_000_000;
 
 /** Rows that are handed on in one call. */
 export interface WaitingEvents {

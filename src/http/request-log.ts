@@ -6,10 +6,14 @@
 import type { Context, MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
 import type { AppEnv } from "../env.ts";
-import { REFUSED_LOG_LINES_PER_SECOND, REQUESTS_SUM_MS } from "../limits.ts";
 import { onError } from "./errors.ts";
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
+
+/** How long an isolate sums up its requests before it logs them in one line. */
+const REQUESTS_SUM_MS = 1_000;
+/** Refused calls a second and isolate that have a log line of their own: what is wrong shows in the first few. */
+export const REFUSED_LOG_LINES_PER_SECOND = 5;
 
 /** This isolate's calls since a moment, of which no line has told yet. Plain counts, no promises. */
 interface Sum {

@@ -9,13 +9,19 @@ import type { JsonObject } from "../domain/signal/signal.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { ADMIT_SLICE_MAX_BYTES, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
+import { MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/message.ts";
 import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
+
+/**
+ * What one `admit` call carries at most: a Durable Object stays responsive between slices, and what is made of one of them is
+ * let go of before the next.
+ */
+export const ADMIT_SLICE_MAX_BYTES = 500_000;
 
 type Unavailable = Extract<Refusal, { code: "unavailable" }>;
 

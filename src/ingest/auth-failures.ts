@@ -6,8 +6,14 @@
  */
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { AUTH_FAILURE_ADDRESSES, AUTH_FAILURE_PENALTY_MS, PENALISED_LOOKUPS_PER_SECOND } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
+
+/** How long an isolate remembers that an address failed too often. */
+const AUTH_FAILURE_PENALTY_MS = 10_000;
+/** Look-ups per second and isolate for addresses that failed too often: their neighbours' valid keys still get in. */
+const PENALISED_LOOKUPS_PER_SECOND = 50;
+/** Addresses remembered per isolate as having failed too often. */
+const AUTH_FAILURE_ADDRESSES = 10_000;
 
 /** Until when a network is known to have failed too often, so that a flood costs no further calls. */
 const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);

@@ -7,11 +7,19 @@ import { findKeyFacts } from "../control/key-facts.ts";
 import { digestHex } from "../platform/hashes.ts";
 import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { DEACTIVATED_KEYS, KEY_CACHE_ENTRIES, KEY_CACHE_MS, KEY_STALE_MS } from "../limits.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import { Lru } from "../platform/lru.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
+
+/** How long an isolate remembers a key's unchanging facts. Bounds how soon a moved expiration is seen. */
+export const KEY_CACHE_MS = 60_000;
+/** How long it goes by a key's facts while the database does not answer. Rotation's shortest overlap is longer. */
+export const KEY_STALE_MS = 10 * 60_000;
+/** Keys remembered per isolate: about 300 bytes each, and each mapping of a payload template counts as one more. */
+const KEY_CACHE_ENTRIES = 20_000;
+/** Keys per isolate that are remembered as deactivated, so that what still comes with them costs nothing. */
+const DEACTIVATED_KEYS = 5_000;
 
 export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   /** The payload template of a `product_org` key, null for others. */

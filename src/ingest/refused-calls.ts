@@ -8,8 +8,14 @@ import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { storedDetail } from "../http/problem.ts";
-import { DEACTIVATED_SUM_MS, UNAUTHENTICATED_SUM_MS, WAIT_AFTER_ANSWER_MS } from "../limits.ts";
 import type { KnownKey } from "./key-cache.ts";
+
+/** How long an isolate sums up calls that did not authenticate before it tells the counter. */
+const UNAUTHENTICATED_SUM_MS = 1_000;
+/** How long it sums up calls with a key that it knows to be deactivated, after the first. */
+const DEACTIVATED_SUM_MS = 60_000;
+/** How long work may go on behind an answer: the platform ends it after 30 seconds. */
+const WAIT_AFTER_ANSWER_MS = 25_000;
 
 export function sumUpRefused(c: Context<AppEnv>, key: KnownKey, refusal: Refusal, nowMs: number): void {
   const cause = "cause" in refusal ? refusal.cause : null;

@@ -29,8 +29,6 @@ import {
   BULK_MAX_BYTES,
   BULK_MAX_SIGNALS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
-  SHED_ASK_MS,
-  SHED_FACTOR,
 } from "../limits.ts";
 import { admit } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
@@ -38,6 +36,11 @@ import { authenticate, failDeactivated } from "./authenticate.ts";
 import type { Credentials } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
 import { sumUpRefused } from "./refused-calls.ts";
+
+/** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
+export const SHED_FACTOR = 4;
+/** One shed call in so long is let through to the object after all, to ask whether the key is still active. */
+export const SHED_ASK_MS = 1_000;
 
 interface Endpoint {
   type: EndpointType;

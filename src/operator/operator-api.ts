@@ -2,7 +2,7 @@
 import { bodyLimit } from "hono/body-limit";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
-import { OPERATOR_BODY_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
+import { RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./routes/account-routes.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./docs/document-routes.tsx";
@@ -24,6 +24,9 @@ import { ruleRoutes } from "./routes/rule-routes.ts";
 import { signalRoutes } from "./routes/signal-routes.ts";
 import { usageRoutes } from "./routes/usage-routes.ts";
 import { workspaceRoutes } from "./routes/workspace-routes.ts";
+
+/** A request body of the operator API. */
+export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 const limitBody = (maxSize: number) =>
   bodyLimit({

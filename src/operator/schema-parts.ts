@@ -1,8 +1,17 @@
 /** The parts that the operator API's requests and answers are made of. */
 import * as z from "zod";
 import { iso } from "../control/database.ts";
-import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS, RETENTION_MAX_DAYS, RETENTION_MIN_DAYS } from "../limits.ts";
+import { PAGE_DEFAULT_ITEMS, PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
+
+/**
+ * The shortest retention, in days: the longest billing period, so that a held signal has reached its end before. That is
+ * also far beyond the duplicates window of 7 days, the 14 that a queue may keep a message, and the outbox's re-send every
+ * 15 minutes: a signal that has been deleted is never delivered again.
+ */
+export const RETENTION_MIN_DAYS = 31;
+/** The longest retention short of for ever, in days. */
+const RETENTION_MAX_DAYS = 3_650;
 
 export { email, memberAddress, name, time } from "../workspace/schemas.ts";
 

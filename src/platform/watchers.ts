@@ -4,8 +4,15 @@
  */
 import { DurableObject } from "cloudflare:workers";
 import type { LiveMessage } from "./live-message.ts";
-import { LIVE_MAX_OF_ONE_WATCHER, LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_SOCKET_MS } from "../limits.ts";
+import { LIVE_SOCKET_MS } from "../limits.ts";
 import { errorText, logEvent } from "./log.ts";
+
+/** People who may watch one workspace's signals at a time, and as many its refusals: each costs every message. */
+export const LIVE_MAX_WATCHERS = 50;
+/** Rows a second that a watcher is sent, more than anyone reads; the rest is summed up. */
+export const LIVE_ROWS_PER_SECOND = 20;
+/** Connections of one watcher: tabs, each with two while it is renewed. */
+export const LIVE_MAX_OF_ONE_WATCHER = 10;
 
 /** Close code of a connection that has lived long enough: to be opened again, which asks for sign-in and membership. */
 const LIVE_AGAIN = 4000;

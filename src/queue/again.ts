@@ -3,12 +3,14 @@
  * Counter's outbox, from where they go the way of every signal. The store gives up the old record when the new one
  * comes, so an interruption at any point leaves nothing lost and nothing doubled.
  */
-import { AGAIN_PAGE_SIGNALS } from "../limits.ts";
 import type { SignalAgain } from "../quota/protocol.ts";
 import type { StoredSignal } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { writeSignal } from "../wire/message.ts";
 import type { Envelope } from "../wire/message.ts";
+
+/** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
+const AGAIN_PAGE_SIGNALS = 200;
 
 export interface Released {
   released: number;

@@ -6,7 +6,6 @@
 import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import type { WorkspaceRules } from "../control/rules-cache.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { MESSAGE_MAX_ATTEMPTS, RECORD_MAX_MESSAGES } from "../limits.ts";
 import type { RecordResult } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
@@ -15,6 +14,14 @@ import { readMessage } from "../wire/message.ts";
 import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
 import { processSignal, rowsToRecord } from "./process.ts";
 import { templatesOf } from "./template-cache.ts";
+
+/**
+ * Attempts at a message before it is let go: what fails in a way that the consumer lives to see is a fault, not a bad
+ * signal, and the outbox sends it again. Fewer than max_retries in wrangler.toml, after which the queue gives up itself.
+ */
+export const MESSAGE_MAX_ATTEMPTS = 6;
+/** Messages of one workspace that are recorded in one call: of up to 60 KB, some 1,500 signals. */
+const RECORD_MAX_MESSAGES = 10;
 
 /** How the name of the queue ends that holds what was given up, see wrangler.toml. */
 const DEAD_LETTER_QUEUE = /-dlq$/;

@@ -3,8 +3,10 @@ import { controlDatabase } from "../control/database.ts";
 import { loadTemplates } from "../control/keys.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
-import { TEMPLATE_CACHE_KEYS } from "../limits.ts";
 import { Lru } from "../platform/lru.ts";
+
+/** Product Org Updates keys whose compiled payload template an isolate's consumer remembers: up to 100 mappings each. */
+const TEMPLATE_CACHE_KEYS = 1_000;
 
 const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
 

@@ -7,12 +7,14 @@ import type { Refusal } from "../domain/keys/refusal.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import { storedDetail } from "../http/problem.ts";
-import { STORE_PROBE_MS } from "../limits.ts";
 import type { AcceptedCall } from "./key-use.ts";
 import type { Ledger } from "./ledger.ts";
 import { RowPacker } from "./pack.ts";
 import type { PackedRow } from "./pack.ts";
 import type { AdmitCall, AdmitResult, PeriodState } from "./protocol.ts";
+
+/** While the Signal Store is full: how often one message is sent, to find out whether it has room again. */
+export const STORE_PROBE_MS = 60_000;
 
 /** The refusal while the outbox is full. A retry may succeed once the Signal Store is known to have room again. */
 const OUTBOX_FULL = {

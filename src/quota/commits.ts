@@ -3,13 +3,16 @@
  * do, is committed at once: waiting for company would double its answer time. Where commits are frequent, and of several
  * senders, each gathers for some milliseconds: its rows cost more than those calls' wait.
  */
-import {
-  GATHER_COMMITS,
-  GATHER_COMMITS_WITHIN_MS,
-  GATHER_ENOUGH_CALLS,
-  GATHER_MS,
-  GATHER_PATIENCE,
-} from "../limits.ts";
+
+/** Above so many commits in GATHER_COMMITS_WITHIN_MS, 50 a second, the commits of several senders gather calls. */
+export const GATHER_COMMITS = 25;
+const GATHER_COMMITS_WITHIN_MS = 500;
+/** How long a commit gathers calls at most, which is little beside the way from the sender. */
+export const GATHER_MS = 5;
+/** A commit with so many calls gathers no more: more of them would not make it cheaper. */
+export const GATHER_ENOUGH_CALLS = 16;
+/** Commits that gather in vain before it is believed that there is one sender only, whom it would hold up. */
+const GATHER_PATIENCE = 4;
 
 interface Waiter<Call, Result> {
   call: Call;

@@ -10,20 +10,23 @@
  * there is room again. A restart forgets that the store is full, and is told again by what it sends.
  */
 import { errorText, logEvent } from "../platform/log.ts";
-import {
-  RESEND_AFTER_MS,
-  SEND_BATCH_MAX_BYTES,
-  SEND_BATCH_MAX_MESSAGES,
-  SEND_TIMEOUT_MS,
-  STORE_PROBE_MS,
-  UNSENT_MAX_BYTES,
-} from "../limits.ts";
+import { STORE_PROBE_MS } from "./admission.ts";
 import { within } from "../platform/time-limit.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { writeMessage } from "../wire/message.ts";
 import type { Outbox } from "./outbox.ts";
 import { MessagePacker } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";
+
+/** `sendBatch` takes 100 messages and 256 KB. */
+export const SEND_BATCH_MAX_MESSAGES = 100;
+export const SEND_BATCH_MAX_BYTES = 250_000;
+/** Rows that wait in memory to be sent; beyond that they are read from the table. */
+export const UNSENT_MAX_BYTES = 4_000_000;
+/** A call of the queue that takes longer has failed: it is made again. */
+export const SEND_TIMEOUT_MS = 10_000;
+/** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
+export const RESEND_AFTER_MS = 15 * 60_000;
 
 const EVER = Number.MAX_SAFE_INTEGER;
 

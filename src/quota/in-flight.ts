@@ -1,9 +1,11 @@
 /** A signal that the outbox holds, found by its id. */
 import { uuidv7Ms } from "../platform/uuidv7.ts";
-import { ADMISSION_MAX_SKEW_MS } from "../limits.ts";
 import { readMessage, writeMessage } from "../wire/message.ts";
 import type { ReceivedSignal } from "../wire/message.ts";
 import type { InFlightSignal } from "./protocol.ts";
+
+/** The longest from a signal's id, given at the edge, to its commit: clocks that differ, slices of a large body, retries. */
+const ADMISSION_MAX_SKEW_MS = 60_000;
 
 export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): InFlightSignal | null {
   const signal = findUnsettled(sql, workspaceId, signalId);

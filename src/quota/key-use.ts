@@ -7,7 +7,9 @@
 import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
 import type { DayCounts } from "../domain/quota/day-counts.ts";
-import { KEY_USE_WRITE_MS } from "../limits.ts";
+
+/** How often a key's last use is written at most: with a commit, or with refused calls. */
+export const KEY_USE_WRITE_MS = 60_000;
 
 interface Use {
   usedMs: number;

@@ -7,7 +7,7 @@
  * when it is settled, and nothing else.
  */
 import { renumberedRow } from "../wire/message.ts";
-import { SEND_BATCH_MAX_BYTES } from "../limits.ts";
+import { SEND_BATCH_MAX_BYTES } from "./drain.ts";
 import { Fill } from "./fill.ts";
 import type { Counts } from "./ledger.ts";
 import { MessagePacker } from "./pack.ts";

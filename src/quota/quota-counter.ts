@@ -15,7 +15,7 @@ import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { WatchedObject } from "../platform/watchers.ts";
-import { PROCESSING_LATE_MS, REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
+import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
 import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
 import type { CommitDecisions, CountedCall } from "./admission.ts";
 import { createReleasedTable, release, rowsAgain } from "./again.ts";
@@ -51,6 +51,9 @@ import type {
   Usage,
   UsageByDay,
 } from "./protocol.ts";
+
+/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
+export const PROCESSING_LATE_MS = 10 * 60_000;
 
 export class QuotaCounter extends WatchedObject<RefusedCalls> {
   readonly #sql: SqlStorage;

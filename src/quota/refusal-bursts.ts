@@ -4,13 +4,15 @@
  */
 import type { EventData } from "../domain/events/workspace-event.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
-import {
-  REFUSAL_BURST_CALLS,
-  REFUSAL_BURST_KEYS,
-  REFUSAL_BURST_MINUTES,
-  REFUSAL_BURST_QUIET_MS,
-  REFUSAL_BURST_SHARE,
-} from "../limits.ts";
+
+/** Refused calls of a key within REFUSAL_BURST_MINUTES that are told: so many, and one in REFUSAL_BURST_SHARE of all. */
+const REFUSAL_BURST_MINUTES = 5;
+export const REFUSAL_BURST_CALLS = 20;
+const REFUSAL_BURST_SHARE = 10;
+/** A burst of refusals of the same key is not told again within this time. */
+export const REFUSAL_BURST_QUIET_MS = 6 * 3_600_000;
+/** Keys whose calls are counted in memory to find bursts of refusals, until those that are silent are forgotten. */
+const REFUSAL_BURST_KEYS = 1_000;
 
 const MINUTE_MS = 60_000;
 

@@ -11,7 +11,18 @@ import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import { addToDays, dayOf } from "../domain/quota/day-counts.ts";
-import { REJECTED_KEYS_KEPT, REJECTION_PAUSES_MS, REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../limits.ts";
+
+/** Keys whose refused calls are kept by day, in some 100 bytes each: those that were refused last. */
+const REJECTED_KEYS_KEPT = 500;
+/** Refusals that are each written at once: as often as an object that sleeps in between would forget them. */
+export const REJECTION_WRITES = { perSecond: 0.1, burst: 6 } as const;
+/**
+ * How long refusals that come faster are gathered between two writes. The first pauses are shorter than an idle object stays
+ * in memory, so that a burst is counted exactly; a flood keeps it there.
+ */
+const REJECTION_PAUSES_MS = [5_000, 5_000, 20_000, 60_000] as const;
+/** After so long without another refusal, refusals are gathered no more. */
+export const REJECTIONS_GATHERED_MS = 10_000;
 
 /** The longest pause between two writes. An entry with a later call is likely to get more: it is stored as open. */
 const LONGEST_PAUSE_MS = Math.max(...REJECTION_PAUSES_MS);

@@ -1,8 +1,10 @@
 /** Usage by day, as the Quota Counter keeps it: rows are written when a new day comes, never with a commit in between. */
 import { DAY_MS } from "../domain/duration.ts";
 import { countingDay, endedDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
-import { USAGE_DAYS_KEPT } from "../limits.ts";
 import type { Usage, UsageByDay } from "./protocol.ts";
+
+/** Usage by day is kept of periods that began no longer ago, in days: thirteen months, to compare with last year. */
+const USAGE_DAYS_KEPT = 400;
 
 export function createDaysTable(sql: SqlStorage): void {
   sql.exec(`CREATE TABLE IF NOT EXISTS usage_days (

@@ -3,8 +3,10 @@
  * before it is tried again, and keeps no other from its turn.
  */
 import { errorText, logEvent } from "../platform/log.ts";
-import { CHORE_REST_MS } from "../limits.ts";
 import type { FailingChores } from "./failing-chores.ts";
+
+/** A chore of the store's alarm that has failed is tried again after this long. */
+export const CHORE_REST_MS = 60_000;
 
 export interface Chore {
   /** Name of the chore in logs and in health. */

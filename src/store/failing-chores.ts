@@ -3,7 +3,9 @@
  * two attempts may lose its memory; a row is written when that changes, and none while all is well.
  */
 import type { FailingJob } from "../domain/health/alarm.ts";
-import { FAILURE_MAX_CHARACTERS } from "../limits.ts";
+
+/** Characters that are kept of why a chore fails. */
+const FAILURE_MAX_CHARACTERS = 300;
 
 const KEY = "failing_chores";
 

@@ -12,7 +12,6 @@ import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
-import { FULL_NOTED_MS, LINK_TURN_STEPS } from "../limits.ts";
 import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
@@ -31,6 +30,11 @@ import type { RecordedBatch } from "./record/record.ts";
 import type { RuleJob, RuleToApply } from "./rule-protocol.ts";
 import { stepRuleJob } from "./rules/reconcile.ts";
 import { findRuleJob, isStale, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
+
+/** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
+const LINK_TURN_STEPS = 10;
+/** A store that is full notes it this often: each time is a row. */
+const FULL_NOTED_MS = 3_600_000;
 
 export class SignalStore extends StoreReads {
   #alarmAtMs = Number.POSITIVE_INFINITY;

@@ -4,11 +4,15 @@
  */
 import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
 import type { HealthAlarm } from "../domain/health/alarm.ts";
-import { HEALTH_AT_ONCE, HEALTH_ANSWER_MS } from "../limits.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { Health } from "./health.ts";
 import { readHealth } from "./health.ts";
+
+/** Workspaces that are asked how they are at a time: the platform lets a call have six connections open. */
+const HEALTH_AT_ONCE = 6;
+/** An object that takes longer to say how it is counts as one that does not answer. */
+const HEALTH_ANSWER_MS = 5_000;
 
 export interface WorkspaceHealth {
   id: string;

@@ -9,9 +9,12 @@ import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { proposeRule } from "../domain/rules/propose-conditions.ts";
 import type { ProposedRule } from "../domain/rules/propose-conditions.ts";
-import { PREVIEW_MAX_PAGES, PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
+import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../limits.ts";
 import type { PreviewPage, PreviewSample, RuleJob } from "../store/rule-protocol.ts";
 import { signalStore } from "./objects.ts";
+
+/** Pages that a rule's preview reads at most, where an event is rare: a million lines in each 25 of them. */
+const PREVIEW_MAX_PAGES = 250;
 
 export interface RulePreview {
   /** Stored signals that match, the different people whose they are, how often these score, and the points that adds. */

@@ -1,7 +1,7 @@
 /** The store's alarm and cold storage under a test's control: when it rings, and when R2 does not do as it is told. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { COLD_ABANDONED_MS } from "../../src/limits.ts";
+import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
 import type { StoreState } from "../../src/store/state.ts";
 
 /** Longer than R2 takes here. */

@@ -2,7 +2,15 @@
  * What becomes of an attempt to deliver: done, the end of the destination, or another attempt. By the Standard Webhooks
  * specification ("Deliverability and reliability").
  */
-import { DESTINATION_FAILING_MS, DESTINATION_FORGIVEN_MS, RETRY_AFTER_MAX_MS, RETRY_JITTER } from "../../limits.ts";
+
+/** A retry comes up to so much later than the schedule says. */
+export const RETRY_JITTER = 0.2;
+/** The longest that a receiver's Retry-After is heeded. */
+export const RETRY_AFTER_MAX_MS = 24 * 3_600_000;
+/** A destination that nothing has reached for so long is switched off. */
+export const DESTINATION_FAILING_MS = 5 * 24 * 3_600_000;
+/** A failure so long after the last one begins a new run: longer than the longest pause of the schedule, with its jitter. */
+export const DESTINATION_FORGIVEN_MS = 36 * 3_600_000;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;

@@ -1,6 +1,11 @@
 /** How events of scoring signals are gathered, so that a busy workspace does not flood its destinations. */
-import { GATHER_EVERY_MS, GATHER_MAX_MS, GATHER_SHARE_OF_FAILING, PERSON_SCORED_MAX_SIGNALS } from "../../limits.ts";
+import { GATHER_EVERY_MS, PERSON_SCORED_MAX_SIGNALS } from "../../limits.ts";
 import type { EventOf } from "./workspace-event.ts";
+
+/** To a destination that fails, gathered scoring signals go after a pause of this share of the time that it has failed. */
+const GATHER_SHARE_OF_FAILING = 0.05;
+/** The longest pause between two deliveries of gathered scoring signals: three days of failures are some 240 deliveries. */
+export const GATHER_MAX_MS = 3_600_000;
 
 /**
  * At least so long between two deliveries of gathered events. A destination that fails gets fewer and larger ones the longer

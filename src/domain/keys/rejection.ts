@@ -4,12 +4,10 @@
  */
 import { DAY_MS } from "../duration.ts";
 import type { RefusalCode, UnauthorizedCause } from "./refusal.ts";
-import {
-  REJECTION_KEPT_DAYS,
-  REJECTION_SILENCE_MS,
-  REJECTIONS_KEPT,
-  REJECTIONS_KEPT_OF_A_REASON,
-} from "../../limits.ts";
+import { REJECTION_KEPT_DAYS, REJECTIONS_KEPT, REJECTIONS_KEPT_OF_A_REASON } from "../../limits.ts";
+
+/** After so long without another, a refusal for the same reason is a new entry. */
+export const REJECTION_SILENCE_MS = 3_600_000;
 
 /** Why calls of a key were refused. */
 export interface RejectionReason {

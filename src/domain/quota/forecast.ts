@@ -1,7 +1,9 @@
 /** When a billing period's usage will reach the limit if signals go on coming as they did lately (spec §8). */
-import { FORECAST_DAYS } from "../../limits.ts";
 import { DAY_MS } from "../duration.ts";
 import { signalsPerDay, utcDay, type UsageDay } from "./usage-day.ts";
+
+/** Full days whose mean the forecast goes by: a week, as traffic has one. */
+const FORECAST_DAYS = 7;
 
 const HOUR_MS = 3_600_000;
 

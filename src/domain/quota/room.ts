@@ -1,5 +1,7 @@
 /** How full a workspace is, as far as somebody has to be told: long before there is no room, and why there is none. */
-import { STORE_NOTICE_PERCENT } from "../../limits.ts";
+
+/** Percent of STORE_MAX_BYTES from which on admins are told: ten weeks before a store is full that fills in a year. */
+const STORE_NOTICE_PERCENT = 80;
 
 /** How full a database is, in bytes. */
 export interface Filled {

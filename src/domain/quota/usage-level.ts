@@ -1,5 +1,7 @@
 /** How much of the plan's signal limit is used, as far as an admin has to be told (spec §8.2–§8.4). */
-import { USAGE_NOTICE_PERCENT } from "../../limits.ts";
+
+/** Usage in percent of the signal limit at which an admin is told; in order. */
+export const USAGE_NOTICE_PERCENT = [80, 100, 200] as const;
 
 export type UsageLevel = (typeof USAGE_NOTICE_PERCENT)[number];
 

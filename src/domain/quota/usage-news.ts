@@ -2,7 +2,7 @@
  * Which levels of usage are news: each once a billing period, and once more where the signal limit, or what goes beyond it,
  * was changed so that it was no longer reached and then is again.
  */
-import { USAGE_NOTICE_PERCENT } from "../../limits.ts";
+import { USAGE_NOTICE_PERCENT } from "./usage-level.ts";
 import type { UsageLevelReached } from "../events/workspace-event.ts";
 import { quotaCeiling } from "./quota.ts";
 import type { QuotaPlan } from "./quota.ts";

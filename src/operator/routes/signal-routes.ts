@@ -1,7 +1,7 @@
 /** What became of the signals of a workspace: the signal queue, traces, people and their scores, dead letters. */
 import * as z from "zod";
 import { findKey } from "../../control/keys.ts";
-import { IDENTITY_MAX_LENGTH, REPLAY_MAX_IDS } from "../../limits.ts";
+import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { SignalFilter } from "../../store/protocol.ts";
 import { byOperator, operator } from "../environment.ts";
 import { replay } from "../../workspace/dead-letters.ts";
@@ -23,6 +23,9 @@ import {
   traceAnswer,
   traceJson,
 } from "../answers/signal-answers.ts";
+
+/** Dead letters named in one replay. */
+const REPLAY_MAX_IDS = 1_000;
 
 const signalQuery = filteredPageQuery({
   event: z.string().min(1).optional().meta({ description: "Exactly this event name." }),

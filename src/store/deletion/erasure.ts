@@ -5,7 +5,7 @@
  * signals and dead letters, each page by page. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
-import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS, FULL_DRAINED_MS } from "../../limits.ts";
+import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
 import { forgetInEvents } from "../events/forget.ts";
 import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold.ts";
@@ -15,6 +15,11 @@ import type { StoreState } from "../state.ts";
 import { rememberName, hashOfName } from "./erased-names.ts";
 import { ErasureWork } from "./erasure-work.ts";
 import type { ErasureRow } from "./erasure-work.ts";
+
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const ERASURE_ROWS = 2_000;
+/** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
+export const FULL_DRAINED_MS = 86_400_000;
 
 const REMEMBERED_MS = ERASURE_REMEMBERED_DAYS * DAY_MS;
 

@@ -1,10 +1,12 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
-import { PURGE_ROWS } from "../../limits.ts";
 import { purged } from "../log/line.ts";
 import type { Lines } from "../log/lines.ts";
 import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state.ts";
 import { Blanking } from "./blanking.ts";
+
+/** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
+export const PURGE_ROWS = 2_000;
 
 /**
  * When the held ones of some open lines end, and how many lines have been looked at for it. Lines are replaced as one where

@@ -8,7 +8,6 @@
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import { RETENTION_ROWS, RETENTION_SWEEP_MS } from "../../limits.ts";
 import type { StoreConfig } from "../data-care.ts";
 import { releaseObjects, scrubCold } from "../log/cold.ts";
 import { isEmptied } from "../log/line.ts";
@@ -21,6 +20,11 @@ import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
 import { VisitorLists } from "./visitor-lists.ts";
+
+/** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
+export const RETENTION_ROWS = 2_000;
+/** How often signals are looked for that have been kept long enough: not for each of them by itself. */
+export const RETENTION_SWEEP_MS = 3_600_000;
 
 /** Rows of segments that are read at a time. */
 const PAGE_SEGMENTS = 64;

@@ -1,11 +1,17 @@
 /** The sample of each group of the signal queue, where the line that it was keeps nothing any more. */
-import { SAMPLE_MAX_GROUPS, SAMPLE_MAX_SEGMENTS, SAMPLE_MAX_SIGNALS } from "../../limits.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Sample } from "../record/event-groups.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state.ts";
+
+/** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
+export const SAMPLE_MAX_SIGNALS = 1_000;
+/** Segments, expanded one by one, in which a sample is looked for: some 20 ms. */
+const SAMPLE_MAX_SEGMENTS = 64;
+/** Groups for which one step looks for another sample; those beyond keep one that has no payload any more. */
+const SAMPLE_MAX_GROUPS = 40;
 
 /** A line that keeps nothing any more; a negative number is one of the log of held signals. */
 export interface GoneLine {

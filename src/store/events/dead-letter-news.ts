@@ -4,9 +4,14 @@
  */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { newEvent } from "../../events/raised-events.ts";
-import { DEAD_LETTERS_TOLD_MS, DEAD_LETTER_REASONS, DEAD_LETTER_REASON_CHARACTERS } from "../../limits.ts";
 import type { StoreState } from "../state.ts";
 import { wants } from "./wanted.ts";
+
+/** Dead letters that come within this time of an event of some are told together: of a broken sender one event a minute. */
+export const DEAD_LETTERS_TOLD_MS = 60_000;
+/** Reasons that an event of dead letters tells apart, and characters of each. */
+const DEAD_LETTER_REASONS = 20;
+const DEAD_LETTER_REASON_CHARACTERS = 200;
 
 /** What is remembered of dead letters that are to be told, as the head has it. */
 export interface DeadLetterNews {

@@ -11,9 +11,11 @@ import type {
 } from "../../domain/events/workspace-event.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../events/raised-events.ts";
-import { SCORED_EVENT_MAX_SIGNALS } from "../../limits.ts";
 import type { Entry } from "../people/timelines.ts";
 import { pointsOf } from "../rules/verdicts.ts";
+
+/** Scoring signals of one event: its row stays far below what a row may have, however long their names are. */
+export const SCORED_EVENT_MAX_SIGNALS = 200;
 
 interface ScoredPerson {
   id: number;

@@ -1,7 +1,9 @@
 /** R2, as cold storage uses it: one object holds the compressed payloads of many segments, one after the other. */
 import { errorText, logEvent } from "../../platform/log.ts";
 import { within } from "../../platform/time-limit.ts";
-import { COLD_TIMEOUT_MS } from "../../limits.ts";
+
+/** A call of R2 that takes longer has failed: whatever waits for it goes on, and it is tried again. */
+const COLD_TIMEOUT_MS = 10_000;
 
 export class ColdObjects {
   readonly #bucket: R2Bucket;

@@ -5,19 +5,26 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { newId } from "../../platform/ids.ts";
-import {
-  COLD_ABANDONED_MS,
-  COLD_AFTER_MS,
-  COLD_OBJECT_MAX_BYTES,
-  COLD_OBJECT_MAX_SEGMENTS,
-  COLD_REMOVE_OBJECTS,
-  COLD_TOGETHER_MS,
-} from "../../limits.ts";
 import type { ColdObjects } from "./cold-objects.ts";
 import { keepsPayload } from "./line.ts";
 import type { Log } from "./log.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { SegmentRow } from "./segment.ts";
+
+/**
+ * Payloads stay in the store for so long: who is linked, corrected or looked at is mostly so on the same day, and a busy
+ * workspace writes an object an hour.
+ */
+export const COLD_AFTER_MS = 24 * 3_600_000;
+/** Objects that one alarm removes: R2 deletes up to 1,000 keys in a call. */
+const COLD_REMOVE_OBJECTS = 500;
+/** An object whose writing broke off is deleted after this long: until then what was sent of it may still arrive. */
+export const COLD_ABANDONED_MS = 15 * 60_000;
+/** An object of cold storage: what one call of R2 reads at most, some 30,000 signals. */
+const COLD_OBJECT_MAX_BYTES = 2_000_000;
+const COLD_OBJECT_MAX_SEGMENTS = 128;
+/** What is due for cold storage within this time goes along, so that a busy workspace writes an object an hour or a full one. */
+const COLD_TOGETHER_MS = 3_600_000;
 
 /** What the work on cold storage needs. */
 export interface ColdWork {

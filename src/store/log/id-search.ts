@@ -2,11 +2,13 @@
  * Where a signal's line is, by its id: an id tells a time, and a segment's row the span of those of its lines. A line
  * whose id tells no time, or one long past, stands in a table of its own.
  */
-import { SPAN_SEGMENTS } from "../../limits.ts";
 import { uuidv7Ms } from "../../platform/uuidv7.ts";
 import type { LogName } from "./head.ts";
 import type { Segment, SegmentRow } from "./segment.ts";
 import type { StoredSegments } from "./stored-segments.ts";
+
+/** Sealed segments among which a line belongs by the time that its id tells; before them it is noted as late. */
+const SPAN_SEGMENTS = 16;
 
 export class IdSearch {
   readonly #sql: SqlStorage;

@@ -1,9 +1,11 @@
 /** Payloads of lines, wherever they are: open, in a segment, or in R2. */
-import { COLD_READS_AT_ONCE } from "../../limits.ts";
 import type { ColdObjects } from "./cold-objects.ts";
 import type { Log } from "./log.ts";
 import { unpackPayloads } from "./packing.ts";
 import type { Segment, SegmentRow } from "./segment.ts";
+
+/** Objects that are read at a time: the platform opens six connections. */
+const COLD_READS_AT_ONCE = 6;
 
 /** Payloads by line, null where there is none; lines that cannot be had now are missing. */
 export type Payloads = ReadonlyMap<number, string | null>;

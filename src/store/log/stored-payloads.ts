@@ -1,11 +1,13 @@
 /** Payloads of sealed segments that are in the store; those of older segments are in R2, see cold.ts. */
-import { CACHED_PAYLOADS } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { LogName } from "./head.ts";
 import type { Lines } from "./lines.ts";
 import { packPayloads, unpackPayloads } from "./packing.ts";
 import type { Segment } from "./segment.ts";
 import { toSqlBlob } from "./sql-blob.ts";
+
+/** Segments whose expanded payloads an object keeps in memory: at most some 2 MB. */
+const CACHED_PAYLOADS = 16;
 
 /** The payload of each line of a segment, in their order; null where it has none. */
 export type SegmentPayloads = readonly (string | null)[];

@@ -1,5 +1,4 @@
 /** Sealed segments: their rows, their lines and the hashes of these. Nothing else reads or writes their tables. */
-import { CACHED_FACTS } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { LogName } from "./head.ts";
 import { isOriginal } from "./line.ts";
@@ -9,6 +8,9 @@ import { packLines, unpackLines } from "./packing.ts";
 import { HASH_BYTES, Segment, statusLetters, summarise } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 import { toSqlBlob } from "./sql-blob.ts";
+
+/** Segments whose expanded facts an object keeps in memory: at most some 3 MB. */
+const CACHED_FACTS = 32;
 
 const COLUMNS = `first_seq, last_seq, first_ms, last_ms, received_from, received_to, ordinal_from, ordinal_to, period_end,
   statuses, cold, cold_offset, cold_bytes, groups`;

@@ -1,5 +1,4 @@
 /** Identities as a batch reads and changes them: to whom ids belong, and which ids are one visitor's. */
-import { CLAIM_SPREADS_TO, IDENTITY_MAX_CLAIMS, PAIRS_MAX } from "../../limits.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { addClaim, claimInForce } from "./claims.ts";
@@ -7,6 +6,13 @@ import type { IdClaim } from "./claims.ts";
 import { dropOldestIds } from "./dropped-ids.ts";
 import { visitorKey, visitorList, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
+
+/** Claims that an identity keeps, the latest: an id of that many owners is nobody's. */
+export const IDENTITY_MAX_CLAIMS = 20;
+/** Ids that another id is paired with, before it is known. */
+const PAIRS_MAX = 20;
+/** Ids that become somebody's with one that they are paired with, directly or through others: far more than anybody has. */
+export const CLAIM_SPREADS_TO = 1_000;
 
 type Row = { at: number; ordinal: number; person_id: number };
 

@@ -1,7 +1,9 @@
 /** Which visitors are known by now and have earlier signals that are not their person's yet: one row each, see linking.ts. */
-import { LINK_ALARM_MS } from "../../limits.ts";
 import { visitorKey, visitorOfKey } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
+
+/** The alarm takes a link job when the consumer that caused it has not within this time. */
+export const LINK_ALARM_MS = 10_000;
 
 /** How many scoring signals were made, and their points. */
 export interface LinkCounts {

@@ -9,7 +9,7 @@
  */
 import type { WorkspaceRules } from "../../control/rules-cache.ts";
 import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import { COLD_RETRY_MS, LINK_ALARM_MS, LINK_PAGE_SIGNALS, RULE_STEP_SEGMENTS } from "../../limits.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { raiseLinked } from "../events/rescored.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { readPayloads } from "../log/payloads.ts";
@@ -25,6 +25,7 @@ import {
   isLinkJobDue,
   putOffLinkJob,
   startLinkJob,
+  LINK_ALARM_MS,
 } from "./link-jobs.ts";
 import { Linking, isJudged } from "./linked-lines.ts";
 import type { ListedLines } from "./linked-lines.ts";
@@ -32,6 +33,9 @@ import { People } from "./people.ts";
 import { firstEntries, hasEntries } from "./timelines.ts";
 import { visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
+
+/** Anonymous signals that are linked to their person in one step. */
+export const LINK_PAGE_SIGNALS = 500;
 
 /** What a step works with. */
 export interface LinkWork {

@@ -4,10 +4,14 @@
  * older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
  */
 import type { Facts } from "../log/line.ts";
-import { RECENT_ENTRIES_CHARACTERS, TIMELINE_ROW_CHARACTERS } from "../../limits.ts";
 import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../bytes.ts";
 import { keyOf } from "./visitor-keys.ts";
 import type { ListKey } from "./visitor-keys.ts";
+
+/** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
+const RECENT_ENTRIES_CHARACTERS = 512;
+/** Characters of a row of older entries of a person's list: hundreds of entries. */
+export const TIMELINE_ROW_CHARACTERS = 2_000;
 
 /** What a signal scored. It outlives the signal. */
 export interface Scored {

@@ -6,7 +6,6 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
-import { EXPORT_PAGE_MAX_CHARACTERS, EXPORT_PAGE_ROWS, EXPORT_PAGE_SEGMENTS } from "../../limits.ts";
 import type { ExportFormat, ExportPage } from "../data-care.ts";
 import { Leaving } from "../deletion/leaving.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
@@ -21,9 +20,12 @@ import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { pointsOf } from "../rules/verdicts.ts";
 import { countedOf } from "./scored.ts";
 import type { StoreState } from "../state.ts";
-import { headerOf, lineOf } from "./export-text.ts";
+import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { Columns, ExportRow } from "./export-text.ts";
 import { Names } from "./names.ts";
+
+/** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
+const EXPORT_PAGE_SEGMENTS = 20;
 
 const COLUMNS: Columns = {
   id: "value",

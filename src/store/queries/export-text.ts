@@ -2,6 +2,11 @@
 import { stringify } from "csv-stringify/sync";
 import type { ExportFormat } from "../data-care.ts";
 
+/** Records that one page of an export reads, so that the store answers others in between. */
+export const EXPORT_PAGE_ROWS = 1_000;
+/** Characters that one page of an export has at most: two pages at a time are in memory. A page is then shorter. */
+export const EXPORT_PAGE_MAX_CHARACTERS = 2_000_000;
+
 /** Columns by name, in their order. `json`: a JSON text, taken over as it is. */
 export type Columns = Record<string, "value" | "time" | "json">;
 

@@ -1,10 +1,5 @@
 /** People with their identities and scores, as the operator API answers them. */
-import {
-  ACCOUNT_PAGE_MAX_CHARACTERS,
-  PERSON_IDENTITIES_LISTED,
-  PERSON_SCORES_LISTED,
-  PERSON_SCORES_LOOK,
-} from "../../limits.ts";
+import { ACCOUNT_PAGE_MAX_CHARACTERS, PERSON_IDENTITIES_LISTED, PERSON_SCORES_LISTED } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { Person, ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
@@ -13,6 +8,9 @@ import { isCursorOf, listPeople } from "./people-search.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { latestScored, toScoringSignals } from "./scored.ts";
+
+/** Signals of a person, the latest, among which the operator API looks for scoring signals. */
+const PERSON_SCORES_LOOK = 1_000;
 
 type Row = PersonRow & { recent: string };
 

@@ -2,12 +2,14 @@
  * The orders of the list of people. Each gives everybody, one after the other, from where a page begins; whoever asks
  * stops when the page is full, and what is not asked for is not read.
  */
-import { PEOPLE_DAY_SORTED } from "../../limits.ts";
 import type { PeopleFilter, PeopleSort } from "../record-pages.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList } from "./by-day.ts";
 import { PERSON_COLUMNS } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
+
+/** People of a day that are sorted by the time they were last seen; of more, so many at a time are. Some 5 ms. */
+export const PEOPLE_DAY_SORTED = 1_000;
 
 /** A person, or null where one was looked at in vain; and the place behind, which a cursor tells. */
 export interface PersonStep {

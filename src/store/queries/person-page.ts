@@ -1,5 +1,4 @@
 /** One person with everything that the page tells of them, in one call. Each part is bounded, and read by an index. */
-import { PERSON_IDENTITIES_SHOWN, SCORE_CURVE_SIGNALS } from "../../limits.ts";
 import { deletedUntilMs } from "../deletion/retention.ts";
 import type { Facts } from "../log/line.ts";
 import { latestEntries } from "../people/timelines.ts";
@@ -11,11 +10,14 @@ import type { StoreState } from "../state.ts";
 import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
-import { readScoreCurve } from "./score-curve.ts";
+import { readScoreCurve, SCORE_CURVE_SIGNALS } from "./score-curve.ts";
 import { counting, isScored, latestScored, toScoringSignals } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
 import { sharedIds } from "./shared-ids.ts";
 import { shownStatus } from "./signal-list.ts";
+
+/** Ids shown with a person. */
+const PERSON_IDENTITIES_SHOWN = 50;
 
 /** The field of a signal that holds what named its person. */
 const NAMING_FIELD = { email: "email", user_id: "userId", anonymous_id: "anonymousId" } as const;

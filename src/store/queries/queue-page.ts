@@ -5,12 +5,15 @@
  * for the other orders: by count and by name the latest QUEUE_SORTED_GROUPS are sorted.
  */
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS, QUEUE_SUGGEST_GROUPS } from "../../limits.ts";
+import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { EventGroup } from "../protocol.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
+
+/** Event groups, the latest, whose sources and event names the signal queue proposes. */
+export const QUEUE_SUGGEST_GROUPS = 500;
 
 export interface QueueFilter {
   /** Part of the event name, in any letter case. */

@@ -3,13 +3,17 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { propertyPaths } from "../../domain/rules/property-paths.ts";
-import { QUEUE_SUGGEST_GROUPS, RULE_SUGGEST_EVENTS, RULE_SUGGEST_PATHS, RULE_SUGGEST_SAMPLES } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { RuleSuggestions } from "../rule-protocol.ts";
 import type { StoreState } from "../state.ts";
 import { samplesOfGroups } from "./event-groups.ts";
-import { recentGroups, type ScannedGroup } from "./queue-page.ts";
+import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
 import { parsed } from "./payload-json.ts";
+
+/** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
+const RULE_SUGGEST_EVENTS = 100;
+const RULE_SUGGEST_PATHS = 100;
+const RULE_SUGGEST_SAMPLES = 5;
 
 type Group = Pick<ScannedGroup, "event" | "source" | "count">;
 

@@ -1,9 +1,13 @@
 /** A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps. */
-import { SCORE_CURVE_SIGNALS, SCORE_CURVE_STEPS } from "../../limits.ts";
 import type { ScoreCurve } from "../record-pages.ts";
 import type { StoreState } from "../state.ts";
 import { latestScored } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";
+
+/** Steps of the curve of a person's score: one for every few pixels. */
+export const SCORE_CURVE_STEPS = 120;
+/** Scoring signals, the latest, that the curve of a score is made of: reading them takes some 20 ms. */
+export const SCORE_CURVE_SIGNALS = 20_000;
 
 interface ScoredPoints {
   atMs: number;

@@ -1,9 +1,11 @@
 /** Ids that a person has been named by, and somebody else as well: each signal is whose the id was when it was received. */
-import { SHARED_IDS_SHOWN } from "../../limits.ts";
 import { visitorOfKey } from "../people/visitor-keys.ts";
 import type { Identity } from "../protocol.ts";
 import { keyOfPlace } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
+
+/** Other people, the latest, who have been named by an id of a person and are shown with it. */
+const SHARED_IDS_SHOWN = 20;
 
 /** An id, and another person who has been named by it too. */
 export interface SharedId {

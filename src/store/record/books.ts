@@ -7,9 +7,19 @@ import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
 import type { DeadLetterNews } from "../events/dead-letter-news.ts";
-import { LATE_ROWS_KEPT, ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../limits.ts";
 import type { RuleDayChange } from "../rules/rule-days.ts";
 import type { GroupChange } from "./event-groups.ts";
+
+/**
+ * A counter that is restored from a backup is silent for so long at least. Where row numbers stood at such pauses is
+ * remembered of the latest ones: those of as long as a row may take to come, which is sent again after RESEND_AFTER_MS.
+ */
+export const ROW_PAUSE_MS = 30_000;
+export const ROW_PAUSES_KEPT = 32;
+/** Rows that are remembered as recorded although their time does not fit their number: hardly any, ever. */
+const LATE_ROWS_KEPT = 100;
+/** By how much rows' times may differ from their order, where the counter's object has moved. */
+export const ROW_CLOCK_SKEW_MS = 1_000;
 
 export type BookColumn = keyof StoreTotals;
 

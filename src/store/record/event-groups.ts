@@ -5,10 +5,12 @@
  */
 import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import { PENDING_GROUPS } from "../../limits.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state.ts";
+
+/** Groups of the signal queue whose changes wait in the head, at most: some 30 KB. */
+export const PENDING_GROUPS = 256;
 
 /** How signals change the numbers of their group. */
 export interface GroupCounts {

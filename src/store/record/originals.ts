@@ -7,19 +7,20 @@
  * The tables come in generations, so that what is old leaves with the one it is in: a day of signals with an id of their
  * own, ten minutes of others.
  */
-import {
-  DUPLICATE_WINDOW_WITH_ID_MS,
-  DUPLICATE_WINDOW_WITHOUT_ID_MS,
-  LATE_AFTER_MS,
-  ORIGINALS_MAX_BYTES,
-  ORIGINALS_MAX_SLOTS,
-} from "../../limits.ts";
+import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { isOriginal } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Facts } from "../log/line.ts";
 import { HASH_BYTES } from "../log/segment.ts";
 import type { Segment } from "../log/segment.ts";
+
+/** What is received longer ago than this when it is recorded has its duplicates looked for on disk, not in memory. */
+const LATE_AFTER_MS = 3_600_000;
+/** Memory of duplicates, of all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
+const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
+/** Slots, of 8 bytes each, that one table of the memory of duplicates may have. */
+const ORIGINALS_MAX_SLOTS = 2 ** 21;
 
 const LONG = 0x80;
 const BASE64URL = { alphabet: "base64url" } as const;

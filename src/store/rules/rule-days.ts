@@ -4,8 +4,10 @@
  */
 import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import { PENDING_RULES } from "../../limits.ts";
 import type { StoreState } from "../state.ts";
+
+/** Mapping rules whose counts wait in the head, at most: some 10 KB. */
+const PENDING_RULES = 128;
 
 /** What is to be added to a rule's row; plain data, as the head keeps it. */
 export interface RuleDayChange {

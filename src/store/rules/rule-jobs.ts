@@ -4,12 +4,14 @@
  */
 import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
-import { RULE_ESTIMATE_GROUPS } from "../../limits.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
 import { raiseRuleApplied } from "../events/rescored.ts";
 import { settleGroups } from "../record/event-groups.ts";
 import type { StoreState } from "../state.ts";
+
+/** Event groups that are added up to estimate how much a rule's job has to read. */
+const RULE_ESTIMATE_GROUPS = 10_000;
 
 /** A job as it is stored; see tables.ts. */
 export interface RuleJobRow {

@@ -1,8 +1,10 @@
 /** Verdicts of mapping rules by small numbers, so that a line, and an entry of a list, can name what it scored in a few digits. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import { VERDICTS_REMEMBERED } from "../../limits.ts";
 import { Lru } from "../../platform/lru.ts";
 import type { Facts } from "../log/line.ts";
+
+/** Verdicts of mapping rules that an object keeps in memory: all of most workspaces. */
+const VERDICTS_REMEMBERED = 2_000;
 
 interface Row {
   [column: string]: SqlStorageValue;

@@ -1,15 +1,8 @@
 /** Design §7: when what is committed leaves for the queue, and from where it is read. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import {
-  DRAIN_PACE_MS,
-  MESSAGE_MAX_BYTES,
-  RESEND_AFTER_MS,
-  RETRY_MIN_SECONDS,
-  SEND_TIMEOUT_MS,
-  STORE_PROBE_MS,
-  UNSENT_MAX_BYTES,
-} from "../../../src/limits.ts";
-import { Drain } from "../../../src/quota/drain.ts";
+import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
+import { Drain, UNSENT_MAX_BYTES, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
 import { MessagePacker } from "../../../src/quota/pack.ts";
 import type { PackedRow } from "../../../src/quota/pack.ts";

@@ -3,8 +3,9 @@ import { evictDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/destinations/destinations.ts";
-import { RETRY_DELAYS_MS } from "../../../src/domain/events/attempts.ts";
-import { DELIVERIES_UNDER_WAY, DELIVERY_LEASE_MS, RETRY_JITTER } from "../../../src/limits.ts";
+import { RETRY_DELAYS_MS, RETRY_JITTER } from "../../../src/domain/events/attempts.ts";
+import { DELIVERY_LEASE_MS } from "../../../src/limits.ts";
+import { DELIVERIES_UNDER_WAY } from "../../../src/destinations/courier.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
 import {

@@ -2,7 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { DELIVERIES_KEPT, DELIVERIES_WAITING_MAX, DESTINATIONS_MAX } from "../../../src/limits.ts";
+import { DELIVERIES_KEPT, DESTINATIONS_MAX } from "../../../src/limits.ts";
+import { DELIVERIES_WAITING_MAX } from "../../../src/destinations/deliveries.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { Receiver, listen } from "../../support/receiver.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import worker from "../../../src/index.ts";
-import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/limits.ts";
+import { REFUSED_LOG_LINES_PER_SECOND } from "../../../src/http/request-log.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestKey } from "../../support/workspace.ts";
 

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { HEALTH_PAGE_WORKSPACES } from "../../../src/limits.ts";
+import { HEALTH_PAGE_WORKSPACES } from "../../../src/operator/routes/health-routes.ts";
 import { FIGURES } from "../../../src/workspace/health-figures.ts";
 import { writePoints } from "../../../src/workspace/health-points.ts";
 import { healthOfAll } from "../../../src/workspace/all-health.ts";

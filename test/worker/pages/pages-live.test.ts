@@ -3,12 +3,8 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LiveMessage } from "../../../src/platform/live-message.ts";
-import {
-  LIVE_MAX_OF_ONE_WATCHER,
-  LIVE_MAX_WATCHERS,
-  LIVE_ROWS_PER_SECOND,
-  LIVE_SOCKET_MS,
-} from "../../../src/limits.ts";
+import { LIVE_SOCKET_MS } from "../../../src/limits.ts";
+import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_MAX_OF_ONE_WATCHER } from "../../../src/platform/watchers.ts";
 import type { Rejection } from "../../../src/domain/keys/rejection.ts";
 import { People } from "../../../src/store/people/people.ts";
 import type { LiveSignal } from "../../../src/store/protocol.ts";

@@ -1,7 +1,8 @@
 /** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { LINK_ALARM_MS, MESSAGE_MAX_ATTEMPTS } from "../../../src/limits.ts";
+import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
+import { LINK_ALARM_MS } from "../../../src/store/people/link-jobs.ts";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../../src/queue/again.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";

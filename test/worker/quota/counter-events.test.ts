@@ -3,12 +3,9 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
-import {
-  PROCESSING_LATE_MS,
-  REFUSAL_BURST_CALLS,
-  REFUSAL_BURST_QUIET_MS,
-  SAFETY_ALARM_MS,
-} from "../../../src/limits.ts";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { REFUSAL_BURST_CALLS, REFUSAL_BURST_QUIET_MS } from "../../../src/quota/refusal-bursts.ts";
+import { PROCESSING_LATE_MS } from "../../../src/quota/quota-counter.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";

@@ -2,7 +2,8 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { dayOf, latestDays } from "../../../src/domain/quota/day-counts.ts";
-import { KEY_USE_WRITE_MS, SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { KEY_USE_WRITE_MS } from "../../../src/quota/key-use.ts";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";

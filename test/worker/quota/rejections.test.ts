@@ -2,7 +2,8 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { RefusedCall } from "../../../src/quota/protocol.ts";
-import { KEY_USE_WRITE_MS, REJECTIONS_GATHERED_MS, REJECTION_WRITES } from "../../../src/limits.ts";
+import { REJECTION_WRITES, REJECTIONS_GATHERED_MS } from "../../../src/quota/rejections.ts";
+import { KEY_USE_WRITE_MS } from "../../../src/quota/key-use.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 

@@ -9,11 +9,11 @@ import { DAY_MS } from "../../../src/domain/duration.ts";
 import {
   DUPLICATE_WINDOW_WITH_ID_MS,
   ERASURE_REMEMBERED_DAYS,
-  FULL_DRAINED_MS,
   OUTBOX_MAX_BYTES,
   STORE_MAX_BYTES,
-  STORE_PROBE_MS,
 } from "../../../src/limits.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
+import { FULL_DRAINED_MS } from "../../../src/store/deletion/erasure.ts";
 import type { StoreState } from "../../../src/store/state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";

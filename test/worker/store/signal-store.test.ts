@@ -2,14 +2,12 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import {
-  LINK_PAGE_SIGNALS,
-  LIST_SCAN_SIGNALS,
-  PENDING_GROUPS,
-  PURGE_ROWS,
-  SAMPLE_MAX_SIGNALS,
-  SEGMENT_MAX_LINES,
-} from "../../../src/limits.ts";
+import { LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
+import { LINK_PAGE_SIGNALS } from "../../../src/store/people/linking.ts";
+import { PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
+import { SAMPLE_MAX_SIGNALS } from "../../../src/store/deletion/samples.ts";
+import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
+import { PENDING_GROUPS } from "../../../src/store/record/event-groups.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import type { PageOf } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/store/protocol.ts";

@@ -1,10 +1,11 @@
 /** The Signal Store where there is very much of something, and where something was taken back. */
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
-import { CLAIM_SPREADS_TO, PURGE_ROWS, RULE_STEP_SEGMENTS, SEGMENT_MAX_LINES } from "../../../src/limits.ts";
-import { nextPurgeMs } from "../../../src/store/deletion/purge.ts";
+import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
+import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
+import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { purged } from "../../../src/store/log/line.ts";
-import { Identities } from "../../../src/store/people/identities.ts";
+import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/queries/again.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";

@@ -6,9 +6,14 @@ import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
-import { DEAD_LETTERS_TOLD_MS, RAISED_MAX_CHARACTERS, SCORED_EVENT_MAX_SIGNALS } from "../../../src/limits.ts";
+import { SCORED_EVENT_MAX_SIGNALS } from "../../../src/store/events/score-news.ts";
+import { RAISED_MAX_CHARACTERS } from "../../../src/events/raised-events.ts";
 import { erasePerson } from "../../../src/store/deletion/erasure.ts";
-import { nextDeadLetterNewsMs, raiseDeadLetters } from "../../../src/store/events/dead-letter-news.ts";
+import {
+  nextDeadLetterNewsMs,
+  raiseDeadLetters,
+  DEAD_LETTERS_TOLD_MS,
+} from "../../../src/store/events/dead-letter-news.ts";
 import { wantEvents } from "../../../src/store/events/wanted.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { stepRuleJob } from "../../../src/store/rules/reconcile.ts";

@@ -2,7 +2,9 @@
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { ADMIT_SLICE_MAX_BYTES, OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS, STORE_PROBE_MS } from "../../../src/limits.ts";
+import { OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
+import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";

@@ -1,14 +1,17 @@
 /** What becomes of an attempt to deliver. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { failedAgain, isHopeless, judgeAttempt, RETRY_DELAYS_MS } from "../../../../src/domain/events/attempts.ts";
-import type { AttemptResult, Failing } from "../../../../src/domain/events/attempts.ts";
 import {
+  failedAgain,
+  isHopeless,
+  judgeAttempt,
+  RETRY_DELAYS_MS,
+  RETRY_JITTER,
+  RETRY_AFTER_MAX_MS,
   DESTINATION_FAILING_MS,
   DESTINATION_FORGIVEN_MS,
-  RETRY_AFTER_MAX_MS,
-  RETRY_JITTER,
-} from "../../../../src/limits.ts";
+} from "../../../../src/domain/events/attempts.ts";
+import type { AttemptResult, Failing } from "../../../../src/domain/events/attempts.ts";
 
 const DAY_MS = 24 * 3_600_000;
 const FAILED: AttemptResult = { atMs: 0, tookMs: 1, status: 500, error: "no", answer: null, retryAfterMs: null };

@@ -1,9 +1,9 @@
 /** How events of scoring signals are gathered. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { fittingEvents, gatherIntervalMs, gathered } from "../../../../src/domain/events/gathering.ts";
+import { fittingEvents, gatherIntervalMs, gathered, GATHER_MAX_MS } from "../../../../src/domain/events/gathering.ts";
 import type { EventOf, ScoringSignalMade } from "../../../../src/domain/events/workspace-event.ts";
-import { GATHER_EVERY_MS, GATHER_MAX_MS, PERSON_SCORED_MAX_SIGNALS } from "../../../../src/limits.ts";
+import { GATHER_EVERY_MS, PERSON_SCORED_MAX_SIGNALS } from "../../../../src/limits.ts";
 
 function scored(n: number, signals: number): EventOf<"person.scored"> {
   const one = (index: number): ScoringSignalMade => ({

@@ -3,7 +3,8 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { takeRequest } from "../../../../src/domain/quota/request-rate.ts";
 import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
-import { REQUEST_BURST, REQUEST_RATE_PER_SECOND, SHED_FACTOR } from "../../../../src/limits.ts";
+import { REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
+import { SHED_FACTOR } from "../../../../src/ingest/routes.ts";
 
 const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);
 

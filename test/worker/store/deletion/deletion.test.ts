@@ -3,13 +3,18 @@
  * lets alone. Over HTTP, with everything around it: erasure.test.ts.
  */
 import { describe, expect, test } from "vitest";
-import { COLD_AFTER_MS, ERASURE_ROWS, PURGE_ROWS } from "../../../../src/limits.ts";
-import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../../../src/store/deletion/erasure.ts";
+import {
+  erasePerson,
+  findErasure,
+  nextErasureMs,
+  stepErasure,
+  ERASURE_ROWS,
+} from "../../../../src/store/deletion/erasure.ts";
 import { wantEvents } from "../../../../src/store/events/wanted.ts";
 import { Leaving } from "../../../../src/store/deletion/leaving.ts";
-import { purgeHeld } from "../../../../src/store/deletion/purge.ts";
+import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
-import { isScrubbing } from "../../../../src/store/log/cold.ts";
+import { isScrubbing, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { COLUMNS } from "../../../../src/store/log/line.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";

@@ -3,12 +3,15 @@
  * retention.test.ts.
  */
 import { describe, expect, test } from "vitest";
-import { COLD_AFTER_MS, RETENTION_ROWS, RETENTION_SWEEP_MS, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import {
   deletedUntilMs,
   deleteExpired,
   nextRetentionMs,
   setRetention,
+  RETENTION_ROWS,
+  RETENTION_SWEEP_MS,
 } from "../../../../src/store/deletion/retention.ts";
 import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
 import { readTotals } from "../../../../src/store/record/books.ts";

@@ -2,7 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { ERASURE_REMEMBERED_DAYS, ERASURE_ROWS } from "../../../../src/limits.ts";
+import { ERASURE_REMEMBERED_DAYS } from "../../../../src/limits.ts";
+import { ERASURE_ROWS } from "../../../../src/store/deletion/erasure.ts";
 import type { ExportPage } from "../../../../src/store/data-care.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";

@@ -1,7 +1,7 @@
 /** Spec §3.2, §8.3: held signals are deleted at the end of their billing period, and never counted as processed. */
 import { describe, expect, test } from "vitest";
-import { PURGE_ROWS, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
-import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { readTotals } from "../../../../src/store/record/books.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";

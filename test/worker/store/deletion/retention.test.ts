@@ -3,7 +3,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
-import { RETENTION_MIN_DAYS } from "../../../../src/limits.ts";
+import { RETENTION_MIN_DAYS } from "../../../../src/operator/schema-parts.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { ring } from "../../../support/cold.ts";

@@ -2,9 +2,8 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
-import { COLD_AFTER_MS } from "../../../../src/limits.ts";
 import { erasePerson } from "../../../../src/store/deletion/erasure.ts";
-import { moveToCold, nextColdWorkMs, scrubCold } from "../../../../src/store/log/cold.ts";
+import { moveToCold, nextColdWorkMs, scrubCold, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { textOfBucket } from "../../../support/everything.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";

@@ -2,7 +2,8 @@
 import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { CHORE_REST_MS, COLD_AFTER_MS } from "../../../../src/limits.ts";
+import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
+import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
 import type { StoreState } from "../../../../src/store/state.ts";

@@ -1,7 +1,8 @@
 /** How segments are packed (src/store/log/packing.ts): whatever lines and payloads say comes back, character by character. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { ROW_MAX_BYTES, SEGMENT_MAX_LINES } from "../../../../src/limits.ts";
+import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
+import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import { COLUMNS } from "../../../../src/store/log/line.ts";
 import type { Cell } from "../../../../src/store/log/line.ts";

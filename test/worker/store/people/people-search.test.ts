@@ -2,8 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import * as fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { PEOPLE_SCAN, PEOPLE_SEARCHED, PEOPLE_SORTED } from "../../../../src/limits.ts";
-import { findPeople } from "../../../../src/store/queries/people-search.ts";
+import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
+import { findPeople, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/record-pages.ts";
 import { StoreState } from "../../../../src/store/state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";

@@ -5,13 +5,13 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
-import { IDENTITY_MAX_CLAIMS, PERSON_MAX_IDS } from "../../../../src/limits.ts";
+import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../../../src/store/deletion/erasure.ts";
 import { exportPeople } from "../../../../src/store/queries/export-people.ts";
 import { readPeople } from "../../../../src/store/queries/people-list.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
-import { Identities } from "../../../../src/store/people/identities.ts";
+import { Identities, IDENTITY_MAX_CLAIMS } from "../../../../src/store/people/identities.ts";
 import type { VisitorId } from "../../../../src/store/people/visitor-keys.ts";
 import { expectStateToAddUp } from "../../../support/adds-up.ts";
 import { textOfTables } from "../../../support/everything.ts";

@@ -3,7 +3,6 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { TIMELINE_ROW_CHARACTERS } from "../../../../src/limits.ts";
 import { newId } from "../../../../src/platform/ids.ts";
 import {
   addToRecent,
@@ -12,6 +11,7 @@ import {
   insertEntries,
   latestEntries,
   writeEntries,
+  TIMELINE_ROW_CHARACTERS,
 } from "../../../../src/store/people/timelines.ts";
 import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
 import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";

@@ -2,9 +2,16 @@
 import { env } from "cloudflare:workers";
 import { abortAllDurableObjects } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
-import { RESEND_AFTER_MS, ROW_CLOCK_SKEW_MS, ROW_PAUSES_KEPT, ROW_PAUSE_MS } from "../../../../src/limits.ts";
+import { RESEND_AFTER_MS } from "../../../../src/quota/drain.ts";
 import type { RowToRecord } from "../../../../src/store/protocol.ts";
-import { EMPTY_BOOKS, knownRows, takeFreshRows } from "../../../../src/store/record/books.ts";
+import {
+  EMPTY_BOOKS,
+  knownRows,
+  takeFreshRows,
+  ROW_PAUSE_MS,
+  ROW_PAUSES_KEPT,
+  ROW_CLOCK_SKEW_MS,
+} from "../../../../src/store/record/books.ts";
 
 const T = 1_000_000;
 const row = (number: number, atMs: number): RowToRecord => ({ row: number, atMs, signals: [] });

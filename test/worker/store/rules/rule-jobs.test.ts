@@ -7,9 +7,9 @@ import type { CompiledRules, MappingRule } from "../../../../src/domain/rules/ma
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/signal/signal.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { COLD_AFTER_MS, COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
+import { COLD_RETRY_MS, RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
-import { moveToCold } from "../../../../src/store/log/cold.ts";
+import { moveToCold, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import type { Facts } from "../../../../src/store/log/line.ts";
 import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { People } from "../../../../src/store/people/people.ts";
