@@ -9,7 +9,7 @@ import { readEntries } from "../../src/store/people/timelines.ts";
 import type { Scored } from "../../src/store/people/timelines.ts";
 import { listOfKey, personList, visitorList } from "../../src/store/people/visitor-keys.ts";
 import type { DeadLetterRow } from "../../src/store/record/dead-letters.ts";
-import { COLUMN_OF, countInBooks } from "../../src/store/record/books.ts";
+import { countInBooks } from "../../src/store/record/books.ts";
 import { readRuleDays } from "../../src/store/rules/rule-days.ts";
 import type { StoreState } from "../../src/store/state.ts";
 
@@ -17,6 +17,15 @@ export interface StoredLine {
   seq: number;
   facts: Facts;
 }
+
+/** Where the books count each status. */
+const PLACES = {
+  processed: "processed",
+  anonymous: "processed",
+  duplicate: "duplicates",
+  held: "held",
+  purged: "purged",
+} as const;
 
 /** By rule, of those that have scored anything. */
 export function ruleDaysOf(state: StoreState): Map<string, { count: number; days: string }> {
@@ -38,7 +47,7 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   const totals = structuredClone(state.books.dropped);
   for (const { facts } of [...lines, ...held]) {
-    if (facts.status !== "released") countInBooks(totals, facts.admission.periodStartMs, COLUMN_OF[facts.status], 1);
+    if (facts.status !== "released") countInBooks(totals, facts.admission.periodStartMs, PLACES[facts.status], 1);
   }
   for (const { admission, status } of dead) {
     const { periodStartMs } = JSON.parse(admission) as { periodStartMs: number };

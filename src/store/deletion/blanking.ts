@@ -7,8 +7,9 @@ import type { Facts } from "../log/line.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { COLUMN_OF, countInBooks } from "../record/books.ts";
 import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
+import { changeStatus, countedSignal, standingOf } from "../record/status-change.ts";
+import type { SignalCounts } from "../record/status-change.ts";
 import type { StoreState } from "../state.ts";
 import { replaceSamples } from "./samples.ts";
 import type { GoneLine } from "./samples.ts";
@@ -32,6 +33,11 @@ export class Blanking {
     this.#state = state;
   }
 
+  /** What counts the signals that this is about. `write` writes the groups. */
+  get counts(): SignalCounts {
+    return { books: this.#state.books, groups: this.#groups };
+  }
+
   /**
    * Takes from lines of a segment what must not be kept.
    *
@@ -47,7 +53,7 @@ export class Blanking {
     for (const { seq, facts } of lines) {
       const after = become(facts);
       changes.set(seq, after);
-      this.#count(facts, after);
+      changeStatus(this.counts, countedSignal(facts), standingOf(facts), standingOf(after));
       this.#leave(log, seq, facts);
     }
     const { row } = segment;
@@ -64,20 +70,6 @@ export class Blanking {
     settleGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);
-  }
-
-  #count({ admission, status, kind, event, source }: Facts, after: Facts): void {
-    const { totals } = this.#state.books;
-    if (status === "released" || after.status === "released") return;
-    const [from, to] = [COLUMN_OF[status], COLUMN_OF[after.status]];
-    if (from !== to) {
-      countInBooks(totals, admission.periodStartMs, from, -1);
-      countInBooks(totals, admission.periodStartMs, to, 1);
-    }
-    if (kind !== "signal" || event === null) return;
-    // What is left of the line is of no group: its source is forgotten.
-    const by = { count: -1, held: -Number(status === "held"), anonymous: -Number(status === "anonymous") };
-    this.#groups.count(event, source ?? "", by, admission.receivedAtMs);
   }
 
   #leave(log: Log, seq: number, facts: Facts): void {

@@ -12,9 +12,9 @@ import { changeEntries, firstEntries, scoredBy } from "../people/timelines.ts";
 import type { Entry } from "../people/timelines.ts";
 import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
-import { countInBooks } from "../record/books.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
+import { changeStatus } from "../record/status-change.ts";
 import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state.ts";
 import { Blanking } from "./blanking.ts";
@@ -213,7 +213,7 @@ export class ErasureWork {
   }
 
   #deadLetters(): number {
-    const { sql, books } = this.#state;
+    const { sql } = this.#state;
     const rows = sql
       .exec<DeadLetterRow>(
         "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
@@ -236,8 +236,7 @@ export class ErasureWork {
         this.#nowMs,
         row.seq,
       );
-      countInBooks(books.totals, admission.periodStartMs, "deadLettered", -1);
-      countInBooks(books.totals, admission.periodStartMs, "purged", 1);
+      changeStatus(this.#blanking.counts, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
     return rows.length < PAGE_DEAD_LETTERS ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;

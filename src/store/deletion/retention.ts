@@ -14,10 +14,11 @@ import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { SegmentRow } from "../log/segment.ts";
-import { COLUMN_OF, countInBooks } from "../record/books.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
+import { changeStatus, countedSignal, standingOf } from "../record/status-change.ts";
+import type { CountedSignal, Standing } from "../record/status-change.ts";
 import type { StoreState } from "../state.ts";
 import { VisitorLists } from "./visitor-lists.ts";
 
@@ -120,9 +121,7 @@ class Dropping {
       left,
     );
     for (const row of rows) {
-      const column = row.status === "dead" ? "deadLettered" : "purged";
-      countInBooks(this.#state.books.dropped, admissionOf(row).periodStartMs, column, 1);
-      this.#note(row.received_at);
+      this.#drop({ admission: admissionOf(row), group: null }, row.status);
     }
   }
 
@@ -156,7 +155,10 @@ class Dropping {
     const lines = segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) }));
     const there = lines.filter(({ facts }) => !isEmptied(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
-    for (const { seq, facts } of old) this.#count(log, seq, facts);
+    for (const { seq, facts } of old) {
+      if (log.name === "signals") this.#lists.remove(seq, facts);
+      this.#drop(countedSignal(facts), standingOf(facts));
+    }
     if (old.length === there.length) {
       log.drop(segment);
       if (row.cold !== null) this.#objects.add(row.cold);
@@ -173,17 +175,9 @@ class Dropping {
     return status !== "held" && admission.receivedAtMs < beforeMs;
   }
 
-  #count(log: Log, seq: number, facts: Facts): void {
-    const { admission, status, kind, event, source } = facts;
-    this.#note(admission.receivedAtMs);
-    if (log.name === "signals") this.#lists.remove(seq, facts);
-    if (status === "released") return;
-    countInBooks(this.#state.books.dropped, admission.periodStartMs, COLUMN_OF[status], 1);
-    if (status !== "anonymous" || kind !== "signal" || event === null) return;
-    this.#groups.count(event, source ?? "", { count: 0, held: 0, anonymous: -1 }, admission.receivedAtMs);
-  }
-
-  #note(receivedAtMs: number): void {
+  #drop(signal: CountedSignal, standing: Standing): void {
+    const { receivedAtMs } = signal.admission;
+    changeStatus({ books: this.#state.books, groups: this.#groups }, signal, standing, "dropped");
     this.#dropped++;
     this.untilMs = Math.max(this.untilMs, receivedAtMs);
   }

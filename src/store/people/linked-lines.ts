@@ -9,6 +9,7 @@ import type { Facts } from "../log/line.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { EventGroupChanges } from "../record/event-groups.ts";
+import { changeStatus, countedSignal } from "../record/status-change.ts";
 import { evaluateSignal } from "../rules/rule-signals.ts";
 import type { StoreState } from "../state.ts";
 import { visitorOf } from "./people.ts";
@@ -93,7 +94,7 @@ export class Linking {
 
   /** A line's facts once it is linked; null: nothing changes. */
   #linked(seq: number, facts: Facts): Facts | null {
-    const { admission, owner: before, kind } = facts;
+    const { admission, owner: before } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
     const isOpen = facts.erasedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
     const owner = isOpen ? this.#people.ownerOf(visitorOf(facts), receipt) : null;
@@ -117,9 +118,9 @@ export class Linking {
     if (before !== null) {
       this.#people.disown(before.personId, [{ seq, scored: scoredBy(facts) }]);
       this.#left.add(before.personId);
-    } else if (kind === "signal" && facts.event !== null) {
-      this.#groups.count(facts.event, facts.source ?? "", { count: 0, held: 0, anonymous: -1 }, receipt.receivedAtMs);
     }
+    const counts = { books: this.#state.books, groups: this.#groups };
+    changeStatus(counts, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
     this.#people.enrich(owner.personId, facts.traits, receipt);
     this.#people.seen(owner.personId, receipt.receivedAtMs);

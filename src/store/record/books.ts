@@ -2,7 +2,6 @@
  * The store's side of the books (design §1.2), kept in the head of the log so that a batch writes no row for them: how
  * many signals of each billing period are in which place. The head also has what else is to be remembered of what was recorded.
  */
-import type { LineStatus } from "../log/line.ts";
 import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
@@ -24,15 +23,6 @@ export const ROW_CLOCK_SKEW_MS = 1_000;
 export type BookColumn = keyof StoreTotals;
 
 const COLUMNS: readonly BookColumn[] = ["processed", "duplicates", "held", "purged", "deadLettered"];
-
-/** The column in which each status is counted; a released signal is counted where it is recorded again. */
-export const COLUMN_OF: Record<Exclude<LineStatus, "released">, BookColumn> = {
-  processed: "processed",
-  anonymous: "processed",
-  duplicate: "duplicates",
-  held: "held",
-  purged: "purged",
-};
 
 /** That no row up to a number, as the number was given first, was admitted after a time. */
 type NumbersSeen = [row: number, untilMs: number];

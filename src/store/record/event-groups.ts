@@ -19,6 +19,11 @@ export interface GroupCounts {
   anonymous: number;
 }
 
+export interface GroupName {
+  event: string;
+  source: string;
+}
+
 /** A line that stands for its group; a negative number is one of the log of held signals. */
 export interface Sample {
   id: string;
@@ -26,9 +31,7 @@ export interface Sample {
 }
 
 /** What is to be added to a group's row; plain data, as the head keeps it. */
-export interface GroupChange extends GroupCounts {
-  event: string;
-  source: string;
+export interface GroupChange extends GroupCounts, GroupName {
   /** The part of `count` that each day has, by its number. */
   days: Record<string, number>;
   /** Signals that were received: the time of the first, the receipt of the latest, and that one's original; null: none was. */
@@ -68,8 +71,8 @@ export class EventGroupChanges {
   readonly #groups = new Map<string, GroupChange>();
 
   /** Counts signals of a group. @param receivedAtMs of the signals that are counted. */
-  count(event: string, source: string, by: GroupCounts, receivedAtMs: number): void {
-    const group = this.#group(event, source);
+  count(name: GroupName, by: GroupCounts, receivedAtMs: number): void {
+    const group = this.#group(name);
     const day = dayOf(receivedAtMs);
     group.days[day] = (group.days[day] ?? 0) + by.count;
     group.count += by.count;
@@ -78,8 +81,8 @@ export class EventGroupChanges {
   }
 
   /** Notes a signal that was received. @param sample the signal itself, or its original. */
-  received(event: string, source: string, receipt: Receipt, sample: Sample): void {
-    const group = this.#group(event, source);
+  received(name: GroupName, receipt: Receipt, sample: Sample): void {
+    const group = this.#group(name);
     group.received = laterOf(group.received, { firstMs: receipt.receivedAtMs, latest: receipt, sample });
   }
 
@@ -92,7 +95,7 @@ export class EventGroupChanges {
     if (Object.keys(books.groups).length > PENDING_GROUPS) settle(sql, books.groups);
   }
 
-  #group(event: string, source: string): GroupChange {
+  #group({ event, source }: GroupName): GroupChange {
     const key = `${source.length} ${source}${event}`;
     let group = this.#groups.get(key);
     if (group === undefined) {

@@ -22,12 +22,13 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { pointsOf } from "../rules/verdicts.ts";
 import type { StoreState } from "../state.ts";
-import { COLUMN_OF, countInBooks } from "./books.ts";
 import { insertDeadLetter } from "./dead-letters.ts";
 import { EventGroupChanges } from "./event-groups.ts";
 import { hashBytes } from "./originals.ts";
 import type { Candidate, Original } from "./originals.ts";
 import { Returning } from "./returning.ts";
+import { changeStatus } from "./status-change.ts";
+import type { SignalCounts } from "./status-change.ts";
 
 /** A signal on its way into the log. */
 interface Pending {
@@ -58,7 +59,8 @@ export function recordSignals(
   rulesVersion: number | null = null,
 ): RecordedBatch {
   const groups = new EventGroupChanges();
-  const returning = new Returning(state, groups);
+  const counts = { books: state.books, groups };
+  const returning = new Returning(state, counts);
   const people = new People(state);
   const accounts = new Accounts(state.sql);
   const pending = batch
@@ -77,7 +79,7 @@ export function recordSignals(
     const facts = append(state, one, nowMs);
     if (facts !== null) hand(one, facts, people, lists, waiting);
     if (facts?.status === "anonymous") noteJudged(state, one, rulesVersion);
-    count(state, one, groups);
+    count(one, counts);
   }
 
   for (const [list, entries] of lists) insertEntries(state.sql, list, entries);
@@ -298,19 +300,15 @@ function hand(one: Pending, facts: Facts, people: People, lists: Map<string, Ent
   if (anonymousId !== undefined && one.owner === null) list({ kind: "anonymous_id", value: anonymousId });
 }
 
-function count({ books }: StoreState, one: Pending, groups: EventGroupChanges): void {
+function count(one: Pending, counts: SignalCounts): void {
   const { admission, work } = one.signal;
   const { status } = one;
-  if (status === "dead") return countInBooks(books.totals, admission.periodStartMs, "deadLettered", 1);
-  if (status === "released") return undefined;
-  countInBooks(books.totals, admission.periodStartMs, COLUMN_OF[status], 1);
-  if (work.kind !== "signal" || status === "purged") return undefined;
-  const { event, source } = work.normalised;
-  const original = one.original ?? one;
-  groups.received(event, source, one.receipt, { id: idOf(original), seq: original.seq });
-  if (status === "duplicate") return undefined;
-  const counts = { count: 1, held: Number(status === "held"), anonymous: Number(status === "anonymous") };
-  return groups.count(event, source, counts, admission.receivedAtMs);
+  const group = work.kind === "signal" ? work.normalised : null;
+  if (group !== null && status !== "purged" && status !== "dead") {
+    const original = one.original ?? one;
+    counts.groups.received(group, one.receipt, { id: idOf(original), seq: original.seq });
+  }
+  changeStatus(counts, { admission, group }, "unrecorded", status);
 }
 
 /** Raises the events of the whole batch, in one row. */

@@ -7,19 +7,19 @@ import { purged } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { SignalToRecord } from "../protocol.ts";
 import type { StoreState } from "../state.ts";
-import { countInBooks } from "./books.ts";
 import { admissionOf, deleteDeadLetter, readDeadLetter } from "./dead-letters.ts";
-import type { EventGroupChanges } from "./event-groups.ts";
+import { changeStatus, countedSignal } from "./status-change.ts";
+import type { SignalCounts } from "./status-change.ts";
 
 export class Returning {
   readonly #state: StoreState;
-  readonly #groups: EventGroupChanges;
+  readonly #counts: SignalCounts;
   /** Held signals that have left, by their lines. */
   readonly #released = new Map<number, Facts>();
 
-  constructor(state: StoreState, groups: EventGroupChanges) {
+  constructor(state: StoreState, counts: SignalCounts) {
     this.#state = state;
-    this.#groups = groups;
+    this.#counts = counts;
   }
 
   /** Whether the signal is to be recorded: always, when it comes for the first time. */
@@ -43,13 +43,9 @@ export class Returning {
   #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
     const facts = this.#released.has(place) ? null : this.#state.held.read(place);
     if (facts === null || facts.admission.id !== id || facts.erasedAtMs !== null) return false;
-    const { status, kind, event, source } = facts;
+    const { status } = facts;
     if (status !== "held" && status !== "purged") return false;
-    const { periodStartMs, receivedAtMs } = facts.admission;
-    countInBooks(this.#state.books.totals, periodStartMs, status, -1);
-    if (status === "held" && kind === "signal" && event !== null) {
-      this.#groups.count(event, source ?? "", { count: -1, held: -1, anonymous: 0 }, receivedAtMs);
-    }
+    changeStatus(this.#counts, countedSignal(facts), status, "released");
     this.#released.set(place, { ...purged(facts), status: "released" });
     return true;
   }
@@ -58,7 +54,7 @@ export class Returning {
   #leaveDead({ admission: { id }, work }: SignalToRecord, place: number): boolean {
     const row = readDeadLetter(this.#state.sql, place);
     if (row === null || row.id !== id || row.status !== "dead" || work.kind === "dead") return false;
-    countInBooks(this.#state.books.totals, admissionOf(row).periodStartMs, "deadLettered", -1);
+    changeStatus(this.#counts, { admission: admissionOf(row), group: null }, "dead", "released");
     deleteDeadLetter(this.#state.sql, place);
     return true;
   }
