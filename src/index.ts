@@ -21,7 +21,7 @@ export default {
   },
   async queue(batch, env, ctx) {
     if (batch.queue === "deliveries") {
-      const { deliver } = await import("./delivery/consumer.ts");
+      const { deliver } = await import("./delivery/delivery-consumer.ts");
       return deliver(batch, env, ctx);
     }
     const { consume } = await import("./queue/consumer.ts");

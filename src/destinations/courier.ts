@@ -4,8 +4,10 @@
  */
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
-import { KINDS, type Deliveries, type Kind } from "./deliveries.ts";
+import type { Deliveries } from "./deliveries.ts";
+import type { Parcel } from "./protocol.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
+import { KINDS, type Kind } from "./stored-delivery.ts";
 
 /** Deliveries of a workspace that begin in a second, and at once: beside a receiver that is slow, others still get theirs. */
 const DELIVERY_RATE = { perSecond: 20, burst: 40 } as const;
@@ -42,7 +44,7 @@ export class Courier {
    * Takes the deliveries that may go now. Each is due again when its lease is over, unless its attempt has been reported by
    * then.
    */
-  take(nowMs: number): { id: string; attempt: number }[] {
+  takeDue(nowMs: number): { id: string; attempt: number }[] {
     for (const [id, { untilMs }] of this.#underWay) if (untilMs <= nowMs) this.#underWay.delete(id);
     const all = this.#roster.all();
     const taken: { id: string; attempt: number }[] = [];
@@ -87,17 +89,32 @@ export class Courier {
     this.#deliveries.dueAt(id, againMs);
   }
 
+  /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
+  takeParcel(id: string, attempt: number, nowMs: number): Parcel | null {
+    const one = this.#deliveries.find(id);
+    const destination = one && this.#roster.find(one.destinationId);
+    if (one === null || destination === null || one.dueMs === null || one.attempt !== attempt) return null;
+    if (destination.state !== "active" && one.kind !== KINDS.test) return null;
+    const event = this.#deliveries.event(one.message);
+    if (event === null) this.#deliveries.end(one, "failed", "erased");
+    if (event === null || !this.#begin(id, destination.id, nowMs)) return null;
+    const { type, target, secret, oldSecret, pagesUrl } = destination;
+    const old = oldSecret !== null && oldSecret.endsMs > nowMs ? oldSecret.secret : null;
+    const secrets = [secret, old].filter((known) => known !== null);
+    return { destinationId: destination.id, type, target, secrets, pagesUrl, event };
+  }
+
+  ended(id: string): void {
+    this.#underWay.delete(id);
+  }
+
   /** Whether this consumer may make the attempt. False: another has it already, for a queue may deliver twice. */
-  begin(id: string, destinationId: string, nowMs: number): boolean {
+  #begin(id: string, destinationId: string, nowMs: number): boolean {
     const known = this.#underWay.get(id);
     if (known !== undefined && nowMs - known.takenMs < TAKEN_MS) return false;
     const untilMs = known?.untilMs ?? nowMs + TAKEN_MS;
     this.#underWay.set(id, { destinationId, untilMs, takenMs: nowMs });
     return true;
-  }
-
-  ended(id: string): void {
-    this.#underWay.delete(id);
   }
 
   #room(destinationId: string, kind: Kind, nowMs: number): number {

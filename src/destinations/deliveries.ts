@@ -2,40 +2,24 @@
  * Deliveries: an event on its way to one destination, with every attempt. `due_ms` is when it is to be handed to the queue;
  * while it is with the queue, when it is handed over again unless its attempt has been reported. What is over has none.
  */
-import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEvent, AnyEventType } from "../domain/events/workspace-event.ts";
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import type { Delivery, DeliveryEnd, DeliveryState } from "./protocol.ts";
+import type { Delivery, DeliveryEnd } from "./protocol.ts";
+import {
+  deliveryKind,
+  shownDelivery,
+  toStoredDelivery,
+  type DeliveryRow,
+  type Kind,
+  type StoredDelivery,
+} from "./stored-delivery.ts";
 
 /** Deliveries that wait for one destination: beyond that the oldest are given up. */
 export const DELIVERIES_WAITING_MAX = 10_000;
 /** Attempts that are shown of one delivery, the latest: a whole schedule, and again by hand. */
 const ATTEMPTS_KEPT = 20;
-
-/**
- * The kinds of deliveries that do not wait for each other: tests go whatever the state of their destination, gathered events
- * a second apart.
- */
-export const KINDS = { test: 0, event: 1, gathered: 2 } as const;
-export type Kind = (typeof KINDS)[keyof typeof KINDS];
-
-export interface StoredDelivery {
-  id: string;
-  destinationId: string;
-  message: number;
-  kind: Kind;
-  state: DeliveryState;
-  endReason: DeliveryEnd | null;
-  dueMs: number | null;
-  /** Number of the next attempt, from 1. */
-  attempt: number;
-  /** Attempts that have failed since the delivery was last asked for. */
-  failed: number;
-  attempts: AttemptResult[];
-  createdMs: number;
-}
 
 export class Deliveries {
   readonly #sql: SqlStorage;
@@ -66,7 +50,7 @@ export class Deliveries {
         id,
         destinationId,
         seq,
-        kindOf(event.type),
+        deliveryKind(event.type),
         nowMs,
         nowMs,
       );
@@ -135,8 +119,8 @@ export class Deliveries {
   }
 
   find(id: string): StoredDelivery | null {
-    const [row] = this.#sql.exec<Row>("SELECT * FROM deliveries WHERE id = ?", id).toArray();
-    return row === undefined ? null : toDelivery(row);
+    const [row] = this.#sql.exec<DeliveryRow>("SELECT * FROM deliveries WHERE id = ?", id).toArray();
+    return row === undefined ? null : toStoredDelivery(row);
   }
 
   /** The event of a message. Null: it held the data of a person who was deleted. */
@@ -199,7 +183,7 @@ export class Deliveries {
   /** A destination's deliveries, the latest first. */
   list(destinationId: string, { cursor, limit }: Page): PageOf<Delivery> {
     const rows = this.#sql
-      .exec<Row & { event_id: string; type: AnyEventType }>(
+      .exec<DeliveryRow & { event_id: string; type: AnyEventType }>(
         `SELECT deliveries.*, messages.id AS event_id, messages.type FROM deliveries
           JOIN messages ON messages.seq = deliveries.message
           WHERE destination_id = ? AND (? IS NULL OR deliveries.id < ?) ORDER BY deliveries.id DESC LIMIT ?`,
@@ -209,7 +193,7 @@ export class Deliveries {
         limit + 1,
       )
       .toArray();
-    const items = rows.slice(0, limit).map((row) => toShown(toDelivery(row), row.event_id, row.type));
+    const items = rows.slice(0, limit).map((row) => shownDelivery(toStoredDelivery(row), row.event_id, row.type));
     return { items, next: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
   }
 
@@ -217,7 +201,7 @@ export class Deliveries {
     const { id, type } = this.#sql
       .exec<{ id: string; type: AnyEventType }>("SELECT id, type FROM messages WHERE seq = ?", one.message)
       .one();
-    return toShown(one, id, type);
+    return shownDelivery(one, id, type);
   }
 
   /** Deletes deliveries that are no longer shown, and those that have waited too long, for a destination that stays paused. */
@@ -255,46 +239,4 @@ export class Deliveries {
     );
     this.#waiting.set(one.destinationId, waiting + Number(one.dueMs !== null) - Number(before.dueMs !== null));
   }
-}
-
-function kindOf(type: AnyEventType): Kind {
-  if (type === "destination.test") return KINDS.test;
-  return type === "person.scored" ? KINDS.gathered : KINDS.event;
-}
-
-type Row = {
-  id: string;
-  destination_id: string;
-  message: number;
-  kind: Kind;
-  state: DeliveryState;
-  end_reason: DeliveryEnd | null;
-  due_ms: number | null;
-  attempt: number;
-  failed: number;
-  attempts: string;
-  created_ms: number;
-};
-
-function toDelivery(row: Row): StoredDelivery {
-  const { id, message, kind, state, attempt, failed } = row;
-  return {
-    id,
-    message,
-    kind,
-    state,
-    attempt,
-    failed,
-    destinationId: row.destination_id,
-    endReason: row.end_reason,
-    dueMs: row.due_ms,
-    attempts: JSON.parse(row.attempts) as AttemptResult[],
-    createdMs: row.created_ms,
-  };
-}
-
-function toShown(one: StoredDelivery, eventId: string, type: AnyEventType): Delivery {
-  const { id, destinationId, state, endReason, attempts } = one;
-  const times = { createdAtMs: one.createdMs, dueAtMs: one.dueMs };
-  return { id, destinationId, eventId, type, state, endReason, ...times, attempts };
 }

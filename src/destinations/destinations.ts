@@ -13,13 +13,11 @@ import type { Destination } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
-import { DESTINATIONS_MAX, RETRY_MIN_SECONDS, SAFETY_ALARM_MS } from "../limits.ts";
-import { Alarm } from "../platform/alarm.ts";
+import { DESTINATIONS_MAX, SAFETY_ALARM_MS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { Changes } from "./changes.ts";
 import { Courier } from "./courier.ts";
-import { Deliveries, KINDS } from "./deliveries.ts";
-import { Erasure } from "./erasure.ts";
 import { EventFlow } from "./event-flow.ts";
 import type {
   CreatedDestination,
@@ -27,64 +25,47 @@ import type {
   DeliveryDetail,
   DestinationChange,
   DestinationRefusal,
-  DueDelivery,
   NewDestination,
   Parcel,
 } from "./protocol.ts";
-import { Roster, shown, type StoredDestination } from "./roster.ts";
-import { createTables } from "./schema.ts";
-import { isWanted, ScoredEvents } from "./scored.ts";
-import { newSecret } from "./secret.ts";
-import { Settings } from "./settings.ts";
+import { shownDestination, type StoredDestination } from "./roster.ts";
+import { isWanted } from "./scored-events.ts";
+import { KINDS } from "./stored-delivery.ts";
+import { StoredParts } from "./stored-parts.ts";
 import { Upkeep } from "./upkeep.ts";
+import { newSecret } from "./webhook-secret.ts";
 
 export class Destinations extends DurableObject<Env> {
-  readonly #roster: Roster;
-  readonly #deliveries: Deliveries;
-  readonly #scored: ScoredEvents;
-  readonly #settings: Settings;
-  readonly #erasure: Erasure;
+  readonly #stored: StoredParts;
   readonly #flow: EventFlow;
   readonly #courier: Courier;
   readonly #upkeep: Upkeep;
-  readonly #alarm: Alarm;
+  readonly #changes: Changes;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    const { sql } = ctx.storage;
-    createTables(sql);
-    this.#roster = new Roster(sql);
-    this.#deliveries = new Deliveries(sql);
-    this.#scored = new ScoredEvents(sql);
-    this.#settings = new Settings(sql);
-    this.#erasure = new Erasure(sql);
-    const stored = {
-      sql,
-      roster: this.#roster,
-      deliveries: this.#deliveries,
-      scored: this.#scored,
-      settings: this.#settings,
-    };
+    const stored = new StoredParts(ctx.storage.sql);
+    this.#stored = stored;
     this.#flow = new EventFlow(stored);
-    this.#courier = new Courier(this.#roster, this.#deliveries, configuredLeaseMs(env));
+    this.#courier = new Courier(stored.roster, stored.deliveries, configuredLeaseMs(env));
     this.#upkeep = new Upkeep(env, stored);
-    this.#alarm = new Alarm(ctx);
+    this.#changes = new Changes(ctx, env, { stored, flow: this.#flow, courier: this.#courier, upkeep: this.#upkeep });
   }
 
   /** Takes over what has happened: durable when it resolves. An event that was raised before is ignored. */
   raise(events: WorkspaceEvent[]): void {
-    this.#change((nowMs) => this.#flow.raise(this.#erasure.withoutErased(events), nowMs));
+    this.#changes.run((nowMs) => this.#flow.raise(this.#stored.erasure.withoutErased(events), nowMs));
   }
 
   // --- Who is told what ---
 
   /** All destinations, the oldest first. */
   list(): Destination[] {
-    return this.#roster.all().map((one) => this.#shown(one));
+    return this.#stored.roster.all().map((one) => this.#shown(one));
   }
 
   find(id: string): Destination | null {
-    const one = this.#roster.find(id);
+    const one = this.#stored.roster.find(id);
     return one && this.#shown(one);
   }
 
@@ -92,10 +73,10 @@ export class Destinations extends DurableObject<Env> {
   async create(destination: NewDestination): Promise<Result<CreatedDestination, DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
-    if (this.#roster.all().length >= DESTINATIONS_MAX) return refuse("too_many");
+    if (this.#stored.roster.all().length >= DESTINATIONS_MAX) return refuse("too_many");
     const secret = destination.type === "webhook" ? newSecret() : null;
-    this.#change((nowMs) => this.#roster.add(destination, secret, this.#scored.lastSeq, nowMs), true);
-    await this.#tell();
+    const { roster, scored } = this.#stored;
+    await this.#changes.runAndTell((nowMs) => roster.add(destination, secret, scored.lastSeq, nowMs));
     return this.#answered(destination.id, (created) => ({ destination: created, secret, isNew: true }));
   }
 
@@ -103,7 +84,7 @@ export class Destinations extends DurableObject<Env> {
   update(id: string, change: DestinationChange): Promise<Result<Destination, DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       const changed = { ...one, ...change };
-      return isWanted(changed) && !isWanted(one) ? { ...changed, gatheredTo: this.#scored.lastSeq } : changed;
+      return isWanted(changed) && !isWanted(one) ? { ...changed, gatheredTo: this.#stored.scored.lastSeq } : changed;
     });
   }
 
@@ -118,7 +99,7 @@ export class Destinations extends DurableObject<Env> {
   resume(id: string): Promise<Result<Destination, DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       if (one.state === "active") return one;
-      return { ...one, state: "active", disabledReason: null, failing: null, gatheredTo: this.#scored.lastSeq };
+      return { ...one, state: "active", disabledReason: null, failing: null, gatheredTo: this.#stored.scored.lastSeq };
     });
   }
 
@@ -126,65 +107,62 @@ export class Destinations extends DurableObject<Env> {
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
-    this.#change(() => {
-      this.#roster.remove(id);
-      this.#deliveries.remove(id);
-    }, true);
-    await this.#tell();
+    await this.#changes.runAndTell(() => {
+      this.#stored.roster.remove(id);
+      this.#stored.deliveries.remove(id);
+    });
     return before;
   }
 
   /** Makes a new secret for a webhook. The old one signs too for another `overlapMs`. */
   rotateSecret(id: string, overlapMs: number): Result<CreatedDestination, DestinationRefusal> {
-    const one = this.#roster.find(id);
+    const one = this.#stored.roster.find(id);
     if (one === null) return refuse("not_found");
     if (one.secret === null) return refuse("not_a_webhook");
     const secret = newSecret();
     const oldSecret = overlapMs === 0 ? null : { secret: one.secret, endsMs: Date.now() + overlapMs };
-    this.#roster.put({ ...one, secret, oldSecret });
+    this.#stored.roster.put({ ...one, secret, oldSecret });
     return this.#answered(id, (destination) => ({ destination, secret, isNew: true }));
   }
 
   thresholds(): number[] {
-    return this.#settings.thresholds;
+    return this.#stored.settings.thresholds;
   }
 
   /** Sets the scores whose crossing is told. @param thresholds ascending, at most THRESHOLDS_MAX. */
   async setThresholds(thresholds: number[]): Promise<void> {
-    this.#change(() => {
-      this.#settings.thresholds = thresholds;
-    }, true);
-    await this.#tell();
+    await this.#changes.runAndTell(() => {
+      this.#stored.settings.thresholds = thresholds;
+    });
   }
 
   /** Tells the sources once more what is wanted: they may have forgotten it. */
   async tellSources(): Promise<void> {
-    this.#change(() => undefined, true);
-    await this.#tell();
+    await this.#changes.runAndTell(() => undefined);
   }
 
   // --- Deliveries ---
 
   /** Sends a test at once and once, whatever state the destination is in. */
   sendTest(id: string, message: string): Result<Delivery, DestinationRefusal> {
-    if (this.#roster.find(id) === null) return refuse("not_found");
-    const deliveryId = this.#change((nowMs) => this.#flow.test(id, message, nowMs));
+    if (this.#stored.roster.find(id) === null) return refuse("not_found");
+    const deliveryId = this.#changes.run((nowMs) => this.#flow.test(id, message, nowMs));
     return this.#deliveryNow(deliveryId);
   }
 
   /** A destination's deliveries, the latest first. Null: no such destination. */
   listDeliveries(destinationId: string, page: Page): PageOf<Delivery> | null {
-    return this.#roster.find(destinationId) && this.#deliveries.list(destinationId, page);
+    return this.#stored.roster.find(destinationId) && this.#stored.deliveries.list(destinationId, page);
   }
 
   delivery(destinationId: string, id: string): DeliveryDetail | null {
-    const destination = this.#roster.find(destinationId);
-    const one = this.#deliveries.find(id);
+    const destination = this.#stored.roster.find(destinationId);
+    const one = this.#stored.deliveries.find(id);
     if (one === null || destination === null || one.destinationId !== destinationId) return null;
     return {
-      delivery: this.#deliveries.shown(one),
+      delivery: this.#stored.deliveries.shown(one),
       destination: this.#shown(destination),
-      event: this.#deliveries.event(one.message),
+      event: this.#stored.deliveries.event(one.message),
       pagesUrl: destination.pagesUrl,
     };
   }
@@ -195,60 +173,49 @@ export class Destinations extends DurableObject<Env> {
    */
   deliverAgain(destinationId: string, id: string): Result<Delivery, DestinationRefusal> {
     const detail = this.delivery(destinationId, id);
-    const one = this.#deliveries.find(id);
+    const one = this.#stored.deliveries.find(id);
     if (one === null || detail === null || detail.event === null) return refuse("not_found");
     if (detail.destination.state !== "active" && one.kind !== KINDS.test) return refuse("not_active");
-    this.#change((nowMs) => this.#deliveries.startOver(one, nowMs));
+    this.#changes.run((nowMs) => this.#stored.deliveries.startOver(one, nowMs));
     return this.#deliveryNow(id);
   }
 
   /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
   take(id: string, attempt: number): Parcel | null {
-    const one = this.#deliveries.find(id);
-    const destination = one && this.#roster.find(one.destinationId);
-    if (one === null || destination === null || one.dueMs === null || one.attempt !== attempt) return null;
-    if (destination.state !== "active" && one.kind !== KINDS.test) return null;
-    const event = this.#deliveries.event(one.message);
-    const nowMs = Date.now();
-    if (event === null) this.#deliveries.end(one, "failed", "erased");
-    if (event === null || !this.#courier.begin(id, destination.id, nowMs)) return null;
-    const { type, target, secret, oldSecret, pagesUrl } = destination;
-    const old = oldSecret !== null && oldSecret.endsMs > nowMs ? oldSecret.secret : null;
-    const secrets = [secret, old].filter((known) => known !== null);
-    return { destinationId: destination.id, type, target, secrets, pagesUrl, event };
+    return this.#courier.takeParcel(id, attempt, Date.now());
   }
 
   /** Takes in how the attempt that was taken ended. A report that is repeated changes nothing. */
   async report(id: string, attempt: number, result: AttemptResult): Promise<void> {
     this.#courier.ended(id);
-    const one = this.#deliveries.find(id);
+    const one = this.#stored.deliveries.find(id);
     if (one === null || one.dueMs === null || one.attempt !== attempt) return;
-    this.#change((nowMs) => this.#flow.judge(one, result, nowMs));
-    if (this.#settings.untold !== null) await this.#tell();
+    this.#changes.run((nowMs) => this.#flow.judge(one, result, nowMs));
+    if (this.#stored.settings.untold !== null) await this.#changes.tell();
   }
 
   /** Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless. */
   erase(email: string): void {
-    this.ctx.storage.transactionSync(() => this.#erasure.erase(email, Date.now()));
+    this.ctx.storage.transactionSync(() => this.#stored.erasure.erase(email, Date.now()));
   }
 
   /** Does what is due. Never throws: an alarm that throws six times is gone. */
   override async alarm(): Promise<void> {
-    this.#alarm.rang();
+    this.#changes.alarm.rang();
     try {
       // Deliveries that are due go first: they wait for none of the other work.
-      this.#change(() => undefined);
-      await this.#tell();
+      this.#changes.run(() => undefined);
+      await this.#changes.tell();
       const notices = await this.#upkeep.look(this.#workspaceId, Date.now());
       if (notices === null) return;
-      this.#change((nowMs) => {
+      this.#changes.run((nowMs) => {
         this.#flow.raise(this.#upkeep.looked(notices, nowMs), nowMs);
-        this.#erasure.clearAway(nowMs);
+        this.#stored.erasure.clearAway(nowMs);
       });
     } catch (error) {
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
       this.#upkeep.putOff(Date.now() + SAFETY_ALARM_MS);
-      this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
+      this.#changes.alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
   }
 
@@ -257,7 +224,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   #shown(one: StoredDestination): Destination {
-    return shown(one, this.#deliveries.waiting(one.id), Date.now());
+    return shownDestination(one, this.#stored.deliveries.waiting(one.id), Date.now());
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, DestinationRefusal> {
@@ -266,67 +233,17 @@ export class Destinations extends DurableObject<Env> {
   }
 
   #deliveryNow(id: string): Result<Delivery, DestinationRefusal> {
-    const one = this.#deliveries.find(id);
-    return one === null ? refuse("not_found") : ok(this.#deliveries.shown(one));
+    const one = this.#stored.deliveries.find(id);
+    return one === null ? refuse("not_found") : ok(this.#stored.deliveries.shown(one));
   }
 
   async #changeOne(
     id: string,
     change: (one: StoredDestination, nowMs: number) => StoredDestination,
   ): Promise<Result<Destination, DestinationRefusal>> {
-    const one = this.#roster.find(id);
+    const one = this.#stored.roster.find(id);
     if (one === null) return refuse("not_found");
-    this.#change((nowMs) => this.#roster.put(change(one, nowMs)), true);
-    await this.#tell();
+    await this.#changes.runAndTell((nowMs) => this.#stored.roster.put(change(one, nowMs)));
     return this.#answered(id, (changed) => changed);
-  }
-
-  /** Runs a change in one transaction, all or nothing; then what is due goes on its way. */
-  #change<T>(change: (nowMs: number) => T, mayChangeWanted = false): T {
-    const nowMs = Date.now();
-    try {
-      return this.ctx.storage.transactionSync(() => {
-        if (mayChangeWanted) this.#settings.changed();
-        const changed = change(nowMs);
-        this.#flow.gather(nowMs);
-        return changed;
-      });
-    } catch (error) {
-      this.#deliveries.rolledBack();
-      this.#scored.rolledBack();
-      throw error;
-    } finally {
-      this.#send(nowMs);
-    }
-  }
-
-  /** Hands deliveries that are due to the queue; those that it refuses are due again soon. */
-  #send(nowMs: number): void {
-    const due = this.#courier.take(nowMs);
-    this.#alarm.by(Math.min(this.#courier.nextMs(nowMs), this.#flow.nextMs(), this.#upkeep.nextMs()));
-    // The alarm is set in case the object is killed before the sources have been told of a change.
-    if (this.#settings.untold !== null) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
-    if (due.length === 0) return;
-    const workspaceId = this.#workspaceId;
-    const messages = due.map(({ id, attempt }) => ({
-      body: JSON.stringify({ workspaceId, deliveryId: id, attempt } satisfies DueDelivery),
-    }));
-    const failed = (error: unknown) => {
-      logEvent("deliveries_not_sent", { workspace: workspaceId, deliveries: due.length, error: errorText(error) });
-      const againMs = Date.now() + RETRY_MIN_SECONDS * 1_000;
-      for (const { id } of due) this.#courier.failed(id, againMs);
-      this.#alarm.by(againMs);
-    };
-    this.ctx.waitUntil(this.env.DELIVERIES.sendBatch(messages).catch(failed));
-  }
-
-  /** Tells whoever must know of a change. Never throws: what cannot be told now is told by the alarm. */
-  async #tell(): Promise<void> {
-    try {
-      await this.#upkeep.tell(this.#workspaceId);
-    } catch (error) {
-      logEvent("wanted_not_told", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
-    }
   }
 }

@@ -6,29 +6,20 @@ import { failedAgain, isHopeless, judgeAttempt, type AttemptResult } from "../do
 import type { DisabledReason } from "../domain/events/destination.ts";
 import type { AnyEvent, EventData, EventId, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { newId } from "../platform/ids.ts";
-import { KINDS, type Deliveries, type StoredDelivery } from "./deliveries.ts";
-import type { Roster, StoredDestination } from "./roster.ts";
-import type { ScoredEvents } from "./scored.ts";
-import type { Settings } from "./settings.ts";
+import type { StoredDestination } from "./roster.ts";
+import { KINDS, type StoredDelivery } from "./stored-delivery.ts";
+import type { StoredParts } from "./stored-parts.ts";
 
 /** Once something has reached a destination again that has failed for so long, what waits for it is tried at once. */
 const DESTINATION_RECOVERED_MS = 3_600_000;
-
-export interface Stored {
-  sql: SqlStorage;
-  roster: Roster;
-  deliveries: Deliveries;
-  scored: ScoredEvents;
-  settings: Settings;
-}
 
 /** That a destination was reached is noted at most this often. */
 const DELIVERED_WRITE_MS = 60_000;
 
 export class EventFlow {
-  readonly #stored: Stored;
+  readonly #stored: StoredParts;
 
-  constructor(stored: Stored) {
+  constructor(stored: StoredParts) {
     this.#stored = stored;
   }
 

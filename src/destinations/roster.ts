@@ -97,7 +97,8 @@ export class Roster {
   }
 }
 
-export function shown(one: StoredDestination, waiting: number, nowMs: number): Destination {
+/** A destination as callers see it. */
+export function shownDestination(one: StoredDestination, waiting: number, nowMs: number): Destination {
   const { id, name, type, events, state, disabledReason, dropped, oldSecret } = one;
   const oldSecretEndsAtMs = oldSecret !== null && oldSecret.endsMs > nowMs ? oldSecret.endsMs : null;
   return {

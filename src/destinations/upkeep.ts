@@ -6,8 +6,8 @@ import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { within } from "../platform/time-limit.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
-import type { Stored } from "./event-flow.ts";
-import type { KeyNotice } from "./key-notices.ts";
+import type { KeyNotice } from "./due-key-notices.ts";
+import type { StoredParts } from "./stored-parts.ts";
 
 /** How long an event's id is remembered, so that it is taken once: a source hands it on within minutes. */
 const EVENT_SEEN_DAYS = 14;
@@ -18,12 +18,12 @@ const DESTINATIONS_CHORE_MS = 3_600_000;
 
 export class Upkeep {
   readonly #env: Env;
-  readonly #stored: Stored;
+  readonly #stored: StoredParts;
   #notBeforeMs = 0;
   /** Settles when nobody is being told any more. */
   #telling: Promise<void> = Promise.resolve();
 
-  constructor(env: Env, stored: Stored) {
+  constructor(env: Env, stored: StoredParts) {
     this.#env = env;
     this.#stored = stored;
   }
@@ -67,7 +67,7 @@ export class Upkeep {
     if (nowMs < this.nextMs()) return null;
     const { types } = wantedBy(roster.all(), settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
-    const { keyNotices } = await import("./key-notices.ts");
+    const { keyNotices } = await import("./due-key-notices.ts");
     return keyNotices(this.#env, workspaceId, types, nowMs);
   }
 

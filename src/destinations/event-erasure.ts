@@ -3,7 +3,7 @@ import type { EventData, EventType, WorkspaceEvent } from "../domain/events/work
 import { ERASURE_REMEMBERED_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 
-export class Erasure {
+export class EventErasure {
   readonly #sql: SqlStorage;
 
   constructor(sql: SqlStorage) {
