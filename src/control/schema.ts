@@ -54,9 +54,6 @@ export const members = sqliteTable(
   (table) => [primaryKey({ columns: [table.workspaceId, table.email] }), index("members_email").on(table.email)],
 );
 
-/** How somebody has signed in (design §10). */
-export type SignInDriver = "access" | "oidc" | "local";
-
 /** Who is signed in. With Access there are no rows, for it keeps the sessions itself. */
 export const sessions = sqliteTable(
   "sessions",
@@ -64,8 +61,8 @@ export const sessions = sqliteTable(
     /** SHA-256 of the cookie's token, hexadecimal. */
     tokenHash: text("token_hash").primaryKey(),
     email: text("email").notNull(),
-    /** The session holds only while this is the way to sign in. */
-    driver: text("driver").$type<SignInDriver>().notNull(),
+    /** Name of the way to sign in that opened the session, which holds only while that is on. */
+    driver: text("driver").notNull(),
     createdAt: text("created_at").notNull(),
     expiresAt: text("expires_at").notNull(),
   },

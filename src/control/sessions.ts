@@ -6,7 +6,7 @@ import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";
-import { members, plans, sessions, signInAttempts, workspaces, type SignInDriver } from "./schema.ts";
+import { members, plans, sessions, signInAttempts, workspaces } from "./schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** Expired sessions and attempts that one sign-in clears away. */
@@ -15,7 +15,7 @@ export const EXPIRED_SESSIONS_CLEARED = 100;
 const SWITCHER_WORKSPACES = 200;
 
 /** What a request proves who makes it by: a session's token (its SHA-256), or an email that something else vouches for. */
-export type SignInProof = { tokenHash: string; driver: SignInDriver } | { email: string };
+export type SignInProof = { tokenHash: string; driver: string } | { email: string };
 
 export interface SignedIn {
   /** Lower case. */
@@ -69,7 +69,7 @@ export async function findSignedIn(
 /** Signs in, and clears away some of what has expired. False, and nothing is kept, when nobody is a member by this email. */
 export async function openSession(
   db: ControlDatabase,
-  session: { tokenHash: string; email: string; driver: SignInDriver },
+  session: { tokenHash: string; email: string; driver: string },
   nowMs: number,
 ): Promise<boolean> {
   const { tokenHash, email, driver } = session;

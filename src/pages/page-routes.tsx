@@ -24,7 +24,7 @@ import { activityPages } from "./activity/activity-pages.tsx";
 import { fromThisOrigin, readableForm } from "./session/form-guard.ts";
 import { limitForms } from "./session/form-limits.ts";
 import { sessionRoutes } from "./session/sign-in-routes.tsx";
-import { requireMember, requireSignIn } from "./session/session.ts";
+import { requireMember, requireSignIn } from "./session/require-sign-in.ts";
 
 const safeHeaders = secureHeaders({
   contentSecurityPolicy: {

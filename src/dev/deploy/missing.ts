@@ -2,6 +2,7 @@
  * What is missing before the service can be deployed: in the configuration by itself, and in the account by what wrangler
  * says of it. Each thing comes with the command or the line that makes it.
  */
+import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
 
 /** What of wrangler.toml matters here, for one environment, as wrangler reads it. */
 export interface DeployConfig {
@@ -67,18 +68,18 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
     );
   }
   const signIn = said("SIGN_IN");
+  const settings = signInSettings(signIn);
   add(
-    !["access", "oidc"].includes(signIn),
-    signIn === "local" ? "SIGN_IN is local, which asks nobody for a proof." : `SIGN_IN is ${JSON.stringify(signIn)}.`,
-    `SIGN_IN = "access" or "oidc" in ${section}`,
+    settings === null || settings.unfit !== null,
+    settings === null ? `SIGN_IN is ${JSON.stringify(signIn)}.` : `SIGN_IN is ${signIn}, which ${settings.unfit}.`,
+    `SIGN_IN = ${FIT_SIGN_INS.map((name) => JSON.stringify(name)).join(" or ")} in ${section}`,
   );
-  add(
-    signIn === "access" && said("ACCESS_AUD") === "",
-    "ACCESS_AUD is empty: nobody gets to the pages.",
-    `the audience (AUD) tag of the Access application in front of /w and /sign-in, as ACCESS_AUD in ${section}`,
-  );
-  for (const name of ["OIDC_ISSUER", "OIDC_CLIENT_ID"]) {
-    add(signIn === "oidc" && said(name) === "", `${name} is empty: nobody gets to the pages.`, `${name} in ${section}`);
+  for (const { variable, from } of settings?.needs ?? []) {
+    add(
+      said(variable) === "",
+      `${variable} is empty: nobody gets to the pages.`,
+      `${from === undefined ? "" : `${from}, as `}${variable} in ${section}`,
+    );
   }
   add(
     (said("EMAIL_FROM") === "") !== ((config.send_email ?? []).length === 0),
@@ -167,7 +168,7 @@ function wrongFront(config: DeployConfig, { host, webhooks, pages }: Account["ho
       how: `the Access application with the paths ${host}/w and ${host}/sign-in only`,
     });
   }
-  if (pages === "worker" && config.vars["SIGN_IN"] === "access") {
+  if (pages === "worker" && signInSettings(String(config.vars["SIGN_IN"]))?.behindAccess) {
     wrong.push({
       what: `Access does not stand in front of the pages at ${host}: nobody gets to them.`,
       how: `an Access application with the paths ${host}/w and ${host}/sign-in`,

@@ -8,7 +8,7 @@ import { endWatching } from "../../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page } from "../page.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { MembersView } from "./members-view.tsx";
 
 type Ctx = Context<PagesEnv>;

@@ -11,7 +11,7 @@ import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { readExport } from "./export-copy.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { readPeopleQuery } from "./people-query.ts";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { DeletePersonView, ReceiptView } from "./erasure-view.tsx";
 import { PeopleView, personPath } from "./people-view.tsx";
 import { PersonView } from "./person-view.tsx";

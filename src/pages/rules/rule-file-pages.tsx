@@ -5,7 +5,7 @@ import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule
 import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/rule-import.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { ImportForm, ImportPreview } from "./rule-import-view.tsx";
 
 export const ruleFilePages = pages

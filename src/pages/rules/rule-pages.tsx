@@ -24,7 +24,7 @@ import {
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { DeletedRule, NewRule, Rule } from "./rule-view.tsx";
 import type { EditorProps } from "./rule-editor.tsx";
 import { ApplyOffer } from "./rule-offer.tsx";

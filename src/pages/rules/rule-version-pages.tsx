@@ -5,7 +5,7 @@ import { findRuleVersion, listRuleVersions } from "../../control/rule-versions.t
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { FormErrors } from "../views/fields.tsx";
 import { OneVersion, RuleVersions } from "./rule-versions-view.tsx";
 

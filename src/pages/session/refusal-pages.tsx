@@ -60,19 +60,3 @@ export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> 
     </>,
   );
 }
-
-/** Said where Access is configured and missing: the deployment's fault, so the text speaks to whoever deploys. */
-export function accessMissingPage(c: Context<PagesEnv>): Response | Promise<Response> {
-  return plainPage(
-    c,
-    { title: "Sign-in is not set up", status: 401 },
-    <>
-      <h1>Sign-in is not set up</h1>
-      <p>
-        These pages expect Cloudflare Access in front of <code>/w</code> and <code>/sign-in</code>, and this request did
-        not come through the application whose audience is <code>ACCESS_AUD</code>. Protect both paths in Access and set
-        that variable, or choose another way with the variable <code>SIGN_IN</code>.
-      </p>
-    </>,
-  );
-}

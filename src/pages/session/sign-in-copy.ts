@@ -1,12 +1,4 @@
-/** The wording of sign-in, and of why it fails. */
-
-export const SIGN_IN_COPY = {
-  title: "Sign in",
-  local: "Local mode: pick a member, no password.",
-  localEmpty: "There is no member yet. Add one through the operator API, described at /docs.",
-  oidc: "You sign in with your organisation's account.",
-  oidcButton: "Sign in",
-} as const;
+/** The wording of why sign-in fails. */
 
 /** Why somebody is not signed in, after they have tried. */
 export const SIGN_IN_PROBLEMS = {

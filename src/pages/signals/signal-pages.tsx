@@ -10,7 +10,7 @@ import { signalStore } from "../../workspace/objects.ts";
 import { followSignal } from "../../workspace/signals.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
 import { isDismissed } from "../dismissed.ts";
 import { FirstSteps } from "./first-steps.tsx";

@@ -11,7 +11,7 @@ import { configureWorkspaces, usageByDayOf } from "../../workspace/quota.ts";
 import type { Done } from "../copy.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, page } from "../page.tsx";
-import { requireManager } from "../session/session.ts";
+import { requireManager } from "../session/require-sign-in.ts";
 import { UsagePage, type UsageData } from "./usage-view.tsx";
 
 /** Said of a plan that is offered to others only, too: whoever asks does not learn that it exists. */

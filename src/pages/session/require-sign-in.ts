@@ -1,0 +1,48 @@
+/** Who makes a request of the pages, and what they may do, read anew with each request. */
+import type { Context } from "hono";
+import { controlDatabase } from "../../control/database.ts";
+import { findSignedIn } from "../../control/sessions.ts";
+import { canManage } from "../../domain/keys/role.ts";
+import { pages, type PagesEnv } from "../pages-env.ts";
+import { managersOnlyPage, notFoundPage } from "../page.tsx";
+import type { SignInDriver } from "./sign-in-driver.ts";
+import { signInDriver } from "./sign-in-drivers.ts";
+
+/** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
+export const requireSignIn = pages.createMiddleware(async (c, next) => {
+  const driver = signInDriver(c);
+  if (driver === null) return notFoundPage(c);
+  const proof = await driver.proofOf(c);
+  const db = controlDatabase(c.env.DB);
+  const slug = c.req.param("slug") ?? null;
+  const visitor = proof === null ? null : await findSignedIn(db, proof, slug, Date.now());
+  if (visitor === null) return askToSignIn(c, driver);
+  c.set("db", db);
+  c.set("user", { email: visitor.email });
+  c.set("workspaces", visitor.workspaces);
+  if (visitor.here !== null) {
+    c.set("workspace", visitor.here.workspace);
+    c.set("role", visitor.here.role);
+    c.get("logFields")["workspace"] = visitor.here.workspace.id;
+  }
+  await next();
+});
+
+/** Stands behind requireSignIn. A workspace of others gets the same answer as one that is nowhere. */
+export const requireMember = pages.createMiddleware(async (c, next) => {
+  if (c.get("workspace") === undefined) return notFoundPage(c);
+  await next();
+});
+
+/** Refuses members who are not owner or admin. */
+export const requireManager = pages.createMiddleware(async (c, next) => {
+  if (!canManage(c.get("role"))) return managersOnlyPage(c, null, "Not allowed", "change anything here");
+  await next();
+});
+
+/** Scripts and sockets get a 401, which they can act on; a browser is led on by the driver. */
+function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {
+  const mode = c.req.header("sec-fetch-mode") ?? "navigate";
+  if (mode !== "navigate" || c.req.header("upgrade") !== undefined) return c.text("Not signed in", 401);
+  return driver.notSignedIn(c);
+}

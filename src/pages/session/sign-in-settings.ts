@@ -1,0 +1,44 @@
+/**
+ * The ways to sign in that SIGN_IN can name, and what has to be set for each. The check before a deployment reads this, in
+ * Node and without the pages; what a way does is its driver (sign-in-drivers.ts).
+ */
+
+export interface SignInSettings {
+  /** Why nobody may deploy this; null: it asks for a proof. */
+  unfit: string | null;
+  /** Whether Cloudflare Access has to answer first on the paths of the pages. */
+  behindAccess: boolean;
+  /** Variables that must not be empty; `from` says where the value comes from, where the name does not. */
+  needs: readonly { variable: string; from?: string }[];
+}
+
+export const SIGN_IN_SETTINGS = {
+  access: {
+    unfit: null,
+    behindAccess: true,
+    needs: [
+      {
+        variable: "ACCESS_AUD",
+        from: "the audience (AUD) tag of the Access application in front of /w and /sign-in",
+      },
+    ],
+  },
+  oidc: { unfit: null, behindAccess: false, needs: [{ variable: "OIDC_ISSUER" }, { variable: "OIDC_CLIENT_ID" }] },
+  local: { unfit: "asks nobody for a proof", behindAccess: false, needs: [] },
+} as const satisfies Record<string, SignInSettings>;
+
+export type SignInName = keyof typeof SIGN_IN_SETTINGS;
+
+/** The ways that may be deployed. */
+export const FIT_SIGN_INS = Object.entries(SIGN_IN_SETTINGS).flatMap(([name, { unfit }]) =>
+  unfit === null ? name : [],
+);
+
+/** Null: SIGN_IN names no way to sign in. */
+export function signInSettings(name: string): SignInSettings | null {
+  return isSignInName(name) ? SIGN_IN_SETTINGS[name] : null;
+}
+
+export function isSignInName(name: string): name is SignInName {
+  return Object.hasOwn(SIGN_IN_SETTINGS, name);
+}
