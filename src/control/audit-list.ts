@@ -4,7 +4,7 @@ import { uuidv7From } from "../platform/uuidv7.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { MANAGERS_ACTIONS } from "./audit.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
-import { auditLog } from "./schema.ts";
+import { auditLog } from "./control-schema.ts";
 import { and, desc, eq, gte, lt, notLike, sql } from "drizzle-orm";
 
 /** Entries of the audit log that one page of it looks at, where no index holds all that is asked for. */

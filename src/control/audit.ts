@@ -3,7 +3,7 @@ import type { JsonObject } from "../domain/signal/signal.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { newId } from "../platform/ids.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { auditLog } from "./schema.ts";
+import { auditLog } from "./control-schema.ts";
 import { sql, type SQL } from "drizzle-orm";
 
 /** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */

@@ -4,8 +4,8 @@ import type { KeyToWatch } from "../domain/events/key-notices.ts";
 import { KEY_EXPIRING_DAYS } from "../limits.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { findKey, isKey, type ApiKey } from "./keys.ts";
-import { apiKeys } from "./schema.ts";
+import { findKey, isKey, type ApiKey } from "./stored-keys.ts";
+import { apiKeys } from "./control-schema.ts";
 import { and, eq, exists, gt, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 

@@ -4,7 +4,7 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { members, sessions } from "./schema.ts";
+import { members, sessions } from "./control-schema.ts";
 import { and, asc, eq, exists, gt, ne, notExists, or, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 

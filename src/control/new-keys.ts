@@ -10,8 +10,8 @@ import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { digestHex } from "../platform/hashes.ts";
-import { isKey, toApiKey, type ApiKey } from "./keys.ts";
-import { apiKeys } from "./schema.ts";
+import { isKey, toApiKey, type ApiKey } from "./stored-keys.ts";
+import { apiKeys } from "./control-schema.ts";
 import { and, eq, exists, sql } from "drizzle-orm";
 
 const SECRET_BYTES = 32;

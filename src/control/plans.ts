@@ -4,7 +4,7 @@ import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { plans } from "./schema.ts";
+import { plans } from "./control-schema.ts";
 import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
 
 export interface Plan {

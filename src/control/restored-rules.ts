@@ -2,7 +2,7 @@
 import { eq, lt, sql } from "drizzle-orm";
 import type { RuleVersions } from "../domain/rules/rule-versions.ts";
 import type { ControlDatabase } from "./database.ts";
-import { mappingRules, workspaces } from "./schema.ts";
+import { mappingRules, workspaces } from "./control-schema.ts";
 
 /**
  * How many versions beyond the last one seen are left out. Isolates remember rules by the workspace's version, and versions

@@ -11,9 +11,9 @@ import { newId } from "../platform/ids.ts";
 import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
-import { findRule, isRule, RULE_COLUMNS, type StoredRule } from "./rules.ts";
-import { dropOldVersions, dropVersionsOf, findRuleVersion, keepVersions } from "./rule-versions.ts";
-import { mappingRules, workspaces } from "./schema.ts";
+import { findRule, isRule, RULE_COLUMNS, type StoredRule } from "./stored-rules.ts";
+import { dropOldVersions, dropVersionsOf, findRuleVersion, keepVersions } from "./stored-rule-versions.ts";
+import { mappingRules, workspaces } from "./control-schema.ts";
 import { and, eq, exists, ne, sql, type SQL } from "drizzle-orm";
 
 export type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };

@@ -1,6 +1,6 @@
 /** Compiled mapping rules per workspace, as long as the workspace's rules version stays the same. */
 import { controlDatabase } from "./database.ts";
-import { loadRules, rulesVersions } from "./rules.ts";
+import { loadRules, rulesVersions } from "./stored-rules.ts";
 import { compileRules } from "../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../domain/rules/mapping-rule.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";

@@ -6,7 +6,7 @@ import type { Role } from "../domain/keys/role.ts";
 import { and, asc, eq, gt, inArray, lte, sql } from "drizzle-orm";
 import { SESSION_MS, SIGN_IN_ATTEMPT_MS } from "../limits.ts";
 import { iso, type ControlDatabase } from "./database.ts";
-import { members, plans, sessions, signInAttempts, workspaces } from "./schema.ts";
+import { members, plans, sessions, signInAttempts, workspaces } from "./control-schema.ts";
 import { WORKSPACE_COLUMNS, type Workspace } from "./workspaces.ts";
 
 /** Expired sessions and attempts that one sign-in clears away. */

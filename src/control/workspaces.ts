@@ -6,7 +6,7 @@ import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
-import { plans, workspaces } from "./schema.ts";
+import { plans, workspaces } from "./control-schema.ts";
 import { and, asc, count, desc, eq, exists, gt, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */

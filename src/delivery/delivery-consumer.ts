@@ -3,7 +3,7 @@
  * asks the queue for another try: whatever it does not report, because it failed or died, Destinations sends again.
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
-import type { DueDelivery, Parcel } from "../destinations/protocol.ts";
+import type { DueDelivery, Parcel } from "../destinations/destination-calls.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { sendEmail } from "./email.ts";
 import { postToReceiver } from "./post.ts";

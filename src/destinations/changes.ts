@@ -7,7 +7,7 @@ import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { Courier } from "./courier.ts";
 import type { EventFlow } from "./event-flow.ts";
-import type { DueDelivery } from "./protocol.ts";
+import type { DueDelivery } from "./destination-calls.ts";
 import type { StoredParts } from "./stored-parts.ts";
 import type { Upkeep } from "./upkeep.ts";
 

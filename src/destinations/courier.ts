@@ -5,7 +5,7 @@
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import type { Deliveries } from "./deliveries.ts";
-import type { Parcel } from "./protocol.ts";
+import type { Parcel } from "./destination-calls.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
 import { KINDS, type Kind } from "./stored-delivery.ts";
 

@@ -6,7 +6,7 @@ import type { AnyEvent, AnyEventType } from "../domain/events/workspace-event.ts
 import { DELIVERIES_KEPT, DELIVERY_KEPT_DAYS } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
-import type { Delivery, DeliveryEnd } from "./protocol.ts";
+import type { Delivery, DeliveryEnd } from "./destination-calls.ts";
 import {
   deliveryKind,
   shownDelivery,

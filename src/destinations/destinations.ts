@@ -27,7 +27,7 @@ import type {
   DestinationRefusal,
   NewDestination,
   Parcel,
-} from "./protocol.ts";
+} from "./destination-calls.ts";
 import { shownDestination, type StoredDestination } from "./roster.ts";
 import { isWanted } from "./scored-events.ts";
 import { KINDS } from "./stored-delivery.ts";

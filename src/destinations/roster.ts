@@ -3,7 +3,7 @@ import type { Failing } from "../domain/events/attempts.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";
-import type { NewDestination } from "./protocol.ts";
+import type { NewDestination } from "./destination-calls.ts";
 
 /** A destination with what only this object knows of it. */
 export interface StoredDestination {

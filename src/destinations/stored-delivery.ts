@@ -1,7 +1,7 @@
 /** One delivery as it is stored, and how it is read from its row and shown to callers. */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { AnyEventType } from "../domain/events/workspace-event.ts";
-import type { Delivery, DeliveryEnd, DeliveryState } from "./protocol.ts";
+import type { Delivery, DeliveryEnd, DeliveryState } from "./destination-calls.ts";
 
 /**
  * The kinds of deliveries that do not wait for each other: tests go whatever the state of their destination, gathered events

@@ -1,6 +1,6 @@
 /** Compiled payload templates by key id. A key's template never changes, so what is here is right for ever. */
 import { controlDatabase } from "../control/database.ts";
-import { loadTemplates } from "../control/keys.ts";
+import { loadTemplates } from "../control/stored-keys.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import { Lru } from "../platform/lru.ts";

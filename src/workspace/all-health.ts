@@ -6,8 +6,8 @@ import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
 import type { HealthAlarm } from "../domain/health/alarm.ts";
 import { errorText } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
-import type { Health } from "./health.ts";
-import { readHealth } from "./health.ts";
+import type { Health } from "./read-health.ts";
+import { readHealth } from "./read-health.ts";
 
 /** Workspaces that are asked how they are at a time: the platform lets a call have six connections open. */
 const HEALTH_AT_ONCE = 6;

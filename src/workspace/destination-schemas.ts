@@ -3,7 +3,7 @@ import * as z from "zod";
 import { DESTINATION_TYPES } from "../domain/events/destination.ts";
 import { eventTypes } from "../domain/events/workspace-event.ts";
 import { DESTINATION_URL_MAX_LENGTH, KEY_SILENT_MAX_DAYS, THRESHOLDS_MAX } from "../limits.ts";
-import { name } from "./schemas.ts";
+import { name } from "./field-schemas.ts";
 
 /** Types of events, each once, in the order of `eventTypes`. */
 export const wantedTypes = z

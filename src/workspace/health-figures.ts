@@ -2,7 +2,7 @@
 import { wordOf } from "../domain/health/alarm.ts";
 import type { HealthWord } from "../domain/health/alarm.ts";
 import type { WorkspaceHealth } from "./all-health.ts";
-import type { Health } from "./health.ts";
+import type { Health } from "./read-health.ts";
 
 interface Figure {
   name: string;

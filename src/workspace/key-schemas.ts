@@ -3,7 +3,7 @@ import * as z from "zod";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
-import { name, time } from "./schemas.ts";
+import { name, time } from "./field-schemas.ts";
 
 export const payloadMapping = z
   .strictObject({

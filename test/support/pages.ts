@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { env } from "cloudflare:workers";
 import { controlDatabase } from "../../src/control/database.ts";
-import { sessions } from "../../src/control/schema.ts";
+import { sessions } from "../../src/control/control-schema.ts";
 import { SESSION_MS } from "../../src/limits.ts";
 import { call } from "./workspace.ts";
 

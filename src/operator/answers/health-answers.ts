@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { HealthAlarm } from "../../domain/health/alarm.ts";
 import { ALARMS, wordOf } from "../../domain/health/alarm.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
-import type { Health } from "../../workspace/health.ts";
+import type { Health } from "../../workspace/read-health.ts";
 import { booksAnswer, booksJson } from "./quota-answers.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
 

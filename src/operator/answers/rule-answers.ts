@@ -1,7 +1,7 @@
 /** Mapping rules, and rules on stored signals: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
-import type { StoredRule } from "../../control/rules.ts";
+import type { StoredRule } from "../../control/stored-rules.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
 import type { PreviewSample, RuleJob } from "../../store/rule-protocol.ts";
 import { newRule, ruleFields } from "../../workspace/rule-schemas.ts";

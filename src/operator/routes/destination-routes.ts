@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import * as z from "zod";
 import { DESTINATIONS_MAX } from "../../limits.ts";
 import { destinationChange, newDestination, thresholds } from "../../workspace/destination-schemas.ts";
-import * as destinations from "../../workspace/destinations.ts";
+import * as destinations from "../../workspace/manage-destinations.ts";
 import { TARGET_PROBLEMS } from "../../workspace/target-problems.ts";
 import {
   createdDestinationAnswer,

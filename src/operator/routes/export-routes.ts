@@ -2,7 +2,7 @@
 import * as z from "zod";
 import type { Context } from "hono";
 import type { ExportedRecords, ExportFormat } from "../../store/data-care.ts";
-import { exportFile } from "../../workspace/export.ts";
+import { exportFile } from "../../workspace/export-file.ts";
 import { byOperator, operator, type OperatorEnv } from "../environment.ts";
 import { operation } from "../operation.ts";
 

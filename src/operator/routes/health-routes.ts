@@ -7,7 +7,7 @@ import type { AppEnv } from "../../env.ts";
 import { healthOfAll } from "../../workspace/all-health.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
 import { writePoints } from "../../workspace/health-points.ts";
-import { readHealth } from "../../workspace/health.ts";
+import { readHealth } from "../../workspace/read-health.ts";
 import { operator } from "../environment.ts";
 import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "../answers/health-answers.ts";
 import { METRICS_TYPE, metricsText } from "../answers/health-metrics.ts";

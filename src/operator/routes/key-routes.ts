@@ -1,13 +1,13 @@
 /** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
 import * as z from "zod";
-import { listKeys, type ApiKey } from "../../control/keys.ts";
+import { listKeys, type ApiKey } from "../../control/stored-keys.ts";
 import { createKey, type CreatedKey } from "../../control/new-keys.ts";
 import { watchForSilence } from "../../control/key-watch.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { byOperator, operator } from "../environment.ts";
 import { silentAfterDays } from "../../workspace/destination-schemas.ts";
 import { keyRotation, newKey, payloadMapping } from "../../workspace/key-schemas.ts";
-import { endKey, replaceKey } from "../../workspace/keys.ts";
+import { endKey, replaceKey } from "../../workspace/end-key.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { conflict, notFound, operation } from "../operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageQuery, pageAsked } from "../schema-parts.ts";

@@ -4,7 +4,7 @@ import { listPlans, putPlan, type Plan } from "../../control/plans.ts";
 import { unknownWorkspaces } from "../../control/workspaces.ts";
 import { byOperator, operator } from "../environment.ts";
 import { operation, validationFailed } from "../operation.ts";
-import { configurePlan } from "../../workspace/quota.ts";
+import { configurePlan } from "../../workspace/configure-workspaces.ts";
 import { listOf, mapPage, name, pageQuery, retentionDays, pageAsked } from "../schema-parts.ts";
 
 /** Workspaces that a plan is offered to by name: a plan for more is one for all. */

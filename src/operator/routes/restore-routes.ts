@@ -1,6 +1,6 @@
 /** Point-in-time recovery of a workspace's objects. */
 import * as z from "zod";
-import { restoreObject, RESTORABLE } from "../../workspace/restoring.ts";
+import { restoreObject, RESTORABLE } from "../../workspace/restore-object.ts";
 import { byOperator, operator } from "../environment.ts";
 import { conflict, operation } from "../operation.ts";
 import { time } from "../schema-parts.ts";

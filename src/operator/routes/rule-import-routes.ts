@@ -9,7 +9,7 @@ import {
   importRules,
   planRuleImport,
   type RuleImport,
-} from "../../workspace/rule-import.ts";
+} from "../../workspace/import-rules.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { byOperator, operator, type OperatorEnv } from "../environment.ts";
 import { conflict, operation, validationFailed } from "../operation.ts";

@@ -1,9 +1,9 @@
 /** Mapping rules (spec §1, design §8.5). Every change takes effect with the next signal that is processed. */
 import * as z from "zod";
 import { createRule, updateRule } from "../../control/rule-changes.ts";
-import { findRule, listRules } from "../../control/rules.ts";
+import { findRule, listRules } from "../../control/stored-rules.ts";
 import { byOperator, operator } from "../environment.ts";
-import { endRule } from "../../workspace/rules.ts";
+import { endRule } from "../../workspace/rules-on-history.ts";
 import { conflict, notFound, operation } from "../operation.ts";
 import { ruleAnswer, ruleJobAnswer, ruleJobJson, ruleJson } from "../answers/rule-answers.ts";
 import { newRule, NO_ROOM, ruleChange } from "../../workspace/rule-schemas.ts";

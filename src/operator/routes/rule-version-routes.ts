@@ -1,7 +1,7 @@
 /** Versions of mapping rules: what each said, from when on and by whom, and going back to one. */
 import * as z from "zod";
 import { restoreRule } from "../../control/rule-changes.ts";
-import { listRuleVersions, type RuleVersion } from "../../control/rule-versions.ts";
+import { listRuleVersions, type RuleVersion } from "../../control/stored-rule-versions.ts";
 import { RULE_VERSIONS_KEPT } from "../../limits.ts";
 import { NO_ROOM, ruleFields } from "../../workspace/rule-schemas.ts";
 import { byOperator, operator } from "../environment.ts";

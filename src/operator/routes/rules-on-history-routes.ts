@@ -3,7 +3,7 @@ import * as z from "zod";
 import { PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../../limits.ts";
 import { byOperator, operator } from "../environment.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { applyRule, previewRule, proposeFrom } from "../../workspace/rules.ts";
+import { applyRule, previewRule, proposeFrom } from "../../workspace/rules-on-history.ts";
 import { notFound, operation } from "../operation.ts";
 import { previewAnswer, proposedRuleAnswer, ruleJobAnswer, ruleJobJson, sampleJson } from "../answers/rule-answers.ts";
 import { newRule } from "../../workspace/rule-schemas.ts";

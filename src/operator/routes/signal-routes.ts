@@ -1,13 +1,13 @@
 /** What became of the signals of a workspace: the signal queue, traces, people and their scores, dead letters. */
 import * as z from "zod";
-import { findKey } from "../../control/keys.ts";
+import { findKey } from "../../control/stored-keys.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { SignalFilter } from "../../store/protocol.ts";
 import { byOperator, operator } from "../environment.ts";
-import { replay } from "../../workspace/dead-letters.ts";
-import { releaseForWorkspace } from "../../workspace/held.ts";
+import { replay } from "../../workspace/replay-dead-letters.ts";
+import { releaseForWorkspace } from "../../workspace/release-held.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { followSignal } from "../../workspace/signals.ts";
+import { followSignal } from "../../workspace/follow-signal.ts";
 import { notFound, operation } from "../operation.ts";
 import { personAnswer, personJson } from "../answers/person-answers.ts";
 import { email, filteredPageQuery, listOf, mapPage, pageQuery, pageAsked } from "../schema-parts.ts";

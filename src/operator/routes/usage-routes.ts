@@ -1,9 +1,9 @@
 /** Usage, books and refused calls of a workspace. */
 import * as z from "zod";
-import { keyNames } from "../../control/keys.ts";
+import { keyNames } from "../../control/stored-keys.ts";
 import { REJECTIONS_KEPT } from "../../limits.ts";
 import { operator } from "../environment.ts";
-import { readBooks } from "../../workspace/books.ts";
+import { readBooks } from "../../workspace/read-books.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { operation, validationFailed } from "../operation.ts";
 import {
@@ -14,7 +14,7 @@ import {
   usageAnswer,
   usageJson,
 } from "../answers/quota-answers.ts";
-import { usageOf } from "../../workspace/quota.ts";
+import { usageOf } from "../../workspace/read-usage.ts";
 import { listOf, time } from "../schema-parts.ts";
 
 const booksQuery = z.strictObject({

@@ -6,8 +6,8 @@ import * as z from "zod";
 import { createWorkspace, listWorkspaces, updateWorkspace, type Workspace } from "../../control/workspaces.ts";
 import { byOperator, operator } from "../environment.ts";
 import { conflict, notFound, operation, validationFailed } from "../operation.ts";
-import { configureWorkspaces } from "../../workspace/quota.ts";
-import { recoverWorkspace } from "../../workspace/recovery.ts";
+import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
+import { recoverWorkspace } from "../../workspace/recover-workspace.ts";
 import {
   count,
   idOf,

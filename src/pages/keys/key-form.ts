@@ -8,7 +8,7 @@ import { readSample } from "../../domain/accounts/sample-payload.ts";
 import type { EndpointType } from "../../domain/signal/signal.ts";
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { payloadTemplate } from "../../workspace/key-schemas.ts";
-import { name as keyName } from "../../workspace/schemas.ts";
+import { name as keyName } from "../../workspace/field-schemas.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
 
 /** A mapping as it is typed; `target` is one of ACCOUNT_TARGETS, or `attributes` with the name in `attribute`. */

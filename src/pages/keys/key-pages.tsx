@@ -1,6 +1,6 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5). For owners and admins only. */
 import type { Context } from "hono";
-import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../../control/keys.ts";
+import { findKey, listKeys, renameKey, rotatedWith, type ApiKey } from "../../control/stored-keys.ts";
 import { watchForSilence } from "../../control/key-watch.ts";
 import { createKeyOnce, type CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
@@ -9,7 +9,7 @@ import { canManageKeys } from "../../domain/keys/role.ts";
 import { readSample } from "../../domain/accounts/sample-payload.ts";
 import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
 import { silentAfterDays } from "../../workspace/destination-schemas.ts";
-import { endKey, replaceKey } from "../../workspace/keys.ts";
+import { endKey, replaceKey } from "../../workspace/end-key.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import {

@@ -1,6 +1,6 @@
 /** What several pages about API keys show. */
 import type { Child } from "hono/jsx";
-import type { ApiKey } from "../../control/keys.ts";
+import type { ApiKey } from "../../control/stored-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { KEY_EXPIRES_SOON_MS } from "../../limits.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";

@@ -1,6 +1,6 @@
 /** Live: the latest signals and refused calls, and the connections on which the page's script hears of more. */
 import type { Context } from "hono";
-import { keyNames } from "../../control/keys.ts";
+import { keyNames } from "../../control/stored-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
 import { LIVE_FIRST_ROWS } from "../../limits.ts";
 import { quotaCounter, signalStore, watchWorkspace } from "../../workspace/objects.ts";

@@ -1,5 +1,5 @@
 /** Settings › Notifications: one delivery: what was sent, and every attempt with its answer. */
-import type { DeliveryDetail } from "../../destinations/protocol.ts";
+import type { DeliveryDetail } from "../../destinations/destination-calls.ts";
 import type { AttemptResult } from "../../domain/events/attempts.ts";
 import { ANSWER_MAX_BYTES } from "../../limits.ts";
 import { EVENT_COPY } from "./notification-copy.ts";

@@ -1,6 +1,6 @@
 /** Settings › Notifications: one destination, what is done to it, and its deliveries. */
 import type { Context } from "hono";
-import type { Delivery } from "../../destinations/protocol.ts";
+import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { PAGE_ROWS, SHOWN_AT_ONCE_MS } from "../../limits.ts";
 import {
@@ -15,7 +15,7 @@ import {
   rotateSecret,
   sendTest,
   updateDestination,
-} from "../../workspace/destinations.ts";
+} from "../../workspace/manage-destinations.ts";
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { callOf, notificationsPath, toErrors } from "./notification-call.ts";
 import { problemSaid } from "./notification-copy.ts";

@@ -1,5 +1,5 @@
 /** What several of the notifications' pages show of a destination and of a delivery. */
-import type { Delivery } from "../../destinations/protocol.ts";
+import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { DELIVERY_END, destinationSaid } from "./notification-copy.ts";
 import { VERIFY_CODE } from "./verify-code.ts";

@@ -1,5 +1,5 @@
 /** Settings › Notifications: one destination: how it is, what it is told, and its latest deliveries. */
-import type { Delivery } from "../../destinations/protocol.ts";
+import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { exampleEvent } from "../../domain/events/examples.ts";
 import { requestBody } from "../../domain/events/request-body.ts";

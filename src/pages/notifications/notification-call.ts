@@ -1,6 +1,6 @@
 /** What the notifications' handlers hand to the use cases. */
 import type { Context } from "hono";
-import type { DestinationProblem, DestinationsCall } from "../../workspace/destinations.ts";
+import type { DestinationProblem, DestinationsCall } from "../../workspace/manage-destinations.ts";
 import { byMember, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { problemSaid } from "./notification-copy.ts";
 import type { DestinationErrors } from "./notification-form.ts";

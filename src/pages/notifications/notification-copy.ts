@@ -1,10 +1,10 @@
 /** What the notifications' pages say: of events, destinations, deliveries, and of what cannot be. */
-import type { DeliveryEnd } from "../../destinations/protocol.ts";
+import type { DeliveryEnd } from "../../destinations/destination-calls.ts";
 import type { Destination, DestinationType, DisabledReason } from "../../domain/events/destination.ts";
 import type { AnyEventType } from "../../domain/events/workspace-event.ts";
 import type { UrlProblem } from "../../domain/events/destination-url.ts";
 import { DESTINATION_URL_MAX_LENGTH, DESTINATIONS_MAX } from "../../limits.ts";
-import type { DestinationProblem } from "../../workspace/destinations.ts";
+import type { DestinationProblem } from "../../workspace/manage-destinations.ts";
 import type { Tone } from "../copy.ts";
 
 export const EVENT_COPY = {

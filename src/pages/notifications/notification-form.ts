@@ -5,9 +5,9 @@ import { eventTypes, type EventType } from "../../domain/events/workspace-event.
 import { holdsCredential } from "../../domain/keys/echo.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
-import { name as nameSchema } from "../../workspace/schemas.ts";
+import { name as nameSchema } from "../../workspace/field-schemas.ts";
 import { thresholds as thresholdsSchema } from "../../workspace/destination-schemas.ts";
-import type { DestinationWanted } from "../../workspace/destinations.ts";
+import type { DestinationWanted } from "../../workspace/manage-destinations.ts";
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

@@ -7,7 +7,7 @@ import {
   listDestinations,
   offeredTypes,
   readThresholds as storedThresholds,
-} from "../../workspace/destinations.ts";
+} from "../../workspace/manage-destinations.ts";
 import { destinationPages } from "./destination-pages.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
 import { callOf, notificationsPath, toErrors } from "./notification-call.ts";

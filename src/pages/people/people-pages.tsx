@@ -1,11 +1,11 @@
 /** People (spec §2.3): the list, one person, their deletion with a receipt, exports. */
 import type { Context } from "hono";
 import { iso } from "../../control/database.ts";
-import { ruleNames } from "../../control/rules.ts";
+import { ruleNames } from "../../control/stored-rules.ts";
 import { PAGE_ROWS } from "../../limits.ts";
 import type { PersonTimeline } from "../../store/record-pages.ts";
-import { deletePerson } from "../../workspace/erasure.ts";
-import { exportFile } from "../../workspace/export.ts";
+import { deletePerson } from "../../workspace/delete-person.ts";
+import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { readExport } from "./export-copy.ts";

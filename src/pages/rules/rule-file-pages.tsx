@@ -1,8 +1,8 @@
 /** Mapping rules as a file: the download, and the import, which is previewed first and then done as a whole. */
 import type { Context } from "hono";
-import { readAllRules } from "../../control/rule-import.ts";
+import { readAllRules } from "../../control/write-import.ts";
 import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule-file.ts";
-import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/rule-import.ts";
+import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/import-rules.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";

@@ -2,7 +2,7 @@
 import type { Child } from "hono/jsx";
 import { DIFFERENCE_VALUES, IMPORT_SHOWN_RULES } from "../../limits.ts";
 import type { FileProblem } from "../../workspace/rule-file.ts";
-import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/rule-import.ts";
+import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/import-rules.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";

@@ -2,10 +2,10 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { createRule, updateRule } from "../../control/rule-changes.ts";
-import { findRule, listRules, type StoredRule } from "../../control/rules.ts";
+import { findRule, listRules, type StoredRule } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS, PREVIEW_TYPING_SIGNALS } from "../../limits.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules.ts";
+import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import {

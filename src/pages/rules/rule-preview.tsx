@@ -1,5 +1,5 @@
 /** What a rule would have scored: numbers and samples of stored signals. */
-import type { RulePreview } from "../../workspace/rules.ts";
+import type { RulePreview } from "../../workspace/rules-on-history.ts";
 import type { FieldErrors } from "./rule-form.ts";
 import { counted, day, grouped, signed } from "../views/format.ts";
 import { Json, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";

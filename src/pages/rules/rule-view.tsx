@@ -1,6 +1,6 @@
 /** One mapping rule: what it has done, what it says, and the editor for those who may change it. */
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import type { StoredRule } from "../../control/rules.ts";
+import type { StoredRule } from "../../control/stored-rules.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
 import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { Sparkline } from "../views/charts.tsx";

@@ -1,6 +1,6 @@
 /** The list of mapping rules. */
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import type { StoredRule } from "../../control/rules.ts";
+import type { StoredRule } from "../../control/stored-rules.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { FREQUENCY_LABEL } from "../copy.ts";

@@ -1,13 +1,13 @@
 /** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
 import type { Context } from "hono";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { findKey, keyNames, listKeys } from "../../control/keys.ts";
-import { listRules, ruleNames } from "../../control/rules.ts";
+import { findKey, keyNames, listKeys } from "../../control/stored-keys.ts";
+import { listRules, ruleNames } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
-import { replay } from "../../workspace/dead-letters.ts";
+import { replay } from "../../workspace/replay-dead-letters.ts";
 import { signalStore } from "../../workspace/objects.ts";
-import { followSignal } from "../../workspace/signals.ts";
+import { followSignal } from "../../workspace/follow-signal.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";

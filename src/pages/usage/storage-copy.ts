@@ -2,7 +2,7 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import type { RoomLevel } from "../../domain/quota/room.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
-import type { Room } from "../../workspace/health.ts";
+import type { Room } from "../../workspace/read-health.ts";
 import type { Said } from "./usage-copy.ts";
 import { ago, counted } from "../views/format.ts";
 

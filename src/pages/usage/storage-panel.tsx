@@ -1,5 +1,5 @@
 /** How full a workspace is, on the Usage page; and, where somebody has to do something about it, on others. */
-import type { Health } from "../../workspace/health.ts";
+import type { Health } from "../../workspace/read-health.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "./storage-copy.ts";
 import { Fact, Facts, Notice, Panel } from "../views/parts.tsx";
 

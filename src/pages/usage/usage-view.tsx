@@ -3,7 +3,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { quotaCeiling } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
-import type { Health } from "../../workspace/health.ts";
+import type { Health } from "../../workspace/read-health.ts";
 import { streakSaid, usageNotice } from "./usage-copy.ts";
 import { BooksPanel } from "./books-panel.tsx";
 import { counted, day, grouped } from "../views/format.ts";

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { RoomLevel } from "../../../src/domain/quota/room.ts";
 import { roomLevel } from "../../../src/domain/quota/room.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "../../../src/pages/usage/storage-copy.ts";
-import type { Room } from "../../../src/workspace/health.ts";
+import type { Room } from "../../../src/workspace/read-health.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const HOUR = 3_600_000;

@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import type { ControlDatabase } from "../../../src/control/database.ts";
 import { updateRule } from "../../../src/control/rule-changes.ts";
-import { rulesVersion } from "../../../src/control/rules.ts";
+import { rulesVersion } from "../../../src/control/stored-rules.ts";
 import { RULE_MAX_SIZE, WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../../../src/limits.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";

@@ -6,11 +6,11 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { Hono } from "hono";
 import { findKeyFacts } from "../../../src/control/key-facts.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
-import { deactivateKey, findKey, listKeys } from "../../../src/control/keys.ts";
+import { deactivateKey, findKey, listKeys } from "../../../src/control/stored-keys.ts";
 import type { AppEnv } from "../../../src/env.ts";
 import { requestLog } from "../../../src/http/request-log.ts";
 import { createKey } from "../../../src/control/new-keys.ts";
-import { loadRules, rulesVersion } from "../../../src/control/rules.ts";
+import { loadRules, rulesVersion } from "../../../src/control/stored-rules.ts";
 import worker from "../../../src/index.ts";
 import { d1Failing } from "../../support/faults.ts";
 

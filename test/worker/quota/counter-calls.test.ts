@@ -6,7 +6,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import worker from "../../../src/index.ts";
 import type { QuotaConfig } from "../../../src/domain/quota/quota-config.ts";
 import type { AdmitCall, AdmitResult } from "../../../src/quota/protocol.ts";
-import { configureWorkspaces } from "../../../src/workspace/quota.ts";
+import { configureWorkspaces } from "../../../src/workspace/configure-workspaces.ts";
 import { newPlan, newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { readMessage, writeSignal } from "../../../src/wire/message.ts";
 import type { Envelope } from "../../../src/wire/message.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
-import { recoverWorkspace } from "../../../src/workspace/recovery.ts";
+import { recoverWorkspace } from "../../../src/workspace/recover-workspace.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { consumeMessages, deliver } from "../../support/deliver.ts";

@@ -1,7 +1,7 @@
 /** Importing mapping rules: what would become of each is decided first, and all of it is done, or nothing. */
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { readAllRules, writeImport } from "../control/rule-import.ts";
-import type { StoredRule } from "../control/rules.ts";
+import { readAllRules, writeImport } from "../control/write-import.ts";
+import type { StoredRule } from "../control/stored-rules.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import {
   afterImport,

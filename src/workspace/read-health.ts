@@ -7,7 +7,7 @@ import type { Books } from "../domain/quota/books.ts";
 import type { HealthFigures } from "../domain/health/alarm.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
-import { readBooks } from "./books.ts";
+import { readBooks } from "./read-books.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /** The part of a workspace's health that its pages show. */

@@ -4,10 +4,10 @@
  */
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { deactivatedKeyIds } from "../control/keys.ts";
+import { deactivatedKeyIds } from "../control/stored-keys.ts";
 import { passOverVersions } from "../control/restored-rules.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
-import { configureWorkspaces } from "./quota.ts";
+import { configureWorkspaces } from "./configure-workspaces.ts";
 
 /** How often the books of a workspace are looked at that takes signals meanwhile; repeating the operation does the rest. */
 const COUNT_TRIES = 10;

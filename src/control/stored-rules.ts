@@ -3,7 +3,7 @@ import type { MappingRule } from "../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { pageOf, type ControlDatabase } from "./database.ts";
-import { mappingRules, workspaces } from "./schema.ts";
+import { mappingRules, workspaces } from "./control-schema.ts";
 import { and, desc, eq, inArray, lt, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */

@@ -7,8 +7,8 @@ import type { RuleContent } from "../domain/rules/rule-content.ts";
 import { contentOf } from "../domain/rules/rule-content.ts";
 import { RULE_VERSIONS_KEPT } from "../limits.ts";
 import type { ControlDatabase } from "./database.ts";
-import { isRule, RULE_COLUMNS, type StoredRule } from "./rules.ts";
-import { mappingRules, ruleVersions } from "./schema.ts";
+import { isRule, RULE_COLUMNS, type StoredRule } from "./stored-rules.ts";
+import { mappingRules, ruleVersions } from "./control-schema.ts";
 import { and, desc, eq, sql, type SQL } from "drizzle-orm";
 
 /** Characters of the earlier versions of all of a workspace's rules: about as much as the rules themselves may be. */

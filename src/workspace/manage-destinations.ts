@@ -17,12 +17,12 @@ import type {
   DeliveryDetail,
   DestinationChange,
   DestinationRefusal,
-} from "../destinations/protocol.ts";
+} from "../destinations/destination-calls.ts";
 import { configuredEmail, isLocal } from "../env.ts";
 import { newId } from "../platform/ids.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { destinationsOf } from "./objects.ts";
-import { OVERLAP_MS, type Overlap } from "./keys.ts";
+import { OVERLAP_MS, type Overlap } from "./end-key.ts";
 
 /** Whose destinations, and who asks at which address of the service. */
 export interface DestinationsCall {

@@ -8,7 +8,7 @@ import type { EndpointType } from "../domain/signal/signal.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
-import { apiKeys } from "./schema.ts";
+import { apiKeys } from "./control-schema.ts";
 import { and, desc, eq, exists, gt, inArray, isNotNull, isNull, lt, ne, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */

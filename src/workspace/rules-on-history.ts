@@ -2,7 +2,7 @@
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { deleteRule } from "../control/rule-changes.ts";
-import { findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/rules.ts";
+import { findRuleAndVersion, rulesVersion as readRulesVersion } from "../control/stored-rules.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { DAY_MS } from "../domain/duration.ts";
 import type { MappingRule } from "../domain/rules/mapping-rule.ts";

@@ -1,7 +1,6 @@
 /** Brings Quota Counters and Signal Stores in line with plan and overages in D1, which is always written first. */
 import type { ControlDatabase } from "../control/database.ts";
 import { workspaceConfigs, workspacesOnPlan, type WorkspaceConfig } from "../control/workspaces.ts";
-import type { Usage, UsageByDay } from "../quota/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /** How many workspaces are configured at a time when a plan changes. */
@@ -34,30 +33,6 @@ export async function configurePlan(env: Env, db: ControlDatabase, planId: strin
     await configureWorkspaces(env, db, ids);
     ids = await workspacesOnPlan(db, planId, ids.at(-1) ?? "", AT_A_TIME);
   }
-}
-
-/** A workspace's usage; a counter without a configuration gets it first. @throws when it knows no usage even so. */
-export async function usageOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<Usage> {
-  return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usage());
-}
-
-/** A workspace's usage as of `usageOf`, with the days of this billing period and the last. */
-export async function usageByDayOf(env: Env, db: ControlDatabase, workspaceId: string): Promise<UsageByDay> {
-  return configured(env, db, workspaceId, () => quotaCounter(env, workspaceId).usageByDay());
-}
-
-async function configured<T>(
-  env: Env,
-  db: ControlDatabase,
-  workspaceId: string,
-  read: () => Promise<T | null>,
-): Promise<T> {
-  const known = await read();
-  if (known !== null) return known;
-  await configureWorkspaces(env, db, [workspaceId]);
-  const found = await read();
-  if (found === null) throw new Error("The Quota Counter has no usage although it is configured.");
-  return found;
 }
 
 function isSame(a: WorkspaceConfig, b: WorkspaceConfig | undefined): boolean {

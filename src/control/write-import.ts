@@ -8,9 +8,9 @@ import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { raiseRulesVersion } from "./rule-changes.ts";
-import { dropOldVersions, keepVersions } from "./rule-versions.ts";
-import { RULE_COLUMNS, type StoredRule } from "./rules.ts";
-import { auditLog, mappingRules, workspaces } from "./schema.ts";
+import { dropOldVersions, keepVersions } from "./stored-rule-versions.ts";
+import { RULE_COLUMNS, type StoredRule } from "./stored-rules.ts";
+import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
 import { and, desc, eq, exists, sql } from "drizzle-orm";
 
 /** Characters of the rules that one statement writes: a parameter of D1 has 2 MB at most, a character up to 4 bytes. */
