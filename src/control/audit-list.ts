@@ -1,5 +1,5 @@
 /** The audit log as it is read: newest first, all of it or by who did it and what was done. */
-import type { JsonObject } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { MANAGERS_ACTIONS } from "./audit.ts";

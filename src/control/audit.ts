@@ -1,5 +1,5 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
-import type { JsonObject } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { newId } from "../platform/ids.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";

@@ -7,7 +7,8 @@ import type { MappingCondition, RuleFrequency } from "../domain/rules/mapping-ru
 import type { Role } from "../domain/keys/role.ts";
 import type { OveragePrice } from "../domain/quota/overage-price.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
-import type { EndpointType, JsonObject } from "../domain/signal/signal.ts";
+import type { EndpointType } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 
 export const plans = sqliteTable("plans", {
   id: text("id").primaryKey(),

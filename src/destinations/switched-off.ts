@@ -1,7 +1,7 @@
 /** The audit log's entry of a destination that the service has switched off. Loaded when there is one. */
 import { writeAuditEntry } from "../control/audit.ts";
 import { controlDatabase } from "../control/database.ts";
-import type { JsonObject } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 
 export async function noteSwitchedOff(
   db: D1Database,

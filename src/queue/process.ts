@@ -6,11 +6,11 @@ import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { AccountRecord } from "../domain/accounts/payload-template.ts";
-import type { JsonObject } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 import { RULES_MAX_STEPS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
-import { evaluateSignal } from "../store/rules/rule-signals.ts";
+import { evaluateSignal } from "../domain/rules/evaluation.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
 

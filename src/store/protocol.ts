@@ -1,14 +1,9 @@
 /** What the Signal Store's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { FailingJob } from "../domain/health/alarm.ts";
 import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
+import type { Evaluation } from "../domain/rules/evaluation.ts";
 import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
-
-/** What the mapping rules said of a signal. */
-export interface Evaluation {
-  rulesTried: number;
-  matches: RuleMatch[];
-}
 
 /** How a signal was admitted, as the queue brings it with the signal. */
 export interface Admission {

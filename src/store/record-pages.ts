@@ -1,6 +1,5 @@
 /** What the pages of people and accounts ask the Signal Store for, and get. Times are milliseconds since 1970. */
 import type { AccountField } from "../domain/accounts/payload-template.ts";
-import type { SharedId } from "./queries/shared-ids.ts";
 import type { PageOf } from "../platform/list-page.ts";
 import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
 
@@ -44,6 +43,15 @@ export interface PersonPage {
   timeline: PageOf<TimelineEntry>;
   /** Receipt of the latest signal that was deleted for its age; 0: none was. */
   deletedUntilMs: number;
+}
+
+/** An id, and another person who has been named by it too. */
+export interface SharedId {
+  kind: Identity["kind"];
+  value: string;
+  email: string;
+  /** Receipt of what named the other person last. */
+  sinceMs: number;
 }
 
 export interface ScoreCurve {

@@ -10,3 +10,4 @@ export * from "./log/tables.ts";
 export * from "./people/tables.ts";
 export * from "./record/tables.ts";
 export * from "./rules/tables.ts";
+export * from "./state/tables.ts";

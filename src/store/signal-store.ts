@@ -24,12 +24,13 @@ import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-job
 import { stepLinkJobs } from "./people/linking.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
 import { StoreReads } from "./queries/store-reads.ts";
-import { takeFreshRows } from "./record/books.ts";
+import { takeFreshRows } from "./state/recorded-rows.ts";
 import { recordSignals } from "./record/record.ts";
 import type { RecordedBatch } from "./record/record.ts";
 import type { RuleJob, RuleToApply } from "./rule-protocol.ts";
 import { stepRuleJob } from "./rules/reconcile.ts";
-import { findRuleJob, isStale, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
+import { findRuleJob, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
+import { isStale } from "./state/applied-rules.ts";
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;

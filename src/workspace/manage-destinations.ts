@@ -4,7 +4,7 @@
  */
 import { writeAuditEntry, type AuditAction } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import type { JsonObject } from "../domain/signal/signal.ts";
+import type { JsonObject } from "../domain/json/json-object.ts";
 import { checkDestinationUrl, type UrlProblem } from "../domain/events/destination-url.ts";
 import type { Destination, DestinationType } from "../domain/events/destination.ts";
 import { requestBody } from "../domain/events/request-body.ts";

@@ -2,7 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
-import type { StoreState } from "../../src/store/state.ts";
+import type { StoreState } from "../../src/store/state/store-state.ts";
 
 /** Longer than R2 takes here. */
 const WRITING_MS = 200;

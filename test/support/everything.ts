@@ -1,6 +1,6 @@
 /** All that an object's database and the bucket hold of a workspace, as one text: what is compressed is expanded. */
 import { env } from "cloudflare:workers";
-import { ByteReader } from "../../src/store/bytes.ts";
+import { ByteReader } from "../../src/platform/bytes.ts";
 import { unpackLines, unpackPayloads } from "../../src/store/log/packing.ts";
 import { listOfKey } from "../../src/store/people/visitor-keys.ts";
 

@@ -1,7 +1,7 @@
 /** What a workspace's Signal Store has on disk, as another reader sees it. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { StoreState } from "../../src/store/state.ts";
+import { StoreState } from "../../src/store/state/store-state.ts";
 import { expectStateToAddUp } from "./adds-up.ts";
 
 /** As after a restart, for instance. */

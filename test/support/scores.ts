@@ -3,7 +3,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { allEntries, insertEntries, readEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
-import { Verdicts } from "../../src/store/rules/verdicts.ts";
+import { Verdicts } from "../../src/store/state/verdicts.ts";
 
 interface PersonRow {
   [column: string]: SqlStorageValue;

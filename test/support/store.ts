@@ -8,13 +8,13 @@ import { createHash } from "node:crypto";
 import type { RuleMatch } from "../../src/domain/rules/mapping-rule.ts";
 import { duplicateKey } from "../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../src/domain/signal/normalise.ts";
-import type { JsonObject } from "../../src/domain/signal/signal.ts";
+import type { JsonObject } from "../../src/domain/json/json-object.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
 import type { Admission, SignalToRecord } from "../../src/store/protocol.ts";
 import { recordSignals } from "../../src/store/record/record.ts";
-import { StoreState } from "../../src/store/state.ts";
+import { StoreState } from "../../src/store/state/store-state.ts";
 
 const DAY = 24 * 3_600_000;
 

@@ -4,7 +4,7 @@
  */
 import { isJsonObject, parseDotPath } from "../json/dot-path.ts";
 import type { PayloadMapping } from "./payload-template.ts";
-import type { JsonObject } from "../signal/signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 
 /** Steps of a path that are drawn as nested objects; a longer one is written as one dotted name, which is read as well. */
 const NESTED_MAX_STEPS = 8;

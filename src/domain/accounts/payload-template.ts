@@ -11,7 +11,7 @@ import { isAbsent } from "../signal/normalise.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
-import type { JsonObject } from "../signal/signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 
 export const PAYLOAD_TYPES = ["string", "number", "boolean", "json"] as const;

@@ -5,7 +5,7 @@
 import { isJsonObject } from "../json/dot-path.ts";
 import { compileTemplate, isAccountTarget, mapAccount } from "./payload-template.ts";
 import type { PayloadMapping } from "./payload-template.ts";
-import type { JsonObject } from "../signal/signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 
 /** Mappings proposed at most: what does not fit on a screen is not read. */
 const MAX_MAPPINGS = 15;

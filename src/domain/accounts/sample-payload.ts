@@ -2,7 +2,7 @@
 import { isJsonObject } from "../json/dot-path.ts";
 import { readSignals } from "../signal/signal-body.ts";
 import { ok, refuse, type Result } from "../result.ts";
-import type { JsonObject } from "../signal/signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 
 /** Reads a sample; of an array its first element, for each is an update of its own. Refused with one sentence for the admin. */
 export function readSample(text: string): Result<JsonObject, string> {

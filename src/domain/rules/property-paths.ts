@@ -1,5 +1,5 @@
 /** The paths of a signal's properties, as conditions of mapping rules name them. */
-import type { JsonObject } from "../signal/signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 import { isJsonObject, parseDotPath, readValue } from "../json/dot-path.ts";
 import { isRulePath } from "./mapping-rule.ts";
 

@@ -2,7 +2,8 @@
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { isAbsent } from "./normalise.ts";
-import type { JsonObject, NormalisedSignal } from "./signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
+import type { NormalisedSignal } from "./signal.ts";
 import { WrittenNumber, asWritten } from "../json/written-number.ts";
 
 /** Top-level fields that a CDP sets anew with every delivery of the same event. */

@@ -6,7 +6,8 @@ import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { normaliseEmail, usableId } from "./identity.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
-import type { JsonObject, NormalisedSignal, Traits } from "./signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
+import type { NormalisedSignal, Traits } from "./signal.ts";
 
 /** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";

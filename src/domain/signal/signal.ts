@@ -1,13 +1,11 @@
 /** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
+import type { JsonObject } from "../json/json-object.ts";
 
 /** The endpoint family that a key may be used on (spec §2.1). */
 export type EndpointType = "signal_staging" | "product_org";
 
 /** What the Quota Counter said of an admitted signal (spec §3.2, §8). */
 export type Verdict = "accepted" | "held";
-
-/** A JSON object as `JSON.parse` makes it. */
-export type JsonObject = { [name: string]: unknown };
 
 /** The six call types of customer data platforms (spec §6). */
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;

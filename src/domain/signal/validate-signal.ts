@@ -10,7 +10,7 @@ import { cdpCallType, isAbsent } from "./normalise.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
-import type { JsonObject } from "./signal.ts";
+import type { JsonObject } from "../json/json-object.ts";
 
 export { isPlausibleEmail, normaliseEmail } from "./identity.ts";
 

@@ -1,7 +1,7 @@
 /** Accounts (spec §1, design §8.7), and what a payload template makes of a sample. */
 import * as z from "zod";
 import { compileTemplate, mapAccount } from "../../domain/accounts/payload-template.ts";
-import type { JsonObject } from "../../domain/signal/signal.ts";
+import type { JsonObject } from "../../domain/json/json-object.ts";
 import { IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import type { AccountFilter } from "../../store/protocol.ts";
 import {

@@ -4,8 +4,8 @@ import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlit
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { valuesOf } from "./account-list.ts";
-import { cursorOf, ordered, readBehind, type Order } from "../queries/keyset.ts";
-import { pageOfRows } from "../queries/list-page.ts";
+import { cursorOf, ordered, pageOfRows, readBehind } from "./keyset.ts";
+import type { Order } from "./keyset.ts";
 import type { Log } from "../log/log.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";

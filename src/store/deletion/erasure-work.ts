@@ -14,12 +14,12 @@ import { personList, visitorKey, visitorList, visitorOfKey } from "../people/vis
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { changeStatus } from "../record/status-change.ts";
+import { changeStatus } from "../state/status-change.ts";
 import type { Receipt } from "../receipt.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 import type { Blanked } from "./blanking.ts";
-import { isOfErased, rememberName, visitorOfPayload } from "./erased-names.ts";
+import { isOfErased, rememberName, visitorOfPayload } from "../people/erased-names.ts";
 import type { ErasureStep } from "./tables.ts";
 
 /** A job as it is stored; see tables.ts. */

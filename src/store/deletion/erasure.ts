@@ -11,8 +11,8 @@ import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold.ts";
 import { insertEntries, readEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
-import type { StoreState } from "../state.ts";
-import { rememberName, hashOfName } from "./erased-names.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { rememberName, hashOfName } from "../people/erased-names.ts";
 import { ErasureWork } from "./erasure-work.ts";
 import type { ErasureRow } from "./erasure-work.ts";
 

@@ -9,7 +9,7 @@ import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { Receipt } from "../receipt.ts";
-import { isOfErased, visitorOfPayload } from "./erased-names.ts";
+import { isOfErased, visitorOfPayload } from "../people/erased-names.ts";
 
 export class Leaving {
   readonly #sql: SqlStorage;

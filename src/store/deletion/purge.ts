@@ -2,7 +2,7 @@
 import { purged } from "../log/line.ts";
 import type { Lines } from "../log/lines.ts";
 import type { Segment } from "../log/segment.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */

@@ -16,10 +16,10 @@ import type { Log } from "../log/log.ts";
 import type { SegmentRow } from "../log/segment.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { EventGroupChanges, settleGroups } from "../record/event-groups.ts";
-import { changeStatus, countedSignal, standingOf } from "../record/status-change.ts";
-import type { CountedSignal, Standing } from "../record/status-change.ts";
-import type { StoreState } from "../state.ts";
+import { EventGroupChanges, settleGroups } from "../state/event-group-changes.ts";
+import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
+import type { CountedSignal, Standing } from "../state/status-change.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { VisitorLists } from "./visitor-lists.ts";
 
 /** Signals that one step of retention deletes, or a segment more: some 50 ms where each is on a visitor's list of its own. */
@@ -46,11 +46,6 @@ export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, no
 export function nextRetentionMs(state: StoreState): number | null {
   const [row] = state.sql.exec<{ next_at: number }>("SELECT next_at FROM retention WHERE id = 1 AND days IS NOT NULL");
   return row === undefined ? null : Math.min(row.next_at, ...logsOf(state).map(sealMs));
-}
-
-/** Receipt of the latest signal deleted so far, in milliseconds since 1970; 0 when there was none. */
-export function deletedUntilMs(sql: SqlStorage): number {
-  return sql.exec<{ at: number }>("SELECT deleted_until AS at FROM retention WHERE id = 1").toArray()[0]?.at ?? 0;
 }
 
 /** Takes a step of retention: RETENTION_ROWS lines, or a segment more. */

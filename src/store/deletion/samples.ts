@@ -1,10 +1,10 @@
 /** The sample of each group of the signal queue, where the line that it was keeps nothing any more. */
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import type { Sample } from "../record/event-groups.ts";
+import type { Sample } from "../state/event-group-changes.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 /** Signals of an event, the latest, among which a sample is looked for in place of one that was deleted. */
 export const SAMPLE_MAX_SIGNALS = 1_000;

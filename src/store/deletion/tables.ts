@@ -8,7 +8,7 @@ export const erasures = sqliteTable(
   "erasures",
   {
     id: text("id").primaryKey(),
-    /** The email's hash, by which a receipt is found: see erased-names.ts. */
+    /** The email's hash, by which a receipt is found: see people/erased-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
     /** When the deletion was asked for last: what is received later is somebody new's. */
@@ -34,19 +34,6 @@ export const erasures = sqliteTable(
     index("erasures_email_hash").on(table.emailHash, table.requestedAt),
     index("erasures_finished").on(table.finishedAt, table.requestedAt),
   ],
-);
-
-/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
-export const erasedNames = sqliteTable(
-  "erased_names",
-  {
-    hash: text("hash").primaryKey(),
-    /** Signals received after this time are not the deleted person's. */
-    at: integer("at").notNull(),
-    /** Since when an id was the person's, where others had it too. */
-    since: integer("since").notNull(),
-  },
-  (table) => [index("erased_names_at").on(table.at)],
 );
 
 /** One row: how long signals are kept. See retention.ts. */

@@ -4,7 +4,8 @@
  */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import { newEvent } from "../../events/raised-events.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
+import type { DeadLetterNews } from "../state/store-meta.ts";
 import { wants } from "./wanted.ts";
 
 /** Dead letters that come within this time of an event of some are told together: of a broken sender one event a minute. */
@@ -12,14 +13,6 @@ export const DEAD_LETTERS_TOLD_MS = 60_000;
 /** Reasons that an event of dead letters tells apart, and characters of each. */
 const DEAD_LETTER_REASONS = 20;
 const DEAD_LETTER_REASON_CHARACTERS = 200;
-
-/** What is remembered of dead letters that are to be told, as the head has it. */
-export interface DeadLetterNews {
-  /** When dead letters were last told. */
-  toldAtMs: number;
-  /** How many dead letters wait to be told, by reason. */
-  waiting: [reason: string, signals: number][];
-}
 
 const OTHERS = "Other reasons";
 

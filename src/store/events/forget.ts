@@ -1,6 +1,6 @@
 /** Events that have not been handed on name nobody who has been deleted. */
 import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 /** Takes a person out of events that wait. @param email trimmed and lower-cased, as events have it. */
 export function forgetInEvents({ raised }: StoreState, email: string): void {

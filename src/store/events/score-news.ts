@@ -11,11 +11,16 @@ import type {
 } from "../../domain/events/workspace-event.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { newEvent } from "../../events/raised-events.ts";
-import type { Entry } from "../people/timelines.ts";
-import { pointsOf } from "../rules/verdicts.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
 
 /** Scoring signals of one event: its row stays far below what a row may have, however long their names are. */
 export const SCORED_EVENT_MAX_SIGNALS = 200;
+
+/** An entry of a person's list, as far as it says what has scored. */
+interface ScoredLine {
+  seq: number;
+  scored: { signalId: string; atMs: number } | null;
+}
 
 interface ScoredPerson {
   id: number;
@@ -57,7 +62,7 @@ export class ScoreNews {
   }
 
   /** Notes a line that has become the person's, with the matches of it that count. */
-  made(person: ScoredPerson, { seq, scored }: Entry, event: string, matches: readonly RuleMatch[]): void {
+  made(person: ScoredPerson, { seq, scored }: ScoredLine, event: string, matches: readonly RuleMatch[]): void {
     if (scored === null || matches.length === 0) return;
     const { signalId, atMs } = scored;
     this.#latest.set(person.id, signalId);

@@ -1,6 +1,6 @@
 /** What the store is to raise. It stands in the head, so that raising nothing costs nothing. */
 import type { EventType, WantedEvents } from "../../domain/events/workspace-event.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 /** Sets what is to be raised from the next transaction on. The caller writes the head. */
 export function wantEvents({ books }: StoreState, wanted: WantedEvents): void {

@@ -2,7 +2,15 @@
  * A column of a segment's lines as bytes: numbers as their differences, UUIDs apart, as they are, other texts once each. What
  * is said of every line alike is said once.
  */
-import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../bytes.ts";
+import {
+  ByteReader,
+  ByteWriter,
+  UUID_BYTES,
+  UUID_CHARACTERS,
+  UuidTexts,
+  readUuid,
+  uuidMs,
+} from "../../platform/bytes.ts";
 import type { Cell } from "./line.ts";
 
 export interface PackedColumn {

@@ -1,10 +1,10 @@
 /**
  * What lines score their persons. What rules made of a line counts, unless a rule that scores a person once a day, or once
- * ever, has scored them before (rules/once.ts); then it counts as soon as that does no longer.
+ * ever, has scored them before (state/once.ts); then it counts as soon as that does no longer.
  */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
-import type { RuleDayChanges } from "../rules/rule-days.ts";
-import type { StoreState } from "../state.ts";
+import type { RuleDayChanges } from "../state/rule-days.ts";
+import type { StoreState } from "../state/store-state.ts";
 import type { Entry, Scored } from "./timelines.ts";
 
 /** The person whose score it is. */

@@ -92,3 +92,16 @@ export const linkJobs = sqliteTable(
   },
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );
+
+/** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
+export const erasedNames = sqliteTable(
+  "erased_names",
+  {
+    hash: text("hash").primaryKey(),
+    /** Signals received after this time are not the deleted person's. */
+    at: integer("at").notNull(),
+    /** Since when an id was the person's, where others had it too. */
+    since: integer("since").notNull(),
+  },
+  (table) => [index("erased_names_at").on(table.at)],
+);

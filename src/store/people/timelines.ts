@@ -4,7 +4,7 @@
  * older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
  */
 import type { Facts } from "../log/line.ts";
-import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../bytes.ts";
+import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../../platform/bytes.ts";
 import { keyOf } from "./visitor-keys.ts";
 import type { ListKey } from "./visitor-keys.ts";
 

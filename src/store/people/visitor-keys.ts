@@ -2,7 +2,7 @@
  * Ids of visitors, and lists, as the keys of rows: bytes, because most ids are UUIDs, and each is in several tables and
  * indexes. A letter says whose it is; a text follows, or the sixteen bytes of a UUID, behind one that begins no text.
  */
-import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "../bytes.ts";
+import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid } from "../../platform/bytes.ts";
 
 /** An id of a visitor, as an identify call or a signal names it. */
 export interface VisitorId {

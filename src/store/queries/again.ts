@@ -5,7 +5,7 @@ import type { Segment, SegmentRow } from "../log/segment.ts";
 import type { StoredSignal } from "../protocol.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 interface HeldLine {
   seq: number;

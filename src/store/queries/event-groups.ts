@@ -6,10 +6,10 @@ import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { EventGroup } from "../protocol.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { writeDayPlace } from "./by-day.ts";
 import { writeCursor } from "./cursor.ts";
-import { parsed } from "./payload-json.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 import { groupsByDay, readGroupCursor } from "./queue-page.ts";
 import type { ScannedGroup } from "./queue-page.ts";
 

@@ -4,7 +4,7 @@
  */
 import type { ExportPage, ExportRange } from "../data-care.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { exportPeople } from "./export-people.ts";
 import { exportScores } from "./export-scores.ts";
 import { exportSignals } from "./export-signals.ts";

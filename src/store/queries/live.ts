@@ -1,8 +1,8 @@
 /** The latest signals, as the live page begins with them. */
 import type { LiveSignal } from "../protocol.ts";
-import { pointsOf } from "../rules/verdicts.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
 import { countedOf } from "./scored.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
 import { toSummary } from "./signal-list.ts";

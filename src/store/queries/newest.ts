@@ -11,7 +11,7 @@ import { personList } from "../people/visitor-keys.ts";
 import type { Admission, SignalFilter } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import type { Names } from "./names.ts";
 
 export interface FindFilter extends SignalFilter {

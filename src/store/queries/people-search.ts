@@ -7,7 +7,7 @@ import { folded } from "../../domain/signal/folded.ts";
 import type { Page } from "../../platform/list-page.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../record-pages.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { isOf } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
 import { inOrder } from "./people-orders.ts";

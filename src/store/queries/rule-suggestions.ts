@@ -5,10 +5,10 @@ import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { propertyPaths } from "../../domain/rules/property-paths.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { RuleSuggestions } from "../rule-protocol.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { samplesOfGroups } from "./event-groups.ts";
 import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
-import { parsed } from "./payload-json.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 
 /** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
 const RULE_SUGGEST_EVENTS = 100;

@@ -5,7 +5,7 @@ import { latestEntries, readEntries } from "../people/timelines.ts";
 import type { Entry, Scored } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { ScoringSignal } from "../protocol.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 /** Entries that are read at a time. */
 const ENTRIES_AT_ONCE = 1_000;

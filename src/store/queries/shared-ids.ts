@@ -1,20 +1,11 @@
 /** Ids that a person has been named by, and somebody else as well: each signal is whose the id was when it was received. */
 import { visitorOfKey } from "../people/visitor-keys.ts";
-import type { Identity } from "../protocol.ts";
+import type { SharedId } from "../record-pages.ts";
 import { keyOfPlace } from "./person-identities.ts";
 import type { ClaimPlace } from "./person-identities.ts";
 
 /** Other people, the latest, who have been named by an id of a person and are shown with it. */
 const SHARED_IDS_SHOWN = 20;
-
-/** An id, and another person who has been named by it too. */
-export interface SharedId {
-  kind: Identity["kind"];
-  value: string;
-  email: string;
-  /** Receipt of what named the other person last. */
-  sinceMs: number;
-}
 
 type Row = { key: ArrayBuffer; email: string; at: number };
 

@@ -5,7 +5,7 @@
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { SignalStatus, SignalSummary } from "../protocol.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
 import type { FindFilter, Found, Places } from "./newest.ts";

@@ -31,9 +31,10 @@ import type {
   PersonPage,
   PersonTimeline,
 } from "../record-pages.ts";
-import { knownRows, readTotals } from "../record/books.ts";
-import type { KnownRows } from "../record/books.ts";
-import { settleGroups } from "../record/event-groups.ts";
+import { knownRows } from "../state/recorded-rows.ts";
+import { readTotals } from "../state/books.ts";
+import type { KnownRows } from "../state/recorded-rows.ts";
+import { settleGroups } from "../state/event-group-changes.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions } from "../rule-protocol.ts";
@@ -42,7 +43,7 @@ import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import type { RuleFacts } from "../rules/rule-facts.ts";
 import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
 import { FailingChores } from "../failing-chores.ts";
-import { StoreState } from "../state.ts";
+import { StoreState } from "../state/store-state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
 import { latestSignals } from "./live.ts";

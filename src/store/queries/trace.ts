@@ -8,10 +8,10 @@ import type { Segment } from "../log/segment.ts";
 import type { MatchedRule, SignalTrace } from "../protocol.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { pointsOf } from "../rules/verdicts.ts";
-import type { StoreState } from "../state.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import { parsed } from "./payload-json.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 import { shownStatus, toSummary } from "./signal-list.ts";
 
 interface Place {

@@ -1,7 +1,7 @@
 /** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
 import type { PageOf, Page } from "../../platform/list-page.ts";
 import type { Admission, DeadLetter, SignalToRecord } from "../protocol.ts";
-import { parsed } from "../queries/payload-json.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 
 export interface DeadLetterRow {
   [column: string]: SqlStorageValue;

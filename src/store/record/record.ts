@@ -8,7 +8,7 @@ import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { tellsWhose } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import { Accounts } from "../accounts/accounts.ts";
-import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../deletion/erased-names.ts";
+import { isOfErased, namesErasedUntilMs, visitorOfPayload } from "../people/erased-names.ts";
 import { noteDeadLetters } from "../events/dead-letter-news.ts";
 import type { Facts, LineStatus, Owner } from "../log/line.ts";
 import { linkAtOnce } from "../people/linking.ts";
@@ -20,15 +20,15 @@ import type { VisitorId } from "../people/visitor-keys.ts";
 import type { LiveSignal, SignalToRecord } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-import { pointsOf } from "../rules/verdicts.ts";
-import type { StoreState } from "../state.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { insertDeadLetter } from "./dead-letters.ts";
-import { EventGroupChanges } from "./event-groups.ts";
-import { hashBytes } from "./originals.ts";
-import type { Candidate, Original } from "./originals.ts";
+import { EventGroupChanges } from "../state/event-group-changes.ts";
+import { hashBytes } from "../log/originals.ts";
+import type { Candidate, Original } from "../log/originals.ts";
 import { Returning } from "./returning.ts";
-import { changeStatus } from "./status-change.ts";
-import type { SignalCounts } from "./status-change.ts";
+import { changeStatus } from "../state/status-change.ts";
+import type { SignalCounts } from "../state/status-change.ts";
 
 /** A signal on its way into the log. */
 interface Pending {

@@ -2,12 +2,12 @@
  * What a rule that is no more has scored on signals that retention has dropped: only the lists of persons still say so.
  * They are gone through person by person, and row by row of a person's list, so that every step may break off anywhere.
  */
-import { countScores } from "../events/rescored.ts";
+import { countScores } from "./rule-news.ts";
 import { People } from "../people/people.ts";
 import { readEntries } from "../people/timelines.ts";
 import type { Scored } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { countIn, countReplaced } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 

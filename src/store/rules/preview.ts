@@ -8,9 +8,9 @@ import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import { parsed } from "../queries/payload-json.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 import type { PreviewPage, PreviewRange, PreviewSample } from "../rule-protocol.ts";
-import type { StoreState } from "../state.ts";
+import type { StoreState } from "../state/store-state.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 
 /** Lines of a segment that are looked at, the latest first. */

@@ -1,8 +1,8 @@
 /** What a workspace's mapping rules have done, as their pages show it. */
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import type { RuleJob } from "../rule-protocol.ts";
-import type { StoreState } from "../state.ts";
-import { readRuleDays } from "./rule-days.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { readRuleDays } from "../state/rule-days.ts";
 import { findRuleJob } from "./rule-jobs.ts";
 
 export interface RuleFacts {

@@ -6,9 +6,9 @@ import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mappi
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
-import { raiseRuleApplied } from "../events/rescored.ts";
-import { settleGroups } from "../record/event-groups.ts";
-import type { StoreState } from "../state.ts";
+import { raiseRuleApplied } from "./rule-news.ts";
+import { settleGroups } from "../state/event-group-changes.ts";
+import type { StoreState } from "../state/store-state.ts";
 
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 const RULE_ESTIMATE_GROUPS = 10_000;
@@ -114,11 +114,6 @@ export function ruleVersions(sql: SqlStorage): RuleVersions {
     "SELECT rule_id, max(rule_version) AS version FROM verdicts GROUP BY rule_id",
   );
   return { workspace: rules ?? 0, rules: [...rows].map(({ rule_id: id, version }) => [id, version]) };
-}
-
-/** Whether rules of this version of the workspace are older than one that is, or was, applied to what is stored. */
-export function isStale(sql: SqlStorage, rulesVersion: number): boolean {
-  return sql.exec("SELECT 1 FROM rule_jobs WHERE rules_version > ? LIMIT 1", rulesVersion).toArray().length > 0;
 }
 
 /** Whether a job is as it was read: neither has it begun anew since, nor has another step been done. */

@@ -2,23 +2,10 @@
 import { evaluate, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
-import type { JsonObject, NormalisedSignal } from "../../domain/signal/signal.ts";
+import type { JsonObject } from "../../domain/json/json-object.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import type { People } from "../people/people.ts";
-import type { Evaluation } from "../protocol.ts";
-
-/** The rules' verdict on a signal; or that they ask for an email that only its owner has, or take too many steps. */
-export function evaluateSignal(
-  rules: CompiledRules,
-  signal: NormalisedSignal,
-  ownerEmail?: string,
-): Evaluation | "needs_email" | "exceeded" {
-  const { tried, matches, exceeded } = evaluate(rules, signal, ownerEmail);
-  if (exceeded) return "exceeded";
-  if (rules.asksForEmail && signal.email === undefined && ownerEmail === undefined) return "needs_email";
-  return { rulesTried: tried, matches };
-}
 
 /** A line that can score. */
 export type ScorableFacts = Facts & { owner: Owner };

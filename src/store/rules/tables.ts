@@ -1,48 +1,9 @@
-/** Mapping rules as they are applied to what is stored, and what each has scored. */
+/** Mapping rules as they are applied to what is stored. */
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import type { MappingRule, RuleMatch } from "../../domain/rules/mapping-rule.ts";
+import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { Crossings } from "../events/score-news.ts";
 import type { RuleJobStatus } from "../rule-protocol.ts";
-
-/** What a rule, as it was in one version, says of a signal that it matches. Lines and lists name it by its number. */
-export const verdicts = sqliteTable(
-  "verdicts",
-  {
-    id: integer("id").primaryKey(),
-    ruleId: text("rule_id").notNull(),
-    ruleVersion: integer("rule_version").notNull(),
-    scoringSignal: text("scoring_signal").notNull(),
-    points: integer("points").notNull(),
-    /** How often the rule scores a person; null: each time. */
-    frequency: text("frequency").$type<NonNullable<RuleMatch["frequency"]>>(),
-  },
-  (table) => [uniqueIndex("verdicts_rule").on(table.ruleId, table.ruleVersion)],
-);
-
-/**
- * The signal that counts, for each person, of rules that score a person once a day, or once ever; see once.ts. WITHOUT
- * ROWID.
- */
-export const once = sqliteTable(
-  "once",
-  {
-    personId: integer("person_id").notNull(),
-    ruleId: text("rule_id").notNull(),
-    /** UTC day of the signal's receipt, in days since 1970. */
-    day: integer("day").notNull(),
-    signalId: text("signal_id").notNull(),
-  },
-  (table) => [primaryKey({ columns: [table.personId, table.ruleId, table.day] })],
-);
-
-/** What each mapping rule has scored: how many times, and how many on each of the latest days of receipt. */
-export const ruleDays = sqliteTable("rule_days", {
-  ruleId: text("rule_id").primaryKey(),
-  count: integer("count").notNull(),
-  days: text("days").$type<DayCounts>().notNull(),
-});
 
 /** Rules that are, or were, applied to what is stored: one row for each rule, the latest time. See rule-jobs.ts. */
 export const ruleJobs = sqliteTable(

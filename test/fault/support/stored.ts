@@ -2,7 +2,7 @@
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue } from "node:sqlite";
-import { StoreState } from "../../../src/store/state.ts";
+import { StoreState } from "../../../src/store/state/store-state.ts";
 import type { Service } from "./service.ts";
 
 /** The runtime has it, and Node from version 25 on. The store's texts have the alphabet of URLs. */

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test, vi } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/score-curve.ts";
 import { insertEntries } from "../../../src/store/people/timelines.ts";
 import { personList } from "../../../src/store/people/visitor-keys.ts";
-import { StoreState } from "../../../src/store/state.ts";
+import { StoreState } from "../../../src/store/state/store-state.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { textOf } from "../../support/pages.ts";

@@ -6,7 +6,7 @@ import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { textOf, type Browser } from "../../support/pages.ts";
-import type { StoreState } from "../../../src/store/state.ts";
+import type { StoreState } from "../../../src/store/state/store-state.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let workspace: TestWorkspace;

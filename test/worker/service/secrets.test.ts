@@ -7,7 +7,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
-import type { StoreState } from "../../../src/store/state.ts";
+import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";

@@ -14,7 +14,7 @@ import {
 } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
 import { FULL_DRAINED_MS } from "../../../src/store/deletion/erasure.ts";
-import type { StoreState } from "../../../src/store/state.ts";
+import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";
 import { newMembers } from "../../support/members.ts";

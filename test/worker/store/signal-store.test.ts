@@ -7,7 +7,7 @@ import { LINK_PAGE_SIGNALS } from "../../../src/store/people/linking.ts";
 import { PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { SAMPLE_MAX_SIGNALS } from "../../../src/store/deletion/samples.ts";
 import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
-import { PENDING_GROUPS } from "../../../src/store/record/event-groups.ts";
+import { PENDING_GROUPS } from "../../../src/store/state/event-group-changes.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import type { PageOf } from "../../../src/platform/list-page.ts";
 import type { SignalStatus } from "../../../src/store/protocol.ts";

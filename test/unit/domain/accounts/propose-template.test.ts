@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { compileTemplate, mapAccount } from "../../../../src/domain/accounts/payload-template.ts";
 import { proposeTemplate } from "../../../../src/domain/accounts/propose-template.ts";
-import type { JsonObject } from "../../../../src/domain/signal/signal.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
 
 function lines(sample: JsonObject): string[] {
   return proposeTemplate(sample).map(({ target, path, type }) => `${target} ← ${path} ${type}`);

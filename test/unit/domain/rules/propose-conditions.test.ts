@@ -5,7 +5,8 @@ import { compileRules, evaluate, isEventPattern, isRulePath } from "../../../../
 import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts";
-import type { JsonObject, NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
+import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
 import { newRule } from "../../../../src/workspace/rule-schemas.ts";
 

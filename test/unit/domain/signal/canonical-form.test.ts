@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { canonicalForm, canonicalJson, duplicateKey } from "../../../../src/domain/signal/canonical-form.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
-import type { JsonObject } from "../../../../src/domain/signal/signal.ts";
+import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
 import { WrittenNumber, asWritten } from "../../../../src/domain/json/written-number.ts";
 import { SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 

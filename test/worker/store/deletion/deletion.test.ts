@@ -20,7 +20,7 @@ import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
-import { settleGroups } from "../../../../src/store/record/event-groups.ts";
+import { settleGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";

@@ -5,8 +5,8 @@
 import { describe, expect, test } from "vitest";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
+import { deletedUntilMs } from "../../../../src/store/state/deleted-until.ts";
 import {
-  deletedUntilMs,
   deleteExpired,
   nextRetentionMs,
   setRetention,
@@ -14,7 +14,7 @@ import {
   RETENTION_SWEEP_MS,
 } from "../../../../src/store/deletion/retention.ts";
 import { nextPurgeMs, purgeHeld } from "../../../../src/store/deletion/purge.ts";
-import { readTotals } from "../../../../src/store/record/books.ts";
+import { readTotals } from "../../../../src/store/state/books.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";

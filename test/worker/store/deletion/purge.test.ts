@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
-import { readTotals } from "../../../../src/store/record/books.ts";
+import { readTotals } from "../../../../src/store/state/books.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { textOfTables } from "../../../support/everything.ts";

@@ -6,7 +6,7 @@ import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { CHORE_REST_MS } from "../../../../src/store/chores.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
-import type { StoreState } from "../../../../src/store/state.ts";
+import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";

@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../../../src/limits.ts";
 import { findPeople, PEOPLE_SORTED } from "../../../../src/store/queries/people-search.ts";
 import type { PeoplePage, PeopleQuery, PeopleSort } from "../../../../src/store/record-pages.ts";
-import { StoreState } from "../../../../src/store/state.ts";
+import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";

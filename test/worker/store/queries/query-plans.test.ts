@@ -12,7 +12,7 @@ import { scrubCold } from "../../../../src/store/log/cold.ts";
 import { StoreReads } from "../../../../src/store/queries/store-reads.ts";
 import { eventTypes } from "../../../../src/domain/events/workspace-event.ts";
 import { SignalStore } from "../../../../src/store/signal-store.ts";
-import { StoreState } from "../../../../src/store/state.ts";
+import { StoreState } from "../../../../src/store/state/store-state.ts";
 import { ring } from "../../../support/cold.ts";
 import { TestCounter, lose } from "../../../support/counter.ts";
 import { DAY, MINUTE, deliver } from "../../../support/deliver.ts";

@@ -8,7 +8,7 @@ import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
 import { hasRuleJobs } from "../../../../src/store/rules/rule-jobs.ts";
-import type { StoreState } from "../../../../src/store/state.ts";
+import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { RULE_FREQUENCIES } from "../../../../src/domain/rules/mapping-rule.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";

@@ -1,13 +1,10 @@
 /**
- * The store's side of the books (design §1.2), kept in the head of the log so that a batch writes no row for them: how
- * many signals of each billing period are in which place. The head also has what else is to be remembered of what was recorded.
+ * Which outbox rows the store has recorded, so that each is recorded once; and which it refuses, because a counter that was
+ * restored from a backup gives numbers anew.
  */
-import type { LogMeta } from "../log/head.ts";
 import type { StoreTotals } from "../protocol.ts";
-import type { WantedEvents } from "../../domain/events/workspace-event.ts";
-import type { DeadLetterNews } from "../events/dead-letter-news.ts";
-import type { RuleDayChange } from "../rules/rule-days.ts";
-import type { GroupChange } from "./event-groups.ts";
+import { readTotals } from "./books.ts";
+import type { Books } from "./books.ts";
 
 /**
  * A counter that is restored from a backup is silent for so long at least. Where row numbers stood at such pauses is
@@ -20,20 +17,10 @@ const LATE_ROWS_KEPT = 100;
 /** By how much rows' times may differ from their order, where the counter's object has moved. */
 export const ROW_CLOCK_SKEW_MS = 1_000;
 
-export type BookColumn = keyof StoreTotals;
-
-const COLUMNS: readonly BookColumn[] = ["processed", "duplicates", "held", "purged", "deadLettered"];
-
 /** That no row up to a number, as the number was given first, was admitted after a time. */
 type NumbersSeen = [row: number, untilMs: number];
 
-/** Counts in the order of COLUMNS, by the start of the period. */
-type Totals = Record<string, number[]>;
-
-export interface BooksMeta extends LogMeta {
-  totals: Totals;
-  /** What retention has dropped of `totals`: with what is still there it adds up to them. */
-  dropped: Totals;
+export interface RecordedRows {
   /** Numbers of outbox rows that have been recorded, as ranges in ascending order. */
   rows: [first: number, last: number][];
   /** The latest time at which a row that has been recorded was admitted. */
@@ -47,69 +34,15 @@ export interface BooksMeta extends LogMeta {
   pauses: NumbersSeen[];
   /** The latest rows whose numbers had been left out before, recorded with a later time than was seen up to those numbers. */
   late: [row: number, atMs: number][];
-  /** The highest number of a row that was refused; 0: none was. */
-  refusedUpTo: number;
-  /** When the store last had no room, as often as that is noted: see FULL_NOTED_MS. */
-  fullAtMs: number;
-  nextPersonId: number;
-  /** What is still to be added to the rows of the signal queue's groups. */
-  groups: Record<string, GroupChange>;
-  /** What is still to be added to the rows of the mapping rules. */
-  rules: Record<string, RuleDayChange>;
-  /** From which line on all anonymous signals have been run through the mapping rules of a version; null: of none. */
-  judged: { rulesVersion: number | null; sinceSeq: number };
-  /** What is to be told of what happens here; null: nobody wants to know anything. */
-  wanted: WantedEvents | null;
-  /** What is remembered of dead letters to be told; null while nobody wants to know of any, or none has come. */
-  deadLetterNews: DeadLetterNews | null;
 }
 
-export const EMPTY_BOOKS: BooksMeta = {
-  maxSpanMs: 0,
-  totals: {},
-  dropped: {},
-  rows: [],
-  latestRowAtMs: 0,
-  restored: [],
-  pauses: [],
-  late: [],
-  refusedUpTo: 0,
-  fullAtMs: 0,
-  nextPersonId: 1,
-  groups: {},
-  rules: {},
-  judged: { rulesVersion: null, sinceSeq: 0 },
-  wanted: null,
-  deadLetterNews: null,
-};
-
-export function countInBooks(totals: Totals, periodStartMs: number, column: BookColumn, by: number): void {
-  const counts = (totals[periodStartMs] ??= COLUMNS.map(() => 0));
-  const at = COLUMNS.indexOf(column);
-  counts[at] = (counts[at] ?? 0) + by;
-}
-
-/** The books since the beginning, or of one period. */
-export function readTotals(totals: Totals, periodStartMs: number | undefined): StoreTotals {
-  const periods = periodStartMs === undefined ? Object.values(totals) : [totals[periodStartMs] ?? []];
-  const sum = (column: BookColumn): number =>
-    periods.reduce((all, counts) => all + (counts[COLUMNS.indexOf(column)] ?? 0), 0);
-  return {
-    processed: sum("processed"),
-    duplicates: sum("duplicates"),
-    held: sum("held"),
-    purged: sum("purged"),
-    deadLettered: sum("deadLettered"),
-  };
-}
-
-export function hasRow(rows: BooksMeta["rows"], row: number): boolean {
+export function hasRow(rows: RecordedRows["rows"], row: number): boolean {
   const at = firstFrom(rows, row);
   const [first = Number.POSITIVE_INFINITY] = rows[at] ?? [];
   return first <= row;
 }
 
-export function addRow(rows: BooksMeta["rows"], row: number): void {
+export function addRow(rows: RecordedRows["rows"], row: number): void {
   const at = firstFrom(rows, row);
   const [before, behind] = [rows[at - 1], rows[at]];
   if (behind !== undefined && behind[0] <= row) return;
@@ -122,7 +55,7 @@ export function addRow(rows: BooksMeta["rows"], row: number): void {
 }
 
 /** The first range that does not end before the row. */
-function firstFrom(rows: BooksMeta["rows"], row: number): number {
+function firstFrom(rows: RecordedRows["rows"], row: number): number {
   let [low, high] = [0, rows.length];
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -141,7 +74,7 @@ export interface KnownRows {
 }
 
 /** What is known of rows. Of those in neither list the store knows nothing: they are, or will be, on their way. */
-export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: number }[]): KnownRows {
+export function knownRows(books: Books & RecordedRows, rows: readonly { row: number; atMs: number }[]): KnownRows {
   const known: KnownRows = { recorded: [], refused: [], totals: readTotals(books.totals, undefined) };
   for (const row of rows) {
     if (!hasRow(books.rows, row.row)) continue;
@@ -152,21 +85,21 @@ export function knownRows(books: BooksMeta, rows: readonly { row: number; atMs: 
 }
 
 /** Whether what was recorded under that number is this row. */
-function isRecorded(books: BooksMeta, { row, atMs }: { row: number; atMs: number }, seen: NumbersSeen): boolean {
+function isRecorded(books: RecordedRows, { row, atMs }: { row: number; atMs: number }, seen: NumbersSeen): boolean {
   return atMs <= seen[1] || books.late.some(([number, lateMs]) => number === row && lateMs === atMs);
 }
 
 /** Where row numbers came again, or stood still, at this one or a later one; undefined: they never did. */
-function seenBefore({ restored, pauses }: BooksMeta, row: number): NumbersSeen | undefined {
+function seenBefore({ restored, pauses }: RecordedRows, row: number): NumbersSeen | undefined {
   return restored.find(([last]) => row <= last) ?? pauses.find(([last]) => row <= last);
 }
 
-function seenNow({ rows, latestRowAtMs }: BooksMeta): NumbersSeen {
+function seenNow({ rows, latestRowAtMs }: RecordedRows): NumbersSeen {
   return [rows.at(-1)?.[1] ?? 0, latestRowAtMs];
 }
 
 /** Notes that no row has come for a while: a counter that was restored goes on with numbers given before, at later times. */
-function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): void {
+function notePause({ rows, pauses, latestRowAtMs }: RecordedRows, atMs: number): void {
   const highest = rows.at(-1)?.[1];
   if (highest === undefined || atMs < latestRowAtMs + ROW_PAUSE_MS) return;
   pauses.push([highest, latestRowAtMs + ROW_CLOCK_SKEW_MS]);
@@ -174,7 +107,7 @@ function notePause({ rows, pauses, latestRowAtMs }: BooksMeta, atMs: number): vo
 }
 
 /** Notes a row whose number had been left out before, by a counter that was restored, or whose clock was ahead. */
-function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }): void {
+function noteLate(books: RecordedRows, { row, atMs }: { row: number; atMs: number }): void {
   const seen = seenBefore(books, row);
   if (seen === undefined || atMs <= seen[1]) return;
   books.late.push([row, atMs]);
@@ -189,7 +122,7 @@ function noteLate(books: BooksMeta, { row, atMs }: { row: number; atMs: number }
  * order they come.
  */
 export function takeFreshRows<Row extends { row: number; atMs: number }>(
-  books: BooksMeta,
+  books: RecordedRows,
   rows: readonly Row[],
 ): { fresh: Row[]; refused: number[] } {
   const fresh = new Map<number, Row>();

@@ -7,7 +7,6 @@ import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
-import type { StoreState } from "../state.ts";
 
 /** Groups of the signal queue whose changes wait in the head, at most: some 30 KB. */
 export const PENDING_GROUPS = 256;
@@ -36,6 +35,16 @@ export interface GroupChange extends GroupCounts, GroupName {
   days: Record<string, number>;
   /** Signals that were received: the time of the first, the receipt of the latest, and that one's original; null: none was. */
   received: { firstMs: number; latest: Receipt; sample: Sample } | null;
+}
+
+/** The part of the head that has changes which are still to be added to the groups' rows. */
+export interface PendingGroups {
+  groups: Record<string, GroupChange>;
+}
+
+interface StoredGroups {
+  sql: SqlStorage;
+  books: PendingGroups;
 }
 
 interface Row {
@@ -87,7 +96,7 @@ export class EventGroupChanges {
   }
 
   /** Adds the changes to those in the head. The caller flushes the log. */
-  write({ sql, books }: StoreState): void {
+  write({ sql, books }: StoredGroups): void {
     for (const [key, change] of this.#groups) {
       const known = books.groups[key];
       books.groups[key] = known === undefined ? change : sum(known, change);
@@ -107,7 +116,7 @@ export class EventGroupChanges {
 }
 
 /** Brings the rows of the groups up to date, for whoever reads them. The caller flushes the log. */
-export function settleGroups({ sql, books }: StoreState): void {
+export function settleGroups({ sql, books }: StoredGroups): void {
   settle(sql, books.groups);
 }
 

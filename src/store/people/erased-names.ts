@@ -6,9 +6,9 @@
 import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
-import type { IdClaim } from "../people/claims.ts";
-import type { VisitorNames } from "../people/people.ts";
-import type { VisitorId } from "../people/visitor-keys.ts";
+import type { IdClaim } from "./claims.ts";
+import type { VisitorNames } from "./people.ts";
+import type { VisitorId } from "./visitor-keys.ts";
 import type { Admission } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";

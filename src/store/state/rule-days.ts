@@ -4,7 +4,6 @@
  */
 import { addToDays, dayOf } from "../../domain/quota/day-counts.ts";
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
-import type { StoreState } from "../state.ts";
 
 /** Mapping rules whose counts wait in the head, at most: some 10 KB. */
 const PENDING_RULES = 128;
@@ -14,6 +13,16 @@ export interface RuleDayChange {
   count: number;
   /** Counts by the numbers of the days. */
   days: Record<string, number>;
+}
+
+/** The part of the head that has changes which are still to be added to the rules' rows. */
+export interface PendingRuleDays {
+  rules: Record<string, RuleDayChange>;
+}
+
+interface StoredRuleDays {
+  sql: SqlStorage;
+  books: PendingRuleDays;
 }
 
 export class RuleDayChanges {
@@ -26,7 +35,7 @@ export class RuleDayChanges {
   }
 
   /** Adds the changes to those in the head. The caller flushes the log. */
-  write({ sql, books }: StoreState): void {
+  write({ sql, books }: StoredRuleDays): void {
     for (const [ruleId, change] of this.#rules) addTo((books.rules[ruleId] ??= { count: 0, days: {} }), change);
     this.#rules.clear();
     if (Object.keys(books.rules).length <= PENDING_RULES) return;
@@ -36,7 +45,10 @@ export class RuleDayChanges {
 }
 
 /** How often a rule has scored. Null: it has scored nothing that is still there. */
-export function readRuleDays({ sql, books }: StoreState, ruleId: string): { count: number; days: DayCounts } | null {
+export function readRuleDays(
+  { sql, books }: StoredRuleDays,
+  ruleId: string,
+): { count: number; days: DayCounts } | null {
   return sumOf(readRow(sql, ruleId), books.rules[ruleId]);
 }
 

@@ -6,8 +6,8 @@
 import type { Facts, LineStatus } from "../log/line.ts";
 import type { Admission } from "../protocol.ts";
 import { countInBooks } from "./books.ts";
-import type { BookColumn, BooksMeta } from "./books.ts";
-import type { EventGroupChanges, GroupCounts, GroupName } from "./event-groups.ts";
+import type { BookColumn, Books } from "./books.ts";
+import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";
 
 /** Where a signal stands. `erased`: it was processed, and its person has been deleted; `released`: it is here no more. */
 export type Standing = LineStatus | "dead" | "erased" | "unrecorded";
@@ -21,7 +21,7 @@ export interface CountedSignal {
 
 /** What counts signals: the books, and what is to change in the groups of the signal queue. */
 export interface SignalCounts {
-  books: BooksMeta;
+  books: Books;
   groups: EventGroupChanges;
 }
 

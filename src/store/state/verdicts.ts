@@ -16,10 +16,6 @@ interface Row {
   frequency: NonNullable<RuleMatch["frequency"]> | null;
 }
 
-export function pointsOf(matches: readonly RuleMatch[]): number {
-  return matches.reduce((sum, { points }) => sum + points, 0);
-}
-
 export class Verdicts {
   readonly #sql: SqlStorage;
   readonly #byId = new Lru<number, RuleMatch>(VERDICTS_REMEMBERED);

@@ -6,7 +6,7 @@
 import { asc, desc, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import type { Page } from "../../platform/list-page.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
 
 export interface Order {
   /** A column, or one with its collation. */
@@ -55,4 +55,19 @@ function lastOf({ kind }: Order, cursor: string | null): { id: number; value: nu
   if (id === undefined || text === undefined) return null;
   const value = kind === "number" ? Number(text) : text;
   return Number.isNaN(value) ? null : { id: Number(id), value };
+}
+
+/** Turns up to `page.limit + 1` rows into a page of items. */
+export function pageOfRows<Row, T>(
+  rows: Row[],
+  page: Page,
+  key: (row: Row) => string | number,
+  item: (row: Row) => T,
+): PageOf<T> {
+  const shown = rows.slice(0, page.limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(item),
+    next: rows.length > page.limit && last !== undefined ? String(key(last)) : null,
+  };
 }

@@ -1,11 +1,11 @@
 /** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
-import { RaisedEvents } from "../events/raised-events.ts";
-import type { BooksMeta } from "./record/books.ts";
-import { EMPTY_BOOKS } from "./record/books.ts";
-import { Log } from "./log/log.ts";
-import { Originals } from "./record/originals.ts";
-import { Once } from "./rules/once.ts";
-import { Verdicts } from "./rules/verdicts.ts";
+import { RaisedEvents } from "../../events/raised-events.ts";
+import type { BooksMeta } from "./store-meta.ts";
+import { EMPTY_BOOKS } from "./store-meta.ts";
+import { Log } from "../log/log.ts";
+import { Originals } from "../log/originals.ts";
+import { Once } from "./once.ts";
+import { Verdicts } from "./verdicts.ts";
 
 export class StoreState {
   readonly sql: SqlStorage;

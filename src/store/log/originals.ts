@@ -9,11 +9,11 @@
  */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import { isOriginal } from "../log/line.ts";
-import type { Log } from "../log/log.ts";
-import type { Facts } from "../log/line.ts";
-import { HASH_BYTES } from "../log/segment.ts";
-import type { Segment } from "../log/segment.ts";
+import { isOriginal } from "./line.ts";
+import type { Log } from "./log.ts";
+import type { Facts } from "./line.ts";
+import { HASH_BYTES } from "./segment.ts";
+import type { Segment } from "./segment.ts";
 
 /** What is received longer ago than this when it is recorded has its duplicates looked for on disk, not in memory. */
 const LATE_AFTER_MS = 3_600_000;

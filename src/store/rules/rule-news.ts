@@ -1,0 +1,42 @@
+/** What a rule's job does to scores, as it is told: one event when the job has ended. Until then its row counts. */
+import { newEvent } from "../../events/raised-events.ts";
+import type { Crossings, ScoreNews } from "../events/score-news.ts";
+import { wants } from "../events/wanted.ts";
+import type { StoreState } from "../state/store-state.ts";
+
+/** What a rule's job has done to scores, as its row says it. */
+export interface Rescoring {
+  rule_id: string;
+  added: number;
+  changed: number;
+  removed: number;
+  points: number;
+  /** JSON of an array of Crossings. */
+  crossings: string;
+}
+
+/** Adds to a job's row what one of its steps has done to scores. */
+export function countScores(job: Rescoring, news: ScoreNews | null): void {
+  if (news === null) return;
+  job.points += news.points;
+  const crossings = [...news.crossings];
+  if (crossings.length === 0) return;
+  const sums = JSON.parse(job.crossings) as Crossings[];
+  for (const { threshold, risen, fallen } of crossings) {
+    const known = sums.find((one) => one.threshold === threshold);
+    if (known === undefined) sums.push({ threshold, risen, fallen });
+    else Object.assign(known, { risen: known.risen + risen, fallen: known.fallen + fallen });
+  }
+  job.crossings = JSON.stringify(sums.sort((one, other) => one.threshold - other.threshold));
+}
+
+/** Tells what a rule's job has done: it has ended, or another one takes its place. */
+export function raiseRuleApplied(state: StoreState, job: Rescoring, nowMs: number): void {
+  const { rule_id, added, changed, removed, points } = job;
+  const thresholds = JSON.parse(job.crossings) as Crossings[];
+  // That signals score by a newer version of the rule what they did before is nobody's news.
+  const isNews = added + removed > 0 || points !== 0 || thresholds.length > 0;
+  if (!isNews || !wants(state, "people.rescored")) return;
+  const data = { cause: "rule_applied" as const, rule_id, email: null, added, changed, removed, points, thresholds };
+  state.raised.raise([newEvent("people.rescored", data, nowMs)]);
+}
