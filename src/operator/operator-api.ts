@@ -1,5 +1,4 @@
 /** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
-import { bodyLimit } from "hono/body-limit";
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
 import { RULES_FILE_MAX_BYTES } from "../limits.ts";
@@ -10,6 +9,7 @@ import { destinationRoutes } from "./routes/destination-routes.ts";
 import { erasureRoutes } from "./routes/erasure-routes.ts";
 import { exportRoutes } from "./routes/export-routes.ts";
 import { operator } from "./environment.ts";
+import { limitBody } from "../http/body-limit.ts";
 import { methodNotAllowed, problem } from "../http/problem.ts";
 import { healthRoutes } from "./routes/health-routes.ts";
 import { keyRoutes } from "./routes/key-routes.ts";
@@ -28,18 +28,16 @@ import { workspaceRoutes } from "./routes/workspace-routes.ts";
 /** A request body of the operator API. */
 export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
-const limitBody = (maxSize: number) =>
-  bodyLimit({
-    maxSize,
-    onError: (c) =>
-      problem(c, {
-        status: 413,
-        code: "body_too_large",
-        title: "Too large",
-        detail: `A body has at most ${maxSize} bytes.`,
-      }),
-  });
-const [limitSmallBody, limitRuleFile] = [limitBody(OPERATOR_BODY_MAX_BYTES), limitBody(RULES_FILE_MAX_BYTES)];
+const limitTo = (maxSize: number) =>
+  limitBody(maxSize, (c) =>
+    problem(c, {
+      status: 413,
+      code: "body_too_large",
+      title: "Too large",
+      detail: `A body has at most ${maxSize} bytes.`,
+    }),
+  );
+const [limitSmallBody, limitRuleFile] = [limitTo(OPERATOR_BODY_MAX_BYTES), limitTo(RULES_FILE_MAX_BYTES)];
 
 const limitBodies = operator.createMiddleware((c, next) =>
   c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallBody(c, next),

@@ -1,7 +1,7 @@
 /** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
-import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
+import { limitBody } from "../http/body-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { PAGE_FORM_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
@@ -47,8 +47,7 @@ const noStore = pages.createMiddleware(async (c, next) => {
   c.res.headers.set("cache-control", "no-store");
 });
 
-const limitForm = (maxSize: number) =>
-  bodyLimit({ maxSize, onError: (c) => c.text("What was sent is too large for a form.", 413) });
+const limitForm = (maxSize: number) => limitBody(maxSize, (c) => c.text("What was sent is too large for a form.", 413));
 const [limitSmallForm, limitRuleFile] = [limitForm(PAGE_FORM_MAX_BYTES), limitForm(RULES_FILE_MAX_BYTES)];
 
 const formLimit = pages.createMiddleware((c, next) =>

@@ -1,0 +1,29 @@
+/** How large a body may be, on the operator API and on the pages; what is sent to the ingestion endpoints is in ingest. */
+import { env } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operator-api.ts";
+import { call } from "../../support/workspace.ts";
+
+const OPERATOR = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };
+
+test.each(["/operator/plans", "/sign-in"])(
+  "a GET of %s that comes with a body of unknown length is answered",
+  async (path) => {
+    const answer = await call(path, { headers: { ...OPERATOR, "transfer-encoding": "chunked" } });
+    await answer.body?.cancel();
+    expect(answer.status).toBe(200);
+  },
+);
+
+test("a body of the operator API has at most as many bytes as are allowed, whether it says how many or not", async () => {
+  const statusOf = async (bytes: number, headers: Record<string, string>) => {
+    const body = "{}".padEnd(bytes);
+    const answer = await call("/operator/plans/limited", { method: "PUT", headers: { ...OPERATOR, ...headers }, body });
+    await answer.body?.cancel();
+    return answer.status;
+  };
+  for (const headers of [{}, { "transfer-encoding": "chunked" }]) {
+    expect(await statusOf(OPERATOR_BODY_MAX_BYTES, headers)).toBe(422);
+    expect(await statusOf(OPERATOR_BODY_MAX_BYTES + 1, headers)).toBe(413);
+  }
+});
