@@ -1,12 +1,19 @@
 /** The page to go to after sign-in, as the address of the sign-in page names it: a stranger may have written it. */
+import { holdsCredential } from "../../domain/keys/echo.ts";
 
 export const FIRST_PAGE = "/w/";
 
-/** Path and query of a workspace's page; anything else leads to the list of workspaces. */
+/**
+ * Path and query of a workspace's page; anything else leads to the list of workspaces. So does a key or a secret in it: what
+ * is given back here stands in a page, in a header and in an attempt's row.
+ */
 export function safeTarget(to: string | undefined): string {
   // Browsers read a backslash as a slash and leave out tabs and line breaks.
   if (to === undefined || !/^\/w\/[^\\\p{Cc}]*$/u.test(to)) return FIRST_PAGE;
   // URL resolves `..` as a browser does, so that it cannot lead out of `/w/`.
   const { origin, pathname, search } = new URL(to, "https://here.invalid");
-  return origin === "https://here.invalid" && pathname.startsWith("/w/") ? pathname + search : FIRST_PAGE;
+  const target = pathname + search;
+  return origin === "https://here.invalid" && pathname.startsWith("/w/") && !holdsCredential(target)
+    ? target
+    : FIRST_PAGE;
 }

@@ -1,6 +1,8 @@
 /** Sign-in leads nowhere but to a page of a workspace, whatever the address says. */
+import { randomBytes } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
+import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { safeTarget } from "../../../src/pages/session/sign-in-target.ts";
 
 test.each(["/w/", "/w/acme/usage", "/w/acme/people?email=jane%40example.com&cursor=x", "/w/acme/a%2Fb"])(
@@ -24,6 +26,8 @@ test.each([
   ["another path", "/operator/plans"],
   ["a path that only begins alike", "/wide"],
   ["white space before it", " /w/acme"],
+  ["a page with a key in its query", `/w/acme/people?q=${composeKey(randomBytes)}`],
+  ["a page with a key in its path", `/w/acme/people/${composeKey(randomBytes)}`],
 ])("a target that is not kept: %s", (_, to) => expect(safeTarget(to)).toBe("/w/"));
 
 test("whatever the target is, a browser stays on the site and in the pages", () => {
