@@ -5,6 +5,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import type { OperatorEnv } from "./environment.ts";
+import { withoutCredentials } from "../domain/keys/echo.ts";
 import { problem } from "../http/problem.ts";
 
 export type Tag =
@@ -96,12 +97,23 @@ export function conflict(c: Context<OperatorEnv>, code: string, detail: string):
   return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 
+/** Wrong fields that an answer names: more are not one mistake of somebody's, and would make it larger than the body. */
+const NAMED_FIELDS = 100;
+/** Characters of an unknown field's name that are repeated: it may be anything, an API key too. */
+const UNKNOWN_NAME_CHARACTERS = 60;
+
 function fieldErrors(error: z.core.$ZodError): FieldError[] {
-  return error.issues.flatMap((issue) => {
+  const errors = error.issues.flatMap((issue) => {
     const path = issue.path.map(String);
     if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: issue.message }];
-    return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "unknown field" }));
+    return issue.keys.map((key) => ({ path: [...path, shownName(key)].join("."), message: "unknown field" }));
   });
+  return errors.slice(0, NAMED_FIELDS);
+}
+
+function shownName(name: string): string {
+  const shown = withoutCredentials(name).slice(0, UNKNOWN_NAME_CHARACTERS).toWellFormed();
+  return name.length > UNKNOWN_NAME_CHARACTERS ? `${shown}…` : shown;
 }
 
 function parseJson(text: string): { value: unknown } | { error: string } {

@@ -78,6 +78,6 @@ export const problemDetails = z
     errors: z
       .array(z.object({ path: z.string(), message: z.string() }))
       .optional()
-      .meta({ description: "With `validation_failed`: every field that is wrong." }),
+      .meta({ description: "With `validation_failed`: every field that is wrong, of very many the first hundred." }),
   })
   .meta({ id: "Problem", description: "RFC 9457 problem details." });

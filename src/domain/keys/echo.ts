@@ -24,11 +24,15 @@ export function holdsCredential(text: string): boolean {
 
 /** The beginning of `text` in quotes, without what looks like a key or a secret. */
 export function echo(text: string): string {
-  const withoutKeys = text.slice(0, LOOKED_AT).replaceAll(BEGINS_LIKE_KEY, BLANK);
-  const blanked = withoutKeys.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run));
+  const blanked = withoutCredentials(text.slice(0, LOOKED_AT));
   const shown = blanked.slice(0, ECHO_MAX_LENGTH).toWellFormed();
   const isCut = blanked.length > ECHO_MAX_LENGTH || text.length > LOOKED_AT;
   return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
+}
+
+/** The text without what looks like a key or a secret, or like a part of one. */
+export function withoutCredentials(text: string): string {
+  return text.replaceAll(BEGINS_LIKE_KEY, BLANK).replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run));
 }
 
 /** Whether a run has at least two letters of either case, as next to no long word has. */

@@ -286,6 +286,15 @@ describe("workspaces", () => {
     expect(complaints(await post("/operator/workspaces", [1]))).toEqual([""]);
   });
 
+  test("of an unknown field no key is repeated, nor a name without end, and of many the first hundred are named", async () => {
+    const key = "sk_0123456789abcdefghijABCDEFGHIJ0123456789";
+    const answer = await post("/operator/workspaces", { [key]: 1, ["x".repeat(9_000)]: 1 });
+    expect(complaints(answer)).toEqual(["slug", "name", "plan", "•••", `${"x".repeat(60)}…`]);
+    expect(JSON.stringify(answer)).not.toContain(key.slice(0, 12));
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, nth) => [`field_${nth}`, nth]));
+    expect(complaints(await post("/operator/workspaces", many))).toHaveLength(100);
+  });
+
   test("what is not JSON is a 400", async () => {
     for (const body of ["{", "slug=acme"]) {
       expect(await post("/operator/workspaces", body)).toMatchObject({ status: 400, body: { code: "body_not_json" } });
