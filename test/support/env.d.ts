@@ -9,6 +9,10 @@ declare global {
       MODEL_RUNS?: string;
       MODEL_SEED?: string;
       MODEL_SHRINK?: string;
+      /** Of the hostile calls: how many, from which seed, and which of them is one of the first workspace. */
+      HOSTILE_CASES?: string;
+      HOSTILE_SEED?: string;
+      HOSTILE_FROM?: string;
     }
   }
 }

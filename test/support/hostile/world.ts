@@ -1,0 +1,126 @@
+/** A workspace with something of everything, for hostile calls to be made on, and what must be found whole afterwards. */
+import { env } from "cloudflare:workers";
+import { newMembers } from "../members.ts";
+import type { Members } from "../members.ts";
+import { newPlan, newWorkspace, operator } from "../workspace.ts";
+import type { TestKey, TestWorkspace } from "../workspace.ts";
+import { ACCOUNT_TEMPLATE, ACCOUNTS, SIGNALS } from "./bodies.ts";
+
+export interface World {
+  team: Members;
+  /** What stands in a path for each of its parameters. */
+  subject: Record<string, string>;
+  /** The same of another workspace. */
+  foreign: Record<string, string>;
+  keys: { signals: TestKey; withSecret: TestKey; accounts: TestKey };
+  /** Keys and secrets of this workspace that calls carry where they do not belong: in a path, a query, a header. */
+  carried: readonly string[];
+  /** Others that stand in bodies: what was stored with them is shown to whoever may see it. */
+  said: readonly string[];
+  /** Cursors that its lists have given out. */
+  cursors: readonly string[];
+}
+
+const LISTS = ["/keys", "/rules", "/members", "/signals", "/people", "/accounts", "/events", "/destinations"];
+
+export async function newWorld(): Promise<World> {
+  const team = await newMembers({ signalLimit: 100_000 });
+  const { workspace } = team;
+  const keys = {
+    signals: workspace.key,
+    withSecret: await workspace.newKey({ secret: true }),
+    accounts: await workspace.newKey({ endpoint_type: "product_org", payload_template: ACCOUNT_TEMPLATE }),
+  };
+  const said = await workspace.newKey({ secret: true });
+  for (const signal of SIGNALS) await workspace.send(signal);
+  for (const account of ACCOUNTS) {
+    await workspace.send(account, { path: "/api/product-orgs/webhook/{key}", key: keys.accounts.key });
+  }
+  await workspace.send({ event: "Visit", email: "gone@example.com" });
+  await workspace.send({ event: "Never", properties: 1 });
+  await workspace.settled();
+  const subject = await newSubject(workspace, team.slug);
+  const another = await newWorkspace();
+  await another.send({ event: "Visit", email: "theirs@example.com" });
+  await another.settled();
+  const { slug } = await another.operator<{ slug: string }>("GET", "");
+  const cursors: string[] = [];
+  for (const list of LISTS) {
+    const { next } = await workspace.operator<{ next: string | null }>("GET", `${list}?limit=1`);
+    if (next !== null) cursors.push(next);
+  }
+  return {
+    team,
+    subject,
+    foreign: await newSubject(another, slug),
+    keys,
+    carried: [keys.withSecret.key, keys.withSecret.secret ?? "", keys.accounts.key],
+    said: [said.key, said.secret ?? ""],
+    cursors,
+  };
+}
+
+async function newSubject(workspace: TestWorkspace, slug: string): Promise<Record<string, string>> {
+  const rule = { name: "r", event: "Filled *", conditions: [], scoring_signal: "s", points: 1 };
+  const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+  const destination = {
+    name: "d",
+    type: "webhook",
+    target: "https://receiver.example.com/in",
+    events: ["period.closed"],
+  };
+  const { id: destinationId } = await workspace.operator<{ id: string }>("POST", "/destinations", destination);
+  const delivery = await workspace.operator<{ id?: string }>("POST", `/destinations/${destinationId}/test`);
+  const { items } = await workspace.operator<{ items: { id: string; email: string | null }[] }>("GET", "/signals");
+  const deletion = await workspace.operator<{ id: string }>("DELETE", "/people/gone@example.com");
+  const { id: keyId } = await workspace.newKey();
+  await workspace.operator("POST", "/members", { email: "other@example.com", role: "admin" });
+  return {
+    slug,
+    workspace_id: workspace.id,
+    key_id: keyId,
+    rule_id: ruleId,
+    email: "jane@example.com",
+    person_email: "jane@example.com",
+    id: destinationId,
+    destination_id: destinationId,
+    delivery_id: delivery.id ?? "whd_none",
+    deletion_id: deletion.id,
+    signal_id: items[0]?.id ?? "",
+    version: "1",
+    plan_id: await newPlan(1_000),
+    one: "c-1",
+  };
+}
+
+/** What a new signal scores for somebody whom nobody has heard of, in a workspace that may have been changed in any way. */
+export async function scoreOfNewSignal(workspace: TestWorkspace): Promise<unknown> {
+  const event = `Sound ${crypto.randomUUID()}`;
+  const email = `sound-${crypto.randomUUID()}@example.com`;
+  // Whatever was made of its plan and of its rules: there is room again for one more of each.
+  await workspace.operator("PATCH", "", { overages: true });
+  const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules?limit=200");
+  for (const { id } of items) await workspace.operator("DELETE", `/rules/${id}`);
+  await workspace.operator("POST", "/rules", {
+    name: "sound",
+    event,
+    conditions: [],
+    scoring_signal: "sound",
+    points: 7,
+  });
+  const { key } = await workspace.newKey();
+  const answer = await workspace.send({ event, email }, { key });
+  if (answer.status !== 202) return { status: answer.status, body: await answer.text() };
+  const books = await workspace.settled();
+  const people = await workspace.operator<{ items: { score: number }[] }>("GET", `/people?email=${email}`);
+  return { score: people.items[0]?.score, balanced: books.balanced };
+}
+
+/** A workspace that nobody attacks. */
+export async function newBystander(): Promise<TestWorkspace> {
+  const workspace = await newWorkspace();
+  await operator("PUT", "/plans/starter", { name: "starter", signal_limit: 1_000, paid: true });
+  return workspace;
+}
+
+export const OPERATOR = `Bearer ${env.OPERATOR_TOKEN}`;

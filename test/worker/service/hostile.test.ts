@@ -1,0 +1,154 @@
+/**
+ * Hostile calls to every route of the Worker: none fails the service, none is told a key or a secret, none takes long, and
+ * afterwards the service is as sound as before. `npm run test:hostile -- --cases 100000 --seed 1`; a run that fails prints
+ * its seed and which call it was.
+ */
+import { env } from "cloudflare:workers";
+import { expect, test, vi } from "vitest";
+import { isWellFormedKey } from "../../../src/domain/keys/api-key.ts";
+import { FORMS } from "../../support/hostile/bodies.ts";
+import { Chance } from "../../support/hostile/chance.ts";
+import { hostileCase, ROUTES, type HostileCase } from "../../support/hostile/requests.ts";
+import { newBystander, newWorld, scoreOfNewSignal, type World } from "../../support/hostile/world.ts";
+import "../../support/receiver.ts";
+import { expectToAddUp } from "../../support/read-store.ts";
+import { call } from "../../support/workspace.ts";
+
+const CASES = Number(env.HOSTILE_CASES ?? 2_000);
+const SEED = Number(env.HOSTILE_SEED ?? Date.now() % 2 ** 31);
+/** Calls on one workspace, before it is looked at and another one is made. */
+const CASES_OF_A_WORLD = 250;
+const FROM = Math.floor(Number(env.HOSTILE_FROM ?? 0) / CASES_OF_A_WORLD) * CASES_OF_A_WORLD;
+/** Many times what the slowest call takes on a machine that does other things besides. */
+const CASE_MAX_MS = 5_000;
+
+/** Without a provider that people sign in with, this says so. */
+const MAY_BE_503 = new Set(["GET /sign-in/oidc"]);
+/** Whoever creates a key sees it, once. */
+const SHOWS_A_NEW_KEY = /^POST .*(\/keys|\/api-keys\/new|\/rotate)$/;
+
+/** What is said of a call that was answered as it must not be. */
+function describeCase({ route, path, init }: HostileCase): string {
+  const body = typeof init.body === "string" ? init.body.slice(0, 500) : Object.prototype.toString.call(init.body);
+  return `${route.name} as ${init.method} ${path.slice(0, 300)} ${JSON.stringify([...init.headers]).slice(0, 600)} ${body}`;
+}
+
+interface Slowest {
+  ms: number;
+  says: string;
+}
+
+class Attack {
+  readonly #world: World;
+  readonly #found: string[];
+  readonly #statuses: Record<number, number>;
+  readonly #logged: string[] = [];
+  slowest: Slowest = { ms: 0, says: "" };
+
+  constructor(world: World, found: string[], statuses: Record<number, number>) {
+    this.#world = world;
+    this.#found = found;
+    this.#statuses = statuses;
+  }
+
+  log(line: string): void {
+    this.#logged.push(line);
+  }
+
+  async make(nth: number, one: HostileCase): Promise<void> {
+    const before = performance.now();
+    const says = () => `case ${nth}: ${describeCase(one)}`;
+    let answer: Response;
+    let text: string;
+    try {
+      answer = await call(one.path, one.init);
+      answer.webSocket?.accept();
+      answer.webSocket?.close();
+      text = await answer.text();
+    } catch (error) {
+      this.#found.push(`${says()}: ${String(error)}`);
+      return;
+    }
+    const ms = performance.now() - before;
+    this.#statuses[answer.status] = (this.#statuses[answer.status] ?? 0) + 1;
+    if (ms > this.slowest.ms) this.slowest = { ms, says: says() };
+    if (ms > CASE_MAX_MS) this.#found.push(`${says()}: took ${ms} ms`);
+    if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.has(one.route.name)))
+      this.#found.push(`${says()}: ${answer.status} ${text.slice(0, 300)}`);
+    this.#look(one, answer, text, says);
+  }
+
+  #look({ route, init }: HostileCase, answer: Response, text: string, says: () => string): void {
+    const { carried, said } = this.#world;
+    const headers = [...answer.headers].filter(([name]) => name !== "location");
+    const told = `${JSON.stringify(headers)} ${text}`;
+    const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${told.slice(0, 1_500)}`;
+    if (told.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
+    // A form whose session has ended is given back, as it was sent, to whoever has sent it.
+    const isGivenBack = route.surface === "pages" && init.method === "POST" && answer.status === 401;
+    if (!isGivenBack && carried.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it carried"));
+    const isNoOnesData = route.surface === "ingest" || (route.surface === "operator" && !answer.ok);
+    if (isNoOnesData && said.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it said"));
+    const shown = holdsKeys(told).filter((key) => !carried.includes(key) && !said.includes(key));
+    if (shown.length > 0 && !(SHOWS_A_NEW_KEY.test(route.name) && answer.ok)) this.#found.push(isAnswerTo("a key"));
+    for (const line of this.#logged.splice(0)) {
+      const isSecret = [...carried, ...said, env.OPERATOR_TOKEN].some((one) => line.includes(one));
+      if (isSecret || holdsKeys(line).length > 0) this.#found.push(`${says()}: is in the log: ${line}`);
+      const isFailure = /"event":"(error|\w+_failed)"/.test(line);
+      if (isFailure && !MAY_BE_503.has(route.name)) this.#found.push(`${says()}: failed: ${line}`);
+    }
+  }
+}
+
+function holdsKeys(text: string): string[] {
+  return (text.match(/sk_[0-9A-Za-z]{40}/g) ?? []).filter(isWellFormedKey);
+}
+
+test("every form of the pages is known to the attack, and every form is one of a page", () => {
+  const posts = ROUTES.filter(({ surface, method }) => surface === "pages" && method !== "GET");
+  expect(Object.keys(FORMS).toSorted()).toEqual(posts.map(({ name }) => name).toSorted());
+});
+
+test(
+  `nothing that is sent fails the service, is told a key or a secret, or takes long, in ${CASES} hostile calls`,
+  async () => {
+    const found: string[] = [];
+    const routes = new Set<string>();
+    const statuses: Record<number, number> = {};
+    let slowest: Slowest = { ms: 0, says: "" };
+    let attack: Attack | null = null;
+    for (const method of ["log", "info", "warn", "error", "debug"] as const) {
+      vi.spyOn(console, method).mockImplementation((...args: unknown[]) => attack?.log(args.map(String).join(" ")));
+    }
+    const bystander = await newBystander();
+    for (let first = FROM; first < FROM + CASES && found.length < 20; first += CASES_OF_A_WORLD) {
+      const world = await newWorld();
+      const { owner, admin, member, stranger } = world.team;
+      const sessions: string[] = [];
+      for (const browser of [owner, owner, owner, admin, admin, member, stranger])
+        sessions.push(await browser.cookie());
+      attack = new Attack(world, found, statuses);
+      for (let nth = first; nth < Math.min(FROM + CASES, first + CASES_OF_A_WORLD); nth++) {
+        const one = hostileCase(world, new Chance(SEED + nth * 7_919), sessions);
+        routes.add(one.route.name);
+        await attack.make(nth, one);
+      }
+      if (attack.slowest.ms > slowest.ms) slowest = attack.slowest;
+      attack = null;
+      const { workspace } = world.team;
+      for (const sound of [workspace, bystander]) {
+        expect(await scoreOfNewSignal(sound), `seed ${SEED}, after case ${first}`).toEqual({
+          score: 7,
+          balanced: true,
+        });
+        await expectToAddUp(sound.id);
+      }
+    }
+    vi.restoreAllMocks();
+    process.stdout.write(
+      `hostile: seed ${SEED}, ${CASES} cases, ${routes.size} of ${ROUTES.length} routes, ${JSON.stringify(statuses)}, slowest ${Math.round(slowest.ms)} ms: ${slowest.says}\n`,
+    );
+    expect(found, `seed ${SEED}`).toEqual([]);
+  },
+  60_000 + CASES * 100,
+);
