@@ -5,7 +5,8 @@ import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, ShownChange } from "../../store/record-pages.ts";
 import { Flags, ShortValue, Value } from "./account-values.tsx";
-import { Empty, Head, Pager, Panel, Stat, Stats, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 /** Names of keys by their ids; null: whoever looks may not see them (spec §1). */
 export type KeyNames = ReadonlyMap<string, string> | null;

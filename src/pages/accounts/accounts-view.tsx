@@ -5,7 +5,8 @@ import type { AccountSummary } from "../../store/record-pages.ts";
 import { ACCOUNTS_SORTS, type AccountsList } from "../people/people-query.ts";
 import { ShortValue } from "./account-values.tsx";
 import { SelectField, TextField } from "../views/fields.tsx";
-import { Empty, Head, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 /** External ids are the sender's own and may be `.` or `..`, which a path takes for steps: so they stand in the query. */
 function accountPath(base: string, externalId: string): string {

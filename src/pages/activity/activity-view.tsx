@@ -4,10 +4,12 @@ import type { AuditRecord } from "../../control/audit-list.ts";
 import { MANAGERS_ACTIONS } from "../../control/audit.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "./activity-query.ts";
-import { AUDIT_COPY, readingOf, type Place } from "./audit-copy.tsx";
+import { AUDIT_COPY, readingOf } from "./audit-copy.tsx";
+import type { AuditPlace } from "./audit-parts.tsx";
 import { DayFields, SelectField, TextField } from "../views/fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
-import { Empty, Head, Json, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Json, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 interface Props {
   base: string;
@@ -80,7 +82,7 @@ export function ActivityView({
   );
 }
 
-function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: Place; nowMs: number }) {
+function Entry({ entry, place, nowMs }: { entry: AuditRecord; place: AuditPlace; nowMs: number }) {
   const { label, sentence } = readingOf(entry.action);
   return (
     <tr>

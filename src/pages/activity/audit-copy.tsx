@@ -1,25 +1,20 @@
 /** How each entry of the audit log reads, after who did it. The compiler sees to it that none is missing. */
-import type { Child } from "hono/jsx";
 import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit-list.ts";
 import { EXPORTS, FORMATS } from "../people/export-copy.ts";
-import { ROLE_LABEL } from "../copy.ts";
 import { grouped } from "../views/format.ts";
-
-export interface Place {
-  /** Address of the workspace. */
-  base: string;
-  /** Names of its API keys by id. */
-  keys: ReadonlyMap<string, string>;
-  /** Names of the plans by id. */
-  plans: ReadonlyMap<string, string>;
-}
-
-interface Reading {
-  /** The action's name in the list to filter by. */
-  label: string;
-  sentence: (entry: AuditRecord, place: Place) => Child;
-}
+import {
+  labelOf,
+  MemberLink,
+  ofDestination,
+  ofKey,
+  ofRule,
+  planName,
+  roleSaid,
+  textIn,
+  type AuditPlace,
+  type AuditReading,
+} from "./audit-parts.tsx";
 
 export const AUDIT_COPY = {
   "plan.created": {
@@ -56,7 +51,7 @@ export const AUDIT_COPY = {
     label: "Member added",
     sentence: ({ target, detail }, { base }) => (
       <>
-        added <Member base={base} email={target} /> as {roleOf(detail["role"])}
+        added <MemberLink base={base} email={target} /> as {roleSaid(detail["role"])}
       </>
     ),
   },
@@ -64,66 +59,32 @@ export const AUDIT_COPY = {
     label: "Role changed",
     sentence: ({ target, detail }, { base }) => (
       <>
-        made <Member base={base} email={target} /> {roleOf(detail["role"])}
+        made <MemberLink base={base} email={target} /> {roleSaid(detail["role"])}
       </>
     ),
   },
   "member.removed": { label: "Member removed", sentence: ({ target }) => <>removed {target} from the members</> },
-  "key.created": {
-    label: "API key created",
-    sentence: (entry, place) => (
+  "key.created": ofKey("API key created", (key) => <>created the API key {key}</>),
+  "key.rotated": ofKey("API key rotated", (key) => <>rotated the API key {key}</>),
+  "key.renamed": ofKey("API key renamed", (key, { detail }) => (
+    <>
+      gave the API key {key} the name “{textIn(detail, "name")}”
+    </>
+  )),
+  "key.deactivated": ofKey("API key deactivated", (key) => <>deactivated the API key {key}</>),
+  "rule.created": ofRule("Mapping rule created", (rule) => <>created the mapping rule {rule}</>),
+  "rule.updated": ofRule("Mapping rule changed", (rule, { detail: { back_to: version } }) =>
+    typeof version === "number" ? (
       <>
-        created the API key <Key entry={entry} place={place} />
+        took the mapping rule {rule} back to what version {version} said
       </>
+    ) : (
+      <>changed the mapping rule {rule}</>
     ),
-  },
-  "key.rotated": {
-    label: "API key rotated",
-    sentence: (entry, place) => (
-      <>
-        rotated the API key <Key entry={entry} place={place} />
-      </>
-    ),
-  },
-  "key.renamed": {
-    label: "API key renamed",
-    sentence: (entry, place) => (
-      <>
-        gave the API key <Key entry={entry} place={place} /> the name “{textOf(entry.detail["name"])}”
-      </>
-    ),
-  },
-  "key.deactivated": {
-    label: "API key deactivated",
-    sentence: (entry, place) => (
-      <>
-        deactivated the API key <Key entry={entry} place={place} />
-      </>
-    ),
-  },
-  "rule.created": {
-    label: "Mapping rule created",
-    sentence: (entry, { base }) => (
-      <>
-        created the mapping rule <Rule entry={entry} base={base} />
-      </>
-    ),
-  },
-  "rule.updated": {
-    label: "Mapping rule changed",
-    sentence: (entry, { base }) => {
-      const backTo = entry.detail["back_to"];
-      return (
-        <>
-          {typeof backTo === "number" ? "took" : "changed"} the mapping rule <Rule entry={entry} base={base} />
-          {typeof backTo === "number" && ` back to what version ${backTo} said`}
-        </>
-      );
-    },
-  },
+  ),
   "rule.deleted": {
     label: "Mapping rule deleted",
-    sentence: ({ target, detail }) => <>deleted the mapping rule {textOf(detail["name"]) ?? <code>{target}</code>}</>,
+    sentence: ({ target, detail }) => <>deleted the mapping rule {textIn(detail, "name") ?? <code>{target}</code>}</>,
   },
   "rules.imported": {
     label: "Mapping rules imported",
@@ -136,14 +97,7 @@ export const AUDIT_COPY = {
       </>
     ),
   },
-  "rule.applied": {
-    label: "Mapping rule applied",
-    sentence: (entry, { base }) => (
-      <>
-        applied the mapping rule <Rule entry={entry} base={base} /> to what is stored
-      </>
-    ),
-  },
+  "rule.applied": ofRule("Mapping rule applied", (rule) => <>applied the mapping rule {rule} to what is stored</>),
   "held.released": {
     label: "Held signals released",
     sentence: (_entry, { base }) => (
@@ -177,33 +131,30 @@ export const AUDIT_COPY = {
       </>
     ),
   },
-  "key.silence_changed": {
-    label: "Watch for silence changed",
-    sentence: (entry, place) => (
-      <>
-        {typeof entry.detail["silent_after_days"] === "number"
-          ? `asked to be told when nothing comes for ${entry.detail["silent_after_days"]} days with`
-          : "asked no more to be told when nothing comes with"}{" "}
-        the API key <Key entry={entry} place={place} />
-      </>
-    ),
-  },
-  "destination.created": destination("Destination created", (name) => <>created the destination {name}</>),
-  "destination.updated": destination("Destination changed", (name) => <>changed the destination {name}</>),
-  "destination.paused": destination("Destination paused", (name) => <>paused the destination {name}</>),
-  "destination.resumed": destination("Destination resumed", (name) => <>resumed the destination {name}</>),
-  "destination.switched_off": destination("Destination switched off", (name, { detail }) => (
+  "key.silence_changed": ofKey("Watch for silence changed", (key, { detail: { silent_after_days: days } }) => (
+    <>
+      {typeof days === "number"
+        ? `asked to be told when nothing comes for ${days} days with`
+        : "asked no more to be told when nothing comes with"}{" "}
+      the API key {key}
+    </>
+  )),
+  "destination.created": ofDestination("Destination created", (name) => <>created the destination {name}</>),
+  "destination.updated": ofDestination("Destination changed", (name) => <>changed the destination {name}</>),
+  "destination.paused": ofDestination("Destination paused", (name) => <>paused the destination {name}</>),
+  "destination.resumed": ofDestination("Destination resumed", (name) => <>resumed the destination {name}</>),
+  "destination.switched_off": ofDestination("Destination switched off", (name, { detail }) => (
     <>
       switched off the destination {name}:{" "}
       {detail["reason"] === "gone" ? "it answered 410 Gone" : "nothing had reached it for five days"}
     </>
   )),
-  "destination.deleted": destination("Destination deleted", (name) => <>deleted the destination {name}</>),
-  "destination.secret_rotated": destination("Destination's secret rotated", (name) => (
+  "destination.deleted": ofDestination("Destination deleted", (name) => <>deleted the destination {name}</>),
+  "destination.secret_rotated": ofDestination("Destination's secret rotated", (name) => (
     <>rotated the secret of the destination {name}</>
   )),
-  "destination.tested": destination("Destination tested", (name) => <>sent a test to the destination {name}</>),
-  "delivery.repeated": destination("Event delivered again", (name) => (
+  "destination.tested": ofDestination("Destination tested", (name) => <>sent a test to the destination {name}</>),
+  "delivery.repeated": ofDestination("Event delivered again", (name) => (
     <>delivered an event to the destination {name} again</>
   )),
   "thresholds.changed": {
@@ -215,64 +166,19 @@ export const AUDIT_COPY = {
       </>
     ),
   },
-} as const satisfies Record<AuditAction, Reading>;
-
-function destination(label: string, sentence: (name: Child, entry: AuditRecord) => Child): Reading {
-  return {
-    label,
-    sentence: (entry, { base }) => {
-      const link = `${base}/settings/notifications/${encodeURIComponent(entry.target)}`;
-      const name = textOf(entry.detail["name"]) ?? entry.target;
-      return sentence(entry.action === "destination.deleted" ? name : <a href={link}>{name}</a>, entry);
-    },
-  };
-}
+} as const satisfies Record<AuditAction, AuditReading>;
 
 /** How an action reads. One that this version does not know, because a newer one has written it, reads as its name. */
-export function readingOf(action: string): Reading {
-  const known: Partial<Record<string, Reading>> = AUDIT_COPY;
+export function readingOf(action: string): AuditReading {
+  const known: Partial<Record<string, AuditReading>> = AUDIT_COPY;
   return (Object.hasOwn(known, action) ? known[action] : undefined) ?? { label: action, sentence: () => <>{action}</> };
 }
 
 /** What a change of the workspace did, each such as `switched overages on`. */
-function changesOf({ name, plan, overages }: AuditRecord["detail"], place: Place): string[] {
+function changesOf({ name, plan, overages }: AuditRecord["detail"], place: AuditPlace): string[] {
   return [
     ...(typeof overages === "boolean" ? [`switched overages ${overages ? "on" : "off"}`] : []),
     ...(typeof plan === "string" ? [`changed the plan to ${planName(plan, place)}`] : []),
     ...(typeof name === "string" ? [`renamed the workspace to ${name}`] : []),
   ];
-}
-
-function planName(id: string, { plans }: Place): string {
-  return plans.get(id) ?? id;
-}
-
-function Member({ base, email }: { base: string; email: string }) {
-  return <a href={`${base}/settings/members`}>{email}</a>;
-}
-
-function Key({ entry: { target, detail }, place: { base, keys } }: { entry: AuditRecord; place: Place }) {
-  return (
-    <a href={`${base}/settings/api-keys/${encodeURIComponent(target)}`}>
-      {keys.get(target) ?? textOf(detail["name"]) ?? target}
-    </a>
-  );
-}
-
-function Rule({ entry: { target, detail }, base }: { entry: AuditRecord; base: string }) {
-  return <a href={`${base}/rules/${encodeURIComponent(target)}`}>{textOf(detail["name"]) ?? target}</a>;
-}
-
-function roleOf(role: unknown): string {
-  const label = labelOf(ROLE_LABEL, role);
-  if (label === undefined) return "a member";
-  return label === "Member" ? "a member" : `an ${label.toLowerCase()}`;
-}
-
-function labelOf<Label>(of: Record<string, Label>, key: unknown): Label | undefined {
-  return typeof key === "string" && Object.hasOwn(of, key) ? of[key] : undefined;
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }

@@ -5,7 +5,8 @@ import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "./marketing-template.ts";
 import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../workspace/webhook-calls.ts";
 import { TextField } from "../views/fields.tsx";
-import { Copy, Fact, Facts, Panel } from "../views/parts.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Fact, Facts, Panel } from "../views/parts.tsx";
 
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";

@@ -11,7 +11,9 @@ import { counted } from "../views/format.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
 import { TestCall } from "./test-call-view.tsx";
-import { Copy, Empty, Head, Notice, Pager, Panel, Time } from "../views/parts.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Pager } from "../views/table.tsx";
 
 export interface ManagersConnect {
   /** The workspace's path, `/w/{slug}`. */

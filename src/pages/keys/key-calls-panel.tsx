@@ -5,7 +5,8 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
 import { compact, counted, day, grouped } from "../views/format.ts";
-import { Panel, Table } from "../views/parts.tsx";
+import { Panel } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 
 /** The chart is narrow, so that its words can be read on a phone. */
 const WIDTH = 480;

@@ -5,7 +5,8 @@ import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";
-import { Copy, Head, Notice, Panel } from "../views/parts.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Head, Notice, Panel } from "../views/parts.tsx";
 import { TestCall } from "../connect/test-call-view.tsx";
 
 export interface Created {

@@ -3,19 +3,17 @@ import type { ApiKey } from "../../control/stored-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
-import { REJECTION_KEPT_DAYS } from "../../limits.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
-import { REFUSALS } from "../../http/refusal-table.ts";
 import type { KeyCalls as Calls } from "../../quota/protocol.ts";
-import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";
 import { KEY_PLACEHOLDER } from "../connect/connect-set-up.tsx";
 import { TextField } from "../views/fields.tsx";
-import { counted, grouped } from "../views/format.ts";
 import { KeyCalls } from "./key-calls-panel.tsx";
+import { KeyRefusals } from "./key-refusals-panel.tsx";
 import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
-import { Fact, Facts, Head, Panel, Table, Time } from "../views/parts.tsx";
+import { Fact, Facts, Head, Panel, Time } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 import { TestCall } from "../connect/test-call-view.tsx";
 
 /** What a field holds: what is stored, or what was typed and refused. */
@@ -36,9 +34,7 @@ export interface KeyPage {
   /** The keys that this one was rotated into and from; null where there is none. */
   successor: ApiKey | null;
   predecessor: ApiKey | null;
-  /** The key's refused calls by reason. */
   refused: readonly RejectionGroup[];
-  /** The key's latest refused calls, an entry for each run of the same. */
   runs: readonly Rejection[];
   rename: TypedField;
   silence: TypedField;
@@ -60,7 +56,7 @@ export function KeyView(page: KeyPage) {
         <What page={page} />
       </Panel>
       <KeyCalls accepted={page.calls.accepted} refused={page.calls.refused} nowMs={nowMs} />
-      <Refused page={page} />
+      <KeyRefusals home={home} keyId={apiKey.id} refused={page.refused} runs={page.runs} nowMs={nowMs} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
       <div class="columns wide">
         <div class="stack wide-gap">
@@ -182,54 +178,6 @@ function KeyLink({ path, apiKey }: { path: string; apiKey: ApiKey }) {
     <a href={`${path}/${apiKey.id}`}>
       {apiKey.name} <code class="nowrap">{apiKey.maskedKey}</code>
     </a>
-  );
-}
-
-function Refused({ page: { home, apiKey, refused, runs, nowMs } }: { page: KeyPage }) {
-  const calls = refused.reduce((sum, group) => sum + group.calls, 0);
-  const isLowerBound = refused.some(({ atLeast }) => atLeast);
-  if (refused.length === 0) {
-    return (
-      <Panel title="Refused calls">
-        <p class="quiet">None in the last {REJECTION_KEPT_DAYS} days.</p>
-      </Panel>
-    );
-  }
-  return (
-    <Panel title="Refused calls" flush>
-      <div class="panel-head stack">
-        <p>
-          {isLowerBound && "At least "}
-          {counted(calls, "call")} in the last {REJECTION_KEPT_DAYS} days:{" "}
-          {refused.map(({ code, calls: ofReason }) => `${grouped(ofReason)} × ${REFUSALS[code].label}`).join(", ")}.{" "}
-          <a href={`${home}/rejections?key=${apiKey.id}`}>See each</a>
-        </p>
-      </div>
-      <Table
-        caption="Refused calls of this key, the latest first"
-        head={["Reason", { text: "Calls", number: true }, "From", "To", "What the sender should change"]}
-      >
-        {runs.map(({ code, cause, calls: ofRun, atLeast, firstAtMs, lastAtMs }) => (
-          <tr>
-            <th scope="row">
-              {REFUSALS[code].label}
-              {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
-            </th>
-            <td class="number">
-              {atLeast && "at least "}
-              {grouped(ofRun)}
-            </td>
-            <td>
-              <Time ms={firstAtMs} nowMs={nowMs} />
-            </td>
-            <td>
-              <Time ms={lastAtMs} nowMs={nowMs} />
-            </td>
-            <td class="advice">{REFUSALS[code].advice}</td>
-          </tr>
-        ))}
-      </Table>
-    </Panel>
   );
 }
 

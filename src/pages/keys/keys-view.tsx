@@ -5,7 +5,8 @@ import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { counted } from "../views/format.ts";
 import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";
-import { Badge, Empty, Head, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Badge, Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 export interface KeyList {
   /** Path of the API keys, `/w/{slug}/settings/api-keys`. */

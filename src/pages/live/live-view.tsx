@@ -3,7 +3,8 @@ import { LIVE_SOCKET_MS } from "../../limits.ts";
 import { STATUS_COPY, type Tone } from "../copy.ts";
 import type { LiveFilter, LiveItem, LiveStatus } from "./live-item.ts";
 import { SelectField, TextField } from "../views/fields.tsx";
-import { Badge, Clamped, Empty, Head, Panel, Table, Time } from "../views/parts.tsx";
+import { Badge, Clamped, Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 
 const { in_flight: _, ...RECORDED } = STATUS_COPY;
 const STATUSES: Record<LiveStatus, { label: string; tone: Tone; meaning: string }> = {

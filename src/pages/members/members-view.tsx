@@ -5,7 +5,10 @@ import type { PageOf } from "../../platform/list-page.ts";
 import { ROLE_LABEL } from "../copy.ts";
 import type { MemberErrors, TypedMember } from "./member-form.ts";
 import { FormErrors, SelectField, TextField } from "../views/fields.tsx";
-import { Badge, Confirm, Copy, Head, Notice, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Confirm } from "../views/confirm.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Badge, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 interface Props {
   base: string;

@@ -6,7 +6,8 @@ import { EVENT_COPY } from "./notification-copy.ts";
 import { DeliveryBadge } from "./destination-parts.tsx";
 import { grouped } from "../views/format.ts";
 import { indented } from "./indented-json.ts";
-import { Badge, Empty, Fact, Facts, Head, Json, Notice, Panel, Table, Time } from "../views/parts.tsx";
+import { Badge, Empty, Fact, Facts, Head, Json, Notice, Panel, Time } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 
 export interface DeliveryPage {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */

@@ -1,7 +1,8 @@
 /** Settings › Notifications: the one page that shows a destination's secret, and what stands there when it came twice. */
 import type { Destination } from "../../domain/events/destination.ts";
 import { VerifyPanel } from "./destination-parts.tsx";
-import { Copy, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Head, Notice, Panel, Time } from "../views/parts.tsx";
 
 export interface DestinationCreated {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */

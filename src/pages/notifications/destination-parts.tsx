@@ -3,7 +3,8 @@ import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { DELIVERY_END, destinationSaid } from "./notification-copy.ts";
 import { VERIFY_CODE } from "./verify-code.ts";
-import { Badge, Copy, Panel, Time } from "../views/parts.tsx";
+import { Copy } from "../views/copy-text.tsx";
+import { Badge, Panel, Time } from "../views/parts.tsx";
 
 /** A destination's state in a word or two, and since when. */
 export function DestinationBadge({ destination, nowMs }: { destination: Destination; nowMs: number }) {

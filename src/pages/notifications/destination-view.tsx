@@ -9,7 +9,9 @@ import { destinationSaid, EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import { DeliveryBadge, DestinationBadge, VerifyPanel } from "./destination-parts.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { indented } from "./indented-json.ts";
-import { Confirm, Empty, Fact, Facts, Head, Json, Notice, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Confirm } from "../views/confirm.tsx";
+import { Empty, Fact, Facts, Head, Json, Notice, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 export interface DestinationPage {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */

@@ -6,7 +6,8 @@ import { TYPE_COPY } from "./notification-copy.ts";
 import { DestinationBadge } from "./destination-parts.tsx";
 import { TextField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
-import { Empty, Head, Notice, Panel, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 
 export interface NotificationsData {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */

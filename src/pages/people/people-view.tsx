@@ -7,7 +7,8 @@ import { ExportLinks } from "./export-links.tsx";
 import { DayFields, SelectField, TextField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
-import { Empty, Head, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 import { NotAll } from "../signals/signal-parts.tsx";
 
 /** Path of a person's page; an email may hold slashes, percent signs, whatever. */

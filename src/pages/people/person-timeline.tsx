@@ -4,7 +4,8 @@ import type { PageOf } from "../../platform/list-page.ts";
 import type { ScoringSignal } from "../../store/protocol.ts";
 import type { PersonTimeline, TimelineEntry, TimelineSignal } from "../../store/record-pages.ts";
 import { day, signed } from "../views/format.ts";
-import { Empty, Pager, Panel, StatusBadge, Time } from "../views/parts.tsx";
+import { Empty, Panel, StatusBadge, Time } from "../views/parts.tsx";
+import { Pager } from "../views/table.tsx";
 
 export type RuleNames = ReadonlyMap<string, { name: string; version: number }>;
 

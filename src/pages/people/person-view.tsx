@@ -4,7 +4,8 @@ import type { Identity } from "../../store/protocol.ts";
 import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/record-pages.ts";
 import { TimeChart } from "../views/charts.tsx";
 import { counted, exactTime, grouped } from "../views/format.ts";
-import { Fact, Facts, Head, Panel, Stat, Stats, Table, Time } from "../views/parts.tsx";
+import { Fact, Facts, Head, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 import { personPath } from "./people-view.tsx";
 import { TimelinePanel, type RuleNames } from "./person-timeline.tsx";
 

@@ -10,7 +10,8 @@ import { DayFields, SelectField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
-import { Badge, Clamped, Empty, Head, Pager, Panel, ShortId, Table, Time } from "../views/parts.tsx";
+import { Badge, Clamped, Empty, Head, Panel, ShortId, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 export interface RejectionsData {
   /** The workspace's path, `/w/{slug}`. */

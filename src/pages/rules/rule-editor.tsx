@@ -2,14 +2,13 @@
  * The form of a mapping rule. Its buttons say what they do in `do`: rows are added and removed by the server, so that
  * this works without a script; with one, only the conditions are exchanged, and the preview follows what is typed.
  */
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE, RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
-import { RULE_MAX_CONDITIONS, RULE_PATH_MAX_ELEMENTS } from "../../limits.ts";
-import { FREQUENCY_LABEL, OPERATOR_LABEL } from "../copy.ts";
-import type { ConditionRow, FieldErrors, RuleForm } from "./rule-form.ts";
+import { RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
+import { FREQUENCY_LABEL } from "../copy.ts";
+import type { FieldErrors, RuleForm } from "./rule-form.ts";
 import type { RuleSuggestions } from "../../store/rule-protocol.ts";
-import { grouped } from "../views/format.ts";
 import { CheckField, FormErrors, SelectField, TextField } from "../views/fields.tsx";
 import { Panel } from "../views/parts.tsx";
+import { ConditionFields } from "./condition-fields.tsx";
 import { Preview, type Previewed } from "./rule-preview.tsx";
 
 export interface EditorProps {
@@ -94,7 +93,7 @@ export function Editor({
               ["any", "any condition"],
             ]}
           />
-          <Conditions rows={form.conditions} errors={errors} focus={focus} />
+          <ConditionFields rows={form.conditions} errors={errors} focusLast={focus === "last_condition"} />
         </Panel>
         <Panel title="The person gets">
           <div class="pair">
@@ -133,113 +132,6 @@ export function Editor({
         </div>
       </form>
       <Preview base={base} preview={preview} paths={suggestions.paths} />
-    </div>
-  );
-}
-
-interface ConditionsProps {
-  rows: readonly ConditionRow[];
-  errors: FieldErrors;
-  focus: EditorProps["focus"];
-}
-
-function Conditions({ rows, errors, focus }: ConditionsProps) {
-  return (
-    <fieldset class="conditions" id="conditions">
-      <legend>Conditions</legend>
-      <p class="hint" id="conditions-hint">
-        On <code>event</code>, <code>source</code>, <code>email</code> or <code>properties.</code> and a path, such as{" "}
-        <code>properties.form_name</code>, <code>properties.items[0].sku</code>, or <code>properties.items[].sku</code>{" "}
-        for any of the first {grouped(RULE_PATH_MAX_ELEMENTS)}. Text is not case-sensitive; numbers are compared as
-        numbers.
-      </p>
-      {rows.length === 0 && <p class="quiet">None: every signal of this event matches.</p>}
-      {rows.map((row, index) => (
-        <Condition
-          row={row}
-          index={index}
-          errors={errors}
-          focused={focus === "last_condition" && index === rows.length - 1}
-        />
-      ))}
-      {rows.length < RULE_MAX_CONDITIONS && (
-        <div class="row">
-          <button class="small" id="add-condition" name="do" value="add" data-swap="#conditions">
-            Add condition
-          </button>
-        </div>
-      )}
-    </fieldset>
-  );
-}
-
-interface ConditionProps {
-  row: ConditionRow;
-  index: number;
-  errors: FieldErrors;
-  focused: boolean;
-}
-
-function Condition({ row, index, errors, focused }: ConditionProps) {
-  const nth = `Condition ${index + 1}`;
-  const wrong = ["path", "operator", "value"].flatMap((field) => errors[`conditions.${index}.${field}`] ?? []);
-  const invalid = (field: string) =>
-    errors[`conditions.${index}.${field}`] === undefined
-      ? {}
-      : { "aria-invalid": "true" as const, "aria-describedby": `condition-${index}-error`, autofocus: true };
-  return (
-    <div class="condition">
-      <input
-        type="text"
-        name="path"
-        id={`path-${index}`}
-        aria-label={`${nth}: what it looks at`}
-        value={row.path}
-        placeholder="properties.form_name"
-        list="paths"
-        autocomplete="off"
-        spellcheck={false}
-        autofocus={focused}
-        {...invalid("path")}
-      />
-      <select name="operator" id={`operator-${index}`} aria-label={`${nth}: comparison`} {...invalid("operator")}>
-        {MAPPING_OPERATORS.map((operator) => (
-          <option
-            value={operator}
-            selected={operator === row.operator}
-            class={OPERATORS_WITHOUT_VALUE.includes(operator) ? "no-value" : undefined}
-          >
-            {OPERATOR_LABEL[operator]}
-          </option>
-        ))}
-      </select>
-      {/* HTML takes away a line's end at the beginning of a textarea: a text that begins with one gets another. */}
-      <textarea
-        name="value"
-        id={`value-${index}`}
-        rows={1}
-        aria-label={`${nth}: value; for a list one to a line, or between commas`}
-        placeholder="value"
-        spellcheck={false}
-        {...invalid("value")}
-      >
-        {row.value.startsWith("\n") ? `\n${row.value}` : row.value}
-      </textarea>
-      <button
-        class="small"
-        id={`remove-${index}`}
-        name="do"
-        value={`remove-${index}`}
-        data-swap="#conditions"
-        aria-label={`Remove condition ${index + 1}`}
-      >
-        Remove
-      </button>
-      {wrong.length > 0 && (
-        <span class="error" id={`condition-${index}-error`}>
-          {wrong.join(" ")}
-        </span>
-      )}
     </div>
   );
 }

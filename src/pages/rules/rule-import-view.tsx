@@ -6,7 +6,8 @@ import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from 
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
-import { Badge, Head, Notice, Panel, Stat, Stats, Table } from "../views/parts.tsx";
+import { Badge, Head, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 import { Differences } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { Enabled } from "./rules-view.tsx";

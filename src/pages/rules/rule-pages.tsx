@@ -10,11 +10,8 @@ import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import {
   BLANK_FORM,
-  changeRows,
   copyOf,
-  draftOf,
   formOf,
-  previewDays,
   readRuleForm,
   ruleTyped,
   withoutBlankRows,
@@ -22,6 +19,7 @@ import {
   type RuleForm,
 } from "./rule-form.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { focusAfter, readAsked, tryOut } from "./editor-asked.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -114,44 +112,6 @@ export const rulePages = pages
       ? done(c, "rules", "rule_deleted")
       : c.redirect(`${workspacePath(c)}/rules/${ruleId}`, 303);
   });
-
-/** Reads what a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
-async function readAsked(
-  c: Context<PagesEnv>,
-): Promise<{ what: string; form: RuleForm; version: number | null; preview: Previewed }> {
-  const data = await c.req.formData();
-  const what = data.get("do");
-  const asked = typeof what === "string" ? what : "save";
-  const read = readRuleForm(data);
-  const form = asked === "save" || asked === "preview" ? withoutBlankRows(read) : changeRows(read, asked);
-  const version = Number(data.get("version"));
-  return {
-    what: asked,
-    form,
-    version: Number.isInteger(version) && version > 0 ? version : null,
-    preview: asked === "preview" ? await tryOut(c, form) : null,
-  };
-}
-
-function focusAfter(what: string): EditorProps["focus"] {
-  return what === "add" ? "last_condition" : null;
-}
-
-async function tryOut(c: Context<PagesEnv>, form: RuleForm, maxSignals?: number): Promise<Previewed> {
-  const draft = draftOf(form);
-  if (!draft.ok) return { errors: draft.refusal };
-  const { event, match, conditions, points, frequency } = draft.value;
-  const days = previewDays(form);
-  const rule = { event, match, conditions, points, frequency, scoringSignal: form.scoringSignal };
-  const found = await previewRule(c.env, c.get("workspace").id, rule, days, maxSignals);
-  return { days, points, found, similar: found.matches === 0 ? await eventsLike(c, event) : [] };
-}
-
-/** Known events whose names differ from this one in letter case only. */
-async function eventsLike(c: Context<PagesEnv>, event: string): Promise<string[]> {
-  const { events } = await signalStore(c.env, c.get("workspace").id).recentNames();
-  return events.filter((known) => known !== event && known.toLowerCase() === event.toLowerCase());
-}
 
 interface Shown {
   errors?: FieldErrors;

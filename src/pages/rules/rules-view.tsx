@@ -6,7 +6,8 @@ import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { FREQUENCY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
-import { Badge, Empty, Head, Pager, Panel, Table } from "../views/parts.tsx";
+import { Badge, Empty, Head, Panel } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 import { Count } from "../signals/signal-parts.tsx";
 
 export function Rules({

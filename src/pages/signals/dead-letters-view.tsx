@@ -1,7 +1,9 @@
 /** Signals that could not be processed: why, and how they are tried again. */
 import type { PageOf } from "../../platform/list-page.ts";
 import type { DeadLetter } from "../../store/protocol.ts";
-import { Confirm, Empty, Head, Json, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Confirm } from "../views/confirm.tsx";
+import { Empty, Head, Json, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 import { SignalLink, SignalTabs } from "./signal-parts.tsx";
 
 export function DeadLetters({

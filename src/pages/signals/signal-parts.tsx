@@ -3,7 +3,8 @@ import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
 import { counted, grouped } from "../views/format.ts";
-import { Pager, StatusBadge, Table, Time } from "../views/parts.tsx";
+import { StatusBadge, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 
 /** Address of a group (`signals/group`); names may hold any characters. */
 export function groupPath(base: string, event: string, source: string): string {

@@ -11,7 +11,8 @@ import { DayFields, NameField, SelectField, TextField } from "../views/fields.ts
 import { counted } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
-import { Empty, Head, Notice, Pager, Panel, Table, Time } from "../views/parts.tsx";
+import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Pager, Table } from "../views/table.tsx";
 import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
 
 interface Known {

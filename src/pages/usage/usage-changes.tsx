@@ -6,7 +6,9 @@ import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { atPrice, changeSaid, heldSaid, thatCost } from "./usage-copy.ts";
 import { counted, grouped } from "../views/format.ts";
-import { Badge, Confirm, Panel, Table } from "../views/parts.tsx";
+import { Confirm } from "../views/confirm.tsx";
+import { Badge, Panel } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 
 export interface ChangesData {
   /** The workspace's path, `/w/{slug}`. */

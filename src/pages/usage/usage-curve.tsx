@@ -6,7 +6,8 @@ import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { thatCost } from "./usage-copy.ts";
 import { counted, day, grouped } from "../views/format.ts";
-import { Panel, Table } from "../views/parts.tsx";
+import { Panel } from "../views/parts.tsx";
+import { Table } from "../views/table.tsx";
 import { UsageChart } from "./usage-chart.tsx";
 
 export interface CurveData {
