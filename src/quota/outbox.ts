@@ -173,6 +173,11 @@ export class Outbox {
     return first === undefined ? null : { row: first.row, atMs: first.at };
   }
 
+  /** Bytes of the whole database. */
+  get databaseBytes(): number {
+    return this.#sql.databaseSize;
+  }
+
   /** Whether the database has so many bytes. */
   isFull(maxBytes: number): boolean {
     return this.#fill.reaches(maxBytes);

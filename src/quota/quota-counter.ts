@@ -7,105 +7,77 @@
  * a caller sees has been stored. Memory is a copy of what is stored, or may be lost (rejections.ts, key-use.ts, drain.ts).
  */
 import type { RefusedCalls, Rejection } from "../domain/keys/rejection.ts";
-import { roomToRelease } from "../domain/quota/quota.ts";
+import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
-import { HandOn } from "../events/hand-on.ts";
-import { newEvent } from "../events/raised-events.ts";
 import { configuredOutboxBytes, configuredPaceMs, configuredRate } from "../env.ts";
+import { HandOn } from "../events/hand-on.ts";
+import { SAFETY_ALARM_MS } from "../limits.ts";
+import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { WatchedObject } from "../platform/watchers.ts";
-import { REJECTIONS_KEPT, SAFETY_ALARM_MS } from "../limits.ts";
-import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
-import type { CommitDecisions, CountedCall } from "./admission.ts";
-import { createReleasedTable, release, rowsAgain } from "./again.ts";
-import { Alarm } from "../platform/alarm.ts";
-import { GroupCommit } from "./commits.ts";
+import { CallNotes } from "./call-notes.ts";
+import { counterBooks, waiting } from "./counter-books.ts";
 import { CounterNews } from "./counter-news.ts";
 import { Drain } from "./drain.ts";
 import { findInFlight } from "./in-flight.ts";
-import { KeyUse } from "./key-use.ts";
-import type { Ledger } from "./ledger.ts";
+import { IncomingCalls } from "./incoming-calls.ts";
+import { noteLateness } from "./late-signals.ts";
 import { readUsage } from "./ledger.ts";
+import { LedgerState, type LedgerStateOptions } from "./ledger-state.ts";
 import { Outbox } from "./outbox.ts";
-import { Rejections } from "./rejections.ts";
-import { RequestBuckets } from "./request-buckets.ts";
+import type * as Protocol from "./protocol.ts";
+import { countForgotten, goOnBehind, renumber } from "./restored-counter.ts";
 import { RevokedKeys } from "./revoked-keys.ts";
-import { State } from "./state.ts";
-import type { LedgerChange } from "./state.ts";
+import { SignalsAgain } from "./signals-again.ts";
 import { readUsageByDay } from "./usage-days.ts";
-import type { QuotaConfig } from "../domain/quota/quota-config.ts";
-import type {
-  AdmitCall,
-  AdmitResult,
-  Backlog,
-  CounterBooks,
-  InFlightSignal,
-  KeyCalls,
-  PeriodState,
-  RefusedCall,
-  RefusedResult,
-  ReleaseResult,
-  SignalAgain,
-  UnsettledRow,
-  Usage,
-  UsageByDay,
-} from "./protocol.ts";
-
-/** From this age on the oldest signal that is not recorded is told of: a healthy backlog is a hundred times younger. */
-export const PROCESSING_LATE_MS = 10 * 60_000;
 
 export class QuotaCounter extends WatchedObject<RefusedCalls> {
-  readonly #sql: SqlStorage;
-  readonly #buckets: RequestBuckets;
   readonly #revoked: RevokedKeys;
-  readonly #keyUse: KeyUse;
-  readonly #rejections: Rejections;
   readonly #outbox: Outbox;
   readonly #news: CounterNews;
-  readonly #state: State;
-  readonly #drain: Drain;
-  readonly #handOn: HandOn;
+  readonly #state: LedgerState;
+  readonly #notes: CallNotes;
+  readonly #calls: IncomingCalls;
+  readonly #again: SignalsAgain;
   readonly #alarm: Alarm;
-  readonly #commits: GroupCommit<CountedCall, AdmitResult>;
+  readonly #handOn: HandOn;
+  readonly #drain: Drain;
   /** Commits with signals since the alarm last rang. */
   #commitsSinceRing = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
-    this.#sql = ctx.storage.sql;
-    createReleasedTable(this.#sql);
-    this.#buckets = new RequestBuckets(configuredRate(env));
-    this.#revoked = new RevokedKeys(this.#sql);
-    this.#keyUse = new KeyUse(this.#sql);
-    this.#rejections = new Rejections(this.#sql);
-    this.#outbox = new Outbox(this.#sql);
-    this.#news = new CounterNews(this.#sql);
-    this.#state = new State(ctx.storage, this.#outbox, this.#news);
-    this.#keyUse.noteLost(this.#state.ledger?.admitted ?? 0);
+    const { sql } = ctx.storage;
+    const workspaceId = ctx.id.name ?? "";
+    const common = { workspaceId, alarmBy: (atMs: number): void => this.#alarm.by(atMs) };
+    const outbox = (this.#outbox = new Outbox(sql));
+    const revoked = (this.#revoked = new RevokedKeys(sql));
+    const news = (this.#news = new CounterNews(sql));
+    const state = (this.#state = new LedgerState(ctx.storage, { outbox, news, changed: this.#changed }));
+    const watch = (refused: RefusedCalls): void => this.watchers.tell(1, () => [refused]);
+    const notes = new CallNotes(sql, { ...common, state, news, watch, handOn: () => this.#handOn.start() });
+    this.#notes = notes;
+    const isOutboxFull = (): boolean => outbox.isFull(configuredOutboxBytes(this.env));
+    this.#again = new SignalsAgain(sql, { state, isOutboxFull });
+    const durable = (): Promise<unknown> => ctx.storage.sync();
+    this.#calls = new IncomingCalls(configuredRate(env), { workspaceId, revoked, state, notes, isOutboxFull, durable });
     this.#alarm = new Alarm(ctx);
-    this.#handOn = new HandOn(this.#news.raised, {
-      workspaceId: this.#workspaceId,
-      raise: (events) => this.env.DESTINATIONS.getByName(this.#workspaceId).raise(events),
-      alarmBy: (atMs) => this.#alarm.by(atMs),
+    this.#handOn = new HandOn(news.raised, {
+      ...common,
+      raise: (events) => this.env.DESTINATIONS.getByName(workspaceId).raise(events),
     });
-    this.#drain = new Drain(this.#outbox, {
-      workspaceId: this.#workspaceId,
+    this.#drain = new Drain(outbox, {
+      ...common,
       send: (messages) => this.env.SIGNALS.sendBatch(messages),
       paceMs: configuredPaceMs(env),
-      alarmBy: (atMs) => this.#alarm.by(atMs),
     });
-    this.#commits = new GroupCommit(
-      (calls) => this.#commit(calls),
-      () => ctx.storage.sync(),
-    );
   }
 
   /** Sets plan and billing, with effect from the next signal. The anchor is fixed by the first call. */
   configure(config: QuotaConfig): void {
     this.#state.configure(config, Date.now());
     this.#alarm.by(this.#state.ledger?.periodEndMs ?? Number.POSITIVE_INFINITY);
-    this.#handOn.start();
   }
 
   /** Says which events are to be raised, from the next commit on. Repeating it changes nothing. */
@@ -126,35 +98,23 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#revoked.add(keyIds, atMs);
   }
 
-  /**
-   * Has later rows numbered behind `behindRow`. For a counter that was restored from a backup: the Signal Store has seen
-   * the numbers up to there. Returns the rows that are not settled.
-   */
-  goOnBehind(behindRow: number): UnsettledRow[] {
-    this.#update(Date.now(), (ledger) => {
-      ledger.nextRow = Math.max(ledger.nextRow, behindRow + 1);
-      return { save: true };
-    });
+  /** Has a restored counter number later rows behind `behindRow`. Returns the rows that are not settled. */
+  goOnBehind(behindRow: number): Protocol.UnsettledRow[] {
+    goOnBehind(this.#state, behindRow, Date.now());
     return this.#outbox.unsettledRows();
   }
 
   /** The rows that are not settled, and how many signals were ever admitted, at one moment. */
-  unsettledRows(): { rows: UnsettledRow[]; admitted: number } {
+  unsettledRows(): { rows: Protocol.UnsettledRow[]; admitted: number } {
     return { rows: this.#outbox.unsettledRows(), admitted: this.#state.ledger?.admitted ?? 0 };
   }
 
   /**
-   * Counts signals that the store has and this counter, restored from a backup, has no memory of. Returns false, and counts
-   * nothing, if signals were admitted since the caller looked: then it looks again.
+   * Counts signals that the store has and a restored counter has no memory of. Returns false, and counts nothing, if more
+   * than `admitted` have been admitted: then the caller looks again.
    */
   countForgotten(signals: number, admitted: number): boolean {
-    let counted = false;
-    this.#update(Date.now(), (ledger) => {
-      counted = ledger.admitted === admitted;
-      if (counted) ledger.admitted += signals;
-      return { save: counted };
-    });
-    return counted;
+    return countForgotten(this.#state, { signals, admitted }, Date.now());
   }
 
   /** From the next start on the database is as it was then, see platform/point-in-time.ts. Returns how to undo it. */
@@ -169,65 +129,33 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   /** Gives the unsettled among these rows new numbers, in the same order. Returns how many it has renumbered. */
   renumber(rows: number[]): number {
-    let renumbered = 0;
-    this.#update(Date.now(), (ledger) => {
-      // The new numbers are behind all that were used, so that nothing under way that names a number means another row, and
-      // behind all that was sent, so that the drain sends them.
-      renumbered = this.#outbox.renumber(rows, ledger.nextRow);
-      ledger.nextRow += renumbered;
-      return { save: true };
-    });
+    const renumbered = renumber(this.#state, this.#outbox, rows, Date.now());
     this.#drain.renumbered();
     return renumbered;
   }
 
   /**
-   * Decides and counts the signals of one call (design §7). Calls that arrive while a commit is being prepared share
-   * it: one outbox row for all of them.
+   * Decides and counts the signals of one call (design §7), in a commit that it shares with others.
    *
-   * @throws when the commit fails; then nothing of the whole group has been counted, and a retry may succeed.
+   * @throws when the commit fails; then nothing of it has been counted, and a retry may succeed.
    */
-  admit(call: AdmitCall): Promise<AdmitResult> | AdmitResult {
-    const nowMs = Date.now();
-    if (this.#state.ledger === null) return { outcome: "unconfigured" };
-    if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    this.#keyUse.used(call.keyId, nowMs);
-    if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
-    this.#news.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
-    if (taken.allowed) return this.#commits.submit({ call, rate });
-    const { retryAfterMs } = taken;
-    this.#list([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
-    return { outcome: "rate_limited", retryAfterMs, rate, period: this.#period(nowMs) };
+  admit(call: Protocol.AdmitCall): Promise<Protocol.AdmitResult> | Protocol.AdmitResult {
+    return this.#calls.admit(call, Date.now());
   }
 
   /**
    * Notes a call that the edge refused: it takes from the key's bucket as any other, and its sender is told in the first
    * place that the key is deactivated, or that it comes too fast.
    */
-  refused(call: RefusedCall): RefusedResult {
-    const nowMs = Date.now();
-    if (this.#revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
-    this.#keyUse.used(call.keyId, nowMs);
-    this.#news.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
-    const { retryAfterMs } = taken;
-    const refused = taken.allowed
-      ? refusedFor(call, { ...call, cause: null }, call.signals, nowMs)
-      : refusedCall(call, { code: "rate_limited", retryAfterMs }, call.signals, nowMs);
-    this.#list([refused], nowMs);
-    const period = this.#period(nowMs);
-    return taken.allowed ? { outcome: "noted", rate, period } : { outcome: "rate_limited", retryAfterMs, rate, period };
+  refused(call: Protocol.RefusedCall): Protocol.RefusedResult {
+    return this.#calls.refused(call, Date.now());
   }
 
-  /**
-   * Notes refused calls that an isolate has summed up: those that did not authenticate, and those with keys that it knows
-   * to be deactivated. They are no use of a key.
-   */
+  /** Notes refused calls that an isolate has summed up: they did not authenticate, and are no use of a key. */
   countRefused(calls: RefusedCalls[]): void {
     const nowMs = Date.now();
-    for (const { keyId, calls: count } of calls) this.#news.called(keyId, count, nowMs);
-    this.#list(calls, nowMs);
+    for (const { keyId, calls: count } of calls) this.#notes.called(keyId, count, nowMs);
+    this.#notes.refused(calls, nowMs);
   }
 
   /** Takes rows out of the outbox, now that the Signal Store has their signals. Repeating it is harmless. */
@@ -245,88 +173,50 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
    * Makes as many of these held signals accepted as now fit, and sends them through the queue again. While the outbox is
    * full none does: they are safe where they are.
    */
-  release(signals: SignalAgain[]): ReleaseResult {
-    if (this.#isOutboxFull()) return { released: 0, full: true };
-    let released: SignalAgain[] = [];
-    let full = true;
-    const nowMs = Date.now();
-    this.#update(nowMs, (ledger) => {
-      released = release(this.#sql, ledger, signals);
-      full = roomToRelease(ledger) === 0;
-      return { rows: rowsAgain(ledger, released, nowMs) };
-    });
-    return { released: released.length, full };
+  release(signals: Protocol.SignalAgain[]): Protocol.ReleaseResult {
+    return this.#again.release(signals, Date.now());
   }
 
-  /**
-   * Sends dead letters through the queue again. They were counted when they first came.
-   *
-   * @returns how many: all, or none while the outbox is full.
-   */
-  replay(signals: SignalAgain[]): number {
-    if (this.#isOutboxFull()) return 0;
-    const nowMs = Date.now();
-    this.#update(nowMs, (ledger) => ({ rows: rowsAgain(ledger, signals, nowMs) }));
-    return signals.length;
+  /** Sends dead letters through the queue again, uncounted. Returns how many: none while the outbox is full. */
+  replay(signals: Protocol.SignalAgain[]): number {
+    return this.#again.replay(signals, Date.now());
   }
 
-  usage(): Usage | null {
-    const ledger = this.#ledgerAt(Date.now());
-    return ledger && readUsage(this.#sql, ledger);
+  usage(): Protocol.Usage | null {
+    const ledger = this.#state.ledgerAt(Date.now());
+    return ledger && readUsage(this.ctx.storage.sql, ledger);
   }
 
-  usageByDay(): UsageByDay | null {
+  usageByDay(): Protocol.UsageByDay | null {
     const usage = this.usage();
-    return usage && readUsageByDay(this.#sql, usage);
+    return usage && readUsageByDay(this.ctx.storage.sql, usage);
   }
 
   /** When each key was last used: key id → milliseconds since 1970. */
   lastUsed(): Record<string, number> {
-    return this.#keyUse.lastUsed();
+    return this.#notes.lastUsed();
   }
 
-  /** What has come of one key's calls. */
-  keyCalls(keyId: string): KeyCalls {
-    const rejections = this.#rejections.latest(REJECTIONS_KEPT, Date.now()).filter((one) => one.keyId === keyId);
-    return {
-      usedMs: this.#keyUse.lastUsed()[keyId] ?? null,
-      acceptedMs: this.#keyUse.lastAccepted(keyId),
-      rejections,
-      accepted: this.#keyUse.callDays(keyId),
-      refused: this.#rejections.callDays(keyId),
-    };
+  keyCalls(keyId: string): Protocol.KeyCalls {
+    return this.#notes.keyCalls(keyId, Date.now());
   }
 
   /** The rejections list, those with the latest calls first. */
   rejections(limit: number): Rejection[] {
-    return this.#rejections.latest(limit, Date.now());
+    return this.#notes.latestRejections(limit, Date.now());
   }
 
-  books(periodStartMs?: number): CounterBooks {
-    const usage = this.usage();
-    const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
-    const admitted =
-      periodStartMs === undefined ? this.#state.ledger?.admitted : period && period.accepted + period.held;
-    return { admitted: admitted ?? 0, unsettled: this.#outbox.unsettled(periodStartMs) };
+  books(periodStartMs?: number): Protocol.CounterBooks {
+    return counterBooks(this.usage(), this.#state, this.#outbox, periodStartMs);
   }
 
-  /** What waits for the Signal Store. */
-  backlog(): Backlog {
-    const oldest = this.#outbox.oldest();
-    return {
-      storeFull: this.#drain.storeFull,
-      admitted: this.#state.ledger?.admitted ?? 0,
-      unsettledSignals: this.#outbox.unsettled(),
-      outboxBytes: this.#sql.databaseSize,
-      outboxMaxBytes: configuredOutboxBytes(this.env),
-      oldestAtMs: oldest?.atMs ?? null,
-      oldestRow: oldest?.row ?? null,
-    };
+  backlog(): Protocol.Backlog {
+    const outboxMaxBytes = configuredOutboxBytes(this.env);
+    return { storeFull: this.#drain.storeFull, outboxMaxBytes, ...waiting(this.#state, this.#outbox) };
   }
 
-  /** A signal that is admitted and not yet settled. */
-  inFlight(signalId: string): InFlightSignal | null {
-    return findInFlight(this.#sql, this.#workspaceId, signalId);
+  inFlight(signalId: string): Protocol.InFlightSignal | null {
+    return findInFlight(this.ctx.storage.sql, this.ctx.id.name ?? "", signalId);
   }
 
   /** One alarm for everything that cannot die: drain, re-send, period end. Never throws: six throws would end it. */
@@ -336,113 +226,25 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     this.#commitsSinceRing = 0;
     try {
       const nowMs = Date.now();
-      const ledger = this.#ledgerAt(nowMs);
-      this.#writeNotes(nowMs);
+      const ledger = this.#state.ledgerAt(nowMs);
+      this.#notes.writeDue(nowMs);
       // More commits are likely to follow: with the alarm set here, none of them has to set it.
       if (commits > 1) this.#alarm.by(nowMs + SAFETY_ALARM_MS);
-      this.#noteLateness(nowMs);
+      noteLateness({ state: this.#state, news: this.#news, outbox: this.#outbox, alarm: this.#alarm }, nowMs);
       if (ledger !== null) this.#alarm.by(ledger.periodEndMs);
     } catch (error) {
-      logEvent("alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });
+      logEvent("alarm_failed", { workspace: this.ctx.id.name ?? "", error: errorText(error) });
       this.#alarm.by(Date.now() + SAFETY_ALARM_MS);
     }
     await Promise.all([this.#drain.run(), this.#handOn.runIfDue()]);
   }
 
-  #isOutboxFull(): boolean {
-    return this.#outbox.isFull(configuredOutboxBytes(this.env));
-  }
-
-  get #workspaceId(): string {
-    return this.ctx.id.name ?? "";
-  }
-
-  #commit(calls: CountedCall[]): AdmitResult[] {
-    const nowMs = Date.now();
-    let decided: Omit<CommitDecisions, "rows"> = { results: [], refused: [], accepted: [] };
-    try {
-      this.#update(nowMs, (ledger) => {
-        const time = { nowMs, revoked: this.#revoked.ids, full: this.#isOutboxFull() };
-        const { rows, ...others } = decideAdmissions(ledger, calls, time);
-        decided = others;
-        return { rows };
-      });
-    } catch (error) {
-      logEvent("commit_failed", { workspace: this.#workspaceId, calls: calls.length, error: errorText(error) });
-      throw error;
-    }
-    for (const call of decided.accepted) this.#keyUse.accepted(call, nowMs);
-    this.#list(decided.refused, nowMs);
-    return decided.results;
-  }
-
-  /** Changes the ledger; rows that this writes to the outbox are sent soon, also if the object should be killed now. */
-  #update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
-    const rows = this.#state.update(nowMs, change);
+  /** After each change of the ledger: rows of the outbox are sent soon, also if the object should be killed now. */
+  readonly #changed: LedgerStateOptions["changed"] = (rows, nowMs) => {
     this.#handOn.start();
     if (rows.length === 0) return;
     this.#commitsSinceRing++;
     this.#alarm.by(nowMs + SAFETY_ALARM_MS);
     this.#drain.committed(rows);
-  }
-
-  /** Where the workspace stands now; a period that has ended is closed first. */
-  #period(nowMs: number): PeriodState | null {
-    const { ledger } = this.#state;
-    const now = ledger !== null && ledger.periodEndMs <= nowMs ? this.#ledgerAt(nowMs) : ledger;
-    return now && periodState(now);
-  }
-
-  #ledgerAt(nowMs: number): Readonly<Ledger> | null {
-    const ledger = this.#state.ledgerAt(nowMs);
-    this.#handOn.start();
-    return ledger;
-  }
-
-  /** Raises an event when signals wait too long, once until none does any more. */
-  #noteLateness(nowMs: number): void {
-    if (!this.#news.wants("processing.late")) return;
-    const oldest = this.#outbox.oldest();
-    const lateMs = (oldest?.atMs ?? Number.POSITIVE_INFINITY) + PROCESSING_LATE_MS;
-    const late = lateMs <= nowMs;
-    if (!late) this.#alarm.by(lateMs);
-    if (late === this.#state.ledger?.late) return;
-    this.#update(nowMs, (ledger) => {
-      ledger.late = late;
-      if (!late || oldest === null) return { save: true };
-      const data = { oldest_at: new Date(oldest.atMs).toISOString(), signals: this.#outbox.unsettled() };
-      return { save: true, events: [newEvent("processing.late", data, nowMs)] };
-    });
-  }
-
-  #refuseDeactivated(call: Pick<AdmitCall, "keyId" | "requestId">, nowMs: number): { outcome: "key_deactivated" } {
-    this.#news.called(call.keyId, 1, nowMs);
-    this.#list([refusedCall(call, { code: "unauthorized", cause: "key_deactivated" }, 1, nowMs)], nowMs);
-    return { outcome: "key_deactivated" };
-  }
-
-  #list(refused: readonly RefusedCalls[], nowMs: number): void {
-    for (const one of refused) {
-      this.#rejections.add(one, nowMs);
-      this.watchers.tell(1, () => [one]);
-    }
-    this.#writeNotes(nowMs, refused);
-    this.#handOn.start();
-  }
-
-  /** Writes what is noted besides the count, as far as it is due. What cannot be written is left to the alarm. */
-  #writeNotes(nowMs: number, refused: readonly RefusedCalls[] = []): void {
-    try {
-      for (const one of refused) this.#news.refused(one, nowMs);
-      this.#keyUse.writeDue(nowMs);
-      if (this.#rejections.dueMs <= nowMs) {
-        this.#rejections.write(nowMs);
-        this.#state.save();
-      }
-      this.#alarm.by(this.#rejections.dueMs);
-    } catch (error) {
-      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(error) });
-      this.#alarm.by(nowMs + SAFETY_ALARM_MS);
-    }
-  }
+  };
 }

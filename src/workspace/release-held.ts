@@ -1,7 +1,7 @@
 /** Release of held signals (design §6), with its entry in the audit log. */
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { releaseHeld, type Released } from "../queue/again.ts";
+import { releaseHeld, type Released } from "../queue/release-and-replay.ts";
 
 /** Releases as many held signals as now fit, and logs it if there were any. The next release finishes an interrupted one. */
 export async function releaseForWorkspace(

@@ -1,7 +1,7 @@
 /** Dead letters (design §8), sent through the queue once more by somebody. */
 import { auditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
-import { replayDeadLetters } from "../queue/again.ts";
+import { replayDeadLetters } from "../queue/release-and-replay.ts";
 
 /** Replays the dead letters with these ids; null: all of them. Returns how many are on their way. */
 export async function replay(

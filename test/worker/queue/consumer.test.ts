@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/link-jobs.ts";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { replayDeadLetters } from "../../../src/queue/again.ts";
+import { replayDeadLetters } from "../../../src/queue/release-and-replay.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";

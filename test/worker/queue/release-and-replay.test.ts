@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { replayDeadLetters } from "../../../src/queue/again.ts";
+import { replayDeadLetters } from "../../../src/queue/release-and-replay.ts";
 import { buriedSignal } from "../../../src/queue/process.ts";
 import type { SignalToRecord } from "../../../src/store/protocol.ts";
 import { linesOf } from "../../support/adds-up.ts";

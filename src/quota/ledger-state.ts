@@ -22,18 +22,27 @@ export interface LedgerChange {
   events?: WorkspaceEvent[];
 }
 
-export class State {
+export interface LedgerStateOptions {
+  outbox: Outbox;
+  news: CounterNews;
+  /** To be called after each change, with the rows that it has written. */
+  changed: (rows: readonly PackedRow[], nowMs: number) => void;
+}
+
+export class LedgerState {
   readonly #storage: DurableObjectStorage;
   readonly #outbox: Outbox;
   readonly #news: CounterNews;
+  readonly #changed: LedgerStateOptions["changed"];
   #ledger: Ledger | null;
   /** Whether the count of refused signals is ahead of what is stored. */
   #unsaved = false;
 
-  constructor(storage: DurableObjectStorage, outbox: Outbox, news: CounterNews) {
+  constructor(storage: DurableObjectStorage, { outbox, news, changed }: LedgerStateOptions) {
     this.#storage = storage;
     this.#outbox = outbox;
     this.#news = news;
+    this.#changed = changed;
     createLedgerTables(storage.sql);
     createDaysTable(storage.sql);
     this.#ledger = loadLedger(storage.sql, outbox.lastCounts());
@@ -69,9 +78,9 @@ export class State {
     this.#news.want(wanted);
   }
 
-  /** @returns the rows that it has written. */
-  update(nowMs: number, change: (ledger: Ledger) => LedgerChange): PackedRow[] {
-    return this.#ledger === null ? [] : this.#change(this.#ledger, nowMs, change);
+  /** Changes the ledger; before `configure` there is none, and nothing happens. */
+  update(nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
+    if (this.#ledger !== null) this.#change(this.#ledger, nowMs, change);
   }
 
   /** Stores what has been counted without a row: one row written, or none. */
@@ -80,7 +89,7 @@ export class State {
     this.#unsaved = false;
   }
 
-  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange): PackedRow[] {
+  #change(before: Ledger, nowMs: number, change: (ledger: Ledger) => LedgerChange): void {
     const ledger = { ...before };
     let rows: PackedRow[] = [];
     let save = false;
@@ -104,6 +113,6 @@ export class State {
     }
     this.#ledger = ledger;
     this.#unsaved = !save && rows.length === 0 && (this.#unsaved || ledger.rejected !== before.rejected);
-    return rows;
+    this.#changed(rows, nowMs);
   }
 }

@@ -1,0 +1,28 @@
+/** The counter's side of the books (design §1.2): what was admitted, and what of it waits for the Signal Store. */
+import type { LedgerState } from "./ledger-state.ts";
+import type { Outbox } from "./outbox.ts";
+import type { Backlog, CounterBooks, Usage } from "./protocol.ts";
+
+/** @param periodStartMs of the billing period that is asked for; undefined: since the workspace began. */
+export function counterBooks(
+  usage: Usage | null,
+  { ledger }: LedgerState,
+  outbox: Outbox,
+  periodStartMs: number | undefined,
+): CounterBooks {
+  const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
+  const admitted = periodStartMs === undefined ? ledger?.admitted : period && period.accepted + period.held;
+  return { admitted: admitted ?? 0, unsettled: outbox.unsettled(periodStartMs) };
+}
+
+/** What waits in the outbox. */
+export function waiting({ ledger }: LedgerState, outbox: Outbox): Omit<Backlog, "storeFull" | "outboxMaxBytes"> {
+  const oldest = outbox.oldest();
+  return {
+    admitted: ledger?.admitted ?? 0,
+    unsettledSignals: outbox.unsettled(),
+    outboxBytes: outbox.databaseBytes,
+    oldestAtMs: oldest?.atMs ?? null,
+    oldestRow: oldest?.row ?? null,
+  };
+}
