@@ -1,4 +1,4 @@
-/** Refused calls as the page shows them: summed up by key and reason, narrowed down, a page at a time. */
+/** Refused calls as the page shows them: narrowed down, summed up by key and reason, a page at a time. */
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
 import type { DayRange } from "../day-range.ts";
 import type { Rejection, RejectionReason } from "../../domain/keys/rejection.ts";
@@ -32,28 +32,26 @@ export function groupRejections(rejections: readonly Rejection[]): RejectionGrou
   return [...groups.values()].sort((a, b) => b.calls - a.calls || b.latestMs - a.latestMs);
 }
 
-/**
- * A page of the refused calls that the filter lets through.
- *
- * @param cursor `next` of the page before; one whose entry is not kept any more begins at the first page again.
- */
-export function pageOfRejections(
-  rejections: readonly Rejection[],
-  filter: RejectionFilter,
-  { cursor, limit }: { cursor: string | null; limit: number },
-): { items: Rejection[]; next: string | null } {
-  const all = rejections.filter(
+/** What the filter lets through. An entry stands for all calls from its first to its last. */
+export function filterRejections(rejections: readonly Rejection[], filter: RejectionFilter): Rejection[] {
+  return rejections.filter(
     ({ keyId, code, firstAtMs, lastAtMs }) =>
       (filter.keyId === undefined || keyId === filter.keyId) &&
       (filter.code === undefined || code === filter.code) &&
-      // An entry stands for all calls from its first to its last.
       (filter.days.untilMs === null || firstAtMs < filter.days.untilMs) &&
       (filter.days.sinceMs === null || lastAtMs >= filter.days.sinceMs),
   );
-  const start = cursor === null ? 0 : all.findIndex((one) => cursorOf(one) === cursor) + 1;
-  const items = all.slice(start, start + limit);
+}
+
+/** @param cursor `next` of the page before; one whose entry is not kept any more begins at the first page again. */
+export function pageOfRejections(
+  rejections: readonly Rejection[],
+  { cursor, limit }: { cursor: string | null; limit: number },
+): { items: Rejection[]; next: string | null } {
+  const start = cursor === null ? 0 : rejections.findIndex((one) => cursorOf(one) === cursor) + 1;
+  const items = rejections.slice(start, start + limit);
   const last = items.at(-1);
-  return { items, next: start + limit < all.length && last !== undefined ? cursorOf(last) : null };
+  return { items, next: start + limit < rejections.length && last !== undefined ? cursorOf(last) : null };
 }
 
 /** Names an entry. A request id alone would not: one call may be refused for several reasons, and be the first of each. */

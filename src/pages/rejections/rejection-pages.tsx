@@ -7,7 +7,7 @@ import { readDayRange, shownRange } from "../day-range.ts";
 import { pages, workspacePath } from "../pages-env.ts";
 import { mayManage, page } from "../page.tsx";
 import { isRefusalCode } from "../../http/refusal-table.ts";
-import { groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
+import { filterRejections, groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
 import { RejectionsPage } from "./rejections-view.tsx";
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
@@ -30,15 +30,17 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     ...shownRange(days),
     ...(cursor === undefined ? {} : { cursor }),
   };
+  const shown = filterRejections(kept, filter);
   const data = {
     path: workspacePath(c),
     manager: mayManage(c),
-    groups: groupRejections(kept),
+    kept: groupRejections(kept),
+    groups: groupRejections(shown),
     isFull: kept.length === REJECTIONS_KEPT,
     keyNames: names,
     query,
     days,
-    ...pageOfRejections(kept, filter, { cursor: cursor ?? null, limit: PAGE_ROWS }),
+    ...pageOfRejections(shown, { cursor: cursor ?? null, limit: PAGE_ROWS }),
     nowMs: Date.now(),
   };
   return page(c, { title: "Rejections", section: "rejections" }, <RejectionsPage {...data} />);

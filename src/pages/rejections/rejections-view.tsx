@@ -5,6 +5,7 @@ import type { Rejection } from "../../domain/keys/rejection.ts";
 import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
 import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "./rejection-list.ts";
+import { shownRange } from "../day-range.ts";
 import type { DayRange } from "../day-range.ts";
 import { DayFields, SelectField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
@@ -18,7 +19,9 @@ export interface RejectionsData {
   path: string;
   /** Whether whoever looks is owner or admin: only they see the keys. */
   manager: boolean;
-  /** Groups of all refused calls that are kept, whatever the filter. */
+  /** All refused calls that are kept, whatever the filter. */
+  kept: readonly RejectionGroup[];
+  /** Those that the filter lets through, as `items` are a page of. */
   groups: readonly RejectionGroup[];
   /** True: as many entries are kept as can be, so that earlier ones may have gone. */
   isFull: boolean;
@@ -31,8 +34,8 @@ export interface RejectionsData {
 }
 
 export function RejectionsPage(data: RejectionsData) {
-  const { path, groups, isFull, nowMs } = data;
-  if (groups.length === 0) {
+  const { path, kept, groups, isFull, query } = data;
+  if (kept.length === 0) {
     return (
       <>
         <Head title="Rejections">Calls that were refused, and why.</Head>
@@ -50,118 +53,133 @@ export function RejectionsPage(data: RejectionsData) {
   return (
     <>
       <Head title="Rejections">
-        {heading(groups)} with a key of this workspace in the last {REJECTION_KEPT_DAYS} days
+        {heading(kept)} with a key of this workspace in the last {REJECTION_KEPT_DAYS} days
         {isFull && "; earlier ones are not kept"}. Nothing of a body is kept. Calls with a key that does not exist
         belong to no workspace and are not shown.
       </Head>
-      <Panel title="By reason and key" flush>
-        <Table
-          caption="Refused calls by reason and key"
-          tall
-          head={[
-            "Reason",
-            "Key",
-            { text: "Calls", number: true },
-            { text: "Signals", number: true },
-            "Latest",
-            "What the sender should change",
-          ]}
-        >
-          {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
-            <tr>
-              <th scope="row">
-                <a href={filterLink(path, { code, key: keyId })}>{REFUSALS[code].label}</a>
-                <div class="quiet small nowrap">
-                  {REFUSALS[code].status} <code>{code}</code>
-                </div>
-                {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
-              </th>
-              <td>
-                <Key data={data} keyId={keyId} />
-              </td>
-              <td class="number">{countOf(calls, atLeast)}</td>
-              <td class="number">{countOf(signals, atLeast)}</td>
-              <td>
-                <Time ms={latestMs} nowMs={nowMs} />
-              </td>
-              <td class="advice">
-                {REFUSALS[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      </Panel>
-      <Calls data={data} />
+      <Filter data={data} />
+      {groups.length === 0 ? (
+        <Panel>
+          <NothingFits
+            title="No such call among those that are kept"
+            path={`${path}/rejections`}
+            query={query}
+            filters={askedOf(data)}
+          />
+        </Panel>
+      ) : (
+        <>
+          <ByReason data={data} />
+          <Calls data={data} />
+        </>
+      )}
     </>
   );
 }
 
-function Calls({ data }: { data: RejectionsData }) {
-  const { path, groups, query, items, next, nowMs, keyNames } = data;
-  const codes = [...new Set(groups.map(({ code }) => code))];
-  const keys = [...new Set(groups.map(({ keyId }) => keyId))];
+function Filter({ data }: { data: RejectionsData }) {
+  const { path, kept, query, keyNames } = data;
+  const codes = [...new Set(kept.map(({ code }) => code))];
+  const keys = [...new Set(kept.map(({ keyId }) => keyId))];
   return (
-    <Panel flush>
-      <div class="panel-head stack">
-        <h2>Calls</h2>
-        <form method="get" action={`${path}/rejections`} class="filters">
-          <SelectField
-            name="code"
-            label="Reason"
-            value={query["code"] ?? ""}
-            options={[["", "Any"], ...codes.map((code) => [code, REFUSALS[code].label] as const)]}
-          />
-          <SelectField
-            name="key"
-            label="Key"
-            value={query["key"] ?? ""}
-            options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyLabel(keyId)] as const)]}
-          />
-          <DayFields days={data.days} />
-          <button>Filter</button>
-          {Object.keys(query).some((name) => name !== "cursor") && <a href={`${path}/rejections`}>All</a>}
-        </form>
-      </div>
-      {items.length === 0 ? (
-        <NothingFits
-          title="No such call among those that are kept"
-          path={`${path}/rejections`}
-          query={query}
-          filters={askedOf(data)}
-        />
-      ) : (
-        <Table
-          caption="Refused calls, the latest first"
-          tall
-          head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
-        >
-          {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
-            <tr>
-              <td>
-                <Time ms={lastAtMs} nowMs={nowMs} />
-                {calls > 1 && (
-                  <div class="quiet small">
-                    since <Time ms={firstAtMs} nowMs={nowMs} />
-                  </div>
-                )}
-              </td>
-              <td class="reason">
-                <Reason code={code} />
-              </td>
-              <td class="advice">
-                <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
-              </td>
-              <td>
-                <Key data={data} keyId={keyId} />
-              </td>
-              <td class="number">{countOf(calls, atLeast)}</td>
-              <td>
-                <ShortId id={requestId} />
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+    <form method="get" action={`${path}/rejections`} class="filters">
+      <SelectField
+        name="code"
+        label="Reason"
+        value={query["code"] ?? ""}
+        options={[["", "Any"], ...codes.map((code) => [code, REFUSALS[code].label] as const)]}
+      />
+      <SelectField
+        name="key"
+        label="Key"
+        value={query["key"] ?? ""}
+        options={[["", "Any"], ...keys.map((keyId) => [keyId, keyNames.get(keyId) ?? keyLabel(keyId)] as const)]}
+      />
+      <DayFields days={data.days} />
+      <button>Filter</button>
+      {Object.keys(query).some((name) => name !== "cursor") && <a href={`${path}/rejections`}>All</a>}
+    </form>
+  );
+}
+
+function ByReason({ data }: { data: RejectionsData }) {
+  const { path, groups, days, nowMs } = data;
+  return (
+    <Panel title="By reason and key" flush>
+      <Table
+        caption="Refused calls by reason and key"
+        tall
+        head={[
+          "Reason",
+          "Key",
+          { text: "Calls", number: true },
+          { text: "Signals", number: true },
+          "Latest",
+          "What the sender should change",
+        ]}
+      >
+        {groups.map(({ keyId, code, cause, calls, signals, atLeast, latestMs }) => (
+          <tr>
+            <th scope="row">
+              <a href={filterLink(path, { ...shownRange(days), code, key: keyId })}>{REFUSALS[code].label}</a>
+              <div class="quiet small nowrap">
+                {REFUSALS[code].status} <code>{code}</code>
+              </div>
+              {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
+            </th>
+            <td>
+              <Key data={data} keyId={keyId} />
+            </td>
+            <td class="number">{countOf(calls, atLeast)}</td>
+            <td class="number">{countOf(signals, atLeast)}</td>
+            <td>
+              <Time ms={latestMs} nowMs={nowMs} />
+            </td>
+            <td class="advice">
+              {REFUSALS[code].advice} {isOverLimit(code) && <a href={`${path}/usage`}>See the usage.</a>}
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </Panel>
+  );
+}
+
+function Calls({ data }: { data: RejectionsData }) {
+  const { path, query, items, next, nowMs } = data;
+  return (
+    <Panel title="Calls" flush>
+      <Table
+        caption="Refused calls, the latest first"
+        tall
+        head={["Time", "Reason", "Detail", "Key", { text: "Calls", number: true }, "First request"]}
+      >
+        {items.map(({ firstAtMs, lastAtMs, code, cause, detail, keyId, calls, atLeast, requestId }) => (
+          <tr>
+            <td>
+              <Time ms={lastAtMs} nowMs={nowMs} />
+              {calls > 1 && (
+                <div class="quiet small">
+                  since <Time ms={firstAtMs} nowMs={nowMs} />
+                </div>
+              )}
+            </td>
+            <td class="reason">
+              <Reason code={code} />
+            </td>
+            <td class="advice">
+              <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
+            </td>
+            <td>
+              <Key data={data} keyId={keyId} />
+            </td>
+            <td class="number">{countOf(calls, atLeast)}</td>
+            <td>
+              <ShortId id={requestId} />
+            </td>
+          </tr>
+        ))}
+      </Table>
       <Pager path={`${path}/rejections`} query={query} next={next} />
     </Panel>
   );

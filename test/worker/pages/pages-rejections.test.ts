@@ -72,6 +72,41 @@ describe("the Rejections page", () => {
     expect(await shown("?from=2199-01-01")).toEqual([false, false, false]);
   });
 
+  test("sums up what the filter leaves: days, a key and a reason", async () => {
+    const { workspace, path, member } = await atRejections();
+    const dayAgo = Date.now() - 86_400_000;
+    await workspace.counter.countRefused([
+      { ...entry("key_old", dayAgo), calls: 3, signals: 3 },
+      { ...entry("key_new", Date.now()), calls: 2, signals: 2 },
+      { ...entry("key_new", Date.now()), code: "body_empty", calls: 5, signals: 0 },
+    ]);
+    const summary = async (query: string) => {
+      const table = /<table>(?:(?!<table>).)*<caption[^>]*>Refused calls by reason and key.*?<\/table>/s.exec(
+        await member.see(path + query),
+      );
+      return [...textOf(table?.[0] ?? "").matchAll(/An API key (\d+) (\d+)/g)].map(([, calls, signals]) => [
+        calls,
+        signals,
+      ]);
+    };
+    expect(await summary("")).toEqual([
+      ["5", "0"],
+      ["3", "3"],
+      ["2", "2"],
+    ]);
+    const [today, yesterday] = [Date.now(), dayAgo].map((ms) => new Date(ms).toISOString().slice(0, 10));
+    expect(await summary(`?from=${today}`)).toEqual([
+      ["5", "0"],
+      ["2", "2"],
+    ]);
+    expect(await summary(`?to=${yesterday}`)).toEqual([["3", "3"]]);
+    expect(await summary(`?from=${today}&code=event_missing`)).toEqual([["2", "2"]]);
+    expect(await summary("?key=key_old")).toEqual([["3", "3"]]);
+    expect(textOf(await member.see(`${path}?key=key_old`))).toContain("10 refused calls with a key of this workspace");
+    const link = `code=event_missing&amp;key=key_new`;
+    expect(await member.see(`${path}?from=${today}`)).toContain(`?from=${today}&amp;${link}`);
+  });
+
   test("counts a burst without a secret and with a wrong one exactly, each with its cause in words", async () => {
     const { workspace, path, owner } = await atRejections();
     const { key } = await workspace.newKey({ name: "CRM", secret: true });
