@@ -15,12 +15,9 @@ import { within } from "../platform/time-limit.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { writeMessage } from "../wire/message.ts";
 import type { Outbox } from "./outbox.ts";
-import { MessagePacker } from "./pack.ts";
+import { MessagePacker, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";
 
-/** `sendBatch` takes 100 messages and 256 KB. */
-export const SEND_BATCH_MAX_MESSAGES = 100;
-export const SEND_BATCH_MAX_BYTES = 250_000;
 /** Rows that wait in memory to be sent; beyond that they are read from the table. */
 export const UNSENT_MAX_BYTES = 4_000_000;
 /** A call of the queue that takes longer has failed: it is made again. */

@@ -7,10 +7,9 @@
  * when it is settled, and nothing else.
  */
 import { renumberedRow } from "../wire/message.ts";
-import { SEND_BATCH_MAX_BYTES } from "./drain.ts";
 import { Fill } from "./fill.ts";
 import type { Counts } from "./ledger.ts";
-import { MessagePacker } from "./pack.ts";
+import { MessagePacker, SEND_BATCH_MAX_BYTES } from "./pack.ts";
 import type { PackedMessage, PackedRow } from "./pack.ts";
 import type { UnsettledRow } from "./protocol.ts";
 import { Unsettled } from "./unsettled.ts";

@@ -4,6 +4,10 @@ import type { OutboxRow } from "../wire/message.ts";
 import { ROW_HEADER_BYTES, firstSignals, writeRow } from "../wire/message.ts";
 import type { AdmitChunk } from "./protocol.ts";
 
+/** `sendBatch` takes 100 messages and 256 KB. */
+export const SEND_BATCH_MAX_MESSAGES = 100;
+export const SEND_BATCH_MAX_BYTES = 250_000;
+
 /** An outbox row as it is stored and sent. */
 export interface PackedRow {
   row: number;

@@ -3,7 +3,8 @@ import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } fro
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
-import { SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
 import { Outbox } from "../../../src/quota/outbox.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
