@@ -13,9 +13,11 @@ import type { JsonObject } from "../domain/json/json-object.ts";
 export const plans = sqliteTable("plans", {
   id: text("id").primaryKey(),
   name: text("name").notNull(),
+  /** Signals per billing period (the allowance). */
   signalLimit: integer("signal_limit").notNull(),
+  /** Only paid plans can lose the extra room (spec §8.5). */
   paid: integer("paid", { mode: "boolean" }).notNull(),
-  /** Null: signals are kept for ever. */
+  /** Days after its receipt that a signal is kept; null: for ever. */
   retentionDays: integer("retention_days"),
   /** Ids of the workspaces whose admins may choose it; null: all may. */
   offeredTo: text("offered_to", { mode: "json" }).$type<string[]>(),

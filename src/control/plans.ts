@@ -1,5 +1,4 @@
 /** Plans: what a workspace may ingest per billing period (spec §8). */
-import type { OveragePrice } from "../domain/quota/overage-price.ts";
 import { PAGE_MAX_ITEMS } from "../limits.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
@@ -7,19 +6,19 @@ import { pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { plans } from "./control-schema.ts";
 import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
 
-export interface Plan {
-  id: string;
-  name: string;
-  /** Signals per billing period (the allowance). */
-  signalLimit: number;
-  /** Only paid plans can lose the extra room (spec §8.5). */
-  paid: boolean;
-  /** Days after its receipt that a signal is kept; null: for ever. */
-  retentionDays: number | null;
-  /** Ids of the workspaces whose owners and admins may choose it; null: all may. */
-  offeredTo: string[] | null;
-  /** What overages cost, as the Usage page tells it; null: it tells nothing. */
-  overagePrice: OveragePrice | null;
+/** A plan as it is stored (control-schema.ts says what its terms mean). */
+export type Plan = typeof plans.$inferSelect;
+
+/** A plan's terms by the names that the operator API and the audit log give them. */
+export function planTerms({ overagePrice: price, ...plan }: Plan) {
+  return {
+    name: plan.name,
+    signal_limit: plan.signalLimit,
+    paid: plan.paid,
+    retention_days: plan.retentionDays,
+    offered_to: plan.offeredTo,
+    overage_price: price === null ? null : { per_thousand: price.perThousand, currency: price.currency },
+  };
 }
 
 export async function listPlans(db: ControlDatabase, page: Page): Promise<PageOf<Plan>> {
@@ -72,14 +71,7 @@ export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Prom
       workspaceId: null,
       action: before === null ? "plan.created" : "plan.updated",
       target: plan.id,
-      detail: {
-        name: plan.name,
-        signal_limit: plan.signalLimit,
-        paid: plan.paid,
-        retention_days: plan.retentionDays,
-        offered_to: plan.offeredTo,
-        overage_price: plan.overagePrice,
-      },
+      detail: planTerms(plan),
     }),
   ]);
   return { created: before === null };

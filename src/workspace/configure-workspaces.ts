@@ -1,6 +1,6 @@
 /** Brings Quota Counters and Signal Stores in line with plan and overages in D1, which is always written first. */
 import type { ControlDatabase } from "../control/database.ts";
-import { workspaceConfigs, workspacesOnPlan, type WorkspaceConfig } from "../control/workspaces.ts";
+import { workspaceConfigs, workspacesOnPlan } from "../control/workspaces.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
 /** How many workspaces are configured at a time when a plan changes. */
@@ -23,7 +23,7 @@ export async function configureWorkspaces(env: Env, db: ControlDatabase, workspa
     );
     const sent = pending;
     pending = await workspaceConfigs(db, [...sent.keys()]);
-    for (const [id, config] of pending) if (isSame(config, sent.get(id))) pending.delete(id);
+    for (const [id, config] of pending) if (isEqualJson(config, sent.get(id))) pending.delete(id);
   }
 }
 
@@ -35,12 +35,7 @@ export async function configurePlan(env: Env, db: ControlDatabase, planId: strin
   }
 }
 
-function isSame(a: WorkspaceConfig, b: WorkspaceConfig | undefined): boolean {
-  const [one, other] = [a.quota, b?.quota];
-  return (
-    a.retentionDays === b?.retentionDays &&
-    one.signalLimit === other?.signalLimit &&
-    one.paid === other.paid &&
-    one.overages === other.overages
-  );
+/** Compares what the same query has read at two times: its fields come in the same order. */
+function isEqualJson(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }

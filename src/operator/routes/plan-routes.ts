@@ -1,6 +1,6 @@
 /** Plans (spec §8). A changed limit reaches every workspace on the plan before the call returns. */
 import * as z from "zod";
-import { listPlans, putPlan, type Plan } from "../../control/plans.ts";
+import { listPlans, planTerms, putPlan, type Plan } from "../../control/plans.ts";
 import { unknownWorkspaces } from "../../control/workspaces.ts";
 import { byOperator, operator } from "../environment.ts";
 import { operation, validationFailed } from "../operation.ts";
@@ -12,45 +12,45 @@ const PLAN_MAX_WORKSPACES = 200;
 
 const PLAN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
-const planFields = {
+const terms = {
   name,
   signal_limit: z.int().min(1).max(1e12).meta({ description: "Signals per billing period (the allowance)." }),
   paid: z.boolean().meta({ description: "Only paid plans can lose the extra room." }),
 };
-const RETENTION =
-  "Days after its receipt that a signal is kept; null: for ever. People, scores and scoring signals stay.";
 
-const offeredTo = z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable();
-const OFFERED =
-  "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.";
-
-const priceOrNull = z
-  .strictObject({
-    per_thousand: z.number().min(0).max(1e6).meta({ description: "For 1,000 overages, in units of the currency." }),
-    currency: z
-      .string()
-      .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
-      .meta({ example: "EUR" }),
-  })
-  .nullable();
-const PRICE =
-  "What overages cost, told on the Usage page; null: nothing is told. Nothing is billed here: that is for whoever runs the service.";
+/** Terms that may be left out, and are null then. */
+const optionalTerms = {
+  retention_days: retentionDays.meta({
+    description:
+      "Days after its receipt that a signal is kept; null: for ever. People, scores and scoring signals stay.",
+  }),
+  offered_to: z.array(z.string().max(255)).max(PLAN_MAX_WORKSPACES).nullable().meta({
+    description:
+      "Ids of the workspaces whose owners and admins may choose the plan on their Usage page; null: all may. Any workspace may be put on any plan here.",
+  }),
+  overage_price: z
+    .strictObject({
+      per_thousand: z.number().min(0).max(1e6).meta({ description: "For 1,000 overages, in units of the currency." }),
+      currency: z
+        .string()
+        .regex(/^[A-Z]{3}$/, "three capital letters, as in ISO 4217")
+        .meta({ example: "EUR" }),
+    })
+    .nullable()
+    .meta({
+      description:
+        "What overages cost, told on the Usage page; null: nothing is told. Nothing is billed here: that is for whoever runs the service.",
+    }),
+};
 
 const planBody = z.strictObject({
-  ...planFields,
-  retention_days: retentionDays.default(null).meta({ description: RETENTION }),
-  offered_to: offeredTo.default(null).meta({ description: OFFERED }),
-  overage_price: priceOrNull.default(null).meta({ description: PRICE }),
+  ...terms,
+  retention_days: optionalTerms.retention_days.default(null),
+  offered_to: optionalTerms.offered_to.default(null),
+  overage_price: optionalTerms.overage_price.default(null),
 });
 const planAnswer = z
-  .object({
-    id: z.string().meta({ example: "growth" }),
-    ...planFields,
-    name: z.string(),
-    retention_days: retentionDays.meta({ description: RETENTION }),
-    offered_to: offeredTo.meta({ description: OFFERED }),
-    overage_price: priceOrNull.meta({ description: PRICE }),
-  })
+  .object({ id: z.string().meta({ example: "growth" }), ...terms, name: z.string(), ...optionalTerms })
   .meta({ id: "Plan" });
 
 export const planRoutes = operator
@@ -115,14 +115,6 @@ function toPlan(id: string, { overage_price: price, ...body }: z.infer<typeof pl
   };
 }
 
-function planJson({ overagePrice: price, ...plan }: Plan): z.infer<typeof planAnswer> {
-  return {
-    id: plan.id,
-    name: plan.name,
-    paid: plan.paid,
-    signal_limit: plan.signalLimit,
-    retention_days: plan.retentionDays,
-    offered_to: plan.offeredTo,
-    overage_price: price === null ? null : { per_thousand: price.perThousand, currency: price.currency },
-  };
+function planJson(plan: Plan): z.infer<typeof planAnswer> {
+  return { id: plan.id, ...planTerms(plan) };
 }
