@@ -6,23 +6,28 @@ import type { Context, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import type { OperatorEnv } from "./environment.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
+import type { ConflictCode } from "./error-codes.ts";
 import { problem } from "../http/problem.ts";
 
-export type Tag =
-  | "Plans"
-  | "Workspaces"
-  | "Health"
-  | "Members"
-  | "API keys"
-  | "Mapping rules"
-  | "Quota"
-  | "Signals"
-  | "Accounts"
-  | "Data care"
-  | "Destinations";
+/** What operations are grouped by, in the order of the documents. */
+export const TAGS = [
+  "Ingestion",
+  "Workspaces",
+  "Health",
+  "Members",
+  "API keys",
+  "Mapping rules",
+  "Signals",
+  "Accounts",
+  "Data care",
+  "Destinations",
+  "Quota",
+  "Plans",
+  "Service",
+] as const;
 
 export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.ZodObject = z.ZodObject> {
-  tag: Tag;
+  tag: (typeof TAGS)[number];
   summary: string;
   description?: string;
   /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
@@ -34,7 +39,7 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
     [status: number]: { description: string; schema?: z.ZodType; content?: { [mediaType: string]: z.ZodType } };
   };
   /** The codes of the operation's 409 answers. */
-  conflicts?: string[];
+  conflicts?: ConflictCode[];
 }
 
 const OPERATION = Symbol("operation");
@@ -93,7 +98,7 @@ export function notFound(c: Context<OperatorEnv>, what: string): Response {
   return problem(c, { status: 404, code: "not_found", title: "Not found", detail: `There is no such ${what}.` });
 }
 
-export function conflict(c: Context<OperatorEnv>, code: string, detail: string): Response {
+export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: string): Response {
   return problem(c, { status: 409, code, title: "Conflict", detail });
 }
 

@@ -2,11 +2,11 @@
 import type { RouterRoute } from "hono/types";
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
-import { allCodes } from "./error-codes.ts";
+import { allCodes } from "../error-codes.ts";
 import { fillInExamples, type ApiDocument } from "./openapi-examples.ts";
 import { ingestPaths, problemResponse } from "./openapi-ingest.ts";
 import { webhooks } from "./event-schemas.ts";
-import { operationOf, type Operation } from "../operation.ts";
+import { operationOf, TAGS, type Operation } from "../operation.ts";
 import { idOf } from "../schema-parts.ts";
 
 const PATH_PARAMETERS: Record<string, z.ZodType> = {
@@ -20,22 +20,6 @@ const PATH_PARAMETERS: Record<string, z.ZodType> = {
   destination_id: idOf("dst", "Of the destination."),
   delivery_id: idOf("dlv", "Of the delivery."),
 };
-
-const TAGS = [
-  "Ingestion",
-  "Workspaces",
-  "Health",
-  "Members",
-  "API keys",
-  "Mapping rules",
-  "Signals",
-  "Accounts",
-  "Data care",
-  "Destinations",
-  "Quota",
-  "Plans",
-  "Service",
-];
 
 /** @param routes the operator API's, as mounted at /operator. */
 export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
