@@ -64,7 +64,10 @@ async function consumeSome(
     const result = await handle(env, workspaceId, rows, again);
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
     else await settle(env, workspaceId, rows, result.refused);
-    for (const { queued } of messages) queued.ack();
+    for (const { queued, content } of messages) {
+      if (content.newer > 0) letWait(queued);
+      else queued.ack();
+    }
     logEvent("batch", { ...fields, signals, outcome: result.outcome, ms: Date.now() - startedMs });
   } catch (error) {
     for (const { queued } of messages) letWait(queued);
@@ -96,11 +99,15 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
   const workspaces = new Map<string, WorkspaceMessage[]>();
   for (const queued of batch.messages) {
     const content = readMessage(queued.body);
-    const { workspaceId, unreadable } = content;
-    if (unreadable > 0) logEvent("rows_unreadable", { queue: batch.queue, workspace: workspaceId, rows: unreadable });
+    const { workspaceId, unreadable, newer } = content;
+    const fields = { queue: batch.queue, workspace: workspaceId };
+    if (unreadable > 0) logEvent("rows_unreadable", { ...fields, rows: unreadable });
+    if (newer > 0) logEvent("rows_newer", { ...fields, rows: newer });
     if (content.rows.length === 0) {
-      // A message that cannot be read is let go: what it was made of is still in the outbox.
-      queued.ack();
+      // A message that cannot be read is let go: what it was made of is still in the outbox. One of a version yet to come
+      // waits for a consumer of that version: both run while the one takes the other's place.
+      if (newer > 0) letWait(queued);
+      else queued.ack();
       continue;
     }
     const messages = workspaces.get(workspaceId);

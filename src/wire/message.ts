@@ -82,6 +82,8 @@ export interface ReceivedMessage {
   rows: ReceivedRow[];
   /** How many rows could not be read. They stay in the outbox. */
   unreadable: number;
+  /** How many rows are of a version yet to come, which this release cannot read and a later one can. They stay as well. */
+  newer: number;
 }
 
 export function writeSignal(envelope: Envelope, payload: string): string {
@@ -129,12 +131,14 @@ export function firstSignals(signals: string, count: number): string {
 }
 
 /** Reads each row by itself: one that cannot be read, by a bug or because its version is gone, takes no other along. */
-export function readMessage(text: string): ReceivedMessage {
-  const [workspaceId = "", ...rows] = text.split(ROW);
-  const message: ReceivedMessage = { workspaceId, rows: [], unreadable: 0 };
-  for (const row of rows) {
+export function readMessage(body: string): ReceivedMessage {
+  const [workspaceId = "", ...rows] = body.split(ROW);
+  const message: ReceivedMessage = { workspaceId, rows: [], unreadable: 0, newer: 0 };
+  for (const text of rows) {
     try {
-      message.rows.push(readRow(row));
+      const row = readRow(text);
+      if (row === null) message.newer++;
+      else message.rows.push(row);
     } catch {
       message.unreadable++;
     }
@@ -150,11 +154,15 @@ const READERS: Readonly<Record<number, (header: OutboxRow, records: readonly str
   1: readPairs,
 };
 
-/** @throws Error when the text is no row of a version that is known. */
-function readRow(text: string): ReceivedRow {
+/**
+ * @returns null for a row of a version yet to come.
+ * @throws Error when the text is no row of a version that is known.
+ */
+function readRow(text: string): ReceivedRow | null {
   const [header = "", ...records] = text.split(RECORD);
   const { v, ...row } = JSON.parse(header) as OutboxRow & { v: number };
   const read = READERS[v];
+  if (read === undefined && v > VERSION) return null;
   if (read === undefined) throw new Error("not a row of a version that is known");
   return { row, signals: read(row, records) };
 }

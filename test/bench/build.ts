@@ -26,6 +26,11 @@ export async function build(configPath: string, outDir: string, entry?: string):
     [WRANGLER, "deploy", ...main, "--config", configPath, "--dry-run", "--minify", "--outdir", outDir],
     { env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" } },
   );
+  return readBuilt(configPath, outDir);
+}
+
+/** A Worker as it was built into a folder. */
+export async function readBuilt(configPath: string, outDir: string): Promise<BuiltWorker> {
   const names = (await readdir(outDir)).filter((name) => name.endsWith(".js") || name.endsWith(".sql"));
   const modules = await Promise.all(
     names

@@ -15,6 +15,8 @@ import type { BuiltWorker } from "./build.ts";
 export interface RunningWorker {
   /** The Worker's own socket, as `http://host:port`. */
   origin: string;
+  /** That of the Worker beside it; the same where there is none. */
+  besideOrigin: string;
   miniflare: Miniflare;
   /** The whole runtime process: Worker, consumer, Durable Objects, D1, queues. */
   pid: number | undefined;
@@ -30,7 +32,7 @@ export interface RunningWorker {
 export interface StartOptions {
   stateDir: string;
   vars?: Record<string, string>;
-  /** Gets the Worker's queues instead of its own consumer. */
+  /** Gets the Worker's queues instead of its own consumer. Where it calls Durable Objects, it calls the Worker's. */
   consumer?: BuiltWorker;
   /** Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`); not of the Worker's socket. */
   access?: V4WorkerOptions["access"];
@@ -47,7 +49,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
   const workers = [worker];
   if (options.consumer !== undefined) {
     delete worker.queueConsumers;
-    workers.push(workerOptions(options.consumer, "consumer"));
+    workers.push(beside(workerOptions(options.consumer, "consumer", options.vars)));
   }
   let errors = 0;
   const before = new Set(runtimeProcesses().map(({ pid }) => pid));
@@ -66,9 +68,11 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
     }),
   );
   const url = await miniflare.unsafeGetDirectURL("worker");
+  const besideUrl = options.consumer === undefined ? url : await miniflare.unsafeGetDirectURL("consumer");
   const pid = runtimeProcesses().find((one) => !before.has(one.pid))?.pid;
   return {
     origin: url.origin,
+    besideOrigin: besideUrl.origin,
     miniflare,
     pid,
     residentBytes: () => runtimeProcesses().find((one) => one.pid === pid)?.residentBytes ?? 0,
@@ -91,6 +95,15 @@ function workerOptions(built: BuiltWorker, name: string, vars: Record<string, st
   };
   options.bindings = { ...options.bindings, ...vars };
   return options;
+}
+
+/** The same Worker, whose objects are those of the first one. */
+function beside({ durableObjects = {}, ...options }: V4WorkerOptions): V4WorkerOptions {
+  const objects = Object.entries(durableObjects).map(([binding, object]) => {
+    const own = typeof object === "string" ? { className: object } : object;
+    return [binding, { ...own, scriptName: "worker" }] as const;
+  });
+  return { ...options, durableObjects: Object.fromEntries(objects) };
 }
 
 /** Applies the `.sql` files of a folder, or one file, to the Worker's D1 database. */

@@ -23,6 +23,7 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   "test:model": { reason: "the worker tests run the same, less often" },
   "test:crash": { reason: "the fault tests run the same with five kills" },
   "test:hostile": { reason: "the worker tests run the same, less often" },
+  "upgrade:leave": { reason: "is run once for each release; test/fault/upgrade.test.ts reads what it makes" },
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
   cost: { reason: "takes minutes of a quiet machine; check:types checks it, test/unit/bench/cost.test.ts its bill" },

@@ -9,31 +9,49 @@ import { applySql, start } from "../../bench/start.ts";
 import type { RunningWorker } from "../../bench/start.ts";
 import { randomNumbers } from "../../../src/dev/random.ts";
 
-const ROOT = path.resolve(import.meta.dirname, "../../..");
+export const ROOT = path.resolve(import.meta.dirname, "../../..");
 const TOKEN = "fault-operator";
 /** In CI a run must say the same of the same code. */
 const CI_SEED = 20_261_120;
 
+const SHIFTED = path.join(import.meta.dirname, "../workers/shifted.toml");
+
+/** What runs in place of the service's own Worker, and of its queues' consumer. */
+export interface Workers {
+  main?: BuiltWorker;
+  consumer?: BuiltWorker;
+}
+
+/** A Worker that was built of something else runs with the service's bindings. */
+export function withBindings(built: BuiltWorker): BuiltWorker {
+  return { ...built, configPath: path.join(ROOT, "wrangler.toml") };
+}
+
 export class Service {
+  /** A folder for whatever goes when this goes. */
+  readonly scratch: string;
   readonly stateDir: string;
-  readonly #scratch: string;
-  readonly #built: BuiltWorker;
+  readonly built: BuiltWorker;
   #running: RunningWorker | undefined;
 
   private constructor(scratch: string, built: BuiltWorker) {
-    this.#scratch = scratch;
+    this.scratch = scratch;
     this.stateDir = path.join(scratch, "state");
-    this.#built = built;
+    this.built = built;
   }
 
-  /** Built, with an empty control plane, and stopped. */
+  /** Built, and running with an empty control plane. */
   static async make(vars: Record<string, string> = {}): Promise<Service> {
-    const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
-    const shifted = path.join(import.meta.dirname, "../workers/shifted.toml");
-    const built = await build(shifted, path.join(scratch, "worker"));
-    const service = new Service(scratch, { ...built, configPath: path.join(ROOT, "wrangler.toml") });
-    await applySql(await service.start(0, vars), "DB", path.join(ROOT, "migrations/d1"));
+    const service = await Service.build();
+    await service.migrate(0, vars);
     return service;
+  }
+
+  /** Built, with a folder for its state that is not there yet. @param built what has been built before. */
+  static async build(built?: BuiltWorker): Promise<Service> {
+    const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
+    const worker = built ?? withBindings(await build(SHIFTED, path.join(scratch, "worker")));
+    return new Service(scratch, worker);
   }
 
   get running(): RunningWorker {
@@ -42,14 +60,24 @@ export class Service {
   }
 
   get api(): OperatorApi {
-    return new OperatorApi(this.running.origin, TOKEN);
+    return this.apiAt(this.running.origin);
+  }
+
+  apiAt(origin: string): OperatorApi {
+    return new OperatorApi(origin, TOKEN);
+  }
+
+  /** Starts it, and makes the control plane's tables. */
+  async migrate(aheadMs: number, vars: Record<string, string>): Promise<void> {
+    await applySql(await this.start(aheadMs, vars), "DB", path.join(ROOT, "migrations/d1"));
   }
 
   /** @param aheadMs of the real time; the clock goes on from there. */
-  async start(aheadMs = 0, vars: Record<string, string> = {}): Promise<RunningWorker> {
+  async start(aheadMs = 0, vars: Record<string, string> = {}, workers: Workers = {}): Promise<RunningWorker> {
     await this.#running?.stop();
-    this.#running = await start(this.#built, {
+    this.#running = await start(workers.main ?? this.built, {
       stateDir: this.stateDir,
+      ...(workers.consumer === undefined ? {} : { consumer: workers.consumer }),
       vars: {
         OPERATOR_TOKEN: TOKEN,
         CLOCK_AHEAD_MS: String(aheadMs),
@@ -77,7 +105,7 @@ export class Service {
 
   async remove(): Promise<void> {
     await this.stop();
-    rmSync(this.#scratch, { recursive: true, force: true });
+    rmSync(this.scratch, { recursive: true, force: true });
   }
 
   /** A call of the operator's whose answer is no JSON. */
@@ -85,9 +113,9 @@ export class Service {
     return fetch(`${this.running.origin}/operator/${route}`, { headers: { authorization: `Bearer ${TOKEN}` } });
   }
 
-  post(route: string, body: string): Promise<Response> {
+  post(route: string, body: string, origin = this.running.origin): Promise<Response> {
     const headers = { "content-type": "application/json" };
-    return fetch(`${this.running.origin}/api/${route}`, { method: "POST", headers, body });
+    return fetch(`${origin}/api/${route}`, { method: "POST", headers, body });
   }
 }
 

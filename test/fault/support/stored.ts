@@ -1,8 +1,8 @@
 /** A workspace's Signal Store as it stands on disk, read past the service that writes it. */
-import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue } from "node:sqlite";
 import { StoreState } from "../../../src/store/state/store-state.ts";
+import { objectFile } from "./object-file.ts";
 import type { Service } from "./service.ts";
 
 /** The runtime has it, and Node from version 25 on. The store's texts have the alphabet of URLs. */
@@ -11,9 +11,7 @@ if (!("fromBase64" in Uint8Array)) {
 }
 
 export async function readStored<T>(service: Service, workspaceId: string, read: (state: StoreState) => T): Promise<T> {
-  const objects = await service.running.miniflare.getDurableObjectNamespace("SIGNAL_STORE", "worker");
-  const file = `${objects.idFromName(workspaceId).toString()}.sqlite`;
-  const database = new DatabaseSync(path.join(service.stateDir, "do/worker-SignalStore", file), { readOnly: true });
+  const database = new DatabaseSync(await objectFile(service, "SIGNAL_STORE", workspaceId), { readOnly: true });
   try {
     // One transaction: all that is read is of one moment.
     database.exec("BEGIN");

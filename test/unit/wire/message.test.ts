@@ -98,6 +98,7 @@ describe("a queue message", () => {
             })),
           })),
           unreadable: 0,
+          newer: 0,
         });
       }),
       { numRuns: 300 },
@@ -183,7 +184,6 @@ describe("a queue message", () => {
 
   test.each([
     ["of a version that is gone", good(2).replace('"v":1', '"v":0')],
-    ["of a version yet to come", good(2).replace('"v":1', '"v":2')],
     ["of no version", good(2).replace('"v":1,', "")],
     ["with fewer signals than it says", writeRow(rowOf(2, 2, 2, 2), writeSignal({ id: "a", key: "k" }, "1"))],
     ["with a broken envelope", good(2).replace('{"id"', "{id")],
@@ -195,8 +195,14 @@ describe("a queue message", () => {
     expect(signalsOf(message).map((signal) => signal.envelope.id)).toEqual(["sig_1", "sig_3"]);
   });
 
+  test("a row of a version yet to come is told apart from a broken one, and its neighbours are read", () => {
+    const newer = good(2).replace('"v":1', '"v":2').replace('{"id":"sig_2"', "whatever that version says");
+    const message = readMessage(writeMessage("ws_1", good(1) + newer + good(3)));
+    expect(message).toMatchObject({ rows: [{ row: { row: 1 } }, { row: { row: 3 } }], unreadable: 0, newer: 1 });
+  });
+
   test.each(["", "hello"])("of no rows (%j) holds nothing", (text) => {
-    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], unreadable: 0 });
+    expect(readMessage(text)).toEqual({ workspaceId: text, rows: [], unreadable: 0, newer: 0 });
   });
 });
 
@@ -251,6 +257,7 @@ test("a row that lacks a signal, or a half of one, is unreadable", () => {
       workspaceId: "ws",
       rows: [],
       unreadable: 1,
+      newer: 0,
     });
   }
 });

@@ -1,5 +1,5 @@
 /** Design §2, §8: the consumer of the queue and of the dead-letter queue, when messages fail, repeat and are spoilt. */
-import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { MESSAGE_MAX_ATTEMPTS } from "../../../src/queue/consumer.ts";
 import { LINK_ALARM_MS } from "../../../src/store/people/link-jobs.ts";
@@ -260,7 +260,7 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await statuses(neighbour.id, ["sig_4"])).toEqual(["processed"]);
   });
 
-  test.each(["nonsense", "", 'ws_x\u001d{"v":2,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
+  test.each(["nonsense", "", 'ws_x\u001d{"v":0,"row":1,"count":0}', 'ws_x\u001d{"v":1,"row":1,"count":1}\u001e{'])(
     "a message that cannot be read (%j) is dropped, not retried for ever; its neighbours are recorded",
     async (unreadable) => {
       const { counter, ids, bodies } = await onTheWay([good("a")]);
@@ -270,6 +270,61 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
       expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     },
   );
+});
+
+describe("while one version of the service takes another's place", () => {
+  /** What the next version would have written. */
+  const newer = (body: string) => body.replace('"v":1', '"v":2');
+
+  test("a message of the next version comes again until a consumer of that version gets it; its other rows are recorded at once", async () => {
+    const { counter, ids, bodies } = await onTheWay([good("a"), good("b")]);
+    const [a = "", b = ""] = bodies.flatMap((body) => body.split("\u001d").slice(1));
+    const mixed = `${counter.id}\u001d${a}\u001d${newer(b)}`;
+    const early = await consumeMessages([mixed]);
+    expect(early).toMatchObject({
+      explicitAcks: [],
+      retryMessages: [{ msgId: "0", delaySeconds: expect.any(Number) }],
+    });
+    expect(await statuses(counter.id, ids)).toEqual(["processed", undefined]);
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1 });
+    const alone = await consumeMessages([`${counter.id}\u001d${newer(b)}`]);
+    expect(alone).toMatchObject({ explicitAcks: [], retryMessages: [{ msgId: "0" }] });
+    // To a consumer of that version it is what one of this version is to this one.
+    expect(await consumeMessages([mixed.replace('"v":2', '"v":1')], { attempts: 2 })).toMatchObject({
+      explicitAcks: ["0"],
+    });
+    expect(await statuses(counter.id, ids)).toEqual(["processed", "processed"]);
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+  });
+
+  test.each(["signals", "signals-dlq"])(
+    "where no consumer of the next version comes, its message is let go from the queue %s, not buried: the outbox has it",
+    async (queue) => {
+      const { counter, ids, bodies } = await onTheWay([good("a")]);
+      const attempts = MESSAGE_MAX_ATTEMPTS;
+      const last = await consumeMessages(bodies.map(newer), { queue, attempts });
+      expect(last).toMatchObject({ explicitAcks: ["0"], retryMessages: [] });
+      expect(await statuses(counter.id, ids)).toEqual([undefined]);
+      expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 1 });
+    },
+  );
+
+  test("a counter that starts with rows of the next version in its outbox sends them, and goes on counting", async () => {
+    const { counter, ids } = await onTheWay([good("a")]);
+    await runInDurableObject(counter.stub, (_, { storage }) => {
+      storage.sql.exec(`UPDATE outbox SET body = replace(body, '"v":1', '"v":2')`);
+    });
+    await evictDurableObject(counter.stub);
+    const bodies: string[] = [];
+    await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
+    await counter.admit(1, { payload: good("b"), ids: ["sig_b"] });
+    await vi.waitFor(() => expect(bodies.join("")).toContain("sig_b"));
+    await consumeMessages(bodies);
+    expect(await statuses(counter.id, [...ids, "sig_b"])).toEqual([undefined, "processed"]);
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1 });
+    await consumeMessages(bodies.map((body) => body.replace('"v":2', '"v":1')));
+    expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 0 });
+  });
 });
 
 test("§8: one message that has failed before, among fresh ones, has each signal of the batch recorded by itself", async () => {

@@ -1,0 +1,91 @@
+/**
+ * The state that a version has left, as it is kept in test/fault/upgrade: an archive of the files of D1, of the objects and
+ * of R2, of that version's Worker, and of what it has said of all that.
+ */
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { brotliCompressSync, brotliDecompressSync, constants } from "node:zlib";
+import type { Books } from "../../../src/dev/operator-client.ts";
+
+const ROOT = path.resolve(import.meta.dirname, "../../..");
+export const LEFT_STATES = path.join(import.meta.dirname, "../upgrade");
+const ENDING = ".tar.br";
+
+/** Of an archive, unpacked. */
+const MAX_BYTES = 64 * 1024 * 1024;
+
+/** What is in an archive: two folders and `left.json`. */
+export const PARTS = { state: "state", worker: "worker", left: "left.json" } as const;
+
+export interface Left {
+  version: string;
+  commit: string;
+  /** The time at which it was stopped, in milliseconds since 1970. */
+  atMs: number;
+  /** Every migration that it had, by its path in the project, with a hash of its text. */
+  migrations: Record<string, string>;
+  workspaceId: string;
+  slug: string;
+  owner: string;
+  keys: {
+    plain: string;
+    secret: { key: string; secret: string };
+    accounts: string;
+    deactivated: string;
+    /** Was exchanged for a new one, and is to end in seven days. */
+    rotated: string;
+    successor: string;
+  };
+  ruleId: string;
+  /** Signals that were in the outbox when it was stopped: nobody had recorded them. */
+  unsettled: string[];
+  /** The messages that held them. */
+  messages: string[];
+  /** Whose signals were moved to R2 and belong to nobody; and how many there are. */
+  stranger: { anonymousId: string; signals: number };
+  /** A signal whose payload is in R2, and that payload. */
+  cold: { id: string; payload: unknown };
+  /** What is to be true once everything has arrived. */
+  arrived: { books: Books; scores: Record<string, number> };
+  /** Is paused, and a delivery that has failed waits for it. */
+  destination: { id: string; secret: string };
+}
+
+/** The versions whose state is kept. */
+export function leftVersions(): string[] {
+  return readdirSync(LEFT_STATES)
+    .filter((name) => name.endsWith(ENDING))
+    .map((name) => name.slice(0, -ENDING.length));
+}
+
+export function packLeft(version: string, folder: string): string {
+  const archive = path.join(LEFT_STATES, version + ENDING);
+  const tar = execFileSync("tar", ["-cf", "-", "-C", folder, ...Object.values(PARTS)], { maxBuffer: MAX_BYTES });
+  const params = { [constants.BROTLI_PARAM_LGWIN]: constants.BROTLI_MAX_WINDOW_BITS };
+  writeFileSync(archive, brotliCompressSync(tar, { params }));
+  return archive;
+}
+
+/** Unpacks it into a folder, which is made. */
+export function unpackLeft(version: string, folder: string): Left {
+  mkdirSync(folder, { recursive: true });
+  const tar = brotliDecompressSync(readFileSync(path.join(LEFT_STATES, version + ENDING)));
+  execFileSync("tar", ["-xf", "-", "-C", folder], { input: tar });
+  return JSON.parse(readFileSync(path.join(folder, PARTS.left), "utf8")) as Left;
+}
+
+/** Of all databases, by their path in the project, with a hash of their text. */
+export function migrationsNow(): Record<string, string> {
+  const files = ["migrations/d1", "migrations/signal-store"].flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder))
+      .filter((name) => name.endsWith(".sql"))
+      .map((name) => `${folder}/${name}`),
+  );
+  const hashOf = (file: string) =>
+    createHash("sha256")
+      .update(readFileSync(path.join(ROOT, file)))
+      .digest("hex");
+  return Object.fromEntries(files.sort().map((file) => [file, hashOf(file)]));
+}

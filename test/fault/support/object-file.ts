@@ -1,0 +1,16 @@
+/** Where a workspace's object has its database on disk. */
+import path from "node:path";
+import type { Service } from "./service.ts";
+
+const CLASSES = { QUOTA_COUNTER: "QuotaCounter", SIGNAL_STORE: "SignalStore" } as const;
+
+/** Of a service that runs; the file stays where it is. */
+export async function objectFile(
+  service: Service,
+  binding: keyof typeof CLASSES,
+  workspaceId: string,
+): Promise<string> {
+  const objects = await service.running.miniflare.getDurableObjectNamespace(binding, "worker");
+  const file = `${objects.idFromName(workspaceId).toString()}.sqlite`;
+  return path.join(service.stateDir, `do/worker-${CLASSES[binding]}`, file);
+}

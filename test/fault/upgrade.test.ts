@@ -1,0 +1,274 @@
+/**
+ * An upgrade: what an earlier version has left is read by this one and continued, and while the one takes the other's place
+ * both answer. `npm run upgrade:leave` has made what is in the folder upgrade.
+ */
+import path from "node:path";
+import { cpSync } from "node:fs";
+import { afterEach, describe, expect, test } from "vitest";
+import type { Books } from "../../src/dev/operator-client.ts";
+import { DAY_MS } from "../../src/domain/duration.ts";
+import { readBuilt } from "../bench/build.ts";
+import type { BuiltWorker } from "../bench/build.ts";
+import { applySql } from "../bench/start.ts";
+import { Receiver } from "../events/support/receiver.ts";
+import { expectStateToAddUp } from "../support/adds-up.ts";
+import { leftVersions, migrationsNow, PARTS, unpackLeft } from "./support/left-state.ts";
+import type { Left } from "./support/left-state.ts";
+import { ROOT, Service, withBindings } from "./support/service.ts";
+import type { Workers } from "./support/service.ts";
+import { readStored } from "./support/stored.ts";
+
+const VARS = { SIGN_IN: "local", DRAIN_PACE_MS: "50" };
+const PATIENCE = { timeout: 20_000, interval: 50 };
+const PAGES = [
+  "signals",
+  "signals/all",
+  "signals/dead-letters",
+  "rules",
+  "people",
+  "people/p0@left.example",
+  "accounts",
+];
+const MORE_PAGES = ["usage", "rejections", "live", "connect"];
+const SETTINGS = ["settings/notifications", "settings/api-keys", "settings/members", "settings/activity"];
+
+/** Once for all tests. */
+let built: BuiltWorker | undefined;
+let ends: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const end of ends) await end();
+  ends = [];
+});
+
+describe.each(leftVersions())("what version %s has left", (version) => {
+  test("was made by migrations that are as they were: what comes new has files of its own", async () => {
+    const { left } = await Upgrade.of(version);
+    expect(migrationsNow()).toMatchObject(left.migrations);
+  });
+
+  test("is read and continued by this version: books, scores, keys, cold payloads, what waited, and every page", async () => {
+    const upgrade = await Upgrade.of(version);
+    const { left, service } = upgrade;
+    await upgrade.start();
+    // A queue outlives a deployment: what was on its way is delivered to this version's consumer.
+    for (const message of left.messages) await upgrade.queue(message);
+    await upgrade.expectArrived();
+    const { api } = service;
+    for (const id of left.unsettled) {
+      const { status } = await api.get<{ status: string }>(`${upgrade.home}/signals/${id}`);
+      expect(["processed", "held"]).toContain(status);
+    }
+    expect(await api.get(`${upgrade.home}/signals/${left.cold.id}`)).toMatchObject({
+      status: "processed",
+      payload: left.cold.payload,
+    });
+    const { items: accounts } = await api.get<{ items: unknown[] }>(`${upgrade.home}/accounts?external_id=acme`);
+    expect(accounts).toMatchObject([{ plan: "scale" }]);
+
+    const { keys } = left;
+    const secret = { "x-api-secret": keys.secret.secret };
+    const visit = { email: "p3@left.example", event: "Visit" };
+    expect(await upgrade.send(keys.plain, visit)).toBe(202);
+    expect(await upgrade.send(keys.rotated, visit)).toBe(202);
+    expect(await upgrade.send(keys.successor, visit)).toBe(202);
+    expect(await upgrade.send(keys.secret.key, visit, secret)).toBe(202);
+    expect(await upgrade.send(keys.secret.key, visit)).toBe(401);
+    expect(await upgrade.send(keys.deactivated, visit)).toBe(401);
+    expect(await upgrade.send(keys.accounts, { id: "acme", plan: "pro" }, {}, "product-orgs")).toBe(202);
+
+    // All that is held, and the five of just now, fit into a larger plan.
+    await upgrade.setLimit(1_000);
+    await expect.poll(() => upgrade.inFlight(), PATIENCE).toBe(0);
+    expect(await api.post(`${upgrade.home}/held/release`)).toMatchObject({ still_held: 0 });
+    // Who the stranger was becomes known: what is in R2 of them goes through the rules.
+    const identify = { type: "identify", anonymousId: left.stranger.anonymousId, traits: { email: "s@left.example" } };
+    expect(await upgrade.send(keys.plain, identify)).toBe(202);
+    await expect.poll(() => upgrade.scores(), PATIENCE).toMatchObject({ "s@left.example": left.stranger.signals });
+    await expect.poll(() => upgrade.inFlight(), PATIENCE).toBe(0);
+    const { books } = left.arrived;
+    const [accepted, processed] = [books.accepted + 6, books.processed + books.held + 6];
+    expect(await upgrade.books()).toEqual({ ...books, accepted, processed, held: 0 });
+    await upgrade.expectToAddUp();
+
+    expect(await upgrade.pageStatuses([...PAGES, ...MORE_PAGES, ...SETTINGS])).toEqual([]);
+  });
+
+  test("a delivery that has waited for a destination that was paused comes when it is resumed, signed by the secret of then", async () => {
+    const upgrade = await Upgrade.of(version);
+    const receiver = await Receiver.listen();
+    ends.push(() => receiver.close());
+    const { id, secret } = upgrade.left.destination;
+    receiver.secret = secret;
+    const { api } = await upgrade.start();
+    const home = `${upgrade.home}/destinations/${id}`;
+    await api.call("PATCH", home, { target: receiver.url });
+    await api.post(`${home}/resume`);
+    await expect.poll(() => receiver.ofType("person.scored").length, PATIENCE).toBeGreaterThan(0);
+    expect(receiver.forged).toEqual([]);
+  });
+
+  test("is still right a month later: the period is closed, what was held is gone, and what is cold can be read", async () => {
+    const upgrade = await Upgrade.of(version);
+    const { left } = upgrade;
+    await upgrade.start();
+    await upgrade.expectArrived();
+    await upgrade.start({}, 40 * DAY_MS);
+    const { processed, held } = left.arrived.books;
+    await upgrade.setLimit(500);
+    await expect
+      .poll(() => upgrade.books(), PATIENCE)
+      .toMatchObject({ processed, held: 0, purged: held, balanced: true });
+    const usage = await upgrade.service.api.get<{ history: object[] }>(`${upgrade.home}/usage`);
+    expect(usage.history.at(-1)).toMatchObject({ accepted: left.arrived.books.accepted - held, held });
+    expect(await upgrade.service.api.get(`${upgrade.home}/signals/${left.cold.id}`)).toMatchObject({
+      payload: left.cold.payload,
+    });
+    await upgrade.expectToAddUp();
+  });
+
+  test("both versions answer while the objects are still of that version, and when they are of this one", async () => {
+    const upgrade = await Upgrade.of(version);
+    const { left, service } = upgrade;
+    const before = await upgrade.before();
+    let sent = 0;
+    const sendToBoth = async (): Promise<void> => {
+      const { origin, besideOrigin } = service.running;
+      for (const edge of [origin, besideOrigin, origin, besideOrigin]) {
+        const visit = { email: "both@left.example", event: "Visit", properties: { sent: sent++ } };
+        expect(await upgrade.send(left.keys.plain, visit, {}, "signal-staging", edge)).toBe(202);
+      }
+    };
+    await upgrade.start();
+    await upgrade.setLimit(1_000);
+
+    // This version's edge and consumer, before objects of the earlier one.
+    await upgrade.start({ main: before, consumer: service.built });
+    await sendToBoth();
+    await expect.poll(() => upgrade.scoreAtBeside("both@left.example"), PATIENCE).toBe(sent);
+    // The earlier version's edge and consumer, before objects of this one.
+    await upgrade.start({ consumer: before });
+    await sendToBoth();
+    await expect.poll(async () => (await upgrade.scores())["both@left.example"], PATIENCE).toBe(sent);
+
+    await upgrade.start();
+    await expect.poll(() => upgrade.inFlight(), PATIENCE).toBe(0);
+    expect(await upgrade.books()).toMatchObject({ accepted: left.arrived.books.accepted + sent, balanced: true });
+    await upgrade.expectToAddUp();
+  });
+});
+
+/** The service on a copy of what a version has left, by the clock of then. */
+class Upgrade {
+  readonly left: Left;
+  readonly service: Service;
+  readonly #folder: string;
+  readonly #atMs = Date.now();
+
+  private constructor(left: Left, service: Service, folder: string) {
+    this.left = left;
+    this.service = service;
+    this.#folder = folder;
+  }
+
+  static async of(version: string): Promise<Upgrade> {
+    const service = await Service.build(built);
+    ({ built } = service);
+    ends.push(() => service.remove());
+    const folder = path.join(service.scratch, "left");
+    const left = unpackLeft(version, folder);
+    cpSync(path.join(folder, PARTS.state), service.stateDir, { recursive: true });
+    const upgrade = new Upgrade(left, service, folder);
+    const added = Object.keys(migrationsNow()).filter((file) => !(file in left.migrations));
+    const forD1 = added.filter((file) => file.startsWith("migrations/d1/"));
+    if (forD1.length === 0) return upgrade;
+    await upgrade.start();
+    for (const file of forD1) await applySql(service.running, "DB", path.join(ROOT, file));
+    return upgrade;
+  }
+
+  get home(): string {
+    return `workspaces/${this.left.workspaceId}`;
+  }
+
+  async start(workers: Workers = {}, laterMs = 0): Promise<Service> {
+    await this.service.start(this.left.atMs - this.#atMs + laterMs, VARS, workers);
+    return this.service;
+  }
+
+  before(): Promise<BuiltWorker> {
+    return readBuilt("", path.join(this.#folder, PARTS.worker)).then(withBindings);
+  }
+
+  async queue(message: string): Promise<void> {
+    const queue = await this.service.running.miniflare.getQueueProducer<string>("SIGNALS", "worker");
+    await queue.send(message, { contentType: "text" });
+  }
+
+  async send(
+    key: string,
+    signal: object,
+    headers: Record<string, string> = {},
+    family = "signal-staging",
+    origin = this.service.running.origin,
+  ): Promise<number> {
+    const response = await fetch(`${origin}/api/${family}/webhook/${key}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify({ ...signal, at: Math.random() }),
+    });
+    await response.body?.cancel();
+    return response.status;
+  }
+
+  books(): Promise<Books> {
+    return this.service.api.get(`${this.home}/books`);
+  }
+
+  async inFlight(): Promise<number> {
+    return (await this.books()).in_flight;
+  }
+
+  async scores(api = this.service.api): Promise<Record<string, number>> {
+    const people = await api.list<{ email: string; score: number }>(`${this.home}/people`);
+    return Object.fromEntries(people.map(({ email, score }) => [email, score]));
+  }
+
+  /** As the Worker beside the first one says it. */
+  async scoreAtBeside(email: string): Promise<number | undefined> {
+    return (await this.scores(this.service.apiAt(this.service.running.besideOrigin)))[email];
+  }
+
+  async expectArrived(): Promise<void> {
+    await expect.poll(() => this.books(), PATIENCE).toEqual(this.left.arrived.books);
+    expect(await this.scores()).toEqual(this.left.arrived.scores);
+  }
+
+  async expectToAddUp(): Promise<void> {
+    await readStored(this.service, this.left.workspaceId, (state) => expectStateToAddUp(state));
+  }
+
+  async setLimit(signalLimit: number): Promise<void> {
+    const plan = { name: "Left", paid: true, signal_limit: signalLimit };
+    await this.service.api.call("PUT", "plans/left", plan);
+  }
+
+  /** Of pages that do not answer as they should. */
+  async pageStatuses(pages: readonly string[]): Promise<string[]> {
+    const { origin } = this.service.running;
+    const signedIn = await fetch(`${origin}/sign-in/local`, {
+      method: "POST",
+      headers: { origin, "content-type": "application/x-www-form-urlencoded" },
+      body: new URLSearchParams({ email: this.left.owner }).toString(),
+      redirect: "manual",
+    });
+    const cookie = signedIn.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+    const failed: string[] = [];
+    for (const page of pages) {
+      const answer = await fetch(`${origin}/w/${this.left.slug}/${page}`, { headers: { cookie }, redirect: "manual" });
+      const text = await answer.text();
+      if (answer.status !== 200 || !text.includes("</html>")) failed.push(`${page}: ${answer.status}`);
+    }
+    return failed;
+  }
+}
