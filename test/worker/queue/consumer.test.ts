@@ -317,7 +317,7 @@ describe("while one version of the service takes another's place", () => {
     await evictDurableObject(counter.stub);
     const bodies: string[] = [];
     await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
-    await counter.admit(1, { payload: good("b"), ids: ["sig_b"] });
+    await counter.admit(0, { chunks: admitCall(1, { payload: good("b"), ids: ["sig_b"] }).chunks });
     await vi.waitFor(() => expect(bodies.join("")).toContain("sig_b"));
     await consumeMessages(bodies);
     expect(await statuses(counter.id, [...ids, "sig_b"])).toEqual([undefined, "processed"]);
