@@ -188,6 +188,46 @@ describe("a threshold", () => {
   );
 });
 
+test(
+  "a threshold, with points of either sign, is told as often as a batch leaves a score at or above it that was below",
+  {
+    timeout: 30_000,
+  },
+  async () => {
+    const THRESHOLDS = [-10, 0, 10, 25];
+    const batch = fc.array(fc.record({ who: fc.constantFrom(ANN, BOB), points: fc.integer({ min: -30, max: 30 }) }), {
+      minLength: 1,
+      maxLength: 4,
+    });
+    await assertForSoLong(
+      fc.asyncProperty(fc.array(batch, { minLength: 1, maxLength: 8 }), async (batches) => {
+        await inStore((store) => {
+          want(store, THRESHOLDS);
+          const scores = new Map<string, number>();
+          for (const signals of batches) {
+            const before = new Map(scores);
+            const lines = signals.map(({ who, points }) => {
+              store.points = points;
+              store.rulesVersion = (store.rulesVersion ?? 1) + 1;
+              scores.set(who, (scores.get(who) ?? 0) + points);
+              return store.signal(NOW, signal(who));
+            });
+            recordSignals(store.state, lines, NOW);
+            const expected = [...scores].flatMap(([who, score]) => {
+              const was = before.get(who) ?? 0;
+              return THRESHOLDS.filter((at) => was < at && at <= score).map((at) => [who, at, was, score]);
+            });
+            expect(crossed(store).toSorted(byText)).toEqual(expected.toSorted(byText));
+          }
+        });
+      }),
+      { numRuns: 150, limitMs: 10_000 },
+    );
+  },
+);
+
+const byText = (one: unknown, other: unknown) => JSON.stringify(one).localeCompare(JSON.stringify(other));
+
 describe("scoring signals", () => {
   test("are told once a batch, in the order of their receipt, each with the score that it made", () =>
     inStore((store) => {
