@@ -2,7 +2,7 @@
  * Lines of which nothing may be kept but their place in the books, and the name of their event: facts, payloads, lists,
  * books and groups change together. Facts change at once; `write` writes what they add up to.
  */
-import { scrubCold } from "../log/cold.ts";
+import { scrubCold } from "../log/cold-removals.ts";
 import type { Facts } from "../log/line.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";

@@ -8,7 +8,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
 import { forgetInEvents } from "../events/forget.ts";
 import type { ErasureReceipt } from "../data-care.ts";
-import { isScrubbing } from "../log/cold.ts";
+import { isScrubbing } from "../log/cold-removals.ts";
 import { insertEntries, readEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";

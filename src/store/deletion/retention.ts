@@ -9,7 +9,7 @@
 import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import type { StoreConfig } from "../data-care.ts";
-import { releaseObjects, scrubCold } from "../log/cold.ts";
+import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
 import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";

@@ -11,7 +11,7 @@ import {
   readUuid,
   uuidMs,
 } from "../../platform/bytes.ts";
-import type { Cell } from "./line.ts";
+import type { Cell } from "./line-cells.ts";
 
 export interface PackedColumn {
   /** How many cells are written: one, where all are alike. */

@@ -3,7 +3,8 @@
  * batch of any size writes one row here. What grows is padded: where the new value is as long as the old one, SQLite
  * writes only the pages that differ.
  */
-import type { Cell, Facts } from "./line.ts";
+import type { Cell } from "./line-cells.ts";
+import type { Facts } from "./line.ts";
 import { Lines } from "./lines.ts";
 import { assertFits } from "./packing.ts";
 import { HASH_BYTES } from "./segment.ts";

@@ -1,8 +1,9 @@
 /** Lines in memory, column by column: a column is unpacked, and a line's facts are put together, when somebody asks for them. */
 import { packColumn, unpackColumn } from "./columns.ts";
 import type { PackedColumn } from "./columns.ts";
-import { COLUMNS, decodeFacts, encodeFacts, textOf } from "./line.ts";
-import type { Cell, ColumnName, Facts, PayloadNames } from "./line.ts";
+import { COLUMNS, decodeFacts, encodeFacts, textOf } from "./line-cells.ts";
+import type { Cell, ColumnName, PayloadNames } from "./line-cells.ts";
+import type { Facts } from "./line.ts";
 
 const PLACES = new Map<string, number>(COLUMNS.map(({ name }, place) => [name, place]));
 

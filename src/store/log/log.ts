@@ -9,7 +9,8 @@
 import { Head, textOfCells } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
 import { IdSearch } from "./id-search.ts";
-import { emptied, encodeFacts, isEmptied, isOriginal } from "./line.ts";
+import { emptied, isEmptied, isOriginal } from "./line.ts";
+import { encodeFacts } from "./line-cells.ts";
 import type { Facts, Line } from "./line.ts";
 import { Segment } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";

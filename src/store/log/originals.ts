@@ -9,6 +9,7 @@
  */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { DAY_MS } from "../../domain/duration.ts";
+import { FingerprintTable } from "./fingerprint-table.ts";
 import { isOriginal } from "./line.ts";
 import type { Log } from "./log.ts";
 import type { Facts } from "./line.ts";
@@ -19,15 +20,11 @@ import type { Segment } from "./segment.ts";
 const LATE_AFTER_MS = 3_600_000;
 /** Memory of duplicates, of all workspaces of an isolate: a third of its 128 MB, some 3.6 million signals. */
 const ORIGINALS_MAX_BYTES = 40 * 1024 * 1024;
-/** Slots, of 8 bytes each, that one table of the memory of duplicates may have. */
-const ORIGINALS_MAX_SLOTS = 2 ** 21;
 
 const LONG = 0x80;
 const BASE64URL = { alphabet: "base64url" } as const;
 /** Characters of a content hash in base64url that are at least HASH_BYTES. */
 const HASH_CHARACTERS = Math.ceil(HASH_BYTES / 3) * 4;
-const FEWEST_SLOTS = 1_024;
-const MOST_FULL = 0.7;
 
 /** What is looked for: a signal that may be a duplicate. */
 export interface Candidate {
@@ -51,70 +48,6 @@ export function hashBytes(contentHash: string, windowMs: number): Uint8Array {
   return bytes;
 }
 
-/** Fingerprints of hashes, and the lines that have them. */
-class Table {
-  readonly beganAtMs: number;
-  readonly #baseSeq: number;
-  /**
-   * Two numbers a slot: the fingerprint, 0 where the slot is free, and how far the line's number is from `baseSeq`, in
-   * either direction.
-   */
-  #slots = new Uint32Array(FEWEST_SLOTS * 2);
-  #used = 0;
-
-  constructor(beganAtMs: number, baseSeq: number) {
-    this.beganAtMs = beganAtMs;
-    this.#baseSeq = baseSeq;
-  }
-
-  get bytes(): number {
-    return this.#slots.byteLength;
-  }
-
-  /** Whether the next hash makes the table grow. */
-  get isFull(): boolean {
-    return this.#used >= (this.#slots.length / 2) * MOST_FULL;
-  }
-
-  get isLargest(): boolean {
-    return this.#slots.length / 2 >= ORIGINALS_MAX_SLOTS;
-  }
-
-  add(fingerprint: number, seq: number): void {
-    if (this.isFull) this.#grow();
-    this.#put(fingerprint, seq - this.#baseSeq);
-  }
-
-  find(fingerprint: number, into: number[]): void {
-    const mask = this.#slots.length / 2 - 1;
-    for (let slot = fingerprint & mask; ; slot = (slot + 1) & mask) {
-      const found = this.#slots[slot * 2];
-      if (found === 0 || found === undefined) return;
-      // The distance is signed: where the first line was taken back, others may have come before its number.
-      if (found === fingerprint) into.push(this.#baseSeq + ((this.#slots[slot * 2 + 1] ?? 0) | 0));
-    }
-  }
-
-  #put(fingerprint: number, offset: number): void {
-    const mask = this.#slots.length / 2 - 1;
-    let slot = fingerprint & mask;
-    while (this.#slots[slot * 2] !== 0) slot = (slot + 1) & mask;
-    this.#slots[slot * 2] = fingerprint;
-    this.#slots[slot * 2 + 1] = offset;
-    this.#used++;
-  }
-
-  #grow(): void {
-    const before = this.#slots;
-    this.#slots = new Uint32Array(before.length * 2);
-    this.#used = 0;
-    for (let at = 0; at < before.length; at += 2) {
-      const fingerprint = before[at] ?? 0;
-      if (fingerprint !== 0) this.#put(fingerprint, before[at + 1] ?? 0);
-    }
-  }
-}
-
 /** The originals of all workspaces in this isolate, so that together they do not take more memory than there is. */
 let everyone: WeakRef<Originals>[] = [];
 
@@ -125,8 +58,8 @@ function bytesOfAll(): number {
 
 export class Originals {
   readonly #log: Log;
-  #long: Table[] | null = null;
-  #short: Table[] = [];
+  #long: FingerprintTable[] | null = null;
+  #short: FingerprintTable[] = [];
   /** Signals received from this time on are in memory; it is later than it should be where memory was short. */
   #coveredSinceMs = 0;
 
@@ -154,7 +87,7 @@ export class Originals {
     if (last === undefined || nowMs - last.beganAtMs >= everyMs || (last.isFull && last.isLargest)) {
       // What the first table holds is no older than the beginning of the second.
       while (tables[1] !== undefined && tables[1].beganAtMs < nowMs - keptMs) tables.shift();
-      last = new Table(nowMs, seq);
+      last = new FingerprintTable(nowMs, seq);
       tables.push(last);
     }
     if (last.isFull) this.#makeRoom(last.bytes, nowMs);
@@ -168,10 +101,10 @@ export class Originals {
   find(candidates: readonly Candidate[], nowMs: number): (Original | null)[] {
     this.#build(nowMs);
     const onDisk = this.#findOnDisk(candidates, nowMs);
+    const tables = [...(this.#long ?? []), ...this.#short];
     return candidates.map((candidate) => {
-      const seqs: number[] = [];
       const fingerprint = fingerprintOf(candidate.hash);
-      for (const table of [...(this.#long ?? []), ...this.#short]) table.find(fingerprint, seqs);
+      const seqs = tables.flatMap((table) => table.find(fingerprint));
       for (const seq of seqs.sort((one, other) => one - other)) {
         const original = this.#prove(candidate, seq);
         if (original !== null) return original;

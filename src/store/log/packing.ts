@@ -5,8 +5,8 @@
 import { ROW_MAX_BYTES } from "../../limits.ts";
 import { zlib } from "../../platform/node.ts";
 import { ByteReader, ByteWriter, UUID_BYTES, UUID_CHARACTERS, UuidTexts } from "../../platform/bytes.ts";
-import { COLUMNS } from "./line.ts";
-import type { PayloadNames } from "./line.ts";
+import { COLUMNS } from "./line-cells.ts";
+import type { PayloadNames } from "./line-cells.ts";
 import { Lines } from "./lines.ts";
 
 const ZSTD = 1;

@@ -1,6 +1,7 @@
 /** Segments: hundreds of consecutive lines that are kept together. What their rows say, and how their lines are asked for. */
-import { kindOf, statusLetter, statusOf, textOf, verdictsOf } from "./line.ts";
-import type { ColumnName, Facts } from "./line.ts";
+import { kindOf, statusLetter, statusOf, textOf, verdictsOf } from "./line-cells.ts";
+import type { ColumnName } from "./line-cells.ts";
+import type { Facts } from "./line.ts";
 import type { Lines } from "./lines.ts";
 
 /**

@@ -1,6 +1,6 @@
 /** Walks over a log's segments, from line to line in either direction, past those that cannot hold what is wanted. */
 import { toSqlBlob } from "./sql-blob.ts";
-import { statusLetter } from "./line.ts";
+import { statusLetter } from "./line-cells.ts";
 import type { LineStatus } from "./line.ts";
 import { groupMark } from "./segment.ts";
 import type { Segment } from "./segment.ts";

@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { ROW_MAX_BYTES } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { newId } from "../../../../src/platform/ids.ts";
-import { COLUMNS } from "../../../../src/store/log/line.ts";
-import type { Cell } from "../../../../src/store/log/line.ts";
+import { COLUMNS } from "../../../../src/store/log/line-cells.ts";
+import type { Cell } from "../../../../src/store/log/line-cells.ts";
 import { Lines } from "../../../../src/store/log/lines.ts";
 import { packLines, packPayloads, unpackLines, unpackPayloads } from "../../../../src/store/log/packing.ts";
 
