@@ -12,7 +12,7 @@ export interface DayRange {
 
 /** The range that a query asks for; a text that is no day is passed over. */
 export function readDayRange(asked: Record<string, string>): DayRange {
-  const [from, to] = [dayOf(asked["from"]), dayOf(asked["to"])];
+  const [from, to] = [dayStartMs(asked["from"]), dayStartMs(asked["to"])];
   return {
     from: from === null ? "" : (asked["from"] ?? ""),
     to: to === null ? "" : (asked["to"] ?? ""),
@@ -26,7 +26,7 @@ export function shownRange({ from, to }: DayRange): Record<string, string> {
   return { ...(from === "" ? {} : { from }), ...(to === "" ? {} : { to }) };
 }
 
-function dayOf(text: string | undefined): number | null {
+function dayStartMs(text: string | undefined): number | null {
   if (text === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(text)) return null;
   const ms = Date.parse(`${text}T00:00:00.000Z`);
   // JavaScript makes a day of March of the 31st of February: such a day is refused.

@@ -10,7 +10,7 @@ import { usageBar } from "./usage/usage-bar.tsx";
 import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
 import { Notice } from "./views/parts.tsx";
 
-export interface PageOptions {
+interface PageOptions {
   title: string;
   /** The sidebar's entry that is marked as current; null: none is. */
   section: Section | null;

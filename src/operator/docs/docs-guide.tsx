@@ -3,7 +3,7 @@ import { grouped } from "../../domain/grouped.ts";
 import { BATCH_MAX_SIGNALS, BULK_MAX_SIGNALS, SIGNAL_MAX_BYTES } from "../../limits.ts";
 import { isRefusalCode, REFUSALS } from "../../http/refusal-table.ts";
 import { curlLine, fetchCall, pythonCall, webhooksOf } from "../../workspace/webhook-calls.ts";
-import { Table } from "./docs-tables.tsx";
+import { DocsTable } from "./docs-tables.tsx";
 
 /** The guide's sections, for the page's contents. */
 export const GUIDE = [
@@ -74,7 +74,7 @@ export function Guide({ origin, codes }: Props) {
       </section>
       <section id="answers">
         <h2>What to do for each code</h2>
-        <Table head={["Code", "Status", "What to do"]}>
+        <DocsTable head={["Code", "Status", "What to do"]}>
           {codes.map(({ code, status }) =>
             isRefusalCode(code) ? (
               <tr>
@@ -90,7 +90,7 @@ export function Guide({ origin, codes }: Props) {
               <></>
             ),
           )}
-        </Table>
+        </DocsTable>
       </section>
     </>
   );

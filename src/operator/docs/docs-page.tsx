@@ -1,7 +1,7 @@
 /** The /docs page: the OpenAPI document, readable. Server-rendered, no script, nothing from another host. */
 import type { Child } from "hono/jsx";
 import { Guide, GUIDE } from "./docs-guide.tsx";
-import { Fields, marked, Parameters, Table, Type } from "./docs-tables.tsx";
+import { Fields, marked, Parameters, DocsTable, Type } from "./docs-tables.tsx";
 import { resolve } from "./openapi-examples.ts";
 import type { ApiContent, ApiDocument, ApiOperation } from "./openapi-examples.ts";
 
@@ -90,7 +90,7 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
               Errors are <a href="#schema-Problem">problem details</a> (RFC 9457), as{" "}
               <code>application/problem+json</code>.
             </p>
-            <Table head={["Code", "Status", "When"]}>
+            <DocsTable head={["Code", "Status", "When"]}>
               {document["x-error-codes"].map(({ code, status, when }) => (
                 <tr id={code}>
                   <td>
@@ -100,7 +100,7 @@ export function DocsPage({ document, origin }: { document: ApiDocument; origin: 
                   <td>{marked(when)}</td>
                 </tr>
               ))}
-            </Table>
+            </DocsTable>
           </section>
         </main>
       </body>

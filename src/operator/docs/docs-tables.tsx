@@ -4,7 +4,7 @@ import { schemaName, type ApiParameter, type JsonSchema } from "./openapi-exampl
 
 export function Parameters({ parameters }: { parameters: ApiParameter[] }) {
   return (
-    <Table head={["Parameter", "In", "Type", "Meaning"]}>
+    <DocsTable head={["Parameter", "In", "Type", "Meaning"]}>
       {parameters.map(({ name, in: place, required, schema = {}, description }) => (
         <tr>
           <td>
@@ -18,7 +18,7 @@ export function Parameters({ parameters }: { parameters: ApiParameter[] }) {
           <td>{meaning({ ...schema, description: description ?? schema.description ?? "" })}</td>
         </tr>
       ))}
-    </Table>
+    </DocsTable>
   );
 }
 
@@ -31,7 +31,7 @@ export function Fields({ schema }: { schema: JsonSchema }) {
     );
   }
   return (
-    <Table head={["Field", "Type", "Meaning"]}>
+    <DocsTable head={["Field", "Type", "Meaning"]}>
       {Object.entries(schema.properties).map(([name, field]) => (
         <tr>
           <td>
@@ -44,7 +44,7 @@ export function Fields({ schema }: { schema: JsonSchema }) {
           <td>{meaning(field)}</td>
         </tr>
       ))}
-    </Table>
+    </DocsTable>
   );
 }
 
@@ -87,7 +87,7 @@ function meaning(schema: JsonSchema): Child {
   );
 }
 
-export function Table({ head, children }: { head: string[]; children: Child }) {
+export function DocsTable({ head, children }: { head: string[]; children: Child }) {
   return (
     <div class="table" tabindex={0}>
       <table>

@@ -7,26 +7,26 @@ import { Badge } from "../views/parts.tsx";
 export function ShortValue({ json, characters }: { json: string | null; characters: number }) {
   if (json === null) return <span class="quiet">–</span>;
   if (json.length > characters) return <span class="value">{json.slice(0, characters)}…</span>;
-  return /^[[{]/.test(json) ? <code>{json}</code> : <Value value={JSON.parse(json) as unknown} />;
+  return /^[[{]/.test(json) ? <code>{json}</code> : <JsonValue value={JSON.parse(json) as unknown} />;
 }
 
-export function Value({ value }: { value: unknown }) {
+export function JsonValue({ value }: { value: unknown }) {
   switch (typeof value) {
     case "number":
       return <span>{grouped(value)}</span>;
     case "boolean":
       return <span>{value ? "Yes" : "No"}</span>;
     case "string":
-      return <span class="value">{cut(value)}</span>;
+      return <span class="value">{shortened(value)}</span>;
     default:
-      return <code class="value">{cut(JSON.stringify(value, null, 1))}</code>;
+      return <code class="value">{shortened(JSON.stringify(value, null, 1))}</code>;
   }
 }
 
 /** What flags usually are: a list of those that are on, or each with what it is. Anything else is shown as it is. */
 export function Flags({ value }: { value: unknown }) {
   const flags = flagsOf(value);
-  if (flags === null) return <Value value={value} />;
+  if (flags === null) return <JsonValue value={value} />;
   if (flags.length === 0) return <span class="quiet">none</span>;
   return (
     <ul class="flags">
@@ -58,6 +58,6 @@ function isFlag(entry: [unknown, unknown]): entry is Flag {
   return name.length + String(is).length <= ACCOUNT_FLAG_CHARACTERS;
 }
 
-function cut(text: string): string {
+function shortened(text: string): string {
   return text.length > ACCOUNT_VALUE_CHARACTERS ? `${text.slice(0, ACCOUNT_VALUE_CHARACTERS)}…` : text;
 }

@@ -4,12 +4,12 @@ import type { AccountField } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_CHANGE_CHARACTERS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountPage, ShownChange } from "../../store/record-pages.ts";
-import { Flags, ShortValue, Value } from "./account-values.tsx";
-import { Empty, Head, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Flags, ShortValue, JsonValue } from "./account-values.tsx";
+import { Empty, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
 /** Names of keys by their ids; null: whoever looks may not see them (spec §1). */
-export type KeyNames = ReadonlyMap<string, string> | null;
+type KeyNames = ReadonlyMap<string, string> | null;
 
 interface Props {
   base: string;
@@ -19,7 +19,7 @@ interface Props {
   nowMs: number;
 }
 
-export const FIELD_LABEL = {
+const ACCOUNT_FIELD_LABEL = {
   name: "Name",
   plan: "Plan",
   user_count: "User count",
@@ -28,7 +28,7 @@ export const FIELD_LABEL = {
   feature_flags: "Feature flags",
 } as const satisfies Record<AccountField, string>;
 
-const FIELDS = Object.entries(FIELD_LABEL) as [AccountField, string][];
+const FIELDS = Object.entries(ACCOUNT_FIELD_LABEL) as [AccountField, string][];
 
 export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
   const { externalId, values, attributes } = account;
@@ -37,9 +37,9 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
   const origin = (target: string) => <Origin base={base} origin={account.origins[target]} keys={keys} nowMs={nowMs} />;
   return (
     <>
-      <Head title={externalId} crumbs={<a href={`${base}/accounts`}>Accounts</a>}>
+      <PageHead title={externalId} crumbs={<a href={`${base}/accounts`}>Accounts</a>}>
         {typeof name === "string" && name.length <= ACCOUNT_CHANGE_CHARACTERS ? name : undefined}
-      </Head>
+      </PageHead>
       <Stats>
         <Stat label="Last seen" value={<Time ms={account.lastSeenMs} nowMs={nowMs} />} />
         <Stat label="First seen" value={<Time ms={account.firstSeenMs} nowMs={nowMs} />} />
@@ -55,7 +55,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
                 ) : field === "feature_flags" ? (
                   <Flags value={values[field]} />
                 ) : (
-                  <Value value={values[field]} />
+                  <JsonValue value={values[field]} />
                 )}
               </td>
               <td>{origin(field)}</td>
@@ -72,7 +72,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
                   {attribute}
                 </th>
                 <td class="what">
-                  <Value value={value} />
+                  <JsonValue value={value} />
                 </td>
                 <td>{origin(`attributes.${attribute}`)}</td>
               </tr>
@@ -80,7 +80,7 @@ export function AccountView({ base, account, keys, cursor, nowMs }: Props) {
           </Table>
         </Panel>
       )}
-      <Changes base={base} externalId={externalId} changes={account.changes} cursor={cursor} nowMs={nowMs} />
+      <ChangesPanel base={base} externalId={externalId} changes={account.changes} cursor={cursor} nowMs={nowMs} />
     </>
   );
 }
@@ -106,14 +106,14 @@ function Origin({
       {keyId === null ? (
         <span class="quiet">by a signal that is not kept</span>
       ) : (
-        <SignalLink base={base} id={signalId} />
+        <CauseLink base={base} id={signalId} />
       )}
       {key !== undefined && <a href={`${base}/settings/api-keys`}>{key}</a>}
     </div>
   );
 }
 
-function Changes({
+function ChangesPanel({
   base,
   externalId,
   changes: { items, next },
@@ -143,8 +143,8 @@ function Changes({
               </div>
               <div class="what">
                 <div class="row">
-                  <strong>{FIELD_LABEL[change.field]}</strong>
-                  <SignalLink base={base} id={change.signalId} />
+                  <strong>{ACCOUNT_FIELD_LABEL[change.field]}</strong>
+                  <CauseLink base={base} id={change.signalId} />
                 </div>
                 <BeforeAfter change={change} />
               </div>
@@ -176,7 +176,7 @@ function BeforeAfter({ change: { before, after } }: { change: ShownChange }): Ch
   );
 }
 
-function SignalLink({ base, id }: { base: string; id: string }) {
+function CauseLink({ base, id }: { base: string; id: string }) {
   return (
     <a class="small" href={`${base}/signals/${encodeURIComponent(id)}`} title={id}>
       signal

@@ -5,7 +5,7 @@ import type { AccountSummary } from "../../store/record-pages.ts";
 import { ACCOUNTS_SORTS, type AccountsList } from "../people/people-query.ts";
 import { ShortValue } from "./account-values.tsx";
 import { SelectField, TextField } from "../views/fields.tsx";
-import { Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
 /** External ids are the sender's own and may be `.` or `..`, which a path takes for steps: so they stand in the query. */
@@ -26,9 +26,9 @@ export function AccountsView({ base, list, accounts, mayManage, nowMs }: Props) 
   const isFiltered = list.shown["q"] !== undefined || list.shown["cursor"] !== undefined;
   return (
     <>
-      <Head title="Accounts">
+      <PageHead title="Accounts">
         Workspace and account data, as Product Org Updates keys have sent it: one record for each external id.
-      </Head>
+      </PageHead>
       <form method="get" action={path} class="filters" role="search">
         <TextField name="q" type="search" label="External id begins with" value={list.q} />
         <SelectField name="sort" label="Sort by" value={list.sort} options={Object.entries(ACCOUNTS_SORTS)} />

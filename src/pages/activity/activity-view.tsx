@@ -8,7 +8,7 @@ import { AUDIT_COPY, readingOf } from "./audit-copy.tsx";
 import type { AuditPlace } from "./audit-parts.tsx";
 import { DayFields, SelectField, TextField } from "../views/fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
-import { Empty, Head, Json, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
 interface Props {
@@ -38,10 +38,10 @@ export function ActivityView({
   const isFiltered = Object.keys(asked.shown).some((name) => name !== "cursor");
   return (
     <>
-      <Head title="Activity">
+      <PageHead title="Activity">
         Everything that was created, changed or ended in this workspace, by whom.
         {!forManagers && " What concerns API keys and notifications is shown to owners and admins only."}
-      </Head>
+      </PageHead>
       <form method="get" action={path} class="filters">
         <SelectField
           name="action"

@@ -24,12 +24,12 @@ document.addEventListener("click", (event) => {
   if (button === null) return;
   const text = document.querySelector(button.dataset["copy"] ?? "")?.textContent ?? "";
   void navigator.clipboard.writeText(text).then(
-    () => said(button, "Copied"),
-    () => said(button, "Press Ctrl+C"),
+    () => sayOn(button, "Copied"),
+    () => sayOn(button, "Press Ctrl+C"),
   );
 });
 
-function said(button: HTMLElement, text: string): void {
+function sayOn(button: HTMLElement, text: string): void {
   button.dataset["label"] ??= button.textContent ?? "";
   button.textContent = text;
   setTimeout(() => (button.textContent = button.dataset["label"] ?? ""), 2_000);

@@ -1,7 +1,7 @@
 /** A WebSocket that stays: opened anew before the server ends it, and after a fault, less and less often. */
 
 /** `lost`: the connection is gone, and is being opened again. */
-export type StreamState = "connecting" | "live" | "lost";
+type StreamState = "connecting" | "live" | "lost";
 
 const PING_MS = 25_000;
 const RETRY_MIN_MS = 1_000;

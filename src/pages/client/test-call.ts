@@ -1,4 +1,5 @@
 /** Sends a test signal as a sender would, shows the answer as it came, and then what becomes of the signal. */
+import { indented } from "../views/indented-json.ts";
 import { refresh, swap } from "./swap.ts";
 
 const TRACE_MS = 1_000;
@@ -33,7 +34,7 @@ async function send(form: HTMLFormElement): Promise<void> {
     if (proof !== "") headers.set("x-api-secret", proof);
     const response = await fetch(url, { method: "POST", headers, body: typed("test-body") });
     const text = await response.text();
-    answer.replaceChildren(...said(response, text));
+    answer.replaceChildren(...answerNodes(response, text));
     const id = response.status === 202 ? signalId(text) : null;
     if (id !== null) await follow(`${signals}${id}`, answer);
   } catch {
@@ -43,7 +44,7 @@ async function send(form: HTMLFormElement): Promise<void> {
   }
 }
 
-function said(response: Response, text: string): Node[] {
+function answerNodes(response: Response, text: string): Node[] {
   const status = document.createElement("strong");
   status.className = `badge ${response.ok ? "good" : "bad"}`;
   status.textContent = `${response.status} ${response.statusText}`.trim();
@@ -74,13 +75,5 @@ function signalId(text: string): string | null {
     return id ?? results?.find((result) => result.id !== undefined)?.id ?? null;
   } catch {
     return null;
-  }
-}
-
-function indented(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
   }
 }

@@ -5,8 +5,8 @@ import type { EndpointType } from "../../domain/signal/signal.ts";
 import { composedEvent, marketingTemplate } from "./marketing-template.ts";
 import { curlLine, fetchCall, webhooksOf, type Webhook } from "../../workspace/webhook-calls.ts";
 import { TextField } from "../views/fields.tsx";
-import { Copy } from "../views/copy-text.tsx";
-import { Fact, Facts, Panel } from "../views/parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { Fact, FactList, Panel } from "../views/parts.tsx";
 
 export const KEY_PLACEHOLDER = "YOUR_API_KEY";
 export const SECRET_PLACEHOLDER = "YOUR_SHARED_SECRET";
@@ -51,9 +51,9 @@ export function SetUpView({ children, ...setUp }: PropsWithChildren<SetUp>) {
       <div class="columns wide">
         <Panel title="Your own code" id="code">
           <h3>curl</h3>
-          <Copy block id="curl" label="curl line" text={curlLine(webhook, secret)} />
+          <CopyText block id="curl" label="curl line" text={curlLine(webhook, secret)} />
           <h3>JavaScript</h3>
-          <Copy block id="fetch" label="JavaScript call" text={fetchCall(webhook, secret)} />
+          <CopyText block id="fetch" label="JavaScript call" text={fetchCall(webhook, secret)} />
           <p class="quiet small">
             202 means that it is durably accepted. Any other answer says in its <code>detail</code> what to do.
           </p>
@@ -69,14 +69,14 @@ function Marketing({ webhook, setUp }: { webhook: Webhook; setUp: SetUp }) {
   return (
     <Panel title="Marketing automation platform" id="marketing">
       <p class="quiet">Create a webhook with these settings, and call it in the flow of a campaign.</p>
-      <Facts>
+      <FactList>
         <Fact name="Request Type">POST</Fact>
         <Fact name="Request Token Encoding">JSON</Fact>
         <Fact name="Response Type">None</Fact>
         <SecretFact name="Custom header" hasSecret={setUp.hasSecret} />
-      </Facts>
+      </FactList>
       <h3>URL</h3>
-      <Copy id="marketing-url" label="webhook URL" text={webhook.url} />
+      <CopyText id="marketing-url" label="webhook URL" text={webhook.url} />
       <h3>Event</h3>
       <form method="get" class="filters">
         {Object.entries(query).map(([name, value]) => (
@@ -87,7 +87,7 @@ function Marketing({ webhook, setUp }: { webhook: Webhook; setUp: SetUp }) {
         <button>Compose</button>
       </form>
       <h3>Payload template</h3>
-      <Copy
+      <CopyText
         block
         id="marketing-template"
         label="payload template"
@@ -116,7 +116,7 @@ function DataPlatform({
       <p class="quiet">Add a webhook destination with these settings.</p>
       <PostFacts hasSecret={hasSecret} />
       <h3>URL</h3>
-      <Copy id="cdp-url" label="destination URL" text={webhook.url} />
+      <CopyText id="cdp-url" label="destination URL" text={webhook.url} />
       <p class="quiet small">
         The calls <code>identify</code>, <code>track</code> and <code>page</code> are recognised by themselves. Send{" "}
         <code>identify</code> calls with an email trait too: they tell whose the anonymous signals are.
@@ -124,7 +124,7 @@ function DataPlatform({
       {batch !== undefined && (
         <>
           <h3>Server-side SDKs</h3>
-          <Copy id="cdp-batch" label="batch URL" text={batch} />
+          <CopyText id="cdp-batch" label="batch URL" text={batch} />
           <p class="quiet small">They post batches: give them this address as host and path.</p>
         </>
       )}
@@ -134,13 +134,13 @@ function DataPlatform({
 
 function PostFacts({ hasSecret }: { hasSecret: boolean | null }) {
   return (
-    <Facts>
+    <FactList>
       <Fact name="Method">POST</Fact>
       <Fact name="Content-Type">
         <code>application/json</code>
       </Fact>
       <SecretFact name="Header" hasSecret={hasSecret} />
-    </Facts>
+    </FactList>
   );
 }
 
@@ -149,9 +149,9 @@ function AccountData({ webhook, hasSecret }: { webhook: Webhook; hasSecret: bool
     <Panel title="Account data" id="accounts">
       <PostFacts hasSecret={hasSecret} />
       <h3>URL</h3>
-      <Copy id="accounts-url" label="webhook URL" text={webhook.url} />
+      <CopyText id="accounts-url" label="webhook URL" text={webhook.url} />
       <h3>Example body</h3>
-      <Copy block id="accounts-body" label="example body" text={JSON.stringify(webhook.body, null, 2)} />
+      <CopyText block id="accounts-body" label="example body" text={JSON.stringify(webhook.body, null, 2)} />
       <p class="quiet small">
         It is made from the key's payload template. What a payload leaves out, or sends as <code>null</code>, stays as
         it is; several accounts may come as an array.

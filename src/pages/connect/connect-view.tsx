@@ -11,11 +11,11 @@ import { counted } from "../views/format.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
 import { TestCall } from "./test-call-view.tsx";
-import { Copy } from "../views/copy-text.tsx";
-import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager } from "../views/table.tsx";
 
-export interface ManagersConnect {
+interface ManagersConnect {
   /** The workspace's path, `/w/{slug}`. */
   home: string;
   origin: string;
@@ -33,7 +33,7 @@ export function ManagersConnectView({ home, query, active, selected, calls, nowM
   if (selected === null || calls === null) {
     return (
       <>
-        <Head title="Connect">How to set up a sender.</Head>
+        <PageHead title="Connect">How to set up a sender.</PageHead>
         <Panel>
           <Empty title="Create an API key first">
             <p>A sender posts to a URL with a key in it. With an active key, every step is shown here.</p>
@@ -48,10 +48,10 @@ export function ManagersConnectView({ home, query, active, selected, calls, nowM
   const { id, name, maskedKey, hasSecret, endpointType, payloadTemplate } = selected;
   return (
     <>
-      <Head title="Connect">
+      <PageHead title="Connect">
         How to set up a sender, with each active key. Every endpoint and error is described in the{" "}
         <a href="/docs">API documentation</a>.
-      </Head>
+      </PageHead>
       <Panel title="Key">
         <ul class="key-choice" aria-label="Active keys">
           {active.items.map((key) => (
@@ -167,7 +167,7 @@ export function MembersConnectView({
 }) {
   return (
     <>
-      <Head title="Connect">How to set up a sender.</Head>
+      <PageHead title="Connect">How to set up a sender.</PageHead>
       <Notice title="You need an API key.">
         <p>
           Only owners and admins can see or manage keys. Ask an owner or admin of {workspaceName} for one; they are
@@ -182,7 +182,7 @@ export function MembersConnectView({
           Plans, user counts, revenue and the like go to an address of their own, with a key of the type{" "}
           {ENDPOINT_LABEL.product_org}. The key's payload template says which part of the body fills what.
         </p>
-        <Copy
+        <CopyText
           id="accounts-url"
           label="account data URL"
           text={webhooksOf(origin, { key: KEY_PLACEHOLDER, endpointType: "product_org", payloadTemplate: null })[0].url}

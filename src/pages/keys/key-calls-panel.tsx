@@ -22,7 +22,7 @@ interface Day {
   refusedAtLeast: boolean;
 }
 
-export function KeyCalls({ accepted, refused, nowMs }: { accepted: CallDays; refused: CallDays; nowMs: number }) {
+export function KeyCallsPanel({ accepted, refused, nowMs }: { accepted: CallDays; refused: CallDays; nowMs: number }) {
   const days = daysOf(accepted, refused, nowMs);
   const sum = (what: "accepted" | "refused") => days.reduce((total, one) => total + one[what], 0);
   const lossDays = days.filter((one) => one.acceptedAtLeast || one.refusedAtLeast);

@@ -4,12 +4,12 @@ import type { CreatedKey } from "../../control/new-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
-import { KeyCrumbs, KeyFacts, LocalTime } from "./key-parts.tsx";
-import { Copy } from "../views/copy-text.tsx";
-import { Head, Notice, Panel } from "../views/parts.tsx";
+import { KeyCrumbs, KeySummary, LocalTime } from "./key-parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { PageHead, Notice, Panel } from "../views/parts.tsx";
 import { TestCall } from "../connect/test-call-view.tsx";
 
-export interface Created {
+interface CreatedProps {
   /** The workspace's path, `/w/{slug}`. */
   home: string;
   /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
@@ -21,12 +21,12 @@ export interface Created {
   nowMs: number;
 }
 
-export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }: Created) {
+export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }: CreatedProps) {
   const { record, value, secret } = created;
   const webhooks = webhooksOf(origin, { ...record, key: value });
   return (
     <>
-      <Head
+      <PageHead
         title={replaced === null ? "API key created" : "API key rotated"}
         crumbs={<KeyCrumbs path={path} />}
         actions={
@@ -41,7 +41,7 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
         }
       >
         {record.name} · {ENDPOINT_LABEL[record.endpointType]}
-      </Head>
+      </PageHead>
       <Notice tone="warn" title="Copy it now: it will not be shown again.">
         <p>
           {secret === null
@@ -53,11 +53,11 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
       {replaced !== null && <Replaced replaced={replaced} nowMs={nowMs} />}
       <Panel>
         <h2>API key</h2>
-        <Copy id="new-key" label="API key" text={value} />
+        <CopyText id="new-key" label="API key" text={value} />
         {secret !== null && (
           <>
             <h2>Shared secret</h2>
-            <Copy id="new-secret" label="shared secret" text={secret} />
+            <CopyText id="new-secret" label="shared secret" text={secret} />
             <p class="quiet small">
               Every call must carry it in the header <code>X-Api-Secret</code>.
             </p>
@@ -72,10 +72,10 @@ export function KeyCreatedView({ home, path, origin, created, replaced, nowMs }:
                 <h3>{webhook.label}</h3>
                 <p class="quiet small">{webhook.note}</p>
               </div>
-              <Copy id={`url-${webhook.id}`} label={`URL of ${webhook.label}`} text={webhook.url} />
+              <CopyText id={`url-${webhook.id}`} label={`URL of ${webhook.label}`} text={webhook.url} />
               <details open={at === 0}>
                 <summary>Call it with curl</summary>
-                <Copy
+                <CopyText
                   block
                   id={`curl-${webhook.id}`}
                   label={`curl line of ${webhook.label}`}
@@ -118,7 +118,7 @@ function Replaced({ replaced, nowMs }: { replaced: ApiKey; nowMs: number }) {
   );
 }
 
-export interface MadeBefore {
+interface MadeBeforeProps {
   path: string;
   apiKey: ApiKey;
   usedMs: number | undefined;
@@ -126,12 +126,12 @@ export interface MadeBefore {
 }
 
 /** The same form was sent twice: a reload, a way back, or a double click of which this is the second answer. */
-export function KeyMadeBeforeView({ path, apiKey, usedMs, nowMs }: MadeBefore) {
+export function KeyMadeBeforeView({ path, apiKey, usedMs, nowMs }: MadeBeforeProps) {
   return (
     <>
-      <Head title="This key was created already" crumbs={<KeyCrumbs path={path} />}>
+      <PageHead title="This key was created already" crumbs={<KeyCrumbs path={path} />}>
         The same form was sent before, so no second key was made.
-      </Head>
+      </PageHead>
       <Notice tone="warn" title="A full key is shown once, and that was in the first answer.">
         <p>
           If you have copied it, all is well. If you never saw it, for instance after a double click, nobody can have it
@@ -140,7 +140,7 @@ export function KeyMadeBeforeView({ path, apiKey, usedMs, nowMs }: MadeBefore) {
         </p>
       </Notice>
       <Panel>
-        <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
+        <KeySummary apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
         <div class="row">
           <a class="button" href={path}>
             To the list

@@ -3,10 +3,10 @@ import type { ApiKey } from "../../control/stored-keys.ts";
 import type { Overlap } from "../../workspace/end-key.ts";
 import type { TypedLifetime } from "./key-lifetime.ts";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
-import { KeyCrumbs, KeyFacts } from "./key-parts.tsx";
+import { KeyCrumbs, KeySummary } from "./key-parts.tsx";
 import { FormErrors } from "../views/fields.tsx";
 import { OverlapChoice } from "../views/overlap-choice.tsx";
-import { Head, Notice, Panel } from "../views/parts.tsx";
+import { PageHead, Notice, Panel } from "../views/parts.tsx";
 
 interface Ending {
   path: string;
@@ -18,9 +18,9 @@ interface Ending {
 export function DeactivateView({ path, apiKey, usedMs, nowMs }: Ending) {
   return (
     <>
-      <Head title={`Deactivate ${apiKey.name}?`} crumbs={<KeyCrumbs path={path} />} />
+      <PageHead title={`Deactivate ${apiKey.name}?`} crumbs={<KeyCrumbs path={path} />} />
       <Panel>
-        <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
+        <KeySummary apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
         <Notice tone="warn" title="It takes effect at once, everywhere, and cannot be undone.">
           <ul>
             <li>Every webhook request with this key is rejected with 401 from then on.</li>
@@ -60,12 +60,12 @@ export function RotateView({ path, apiKey, usedMs, nowMs, form }: Ending & { for
   const { formToken, overlap, lifetime, errors } = form;
   return (
     <>
-      <Head title={`Rotate ${apiKey.name}`} crumbs={<KeyCrumbs path={path} />}>
+      <PageHead title={`Rotate ${apiKey.name}`} crumbs={<KeyCrumbs path={path} />}>
         Makes a successor with the same settings{apiKey.hasSecret ? " and a new secret" : ""}. It is shown once.
-      </Head>
+      </PageHead>
       <FormErrors errors={Object.values(errors)} />
       <Panel>
-        <KeyFacts apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
+        <KeySummary apiKey={apiKey} usedMs={usedMs} nowMs={nowMs} />
         <form method="post" action={`${path}/${apiKey.id}/rotate`} data-once class="form">
           <input type="hidden" name="form_token" value={formToken} />
           <OverlapChoice

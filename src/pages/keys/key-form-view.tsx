@@ -4,9 +4,9 @@ import { CheckField, Choice, FormErrors, TextField } from "../views/fields.tsx";
 import { LifetimeFields } from "./key-lifetime-fields.tsx";
 import { KeyCrumbs } from "./key-parts.tsx";
 import { TemplateEditor } from "./template-editor.tsx";
-import { Head, Panel } from "../views/parts.tsx";
+import { PageHead, Panel } from "../views/parts.tsx";
 
-export interface KeyForm {
+interface KeyForm {
   /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   typed: TypedKey;
@@ -26,9 +26,9 @@ const TYPES = [
 export function KeyFormView({ path, typed, errors, mapped }: KeyForm) {
   return (
     <>
-      <Head title="Create API Key" crumbs={<KeyCrumbs path={path} />}>
+      <PageHead title="Create API Key" crumbs={<KeyCrumbs path={path} />}>
         The full key is shown once, on the next page. It cannot be retrieved afterwards.
-      </Head>
+      </PageHead>
       <form
         method="post"
         action={`${path}/new`}

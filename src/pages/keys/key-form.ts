@@ -10,6 +10,7 @@ import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import { payloadTemplate } from "../../workspace/key-schemas.ts";
 import { name as keyName } from "../../workspace/field-schemas.ts";
 import { expirationOf, readLifetime, type TypedLifetime } from "./key-lifetime.ts";
+import { formText } from "../form-text.ts";
 
 /** A mapping as it is typed; `target` is one of ACCOUNT_TARGETS, or `attributes` with the name in `attribute`. */
 export interface MappingRow {
@@ -59,7 +60,7 @@ const FORM_TOKEN = /^[0-9a-f-]{36}$/;
 
 /** The form's token; null where it is none that this form has given out. */
 export function formTokenOf(form: FormData): string | null {
-  const token = textOf(form, "form_token");
+  const token = formText(form, "form_token");
   return FORM_TOKEN.test(token) ? token : null;
 }
 
@@ -68,21 +69,21 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
   const rows: MappingRow[] = [];
   for (let at = 0; at <= TEMPLATE_MAX_MAPPINGS && form.has(`rows.${at}.target`); at++) {
     rows.push({
-      target: textOf(form, `rows.${at}.target`),
-      attribute: textOf(form, `rows.${at}.attribute`).trim(),
-      path: textOf(form, `rows.${at}.path`).trim(),
-      type: textOf(form, `rows.${at}.type`),
+      target: formText(form, `rows.${at}.target`),
+      attribute: formText(form, `rows.${at}.attribute`).trim(),
+      path: formText(form, `rows.${at}.path`).trim(),
+      type: formText(form, `rows.${at}.type`),
       required: form.has(`rows.${at}.required`),
     });
   }
   return {
     formToken: formTokenOf(form) ?? newToken,
-    name: textOf(form, "name"),
-    endpointType: textOf(form, "endpoint_type") === "product_org" ? "product_org" : "signal_staging",
+    name: formText(form, "name"),
+    endpointType: formText(form, "endpoint_type") === "product_org" ? "product_org" : "signal_staging",
     ...readLifetime(form),
     secret: form.has("secret"),
     rows,
-    sample: textOf(form, "sample"),
+    sample: formText(form, "sample"),
   };
 }
 
@@ -174,9 +175,4 @@ function checkRows(rows: readonly MappingRow[], errors: KeyFormErrors): PayloadM
 
 function sentence(message: string): string {
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
-}
-
-function textOf(form: FormData, name: string): string {
-  const value = form.get(name);
-  return typeof value === "string" ? value : "";
 }

@@ -1,12 +1,12 @@
 /** How long a new key is to live, as a form asks for it: a preset, or a time of its own. No I/O. */
+import { DAY_MS } from "../../domain/duration.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-
-const DAY_MS = 24 * 3_600_000;
+import { formText } from "../form-text.ts";
 
 /** The presets. A form also knows `keep` (the expiration of the key that is rotated) and `at` (the time in `expires`). */
 const LIFETIME_MS = { never: null, "30d": 30 * DAY_MS, "90d": 90 * DAY_MS, "365d": 365 * DAY_MS } as const;
 
-export type Preset = keyof typeof LIFETIME_MS;
+type Preset = keyof typeof LIFETIME_MS;
 export type Lifetime = Preset | "keep" | "at";
 
 export interface TypedLifetime {
@@ -17,8 +17,8 @@ export interface TypedLifetime {
 }
 
 export function readLifetime(form: FormData): TypedLifetime {
-  const [lifetime, expires] = [form.get("lifetime"), form.get("expires")];
-  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: typeof expires === "string" ? expires : "" };
+  const lifetime = formText(form, "lifetime");
+  return { lifetime: isLifetime(lifetime) ? lifetime : "", expires: formText(form, "expires") };
 }
 
 /**
@@ -42,8 +42,8 @@ export function expirationOf(
   return at.getTime() > nowMs ? ok(at.toISOString()) : refuse("It must lie in the future.");
 }
 
-function isLifetime(text: unknown): text is Lifetime {
-  return typeof text === "string" && (text === "keep" || text === "at" || Object.hasOwn(LIFETIME_MS, text));
+function isLifetime(text: string): text is Lifetime {
+  return text === "keep" || text === "at" || Object.hasOwn(LIFETIME_MS, text);
 }
 
 const LOCAL_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?$/;

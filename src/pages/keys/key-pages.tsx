@@ -6,6 +6,7 @@ import { KEY_SILENT_MAX_DAYS, PAGE_ROWS } from "../../limits.ts";
 import { silentAfterDays } from "../../workspace/destination-schemas.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { byMember, pages, workspacePath } from "../pages-env.ts";
+import { formText } from "../form-text.ts";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
 import { groupRejections } from "../rejections/rejection-list.ts";
 import { KEYS_PAGE, keysPath, type KeyContext } from "./key-answers.tsx";
@@ -47,28 +48,27 @@ export const keyPages = pages
   })
   .post("/:key_id/name", async (c) => {
     const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
-    const typed = (await c.req.formData()).get("name");
-    const name = checkKeyName(typeof typed === "string" ? typed : "");
+    const typed = formText(await c.req.formData(), "name");
+    const name = checkKeyName(typed);
     if (name.ok) {
       const renamed = await renameKey(db, id, keyId, name.value, byMember(c));
       return renamed === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
     }
     const key = await findKey(db, id, keyId);
     if (key === null) return notFoundPage(c, "key");
-    return keyPage(c, key, { rename: { typed: typeof typed === "string" ? typed : "", error: name.refusal } });
+    return keyPage(c, key, { rename: { typed, error: name.refusal } });
   })
   .post("/:key_id/silence", async (c) => {
     const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
-    const typed = (await c.req.formData()).get("silent_after_days");
-    const text = typeof typed === "string" ? typed.trim() : "";
-    const days = silentAfterDays.safeParse(text === "" ? null : Number(text));
+    const typed = formText(await c.req.formData(), "silent_after_days").trim();
+    const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
     if (days.success) {
       const watched = await watchForSilence(db, id, keyId, days.data, byMember(c));
       return watched === null ? notFoundPage(c, "key") : done(c, `settings/api-keys/${keyId}`, "saved");
     }
     const key = await findKey(db, id, keyId);
     if (key === null) return notFoundPage(c, "key");
-    return keyPage(c, key, { silence: { typed: text, error: `From 1 to ${KEY_SILENT_MAX_DAYS}, or nothing.` } });
+    return keyPage(c, key, { silence: { typed, error: `From 1 to ${KEY_SILENT_MAX_DAYS}, or nothing.` } });
   });
 
 /** @param refused holds what was typed into a form that was refused. */

@@ -4,7 +4,7 @@ import type { ApiKey } from "../../control/stored-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { KEY_EXPIRES_SOON_MS } from "../../limits.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
-import { Badge, Fact, Facts, Time } from "../views/parts.tsx";
+import { Badge, Fact, FactList, Time } from "../views/parts.tsx";
 import { day, exactTime } from "../views/format.ts";
 
 /** A date with its time: UTC, or with a script the viewer's own zone (client/times.ts). */
@@ -31,9 +31,9 @@ export function KeyCrumbs({ path }: { path: string }): Child {
 }
 
 /** Says which key a page is about that rotates or ends it. */
-export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
+export function KeySummary({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: number | undefined; nowMs: number }) {
   return (
-    <Facts>
+    <FactList>
       <Fact name="Name">{apiKey.name}</Fact>
       <Fact name="Key">
         <code>{apiKey.maskedKey}</code>
@@ -41,7 +41,7 @@ export function KeyFacts({ apiKey, usedMs, nowMs }: { apiKey: ApiKey; usedMs: nu
       <Fact name="Endpoint Type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
       <Fact name="Expires">{apiKey.endsAt === null ? "Never" : <LocalTime iso={apiKey.endsAt} />}</Fact>
       <Fact name="Last Used">{usedMs === undefined ? "Never" : <Time ms={usedMs} nowMs={nowMs} />}</Fact>
-    </Facts>
+    </FactList>
   );
 }
 

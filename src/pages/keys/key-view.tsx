@@ -4,15 +4,15 @@ import { keyStatus } from "../../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
-import type { KeyCalls as Calls } from "../../quota/protocol.ts";
+import type { KeyCalls } from "../../quota/protocol.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import type { RejectionGroup } from "../rejections/rejection-list.ts";
 import { KEY_PLACEHOLDER } from "../connect/connect-set-up.tsx";
 import { TextField } from "../views/fields.tsx";
-import { KeyCalls } from "./key-calls-panel.tsx";
+import { KeyCallsPanel } from "./key-calls-panel.tsx";
 import { KeyRefusals } from "./key-refusals-panel.tsx";
 import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
-import { Fact, Facts, Head, Panel, Time } from "../views/parts.tsx";
+import { Fact, FactList, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { TestCall } from "../connect/test-call-view.tsx";
 
@@ -22,7 +22,7 @@ export interface TypedField {
   error: string | undefined;
 }
 
-export interface KeyPage {
+interface KeyPage {
   /** The workspace's path, `/w/{slug}`. */
   home: string;
   /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
@@ -30,7 +30,7 @@ export interface KeyPage {
   origin: string;
   apiKey: ApiKey;
   /** What has come of the key's calls. */
-  calls: Calls;
+  calls: KeyCalls;
   /** The keys that this one was rotated into and from; null where there is none. */
   successor: ApiKey | null;
   predecessor: ApiKey | null;
@@ -47,15 +47,15 @@ export function KeyView(page: KeyPage) {
   const [webhook] = webhooksOf(origin, { ...apiKey, key: KEY_PLACEHOLDER });
   return (
     <>
-      <Head
+      <PageHead
         title={apiKey.name}
         crumbs={<KeyCrumbs path={path} />}
-        actions={isActive ? <Actions home={home} path={path} id={apiKey.id} /> : undefined}
+        actions={isActive ? <KeyActions home={home} path={path} id={apiKey.id} /> : undefined}
       />
       <Panel>
-        <What page={page} />
+        <KeyDetails page={page} />
       </Panel>
-      <KeyCalls accepted={page.calls.accepted} refused={page.calls.refused} nowMs={nowMs} />
+      <KeyCallsPanel accepted={page.calls.accepted} refused={page.calls.refused} nowMs={nowMs} />
       <KeyRefusals home={home} keyId={apiKey.id} refused={page.refused} runs={page.runs} nowMs={nowMs} />
       {apiKey.payloadTemplate !== null && <Template template={apiKey.payloadTemplate} />}
       <div class="columns wide">
@@ -114,7 +114,7 @@ function Silence({ page: { home, path, apiKey, silence } }: { page: KeyPage }) {
   );
 }
 
-function Actions({ home, path, id }: { home: string; path: string; id: string }) {
+function KeyActions({ home, path, id }: { home: string; path: string; id: string }) {
   return (
     <>
       <a class="button primary" href={`${home}/connect?key=${id}`}>
@@ -130,7 +130,7 @@ function Actions({ home, path, id }: { home: string; path: string; id: string })
   );
 }
 
-function What({
+function KeyDetails({
   page: {
     path,
     apiKey,
@@ -143,7 +143,7 @@ function What({
   page: KeyPage;
 }) {
   return (
-    <Facts>
+    <FactList>
       <Fact name="Key">
         <code>{apiKey.maskedKey}</code>
       </Fact>
@@ -169,7 +169,7 @@ function What({
           <KeyLink path={path} apiKey={predecessor} />
         </Fact>
       )}
-    </Facts>
+    </FactList>
   );
 }
 

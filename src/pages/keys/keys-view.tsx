@@ -5,10 +5,10 @@ import type { PageOf } from "../../platform/list-page.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { counted } from "../views/format.ts";
 import { Expiration, KeyBadge, LocalDate } from "./key-parts.tsx";
-import { Badge, Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Badge, Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
-export interface KeyList {
+interface KeyList {
   /** Path of the API keys, `/w/{slug}/settings/api-keys`. */
   path: string;
   query: Record<string, string>;
@@ -41,9 +41,9 @@ export function KeysView(list: KeyList) {
   );
   return (
     <>
-      <Head title="API Keys" actions={create}>
+      <PageHead title="API Keys" actions={create}>
         Senders put a key into the webhook's URL. The full key is shown once, when it is created.
-      </Head>
+      </PageHead>
       <Panel flush id="keys">
         {page.items.length === 0 ? (
           <Empty title="No API key yet">

@@ -3,7 +3,7 @@ import { ACCOUNT_TARGETS, PAYLOAD_TYPES } from "../../domain/accounts/payload-te
 import { TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
 import type { KeyFormErrors, Mapped, MappingRow, RowErrors, TypedKey } from "./key-form.ts";
 import { CheckField, SelectField, TextArea, TextField } from "../views/fields.tsx";
-import { Fact, Facts, Panel } from "../views/parts.tsx";
+import { Fact, FactList, Panel } from "../views/parts.tsx";
 
 const TARGETS = [
   ["", "Choose …"],
@@ -12,14 +12,14 @@ const TARGETS = [
 ] as const;
 const TYPES = PAYLOAD_TYPES.map((type) => [type, type] as const);
 
-interface Editor {
+interface Props {
   typed: TypedKey;
   errors: KeyFormErrors;
   mapped: Mapped;
 }
 
 /** Shown when the endpoint type is product_org (style/keys.css). */
-export function TemplateEditor({ typed, errors, mapped }: Editor) {
+export function TemplateEditor({ typed, errors, mapped }: Props) {
   return (
     <div class="product-org columns" id="template">
       <Panel title="Payload Template">
@@ -30,7 +30,7 @@ export function TemplateEditor({ typed, errors, mapped }: Editor) {
         {errors.template !== undefined && <p class="error">{errors.template}</p>}
         <ol class="mappings">
           {typed.rows.map((row, at) => (
-            <Row row={row} at={at} errors={errors.rows[at] ?? {}} />
+            <TemplateRow row={row} at={at} errors={errors.rows[at] ?? {}} />
           ))}
         </ol>
         <div class="row">
@@ -65,7 +65,7 @@ export function TemplateEditor({ typed, errors, mapped }: Editor) {
   );
 }
 
-function Row({ row, at, errors }: { row: MappingRow; at: number; errors: RowErrors }) {
+function TemplateRow({ row, at, errors }: { row: MappingRow; at: number; errors: RowErrors }) {
   const field = (name: keyof MappingRow): string => `rows.${at}.${name}`;
   return (
     <li class="mapping" aria-label={`Mapping ${at + 1}`}>
@@ -129,7 +129,7 @@ export function MappedRecord({ mapped }: { mapped: Mapped }) {
       {mapped.kind === "record" && (
         <>
           <h3>The mapped record</h3>
-          <Facts>
+          <FactList>
             <Fact name="external_id">
               <code>{mapped.record.externalId}</code>
             </Fact>
@@ -143,7 +143,7 @@ export function MappedRecord({ mapped }: { mapped: Mapped }) {
                 <code>{JSON.stringify(value)}</code>
               </Fact>
             ))}
-          </Facts>
+          </FactList>
         </>
       )}
     </div>

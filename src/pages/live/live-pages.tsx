@@ -7,7 +7,7 @@ import { quotaCounter, signalStore, watchWorkspace } from "../../workspace/objec
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { isShown, rejectionItem, signalItem } from "./live-item.ts";
 import { page } from "../page.tsx";
-import { LivePage } from "./live-view.tsx";
+import { LiveView } from "./live-view.tsx";
 
 export const livePages = pages
   .createApp()
@@ -27,7 +27,7 @@ export const livePages = pages
       .filter((item) => isShown(item, filter))
       .slice(0, LIVE_FIRST_ROWS);
     const data = { path: workspacePath(c), items, filter, keyNames: named, nowMs: Date.now() };
-    return page(c, { title: "Live", section: "live" }, <LivePage {...data} />);
+    return page(c, { title: "Live", section: "live" }, <LiveView {...data} />);
   })
   .get("/signals", (c) => watch(c, "signals"))
   .get("/rejections", (c) => watch(c, "rejections"));

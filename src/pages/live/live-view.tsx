@@ -3,7 +3,7 @@ import { LIVE_SOCKET_MS } from "../../limits.ts";
 import { STATUS_COPY, type Tone } from "../copy.ts";
 import type { LiveFilter, LiveItem, LiveStatus } from "./live-item.ts";
 import { SelectField, TextField } from "../views/fields.tsx";
-import { Badge, Clamped, Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Badge, Clamped, Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 
 const { in_flight: _, ...RECORDED } = STATUS_COPY;
@@ -12,7 +12,7 @@ const STATUSES: Record<LiveStatus, { label: string; tone: Tone; meaning: string 
   rejected: { label: "Rejected", tone: "bad", meaning: "The call was refused; nothing of it was kept." },
 };
 
-export interface LiveData {
+interface LiveData {
   /** The workspace's path, `/w/{slug}`. */
   path: string;
   items: readonly LiveItem[];
@@ -21,11 +21,11 @@ export interface LiveData {
   nowMs: number;
 }
 
-export function LivePage({ path, items, filter, keyNames, nowMs }: LiveData) {
+export function LiveView({ path, items, filter, keyNames, nowMs }: LiveData) {
   const query = new URLSearchParams({ status: filter.status, text: filter.text }).toString();
   return (
     <>
-      <Head
+      <PageHead
         title="Live"
         actions={
           <a class="button no-script" href={`${path}/live?${query}`}>
@@ -34,7 +34,7 @@ export function LivePage({ path, items, filter, keyNames, nowMs }: LiveData) {
         }
       >
         Signals and refused calls as they arrive.
-      </Head>
+      </PageHead>
       <div
         class="stack"
         data-live={`${path}/live`}
@@ -74,7 +74,7 @@ export function LivePage({ path, items, filter, keyNames, nowMs }: LiveData) {
             head={["Time", "Status", "What", "Who", "Source or key", "Why"]}
           >
             {items.map((item) => (
-              <Row path={path} item={item} nowMs={nowMs} />
+              <LiveRow path={path} item={item} nowMs={nowMs} />
             ))}
           </Table>
           <div id="live-empty" hidden={items.length > 0}>
@@ -107,7 +107,7 @@ function Status({ status }: { status: LiveStatus }) {
 }
 
 /** A row of the live page. The script makes the same one (client/live-row.ts). */
-function Row({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: number }) {
+function LiveRow({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: number }) {
   return (
     <tr data-key={item.key} data-status={item.status}>
       <td>

@@ -2,6 +2,7 @@
 import { isPlausibleEmail, memberEmail } from "../../domain/signal/identity.ts";
 import type { Role } from "../../domain/keys/role.ts";
 import { ROLE_LABEL } from "../copy.ts";
+import { formText } from "../form-text.ts";
 
 export interface TypedMember {
   email: string;
@@ -15,8 +16,8 @@ export interface MemberErrors {
 
 /** The email is in lower case, as stored, unless it cannot be one. No role is read as `member`, who can change nothing. */
 export function readMemberForm(form: FormData): TypedMember {
-  const role = textOf(form, "role");
-  const typed = textOf(form, "email").trim();
+  const role = formText(form, "role");
+  const typed = formText(form, "email").trim();
   return { email: memberEmail(typed) ?? typed, role: isRole(role) ? role : "member" };
 }
 
@@ -32,14 +33,9 @@ export function checkMember({ email }: TypedMember): MemberErrors {
 }
 
 export function namesRole(form: FormData): boolean {
-  return isRole(textOf(form, "role"));
+  return isRole(formText(form, "role"));
 }
 
 function isRole(text: string): text is Role {
   return Object.hasOwn(ROLE_LABEL, text);
-}
-
-function textOf(form: FormData, name: string): string {
-  const value = form.get(name);
-  return typeof value === "string" ? value : "";
 }

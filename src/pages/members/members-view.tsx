@@ -6,8 +6,8 @@ import { ROLE_LABEL } from "../copy.ts";
 import type { MemberErrors, TypedMember } from "./member-form.ts";
 import { FormErrors, SelectField, TextField } from "../views/fields.tsx";
 import { Confirm } from "../views/confirm.tsx";
-import { Copy } from "../views/copy-text.tsx";
-import { Badge, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { Badge, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
 interface Props {
@@ -42,7 +42,7 @@ export function MembersView(props: Props) {
   const path = `${base}/settings/members`;
   return (
     <>
-      <Head title="Members">Who can sign in to {name}, and what they may do there.</Head>
+      <PageHead title="Members">Who can sign in to {name}, and what they may do there.</PageHead>
       {refused !== undefined && (
         <Notice tone="bad" title="Nothing was changed.">
           <p>{refused}</p>
@@ -69,7 +69,7 @@ export function MembersView(props: Props) {
               </td>
               {canManage(role) && (
                 <td>
-                  <Actions path={path} member={member} role={role} isMe={member.email === me} />
+                  <MemberActions path={path} member={member} role={role} isMe={member.email === me} />
                 </td>
               )}
             </tr>
@@ -124,7 +124,7 @@ function rolesFor(by: Role, current: Role | null): Role[] {
   return ROLES.map(([role]) => role).filter((role) => canChangeMember(by, current, role));
 }
 
-function Actions({ path, member, role, isMe }: { path: string; member: Member; role: Role; isMe: boolean }) {
+function MemberActions({ path, member, role, isMe }: { path: string; member: Member; role: Role; isMe: boolean }) {
   const { email } = member;
   if (!canChangeMember(role, member.role, null)) return <></>;
   const id = `role-${email}`;
@@ -173,7 +173,7 @@ with your email ${email}.`;
   return (
     <Panel title={`Send this to ${email}`} id="invitation">
       <p class="quiet small">They are told nothing by the service itself.</p>
-      <Copy block id="invitation-text" label="invitation" text={text} />
+      <CopyText block id="invitation-text" label="invitation" text={text} />
     </Panel>
   );
 }

@@ -5,11 +5,11 @@ import { ANSWER_MAX_BYTES } from "../../limits.ts";
 import { EVENT_COPY } from "./notification-copy.ts";
 import { DeliveryBadge } from "./destination-parts.tsx";
 import { grouped } from "../views/format.ts";
-import { indented } from "./indented-json.ts";
-import { Badge, Empty, Fact, Facts, Head, Json, Notice, Panel, Time } from "../views/parts.tsx";
+import { indented } from "../views/indented-json.ts";
+import { Badge, Empty, Fact, FactList, PageHead, Json, Notice, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 
-export interface DeliveryPage {
+interface DeliveryPage {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   detail: DeliveryDetail & { body: string | null };
@@ -26,7 +26,7 @@ export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
   const isSoon = state === "waiting" && dueAtMs !== null && dueAtMs - nowMs < SOON_MS;
   return (
     <>
-      <Head
+      <PageHead
         title={EVENT_COPY[type].label}
         crumbs={
           <>
@@ -47,9 +47,9 @@ export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
         </Notice>
       )}
       <div id="delivery" class="stack wide-gap" {...(isSoon ? { "data-refresh": "1000" } : {})}>
-        <Outcome last={attempts.at(-1)} state={state} isTest={type === "destination.test"} />
+        <DeliveryOutcome last={attempts.at(-1)} state={state} isTest={type === "destination.test"} />
         <Panel>
-          <Facts>
+          <FactList>
             <Fact name="State">
               <DeliveryBadge delivery={delivery} nowMs={nowMs} />
             </Fact>
@@ -71,7 +71,7 @@ export function DeliveryView({ path, detail, refused, nowMs }: DeliveryPage) {
             <Fact name="Created">
               <Time ms={createdAtMs} nowMs={nowMs} />
             </Fact>
-          </Facts>
+          </FactList>
         </Panel>
         <Attempts attempts={attempts} nowMs={nowMs} />
       </div>
@@ -93,7 +93,7 @@ interface OutcomeOf {
 }
 
 /** What came of a delivery, in a sentence, for somebody who has just sent a test. */
-function Outcome({ last, state, isTest }: OutcomeOf) {
+function DeliveryOutcome({ last, state, isTest }: OutcomeOf) {
   if (last === undefined) {
     return (
       <Notice title={state === "waiting" ? "It is on its way." : "It was not sent."}>

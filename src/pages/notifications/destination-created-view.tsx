@@ -1,10 +1,10 @@
 /** Settings › Notifications: the one page that shows a destination's secret, and what stands there when it came twice. */
 import type { Destination } from "../../domain/events/destination.ts";
 import { VerifyPanel } from "./destination-parts.tsx";
-import { Copy } from "../views/copy-text.tsx";
-import { Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 
-export interface DestinationCreated {
+interface DestinationCreated {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   destination: Destination;
@@ -19,7 +19,7 @@ export function DestinationCreatedView({ path, destination, secret, isRotated, n
   const { id, name, oldSecretEndsAtMs } = destination;
   return (
     <>
-      <Head
+      <PageHead
         title={isRotated ? "Secret rotated" : "Destination created"}
         crumbs={<a href={path}>Notifications</a>}
         actions={
@@ -34,7 +34,7 @@ export function DestinationCreatedView({ path, destination, secret, isRotated, n
         }
       >
         {name}
-      </Head>
+      </PageHead>
       {secret !== null && (
         <>
           <Notice tone="warn" title="Copy the secret now: it will not be shown again.">
@@ -49,7 +49,7 @@ export function DestinationCreatedView({ path, destination, secret, isRotated, n
             </Notice>
           )}
           <Panel title="Secret">
-            <Copy id="new-secret" label="secret" text={secret} />
+            <CopyText id="new-secret" label="secret" text={secret} />
             <p class="quiet small">
               The receiver needs it to verify what comes. Keep it where it keeps its other secrets.
             </p>
@@ -66,9 +66,9 @@ export function DestinationMadeBeforeView({ path, destination }: Pick<Destinatio
   const { id, name, type } = destination;
   return (
     <>
-      <Head title="This destination was created already" crumbs={<a href={path}>Notifications</a>}>
+      <PageHead title="This destination was created already" crumbs={<a href={path}>Notifications</a>}>
         The same form was sent before, so no second one was made.
-      </Head>
+      </PageHead>
       {type === "webhook" && (
         <Notice tone="warn" title="A secret is shown once, and that was in the first answer.">
           <p>If you have copied it, all is well. If you never saw it, rotate it now: nothing is lost.</p>

@@ -6,9 +6,9 @@ import { eventTypes } from "../../domain/events/workspace-event.ts";
 import { EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
 import { Choice, FormErrors, TextField } from "../views/fields.tsx";
-import { Head, Json, Panel } from "../views/parts.tsx";
+import { PageHead, Json, Panel } from "../views/parts.tsx";
 
-export interface DestinationForm {
+interface DestinationForm {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   workspaceId: string;
@@ -26,9 +26,9 @@ export function DestinationFormView({ path, workspaceId, typed, errors, offered,
   const back = isNew ? path : `${path}/${typed.id}`;
   return (
     <>
-      <Head title={isNew ? "Create destination" : `Change ${changed.name}`} crumbs={<Crumbs path={path} />}>
+      <PageHead title={isNew ? "Create destination" : `Change ${changed.name}`} crumbs={<Crumbs path={path} />}>
         {isNew ? "Somebody, or something, that is told of what happens in this workspace." : undefined}
-      </Head>
+      </PageHead>
       <form method="post" action={address} class="stack wide-gap" data-once novalidate>
         <input type="hidden" name="id" value={typed.id} />
         <FormErrors errors={Object.values(errors)} />

@@ -17,7 +17,7 @@ import {
   updateDestination,
 } from "../../workspace/manage-destinations.ts";
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
-import { callOf, notificationsPath, toErrors } from "./notification-call.ts";
+import { destinationsCall, notificationsPath, toErrors } from "./notification-call.ts";
 import { problemSaid } from "./notification-copy.ts";
 import { checkDestination, readDestinationForm } from "./notification-form.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
@@ -54,7 +54,11 @@ export const destinationPages = pages
     const wanted = checkDestination(typed, false);
     if (!wanted.ok) return changeForm(c, destination, typed, wanted.refusal);
     const { name, target, events } = wanted.value;
-    const changed = await updateDestination(callOf(c), id, { name, events, ...(target !== "" && { target }) });
+    const changed = await updateDestination(destinationsCall(c), id, {
+      name,
+      events,
+      ...(target !== "" && { target }),
+    });
     return changed.ok
       ? done(c, `settings/notifications/${id}`, "saved")
       : changeForm(c, destination, typed, toErrors(changed.refusal));
@@ -68,27 +72,27 @@ export const destinationPages = pages
     if (destination === null) return notFoundPage(c, "destination");
     const overlap = (await c.req.formData()).get("overlap");
     if (!isOverlap(overlap)) return rotateForm(c, destination, "Choose when the old secret ends.");
-    const rotated = await rotateSecret(callOf(c), destination.id, overlap);
+    const rotated = await rotateSecret(destinationsCall(c), destination.id, overlap);
     if (!rotated.ok) return destinationPage(c, destination, problemSaid(rotated.refusal));
     const view = { path: notificationsPath(c), ...rotated.value, isRotated: true, nowMs: Date.now() };
     return page(c, { title: "Secret rotated", section: SECTION }, <DestinationCreatedView {...view} />);
   })
   .post("/:id/pause", async (c) => {
     const id = c.req.param("id");
-    const paused = await pauseDestination(callOf(c), id);
+    const paused = await pauseDestination(destinationsCall(c), id);
     return paused.ok ? done(c, `settings/notifications/${id}`, "destination_paused") : notFoundPage(c, "destination");
   })
   .post("/:id/resume", async (c) => {
     const id = c.req.param("id");
-    const resumed = await resumeDestination(callOf(c), id);
+    const resumed = await resumeDestination(destinationsCall(c), id);
     return resumed.ok ? done(c, `settings/notifications/${id}`, "destination_resumed") : notFoundPage(c, "destination");
   })
   .post("/:id/delete", async (c) => {
-    const deleted = await deleteDestination(callOf(c), c.req.param("id"));
+    const deleted = await deleteDestination(destinationsCall(c), c.req.param("id"));
     return deleted ? done(c, "settings/notifications", "destination_deleted") : notFoundPage(c, "destination");
   })
   .post("/:id/test", async (c) => {
-    const sent = await sendTest(callOf(c), c.req.param("id"));
+    const sent = await sendTest(destinationsCall(c), c.req.param("id"));
     return sent.ok ? toDelivery(c, sent.value, 0) : refusedPage(c, problemSaid(sent.refusal));
   })
   .get("/:id/deliveries/:delivery_id", (c) => deliveryPage(c))
@@ -96,7 +100,7 @@ export const destinationPages = pages
     const { id, delivery_id: deliveryId } = c.req.param();
     const before = await findDelivery(c.env, c.get("workspace").id, id, deliveryId);
     if (before === null) return notFoundPage(c, "delivery");
-    const again = await deliverAgain(callOf(c), id, deliveryId);
+    const again = await deliverAgain(destinationsCall(c), id, deliveryId);
     if (!again.ok) return deliveryPage(c, problemSaid(again.refusal));
     return toDelivery(c, again.value, before.delivery.attempts.length);
   });

@@ -3,7 +3,7 @@ import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
 import { DELIVERY_END, destinationSaid } from "./notification-copy.ts";
 import { VERIFY_CODE } from "./verify-code.ts";
-import { Copy } from "../views/copy-text.tsx";
+import { CopyText } from "../views/copy-text.tsx";
 import { Badge, Panel, Time } from "../views/parts.tsx";
 
 /** A destination's state in a word or two, and since when. */
@@ -62,8 +62,8 @@ export function VerifyPanel() {
         <details open={at === 0}>
           <summary>{language}</summary>
           <div class="stack sample-code">
-            <Copy id={`install-${id}`} label={`installation for ${language}`} text={install} />
-            <Copy block id={`verify-${id}`} label={`verification in ${language}`} text={code} />
+            <CopyText id={`install-${id}`} label={`installation for ${language}`} text={install} />
+            <CopyText block id={`verify-${id}`} label={`verification in ${language}`} text={code} />
           </div>
         </details>
       ))}

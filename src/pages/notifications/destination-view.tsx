@@ -8,12 +8,12 @@ import type { PageOf } from "../../platform/list-page.ts";
 import { destinationSaid, EVENT_COPY, TYPE_COPY } from "./notification-copy.ts";
 import { DeliveryBadge, DestinationBadge, VerifyPanel } from "./destination-parts.tsx";
 import { counted, grouped } from "../views/format.ts";
-import { indented } from "./indented-json.ts";
+import { indented } from "../views/indented-json.ts";
 import { Confirm } from "../views/confirm.tsx";
-import { Empty, Fact, Facts, Head, Json, Notice, Panel, Time } from "../views/parts.tsx";
+import { Empty, Fact, FactList, PageHead, Json, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
-export interface DestinationPage {
+interface DestinationPage {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   /** Absolute URL of the workspace's pages, for the links in what is written for people. */
@@ -32,10 +32,10 @@ export function DestinationView(page: DestinationPage) {
   const { tone, label, text } = destinationSaid(destination);
   return (
     <>
-      <Head
+      <PageHead
         title={destination.name}
         crumbs={<a href={path}>Notifications</a>}
-        actions={<Actions path={path} destination={destination} />}
+        actions={<DestinationActions path={path} destination={destination} />}
       />
       {refused !== undefined && (
         <Notice tone="bad" title="Nothing was done.">
@@ -49,17 +49,17 @@ export function DestinationView(page: DestinationPage) {
       )}
       <div class="columns wide">
         <Panel>
-          <What page={page} />
+          <DestinationDetails page={page} />
         </Panel>
         <Told page={page} />
       </div>
-      <Deliveries page={page} />
+      <DeliveriesPanel page={page} />
       {destination.type === "webhook" && <VerifyPanel />}
     </>
   );
 }
 
-function Actions({ path, destination }: { path: string; destination: Destination }) {
+function DestinationActions({ path, destination }: { path: string; destination: Destination }) {
   const { id, name, state, type } = destination;
   return (
     <>
@@ -87,10 +87,10 @@ function Actions({ path, destination }: { path: string; destination: Destination
   );
 }
 
-function What({ page: { destination, nowMs } }: { page: DestinationPage }) {
+function DestinationDetails({ page: { destination, nowMs } }: { page: DestinationPage }) {
   const { type, maskedTarget, createdAtMs, lastDeliveredAtMs, waiting, dropped, oldSecretEndsAtMs } = destination;
   return (
-    <Facts>
+    <FactList>
       <Fact name="Kind">{TYPE_COPY[type].label}</Fact>
       <Fact name={TYPE_COPY[type].target}>
         <code>{maskedTarget}</code>
@@ -111,7 +111,7 @@ function What({ page: { destination, nowMs } }: { page: DestinationPage }) {
           The old one signs too; it ends <Time ms={oldSecretEndsAtMs} nowMs={nowMs} />
         </Fact>
       )}
-    </Facts>
+    </FactList>
   );
 }
 
@@ -137,7 +137,7 @@ function Told({ page: { destination, workspaceId, pagesUrl } }: { page: Destinat
   );
 }
 
-function Deliveries({ page: { path, destination, deliveries, query, nowMs } }: { page: DestinationPage }) {
+function DeliveriesPanel({ page: { path, destination, deliveries, query, nowMs } }: { page: DestinationPage }) {
   const at = `${path}/${destination.id}`;
   const isUnderWay = deliveries.items.some(({ state, attempts }) => state === "waiting" && attempts.length === 0);
   return (
@@ -162,7 +162,7 @@ function Deliveries({ page: { path, destination, deliveries, query, nowMs } }: {
               ]}
             >
               {deliveries.items.map((delivery) => (
-                <DeliveryRow at={at} delivery={delivery} nowMs={nowMs} />
+                <DeliveryLine at={at} delivery={delivery} nowMs={nowMs} />
               ))}
             </Table>
             <p class="quiet small panel-text">
@@ -176,7 +176,7 @@ function Deliveries({ page: { path, destination, deliveries, query, nowMs } }: {
   );
 }
 
-function DeliveryRow({ at, delivery, nowMs }: { at: string; delivery: Delivery; nowMs: number }) {
+function DeliveryLine({ at, delivery, nowMs }: { at: string; delivery: Delivery; nowMs: number }) {
   const { id, type, createdAtMs, attempts, state } = delivery;
   const last = attempts.at(-1);
   return (

@@ -5,7 +5,7 @@ import { byMember, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { problemSaid } from "./notification-copy.ts";
 import type { DestinationErrors } from "./notification-form.ts";
 
-export function callOf(c: Context<PagesEnv>): DestinationsCall {
+export function destinationsCall(c: Context<PagesEnv>): DestinationsCall {
   const { origin } = new URL(c.req.url);
   return { env: c.env, db: c.get("db"), workspace: c.get("workspace"), origin, by: byMember(c) };
 }

@@ -87,7 +87,7 @@ const DISABLED = {
 } as const satisfies Record<DisabledReason, string>;
 
 /** How a destination is, and since when (`sinceMs`), where that is known. */
-export interface DestinationSaid {
+interface DestinationSaid {
   tone: Tone;
   label: string;
   /** A sentence about the state; null where the title says it all. */

@@ -8,6 +8,7 @@ import { THRESHOLDS_MAX } from "../../limits.ts";
 import { name as nameSchema } from "../../workspace/field-schemas.ts";
 import { thresholds as thresholdsSchema } from "../../workspace/destination-schemas.ts";
 import type { DestinationWanted } from "../../workspace/manage-destinations.ts";
+import { formText } from "../form-text.ts";
 
 const DESTINATION_ID = /^dst_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -45,14 +46,14 @@ export function emptyDestination(id: string): TypedDestination {
 
 /** @param newId is taken where the form came without an id. */
 export function readDestinationForm(form: FormData, newId: string): TypedDestination {
-  const id = textOf(form, "id");
-  const type = textOf(form, "type");
+  const id = formText(form, "id");
+  const type = formText(form, "type");
   const asked = form.getAll("events");
   return {
     id: DESTINATION_ID.test(id) ? id : newId,
-    name: textOf(form, "name"),
+    name: formText(form, "name"),
     type: DESTINATION_TYPES.find((known) => known === type) ?? "webhook",
-    target: textOf(form, "target").trim(),
+    target: formText(form, "target").trim(),
     events: eventTypes.filter((known) => asked.includes(known)),
   };
 }
@@ -76,7 +77,7 @@ export function checkDestination(
 }
 
 /** Thresholds as people write them (`50, 100`), in ascending order; or what is wrong, as a sentence. */
-export function readThresholds(typed: string): Result<number[], string> {
+export function thresholdsTyped(typed: string): Result<number[], string> {
   const scores = typed.split(/[\s,;]+/).filter((text) => text !== "");
   if (scores.some((text) => !/^-?\d{1,7}$/.test(text))) return refuse("Whole numbers, such as 50, 100.");
   if (scores.length > THRESHOLDS_MAX) return refuse(`At most ${THRESHOLDS_MAX}.`);
@@ -87,9 +88,4 @@ export function readThresholds(typed: string): Result<number[], string> {
 function firstIssue(error: z.ZodError): string {
   const message = error.issues[0]?.message ?? "";
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
-}
-
-function textOf(form: FormData, name: string): string {
-  const value = form.get(name);
-  return typeof value === "string" ? value : "";
 }

@@ -6,13 +6,14 @@ import {
   createDestination,
   listDestinations,
   offeredTypes,
-  readThresholds as storedThresholds,
+  readThresholds,
 } from "../../workspace/manage-destinations.ts";
 import { destinationPages } from "./destination-pages.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
-import { callOf, notificationsPath, toErrors } from "./notification-call.ts";
-import { checkDestination, emptyDestination, readDestinationForm, readThresholds } from "./notification-form.ts";
+import { destinationsCall, notificationsPath, toErrors } from "./notification-call.ts";
+import { checkDestination, emptyDestination, readDestinationForm, thresholdsTyped } from "./notification-form.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
+import { formText } from "../form-text.ts";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
 import { DestinationCreatedView, DestinationMadeBeforeView } from "./destination-created-view.tsx";
 import { DestinationFormView } from "./destination-form-view.tsx";
@@ -29,15 +30,14 @@ export const notificationPages = pages
   .createApp()
   .use(requireNotificationManager)
   .get("/", async (c) => {
-    const stored = await storedThresholds(c.env, c.get("workspace").id);
+    const stored = await readThresholds(c.env, c.get("workspace").id);
     return listPage(c, { typed: stored.join(", "), error: undefined });
   })
   .post("/thresholds", async (c) => {
-    const field = (await c.req.formData()).get("thresholds");
-    const typed = typeof field === "string" ? field : "";
-    const scores = readThresholds(typed);
+    const typed = formText(await c.req.formData(), "thresholds");
+    const scores = thresholdsTyped(typed);
     if (!scores.ok) return listPage(c, { typed, error: scores.refusal });
-    await changeThresholds(callOf(c), scores.value);
+    await changeThresholds(destinationsCall(c), scores.value);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .get("/new", (c) => newForm(c, emptyDestination(newId("dst")), {}))
@@ -45,7 +45,7 @@ export const notificationPages = pages
     const typed = readDestinationForm(await c.req.formData(), newId("dst"));
     const wanted = checkDestination(typed, true);
     if (!wanted.ok) return newForm(c, typed, wanted.refusal);
-    const created = await createDestination(callOf(c), wanted.value, typed.id);
+    const created = await createDestination(destinationsCall(c), wanted.value, typed.id);
     if (!created.ok) return newForm(c, typed, toErrors(created.refusal));
     const { destination, secret, isNew } = created.value;
     const path = notificationsPath(c);

@@ -6,10 +6,10 @@ import { TYPE_COPY } from "./notification-copy.ts";
 import { DestinationBadge } from "./destination-parts.tsx";
 import { TextField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
-import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 
-export interface NotificationsData {
+interface NotificationsData {
   /** Path of the notifications, `/w/{slug}/settings/notifications`. */
   path: string;
   destinations: readonly Destination[];
@@ -30,9 +30,9 @@ export function NotificationsView({ path, destinations, thresholds, nowMs }: Not
   const crossings = destinations.filter(({ events }) => events.includes("person.score_crossed"));
   return (
     <>
-      <Head title="Notifications" actions={create}>
+      <PageHead title="Notifications" actions={create}>
         Who is told of what happens here: a URL of yours, or a channel that your people read.
-      </Head>
+      </PageHead>
       {crossings.length > 0 && thresholds.typed === "" && (
         <Notice tone="warn" title="No score is a threshold yet.">
           <p>
@@ -51,7 +51,7 @@ export function NotificationsView({ path, destinations, thresholds, nowMs }: Not
             {create}
           </Empty>
         ) : (
-          <Destinations path={path} destinations={destinations} nowMs={nowMs} />
+          <DestinationsPanel path={path} destinations={destinations} nowMs={nowMs} />
         )}
       </Panel>
       <Panel title="Thresholds" id="crossings">
@@ -73,7 +73,7 @@ export function NotificationsView({ path, destinations, thresholds, nowMs }: Not
   );
 }
 
-function Destinations({ path, destinations, nowMs }: Pick<NotificationsData, "path" | "destinations" | "nowMs">) {
+function DestinationsPanel({ path, destinations, nowMs }: Pick<NotificationsData, "path" | "destinations" | "nowMs">) {
   return (
     <Table
       caption="Destinations"

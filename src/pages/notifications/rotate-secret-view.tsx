@@ -2,7 +2,7 @@
 import type { Destination } from "../../domain/events/destination.ts";
 import type { Overlap } from "../../workspace/end-key.ts";
 import { OverlapChoice } from "../views/overlap-choice.tsx";
-import { Head, Panel } from "../views/parts.tsx";
+import { PageHead, Panel } from "../views/parts.tsx";
 
 const OVERLAPS = {
   none: { label: "Now", hint: "A receiver with the old one verifies nothing until it has the new one." },
@@ -26,9 +26,9 @@ export function RotateSecretView({
   const { id, name } = destination;
   return (
     <>
-      <Head title={`Rotate the secret of ${name}`} crumbs={<a href={path}>Notifications</a>}>
+      <PageHead title={`Rotate the secret of ${name}`} crumbs={<a href={path}>Notifications</a>}>
         The new one is shown once.
-      </Head>
+      </PageHead>
       <Panel>
         <form method="post" action={`${path}/${id}/rotate`} data-once class="form">
           <OverlapChoice

@@ -1,6 +1,6 @@
 /** How a receiver checks what it is sent, in common languages: with the libraries of the Standard Webhooks specification. */
 
-export interface CodeSample {
+interface CodeSample {
   id: string;
   language: string;
   install: string;

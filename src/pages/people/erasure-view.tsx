@@ -3,7 +3,7 @@ import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
 import type { ErasureReceipt } from "../../store/data-care.ts";
 import { FormErrors, TextField } from "../views/fields.tsx";
 import { grouped } from "../views/format.ts";
-import { Badge, Fact, Facts, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Badge, Fact, FactList, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { personPath } from "./people-view.tsx";
 
 export function DeletePersonView({
@@ -20,9 +20,9 @@ export function DeletePersonView({
   const path = personPath(base, email);
   return (
     <>
-      <Head title="Delete this person" crumbs={<Crumbs base={base} email={email} />}>
+      <PageHead title="Delete this person" crumbs={<Crumbs base={base} email={email} />}>
         For a request to be forgotten, or for test data. It cannot be undone.
-      </Head>
+      </PageHead>
       <Panel>
         <FormErrors errors={error === undefined ? [] : [error]} />
         <div class="stack">
@@ -80,7 +80,7 @@ export function ReceiptView({
   const { requestedAtMs, finishedAtMs } = receipt;
   return (
     <>
-      <Head
+      <PageHead
         title="Deletion receipt"
         crumbs={<Crumbs base={base} email={isBack ? email : null} />}
         actions={
@@ -90,7 +90,7 @@ export function ReceiptView({
         }
       >
         {email ?? receipt.id}
-      </Head>
+      </PageHead>
       <div id="receipt" class="stack" {...(finishedAtMs === null ? { "data-refresh": "3000" } : {})}>
         {finishedAtMs === null ? (
           <Notice tone="warn" title="The deletion is under way.">
@@ -100,7 +100,7 @@ export function ReceiptView({
           <Notice tone="good" title="The deletion is complete." />
         )}
         <Panel>
-          <Facts>
+          <FactList>
             <Fact name="Status">
               {finishedAtMs === null ? <Badge tone="warn">Under way</Badge> : <Badge tone="good">Complete</Badge>}
             </Fact>
@@ -118,7 +118,7 @@ export function ReceiptView({
             {COUNTS.map(([field, name]) => (
               <Fact name={name}>{grouped(receipt[field])}</Fact>
             ))}
-          </Facts>
+          </FactList>
         </Panel>
       </div>
       <p class="quiet small">

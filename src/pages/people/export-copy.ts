@@ -12,9 +12,9 @@ export const FORMATS = { csv: "CSV", ndjson: "NDJSON" } as const satisfies Recor
 /** What a query asks to export. Null: there are no such records, or no such format. */
 export function readExport(asked: Record<string, string>): { records: ExportedRecords; format: ExportFormat } | null {
   const { records = "people", format = "csv" } = asked;
-  return isKey(EXPORTS, records) && isKey(FORMATS, format) ? { records, format } : null;
+  return isOneOf(EXPORTS, records) && isOneOf(FORMATS, format) ? { records, format } : null;
 }
 
-function isKey<Key extends string>(of: Record<Key, unknown>, key: string): key is Key {
+function isOneOf<Key extends string>(of: Record<Key, unknown>, key: string): key is Key {
   return Object.hasOwn(of, key);
 }

@@ -8,6 +8,7 @@ import { deletePerson } from "../../workspace/delete-person.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
+import { formText } from "../form-text.ts";
 import { readExport } from "./export-copy.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { readPeopleQuery } from "./people-query.ts";
@@ -81,12 +82,12 @@ export const peoplePages = pages
   })
   .post("/:email/delete", requireManager, async (c) => {
     const email = addressOf(c);
-    const typed = (await c.req.formData()).get("email");
+    const typed = formText(await c.req.formData(), "email");
     // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
     if (!(await isThere(c, email))) return receiptOr404(c, email);
-    if (typeof typed !== "string" || typed.trim().toLowerCase() !== email) {
+    if (typed.trim().toLowerCase() !== email) {
       const error = "What you typed is not this person's email.";
-      const again = { base: workspacePath(c), email, typed: typeof typed === "string" ? typed : "", error };
+      const again = { base: workspacePath(c), email, typed, error };
       return page(c, { title: "Delete a person", section: "people", status: 422 }, <DeletePersonView {...again} />);
     }
     await deletePerson(c.env, c.get("db"), c.get("workspace").id, email, byMember(c));

@@ -7,7 +7,7 @@ import { ExportLinks } from "./export-links.tsx";
 import { DayFields, SelectField, TextField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
-import { Empty, Head, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 import { NotAll } from "../signals/signal-parts.tsx";
 
@@ -32,9 +32,9 @@ export function PeopleView({ base, list, people, wasDeleted, mayExport, nowMs }:
   const isFiltered = Object.keys(list.shown).some((name) => name !== "sort");
   return (
     <>
-      <Head title="People">
+      <PageHead title="People">
         Everybody whom a signal or an identify call has named by email, with the score that their signals have made.
-      </Head>
+      </PageHead>
       <form method="get" action={path} class="filters" role="search">
         <TextField name="q" type="search" label="Email, name or company" value={list.q} />
         <SelectField name="sort" label="Sort by" value={list.sort} options={Object.entries(PEOPLE_SORTS)} />

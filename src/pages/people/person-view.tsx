@@ -4,7 +4,7 @@ import type { Identity } from "../../store/protocol.ts";
 import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/record-pages.ts";
 import { TimeChart } from "../views/charts.tsx";
 import { counted, exactTime, grouped } from "../views/format.ts";
-import { Fact, Facts, Head, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Fact, FactList, PageHead, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { personPath } from "./people-view.tsx";
 import { TimelinePanel, type RuleNames } from "./person-timeline.tsx";
@@ -25,7 +25,7 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
   const path = personPath(base, person.email);
   return (
     <>
-      <Head
+      <PageHead
         title={person.email}
         crumbs={<a href={`${base}/people`}>People</a>}
         actions={
@@ -43,14 +43,14 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
       </Stats>
       <div class="person-top">
         <Panel title="Score over time">
-          <Curve curve={curve} score={person.score} nowMs={nowMs} />
+          <ScoreCurvePanel curve={curve} score={person.score} nowMs={nowMs} />
         </Panel>
         <Panel title="Who this is">
-          <Facts>
+          <FactList>
             <Fact name="Name">{person.name ?? <NotKnown />}</Fact>
             <Fact name="Company">{person.company ?? <NotKnown />}</Fact>
             <Fact name="Title">{person.title ?? <NotKnown />}</Fact>
-          </Facts>
+          </FactList>
           <p class="quiet small">
             Name, company and title are taken from the traits and properties that signals carry. Of several, the one
             received last counts, each for itself.
@@ -67,7 +67,7 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
         deletedUntilMs={found.deletedUntilMs}
         nowMs={nowMs}
       />
-      <Identities base={base} found={found} nowMs={nowMs} />
+      <IdentitiesPanel base={base} found={found} nowMs={nowMs} />
     </>
   );
 }
@@ -85,7 +85,7 @@ function NotKnown() {
 }
 
 /** The score over time. It goes in steps: a score is what it is until the next signal. */
-function Curve({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowMs: number }) {
+function ScoreCurvePanel({ curve, score, nowMs }: { curve: ScoreCurve; score: number; nowMs: number }) {
   const [first] = curve.points;
   if (first === undefined) {
     return <p class="quiet">No mapping rule has matched one of this person's signals yet.</p>;
@@ -118,7 +118,7 @@ const IDENTITY_LABEL = { anonymous_id: "Anonymous id", user_id: "User id" } as c
   string
 >;
 
-function Identities({ base, found, nowMs }: Pick<Props, "base" | "found" | "nowMs">) {
+function IdentitiesPanel({ base, found, nowMs }: Pick<Props, "base" | "found" | "nowMs">) {
   const { identities, moreIdentities, sharedIds, person } = found;
   return (
     <Panel title="Identities" flush id="identities">

@@ -48,13 +48,13 @@ export function pageOfRejections(
   rejections: readonly Rejection[],
   { cursor, limit }: { cursor: string | null; limit: number },
 ): { items: Rejection[]; next: string | null } {
-  const start = cursor === null ? 0 : rejections.findIndex((one) => cursorOf(one) === cursor) + 1;
+  const start = cursor === null ? 0 : rejections.findIndex((one) => rejectionCursor(one) === cursor) + 1;
   const items = rejections.slice(start, start + limit);
   const last = items.at(-1);
-  return { items, next: start + limit < rejections.length && last !== undefined ? cursorOf(last) : null };
+  return { items, next: start + limit < rejections.length && last !== undefined ? rejectionCursor(last) : null };
 }
 
 /** Names an entry. A request id alone would not: one call may be refused for several reasons, and be the first of each. */
-function cursorOf({ requestId, keyId, code, cause }: Rejection): string {
+function rejectionCursor({ requestId, keyId, code, cause }: Rejection): string {
   return [requestId, keyId, code, cause ?? ""].join(".");
 }

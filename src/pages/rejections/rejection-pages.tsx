@@ -8,7 +8,7 @@ import { pages, workspacePath } from "../pages-env.ts";
 import { mayManage, page } from "../page.tsx";
 import { isRefusalCode } from "../../http/refusal-table.ts";
 import { filterRejections, groupRejections, pageOfRejections, type RejectionFilter } from "./rejection-list.ts";
-import { RejectionsPage } from "./rejections-view.tsx";
+import { RejectionsView } from "./rejections-view.tsx";
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const { id } = c.get("workspace");
@@ -43,5 +43,5 @@ export const rejectionPages = pages.createApp().get("/", async (c) => {
     ...pageOfRejections(shown, { cursor: cursor ?? null, limit: PAGE_ROWS }),
     nowMs: Date.now(),
   };
-  return page(c, { title: "Rejections", section: "rejections" }, <RejectionsPage {...data} />);
+  return page(c, { title: "Rejections", section: "rejections" }, <RejectionsView {...data} />);
 });

@@ -11,10 +11,10 @@ import { DayFields, SelectField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
-import { Badge, Clamped, Empty, Head, Panel, ShortId, Time } from "../views/parts.tsx";
+import { Badge, Clamped, Empty, PageHead, Panel, ShortId, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 
-export interface RejectionsData {
+interface RejectionsData {
   /** The workspace's path, `/w/{slug}`. */
   path: string;
   /** Whether whoever looks is owner or admin: only they see the keys. */
@@ -33,12 +33,12 @@ export interface RejectionsData {
   nowMs: number;
 }
 
-export function RejectionsPage(data: RejectionsData) {
+export function RejectionsView(data: RejectionsData) {
   const { path, kept, groups, isFull, query } = data;
   if (kept.length === 0) {
     return (
       <>
-        <Head title="Rejections">Calls that were refused, and why.</Head>
+        <PageHead title="Rejections">Calls that were refused, and why.</PageHead>
         <Panel>
           <Empty title="Nothing was refused">
             <p>Every call with a key of this workspace was accepted. What is refused is listed here with its reason.</p>
@@ -52,11 +52,11 @@ export function RejectionsPage(data: RejectionsData) {
   }
   return (
     <>
-      <Head title="Rejections">
+      <PageHead title="Rejections">
         {heading(kept)} with a key of this workspace in the last {REJECTION_KEPT_DAYS} days
         {isFull && "; earlier ones are not kept"}. Nothing of a body is kept. Calls with a key that does not exist
         belong to no workspace and are not shown.
-      </Head>
+      </PageHead>
       <Filter data={data} />
       {groups.length === 0 ? (
         <Panel>
@@ -128,7 +128,7 @@ function ByReason({ data }: { data: RejectionsData }) {
               {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
             </th>
             <td>
-              <Key data={data} keyId={keyId} />
+              <KeyName data={data} keyId={keyId} />
             </td>
             <td class="number">{countOf(calls, atLeast)}</td>
             <td class="number">{countOf(signals, atLeast)}</td>
@@ -171,7 +171,7 @@ function Calls({ data }: { data: RejectionsData }) {
               <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
             </td>
             <td>
-              <Key data={data} keyId={keyId} />
+              <KeyName data={data} keyId={keyId} />
             </td>
             <td class="number">{countOf(calls, atLeast)}</td>
             <td>
@@ -208,7 +208,7 @@ function Reason({ code }: { code: RefusalCode }) {
 }
 
 /** A key's name, a link for owners and admins only: nobody else gets to the keys (spec §5.6). */
-function Key({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
+function KeyName({ data: { path, manager, keyNames }, keyId }: { data: RejectionsData; keyId: string }) {
   const name = keyNames.get(keyId) ?? "An API key";
   return manager ? <a href={`${path}/settings/api-keys/${keyId}`}>{name}</a> : <>{name}</>;
 }

@@ -8,15 +8,16 @@ import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../views/format.ts";
 import { ConditionSays } from "./rule-says.tsx";
 
-export function Differences({ before, after }: { before: RuleContent; after: RuleContent }) {
+export function RuleDifferences({ before, after }: { before: RuleContent; after: RuleContent }) {
   return (
     <ul class="says">
       {ruleDifferences(before, after).map((difference) => {
         const { field } = difference;
-        if (field === "conditions") return <Conditions {...difference} />;
+        if (field === "conditions") return <ConditionDifferences {...difference} />;
         return (
           <li>
-            {RULE_FIELD_LABEL[field]}: <Said field={field} rule={before} /> → <Said field={field} rule={after} />
+            {RULE_FIELD_LABEL[field]}: <FieldSaid field={field} rule={before} /> →{" "}
+            <FieldSaid field={field} rule={after} />
           </li>
         );
       })}
@@ -24,7 +25,13 @@ export function Differences({ before, after }: { before: RuleContent; after: Rul
   );
 }
 
-function Conditions({ removed, added }: { removed: readonly MappingCondition[]; added: readonly MappingCondition[] }) {
+function ConditionDifferences({
+  removed,
+  added,
+}: {
+  removed: readonly MappingCondition[];
+  added: readonly MappingCondition[];
+}) {
   if (removed.length + added.length === 0) return <li>{RULE_FIELD_LABEL.conditions}: in another order</li>;
   return (
     <>
@@ -52,7 +59,7 @@ function Some({ what, conditions }: { what: string; conditions: readonly Mapping
   );
 }
 
-function Said({ field, rule }: { field: keyof RuleContent; rule: RuleContent }): Child {
+function FieldSaid({ field, rule }: { field: keyof RuleContent; rule: RuleContent }): Child {
   switch (field) {
     case "match":
       return <>{MATCH_LABEL[rule.match]}</>;

@@ -3,13 +3,13 @@
  * this works without a script; with one, only the conditions are exchanged, and the preview follows what is typed.
  */
 import { RULE_FREQUENCIES } from "../../domain/rules/mapping-rule.ts";
-import { FREQUENCY_LABEL } from "../copy.ts";
+import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import type { FieldErrors, RuleForm } from "./rule-form.ts";
 import type { RuleSuggestions } from "../../store/rule-protocol.ts";
 import { CheckField, FormErrors, SelectField, TextField } from "../views/fields.tsx";
 import { Panel } from "../views/parts.tsx";
 import { ConditionFields } from "./condition-fields.tsx";
-import { Preview, type Previewed } from "./rule-preview.tsx";
+import { RulePreviewPanel, type Previewed } from "./rule-preview.tsx";
 
 export interface EditorProps {
   base: string;
@@ -29,7 +29,7 @@ const PREVIEW_DAYS = [
 ] as const;
 
 /** @param version the version that is edited; undefined for a new rule. */
-export function Editor({
+export function RuleEditor({
   base,
   action,
   submit,
@@ -59,10 +59,16 @@ export function Editor({
         {version !== undefined && <input type="hidden" name="version" value={String(version)} />}
         <FormErrors errors={wrong.map(([field, error]) => describe(field, error))} />
         <Panel title="The rule">
-          <TextField name="name" label="Name" error={errors["name"]} value={form.name} autofocus={focus === "name"} />
+          <TextField
+            name="name"
+            label={RULE_FIELD_LABEL.name}
+            error={errors["name"]}
+            value={form.name}
+            autofocus={focus === "name"}
+          />
           <CheckField
             name="enabled"
-            label="Enabled"
+            label={RULE_FIELD_LABEL.enabled}
             hint="It applies from the next signal on. What is stored already is left alone until you apply the rule to it."
             checked={form.enabled}
           />
@@ -70,7 +76,7 @@ export function Editor({
         <Panel title="When this comes">
           <TextField
             name="event"
-            label="Event"
+            label={RULE_FIELD_LABEL.event}
             hint="The event's name, case-sensitive; * stands for anything, as in Filled Out *."
             error={errors["event"]}
             value={form.event}
@@ -85,13 +91,10 @@ export function Editor({
           </datalist>
           <SelectField
             name="match"
-            label="Match"
+            label={RULE_FIELD_LABEL.match}
             error={errors["match"]}
             value={form.match}
-            options={[
-              ["all", "all conditions"],
-              ["any", "any condition"],
-            ]}
+            options={Object.entries(MATCH_LABEL)}
           />
           <ConditionFields rows={form.conditions} errors={errors} focusLast={focus === "last_condition"} />
         </Panel>
@@ -99,13 +102,13 @@ export function Editor({
           <div class="pair">
             <TextField
               name="scoring_signal"
-              label="Scoring signal"
+              label={RULE_FIELD_LABEL.scoringSignal}
               error={errors["scoring_signal"]}
               value={form.scoringSignal}
             />
             <TextField
               name="points"
-              label="Points"
+              label={RULE_FIELD_LABEL.points}
               hint="Negative ones are taken away."
               error={errors["points"]}
               value={form.points}
@@ -114,7 +117,7 @@ export function Editor({
           </div>
           <SelectField
             name="frequency"
-            label="How often"
+            label={RULE_FIELD_LABEL.frequency}
             hint="A person's first signal of the day, or of all, scores; the others match and score nothing."
             error={errors["frequency"]}
             value={form.frequency}
@@ -131,23 +134,19 @@ export function Editor({
           </button>
         </div>
       </form>
-      <Preview base={base} preview={preview} paths={suggestions.paths} />
+      <RulePreviewPanel base={base} preview={preview} paths={suggestions.paths} />
     </div>
   );
 }
 
-const FIELD_LABEL: Record<string, string> = {
-  name: "Name",
-  event: "Event",
-  scoring_signal: "Scoring signal",
-  points: "Points",
-  frequency: "How often",
-  match: "Match",
-  conditions: "Conditions",
+/** Errors name a field as the operator API does. */
+const LABEL_OF: Readonly<Record<string, string>> = {
+  ...RULE_FIELD_LABEL,
+  scoring_signal: RULE_FIELD_LABEL.scoringSignal,
 };
 
 function describe(field: string, error: string): string {
   const condition = /^conditions\.(\d+)/.exec(field)?.[1];
   if (condition !== undefined) return `Condition ${Number(condition) + 1}: ${error}`;
-  return field === "" ? error : `${FIELD_LABEL[field] ?? field}: ${error}`;
+  return field === "" ? error : `${LABEL_OF[field] ?? field}: ${error}`;
 }

@@ -4,6 +4,7 @@ import { readAllRules } from "../../control/write-import.ts";
 import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule-file.ts";
 import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/import-rules.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
+import { formText } from "../form-text.ts";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { ImportForm, ImportPreview } from "./rule-import-view.tsx";
@@ -31,19 +32,19 @@ export const ruleFilePages = pages
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const version = Number(form.get("rules_version") ?? Number.NaN);
     if (form.get("do") !== "import" || !Number.isInteger(version)) {
-      return previewPage(c, text, await planRuleImport(db, id, read.value));
+      return importPreviewPage(c, text, await planRuleImport(db, id, read.value));
     }
     const imported = await importRules(db, id, read.value, byMember(c), version);
     if (imported.ok) return done(c, "rules", "rules_imported");
-    return previewPage(c, text, imported.refusal.plan, imported.refusal.why === "changed_meanwhile");
+    return importPreviewPage(c, text, imported.refusal.plan, imported.refusal.why === "changed_meanwhile");
   });
 
 /** Text of the uploaded file, else what was pasted. */
 async function importedText(form: FormData): Promise<string> {
-  const [file, text] = [form.get("file"), form.get("text")];
+  const file = form.get("file");
   // A browser that has no file to send sends an empty one.
   if (file !== null && typeof file !== "string" && file.size > 0) return file.text();
-  return typeof text === "string" ? text : "";
+  return formText(form, "text");
 }
 
 function formPage(
@@ -58,7 +59,7 @@ function formPage(
 }
 
 /** @param changedMeanwhile true: nothing was imported, because the rules had changed since they were previewed. */
-function previewPage(
+function importPreviewPage(
   c: Context<PagesEnv>,
   text: string,
   plan: RuleImport,

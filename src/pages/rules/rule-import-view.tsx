@@ -6,11 +6,11 @@ import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from 
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
 import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
-import { Badge, Head, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
+import { Badge, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
-import { Differences } from "./rule-differences.tsx";
+import { RuleDifferences } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
-import { Enabled } from "./rules-view.tsx";
+import { EnabledBadge } from "./rules-view.tsx";
 
 export function ImportForm({
   base,
@@ -25,15 +25,15 @@ export function ImportForm({
   const isWrong = problems.length > 0;
   return (
     <>
-      <Head title="Import mapping rules" crumbs={<Crumbs base={base} />}>
+      <PageHead title="Import mapping rules" crumbs={<Crumbs base={base} />}>
         From a file that was exported here or in another workspace. What would be added and changed is shown first.
-      </Head>
+      </PageHead>
       {isWrong && (
         <Notice tone="bad" title="Nothing was imported.">
           <ul>
             {problems.slice(0, IMPORT_SHOWN_RULES).map((problem) => (
               <li>
-                <Problem problem={problem} />
+                <FileProblemItem problem={problem} />
               </li>
             ))}
             {problems.length > IMPORT_SHOWN_RULES && (
@@ -74,7 +74,7 @@ export function ImportForm({
   );
 }
 
-function Problem({ problem: { index, name, messages } }: { problem: FileProblem }): Child {
+function FileProblemItem({ problem: { index, name, messages } }: { problem: FileProblem }): Child {
   if (index === null) return <>{messages.join(" ")}</>;
   return (
     <>
@@ -110,9 +110,9 @@ export function ImportPreview({
   const work = of("changed").length + of("added").length;
   return (
     <>
-      <Head title="Import mapping rules" crumbs={<Crumbs base={base} />}>
+      <PageHead title="Import mapping rules" crumbs={<Crumbs base={base} />}>
         What the import would do. Nothing has been done yet.
-      </Head>
+      </PageHead>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was imported: rules have been changed meanwhile.">
           <p>Below is what the import would do now.</p>
@@ -138,7 +138,7 @@ export function ImportPreview({
         <Panel flush>
           <Table caption="What the import would do" head={["Rule", "What", "How", "Status"]}>
             {shown.slice(0, IMPORT_SHOWN_RULES).map((step) => (
-              <Row base={base} step={step} />
+              <ImportRow base={base} step={step} />
             ))}
           </Table>
           {shown.length > IMPORT_SHOWN_RULES && (
@@ -163,7 +163,7 @@ export function ImportPreview({
   );
 }
 
-function Row({ base, step }: { base: string; step: RuleImportStep }) {
+function ImportRow({ base, step }: { base: string; step: RuleImportStep }) {
   if (step.what === "unchanged") return <></>;
   const { rule } = step;
   return (
@@ -181,13 +181,13 @@ function Row({ base, step }: { base: string; step: RuleImportStep }) {
         {step.what === "changed" && (
           <>
             <p class="quiet small">It is here already, as version {step.before.version}.</p>
-            <Differences before={step.before} after={rule} />
+            <RuleDifferences before={step.before} after={rule} />
           </>
         )}
         {step.what === "refused" && `${IMPORT_REFUSAL[step.why]}.`}
       </td>
       <td>
-        <Enabled enabled={rule.enabled} />
+        <EnabledBadge enabled={rule.enabled} />
       </td>
     </tr>
   );

@@ -2,7 +2,7 @@
 import type { PropsWithChildren } from "hono/jsx";
 import type { RuleJob } from "../../store/rule-protocol.ts";
 import { counted, grouped } from "../views/format.ts";
-import { Fact, Facts, Panel, Time } from "../views/parts.tsx";
+import { Fact, FactList, Panel, Time } from "../views/parts.tsx";
 
 /** Milliseconds after which the progress looks again. */
 const REFRESH_MS = 1_500;
@@ -12,7 +12,7 @@ export function isUnderWay(job: RuleJob | null): boolean {
 }
 
 /** A rule's job, below what it changes; the page looks at both again by itself while the job is under way. */
-export function Applied({
+export function RuleJobPanel({
   job,
   version,
   nowMs,
@@ -59,11 +59,11 @@ function Job({ job, version, nowMs }: { job: RuleJob; version: number | null; no
           {version !== null && ruleVersion !== null && ruleVersion !== version && " The rule has been changed since."}
         </p>
       )}
-      <Facts>
+      <FactList>
         <Fact name="Added">{counted(job.added, "scoring signal")}</Fact>
         <Fact name="Brought up to date">{counted(job.changed, "scoring signal")}</Fact>
         <Fact name="Removed">{counted(job.removed, "scoring signal")}</Fact>
-      </Facts>
+      </FactList>
     </Panel>
   );
 }

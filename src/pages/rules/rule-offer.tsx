@@ -18,7 +18,7 @@ export function ApplyOffer({ path, rule, facts, found }: ApplyOfferProps) {
   const { job = null, hasScoringSignals = false } = facts ?? {};
   const isApplied = rule.enabled ? job?.ruleVersion === rule.version : job?.ruleVersion === null && isUnderWay(job);
   if (isApplied) return <></>;
-  const label = labelOf(found, hasScoringSignals);
+  const label = offerLabel(found, hasScoringSignals);
   if (label === null) return found === null ? <></> : <p>None of the past signals matches it.</p>;
   return (
     <form method="post" action={`${path}/apply`} data-once>
@@ -27,7 +27,7 @@ export function ApplyOffer({ path, rule, facts, found }: ApplyOfferProps) {
   );
 }
 
-function labelOf(found: ApplyOfferProps["found"], hasScoringSignals: boolean): string | null {
+function offerLabel(found: ApplyOfferProps["found"], hasScoringSignals: boolean): string | null {
   if (found === null) return hasScoringSignals ? "Remove its scoring signals" : null;
   const { matches, complete } = found;
   if (matches === 0) return hasScoringSignals || !complete ? "Apply to past signals" : null;

@@ -23,11 +23,11 @@ import { focusAfter, readAsked, tryOut } from "./editor-asked.ts";
 import { ruleFilePages } from "./rule-file-pages.tsx";
 import { ruleVersionPages } from "./rule-version-pages.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { DeletedRule, NewRule, Rule } from "./rule-view.tsx";
+import { DeletedRuleView, NewRuleView, RuleView } from "./rule-view.tsx";
 import type { EditorProps } from "./rule-editor.tsx";
 import { ApplyOffer } from "./rule-offer.tsx";
-import { Preview, type Previewed } from "./rule-preview.tsx";
-import { Rules } from "./rules-view.tsx";
+import { RulePreviewPanel, type Previewed } from "./rule-preview.tsx";
+import { RulesView } from "./rules-view.tsx";
 
 export const rulePages = pages
   .createApp()
@@ -39,7 +39,7 @@ export const rulePages = pages
     const rules = await listRules(c.get("db"), id, { cursor, limit: PAGE_ROWS });
     const facts = await signalStore(c.env, id).ruleFacts(rules.items.map((rule) => rule.id));
     const known = { base: workspacePath(c), manager: mayManage(c), query: c.req.query(), nowMs: Date.now() };
-    return page(c, { title: "Mapping Rules", section: "rules" }, <Rules {...known} rules={rules} facts={facts} />);
+    return page(c, { title: "Mapping Rules", section: "rules" }, <RulesView {...known} rules={rules} facts={facts} />);
   })
   .get("/new", async (c) => {
     if (!mayManage(c)) return managersOnlyPage(c, "rules", "New mapping rule", "create mapping rules");
@@ -71,7 +71,7 @@ export const rulePages = pages
       tryOut(c, form, PREVIEW_TYPING_SIGNALS),
       store.suggestForRule(form.event),
     ]);
-    return fragment(c, <Preview base={workspacePath(c)} preview={preview} paths={paths} />);
+    return fragment(c, <RulePreviewPanel base={workspacePath(c)} preview={preview} paths={paths} />);
   })
   .get("/:rule_id", async (c) => {
     const rule = await ruleOfPath(c);
@@ -134,7 +134,7 @@ async function newPage(
 ): Promise<Response> {
   const suggestions = await signalStore(c.env, c.get("workspace").id).suggestForRule(form.event);
   const known = { base: workspacePath(c), form, errors, preview, suggestions, focus, from, copied };
-  return page(c, { title: "New mapping rule", section: "rules", status }, <NewRule {...known} />);
+  return page(c, { title: "New mapping rule", section: "rules", status }, <NewRuleView {...known} />);
 }
 
 async function rulePage(
@@ -176,7 +176,7 @@ async function rulePage(
         <ApplyOffer path={`${workspacePath(c)}/rules/${rule.id}`} rule={rule} facts={facts} found={found} />
       ),
     },
-    <Rule {...known} facts={facts} preview={preview} version={version} changedMeanwhile={changedMeanwhile} />,
+    <RuleView {...known} facts={facts} preview={preview} version={version} changedMeanwhile={changedMeanwhile} />,
   );
 }
 
@@ -192,7 +192,7 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
   const [facts] = await signalStore(c.env, c.get("workspace").id).ruleFacts([ruleId]);
   if (facts === undefined || (facts.job === null && !facts.hasScoringSignals)) return notFoundPage(c, "rule");
   const known = { base: workspacePath(c), manager: mayManage(c), nowMs: Date.now(), ruleId, facts };
-  return page(c, { title: "A deleted rule", section: "rules" }, <DeletedRule {...known} />);
+  return page(c, { title: "A deleted rule", section: "rules" }, <DeletedRuleView {...known} />);
 }
 
 async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Response> {

@@ -12,7 +12,15 @@ export type Previewed =
   | null;
 
 /** @param props.paths paths that signals of the rule's event carry; they stand here to follow the event while it is typed. */
-export function Preview({ base, preview, paths }: { base: string; preview: Previewed; paths: readonly string[] }) {
+export function RulePreviewPanel({
+  base,
+  preview,
+  paths,
+}: {
+  base: string;
+  preview: Previewed;
+  paths: readonly string[];
+}) {
   return (
     <div id="preview" aria-live="polite">
       <datalist id="paths">
@@ -33,7 +41,7 @@ export function Preview({ base, preview, paths }: { base: string; preview: Previ
               : "Name an event to see what the rule would match."}
           </p>
         )}
-        {preview !== null && "found" in preview && <Found base={base} {...preview} />}
+        {preview !== null && "found" in preview && <PreviewFound base={base} {...preview} />}
       </Panel>
     </div>
   );
@@ -48,7 +56,7 @@ interface FoundProps {
   similar: readonly string[];
 }
 
-function Found({ base, days, points, found, similar }: FoundProps) {
+function PreviewFound({ base, days, points, found, similar }: FoundProps) {
   const { matches, people, scoringSignals, samples, scanned, complete } = found;
   return (
     <>

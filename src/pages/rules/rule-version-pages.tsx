@@ -7,7 +7,7 @@ import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { FormErrors } from "../views/fields.tsx";
-import { OneVersion, RuleVersions } from "./rule-versions-view.tsx";
+import { RuleVersionView, RuleVersionsView } from "./rule-versions-view.tsx";
 
 export const ruleVersionPages = pages
   .createApp()
@@ -15,7 +15,7 @@ export const ruleVersionPages = pages
     const found = await listRuleVersions(c.get("db"), c.get("workspace").id, c.req.param("rule_id"));
     if (found === null) return notFoundPage(c, "rule");
     const title = `Versions of ${found.rule.name}`;
-    return page(c, { title, section: "rules" }, <RuleVersions base={workspacePath(c)} {...found} />);
+    return page(c, { title, section: "rules" }, <RuleVersionsView base={workspacePath(c)} {...found} />);
   })
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
   .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, async (c) => {
@@ -54,7 +54,7 @@ async function versionPage(
     },
     <>
       <FormErrors errors={error === undefined ? [] : [error]} />
-      <OneVersion {...known} {...found} />
+      <RuleVersionView {...known} {...found} />
     </>,
   );
 }

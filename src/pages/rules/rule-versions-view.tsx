@@ -3,13 +3,13 @@ import type { StoredRule } from "../../control/stored-rules.ts";
 import type { RuleVersion } from "../../control/stored-rule-versions.ts";
 import { ruleDifferences } from "../../domain/rules/rule-difference.ts";
 import { RULE_VERSIONS_KEPT } from "../../limits.ts";
-import { Head, Notice, Panel, Time } from "../views/parts.tsx";
-import { Differences } from "./rule-differences.tsx";
+import { PageHead, Notice, Panel, Time } from "../views/parts.tsx";
+import { RuleDifferences } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
-import { Enabled } from "./rules-view.tsx";
-import { Step } from "../views/timeline.tsx";
+import { EnabledBadge } from "./rules-view.tsx";
+import { TimelineStep } from "../views/timeline.tsx";
 
-export function RuleVersions({
+export function RuleVersionsView({
   base,
   rule,
   versions,
@@ -22,14 +22,14 @@ export function RuleVersions({
   const path = `${base}/rules/${rule.id}`;
   return (
     <>
-      <Head title="Versions" crumbs={<Crumbs base={base} rule={rule} />}>
+      <PageHead title="Versions" crumbs={<Crumbs base={base} rule={rule} />}>
         What changed, who did it and when. The {RULE_VERSIONS_KEPT} versions before the present one are kept, of very
         large rules fewer.
-      </Head>
+      </PageHead>
       <Panel>
         <ol class="timeline">
           {versions.map((version, index) => (
-            <Step
+            <TimelineStep
               title={
                 <>
                   <a href={`${path}/versions/${version.version}`}>Version {version.version}</a>
@@ -41,7 +41,7 @@ export function RuleVersions({
             >
               By {version.by}.
               <Changed version={version} before={versions[index + 1]} />
-            </Step>
+            </TimelineStep>
           ))}
         </ol>
       </Panel>
@@ -50,11 +50,11 @@ export function RuleVersions({
 }
 
 function Changed({ version, before }: { version: RuleVersion; before: RuleVersion | undefined }) {
-  if (before !== undefined) return <Differences before={before} after={version} />;
+  if (before !== undefined) return <RuleDifferences before={before} after={version} />;
   return <p>{version.version === 1 ? "Created." : "What was there before is not kept any more."}</p>;
 }
 
-export function OneVersion({
+export function RuleVersionView({
   base,
   manager,
   nowMs,
@@ -73,7 +73,7 @@ export function OneVersion({
   const path = `${base}/rules/${rule.id}`;
   return (
     <>
-      <Head
+      <PageHead
         title={`Version ${version.version}`}
         crumbs={
           <>
@@ -82,7 +82,7 @@ export function OneVersion({
         }
       >
         By {version.by}, <Time ms={Date.parse(version.at)} nowMs={nowMs} />
-      </Head>
+      </PageHead>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was changed: the rule has been changed meanwhile.">
           <p>It is version {rule.version} now. Look again at what going back would change.</p>
@@ -90,7 +90,7 @@ export function OneVersion({
       )}
       <Panel title={version.name}>
         <p>
-          <Enabled enabled={version.enabled} />
+          <EnabledBadge enabled={version.enabled} />
         </p>
         <RuleSays rule={version} />
       </Panel>
@@ -114,7 +114,7 @@ function GoingBack({ path, manager, rule, version }: GoingBackProps) {
   return (
     <>
       <p>It would change the rule, and be version {rule.version + 1}:</p>
-      <Differences before={rule} after={version} />
+      <RuleDifferences before={rule} after={version} />
       {manager && (
         <form method="post" action={`${path}/versions/${version.version}/restore`} class="row" data-once>
           <input type="hidden" name="version" value={String(rule.version)} />

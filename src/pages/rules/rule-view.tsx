@@ -7,11 +7,11 @@ import { Sparkline } from "../views/charts.tsx";
 import { CheckField } from "../views/fields.tsx";
 import { counted } from "../views/format.ts";
 import { Confirm } from "../views/confirm.tsx";
-import { Head, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
-import { Editor, type EditorProps } from "./rule-editor.tsx";
-import { Applied, isUnderWay } from "./rule-job-panel.tsx";
+import { PageHead, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { RuleEditor, type EditorProps } from "./rule-editor.tsx";
+import { RuleJobPanel, isUnderWay } from "./rule-job-panel.tsx";
 import { RuleSays } from "./rule-says.tsx";
-import { Enabled, matches } from "./rules-view.tsx";
+import { EnabledBadge, matchesSince } from "./rules-view.tsx";
 import { SignalLink } from "../signals/signal-parts.tsx";
 
 interface NewRuleProps extends EditorProps {
@@ -21,11 +21,11 @@ interface NewRuleProps extends EditorProps {
   copied: StoredRule | null;
 }
 
-export function NewRule({ from, copied, ...editor }: NewRuleProps) {
+export function NewRuleView({ from, copied, ...editor }: NewRuleProps) {
   const { base } = editor;
   return (
     <>
-      <Head title="New mapping rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
+      <PageHead title="New mapping rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
         {copied !== null && (
           <>
             A copy of <a href={`${base}/rules/${copied.id}`}>{copied.name}</a>: once it is saved, a signal that both
@@ -47,13 +47,13 @@ export function NewRule({ from, copied, ...editor }: NewRuleProps) {
               : "keep the conditions that should hold for others too."}
           </>
         )}
-      </Head>
-      <Editor {...editor} action={`${base}/rules`} submit="Create rule" />
+      </PageHead>
+      <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" />
     </>
   );
 }
 
-export function Rule({
+export function RuleView({
   manager,
   nowMs,
   rule,
@@ -74,15 +74,15 @@ export function Rule({
   const path = `${base}/rules/${rule.id}`;
   return (
     <>
-      <Head
+      <PageHead
         title={rule.name}
         crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}
-        actions={manager && <Actions rulesPath={`${base}/rules`} rule={rule} />}
+        actions={manager && <RuleActions rulesPath={`${base}/rules`} rule={rule} />}
       >
-        <Enabled enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
+        <EnabledBadge enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
         {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} /> by{" "}
         {rule.updatedBy}
-      </Head>
+      </PageHead>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was saved: the rule has been changed meanwhile.">
           <p>It is version {rule.version} now, and says:</p>
@@ -90,11 +90,11 @@ export function Rule({
           <p>Below is what you typed. Saving again replaces what is there now.</p>
         </Notice>
       )}
-      <Applied job={facts?.job ?? null} version={rule.version} nowMs={nowMs}>
-        <Done facts={facts} nowMs={nowMs} />
-      </Applied>
+      <RuleJobPanel job={facts?.job ?? null} version={rule.version} nowMs={nowMs}>
+        <WhatItHasDone facts={facts} nowMs={nowMs} />
+      </RuleJobPanel>
       {manager ? (
-        <Editor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
+        <RuleEditor {...editor} action={path} submit="Save" version={changedMeanwhile ? rule.version : version} />
       ) : (
         <Panel title="What it says">
           <RuleSays rule={rule} />
@@ -105,7 +105,7 @@ export function Rule({
 }
 
 /** A rule that is no more, with what it has left behind. */
-export function DeletedRule({
+export function DeletedRuleView({
   base,
   manager,
   nowMs,
@@ -120,14 +120,14 @@ export function DeletedRule({
 }) {
   return (
     <>
-      <Head title="A deleted rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
+      <PageHead title="A deleted rule" crumbs={<a href={`${base}/rules`}>Mapping Rules</a>}>
         {facts.hasScoringSignals
           ? "It makes no further scoring signals. Those that it has made are there still, with their points."
           : "It and its scoring signals are gone."}
-      </Head>
-      <Applied job={facts.job} version={null} nowMs={nowMs}>
-        <Done facts={facts} nowMs={nowMs} />
-      </Applied>
+      </PageHead>
+      <RuleJobPanel job={facts.job} version={null} nowMs={nowMs}>
+        <WhatItHasDone facts={facts} nowMs={nowMs} />
+      </RuleJobPanel>
       {manager && facts.hasScoringSignals && !isUnderWay(facts.job) && (
         <Confirm label="Remove its scoring signals" action={`${base}/rules/${ruleId}/delete`} submit="Remove them">
           <p>The scores of the persons change by their points. This cannot be undone.</p>
@@ -138,7 +138,7 @@ export function DeletedRule({
   );
 }
 
-function Actions({ rulesPath, rule }: { rulesPath: string; rule: StoredRule }) {
+function RuleActions({ rulesPath, rule }: { rulesPath: string; rule: StoredRule }) {
   const path = `${rulesPath}/${rule.id}`;
   return (
     <>
@@ -166,13 +166,13 @@ function Actions({ rulesPath, rule }: { rulesPath: string; rule: StoredRule }) {
   );
 }
 
-function Done({ facts, nowMs }: { facts: RuleFacts | undefined; nowMs: number }) {
+function WhatItHasDone({ facts, nowMs }: { facts: RuleFacts | undefined; nowMs: number }) {
   const today = dayOf(nowMs);
   const days = latestDays(facts?.days ?? "", today, DAYS_COUNTED);
   return (
     <Stats>
-      <Stat label="Matches in the last 7 days" value={matches(facts, today, 7)} />
-      <Stat label={`In the last ${DAYS_COUNTED} days`} value={matches(facts, today, DAYS_COUNTED)} />
+      <Stat label="Matches in the last 7 days" value={matchesSince(facts, today, 7)} />
+      <Stat label={`In the last ${DAYS_COUNTED} days`} value={matchesSince(facts, today, DAYS_COUNTED)} />
       <div class="stat">
         <dt>Day by day</dt>
         <dd>

@@ -6,11 +6,11 @@ import type { RuleFacts } from "../../store/rules/rule-facts.ts";
 import { FREQUENCY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
-import { Badge, Empty, Head, Panel } from "../views/parts.tsx";
+import { Badge, Empty, PageHead, Panel } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 import { Count } from "../signals/signal-parts.tsx";
 
-export function Rules({
+export function RulesView({
   base,
   manager,
   query,
@@ -33,7 +33,7 @@ export function Rules({
   );
   return (
     <>
-      <Head
+      <PageHead
         title="Mapping Rules"
         actions={
           <>
@@ -52,7 +52,7 @@ export function Rules({
         }
       >
         They turn signals into scoring signals: points for the person whose signal it is.
-      </Head>
+      </PageHead>
       <Panel flush>
         {items.length === 0 ? (
           <Empty title="No mapping rules yet">
@@ -77,7 +77,7 @@ export function Rules({
             ]}
           >
             {items.map((rule, index) => (
-              <Row base={base} manager={manager} rule={rule} facts={facts[index]} today={dayOf(nowMs)} />
+              <RuleRow base={base} manager={manager} rule={rule} facts={facts[index]} today={dayOf(nowMs)} />
             ))}
           </Table>
         )}
@@ -87,7 +87,7 @@ export function Rules({
   );
 }
 
-function Row({
+function RuleRow({
   base,
   manager,
   rule,
@@ -115,10 +115,10 @@ function Row({
         <div class="quiet small">{FREQUENCY_LABEL[rule.frequency].option}</div>
       </td>
       <td class="number">{signed(rule.points)}</td>
-      <Count value={matches(facts, today, 7)} />
-      <Count value={matches(facts, today, 30)} />
+      <Count value={matchesSince(facts, today, 7)} />
+      <Count value={matchesSince(facts, today, 30)} />
       <td>
-        <Enabled enabled={rule.enabled} />
+        <EnabledBadge enabled={rule.enabled} />
         {facts !== undefined && isUnderWay(facts.job) && <Badge tone="info">Applying</Badge>}
       </td>
       {manager && (
@@ -134,11 +134,11 @@ function Row({
   );
 }
 
-export function Enabled({ enabled }: { enabled: boolean }) {
+export function EnabledBadge({ enabled }: { enabled: boolean }) {
   return enabled ? <Badge tone="good">Enabled</Badge> : <Badge>Disabled</Badge>;
 }
 
 /** Signals received in the last `days` days, today included, of which the rule has made a scoring signal. */
-export function matches(facts: RuleFacts | undefined, today: number, days: number): number {
+export function matchesSince(facts: RuleFacts | undefined, today: number, days: number): number {
   return latestDays(facts?.days ?? "", today, days).reduce((sum, count) => sum + count, 0);
 }

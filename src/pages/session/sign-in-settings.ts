@@ -3,7 +3,7 @@
  * Node and without the pages; what a way does is its driver (sign-in-drivers.ts).
  */
 
-export interface SignInSettings {
+interface SignInSettings {
   /** Why nobody may deploy this; null: it asks for a proof. */
   unfit: string | null;
   /** Whether Cloudflare Access has to answer first on the paths of the pages. */
@@ -12,7 +12,7 @@ export interface SignInSettings {
   needs: readonly { variable: string; from?: string }[];
 }
 
-export const SIGN_IN_SETTINGS = {
+const SIGN_IN_SETTINGS = {
   access: {
     unfit: null,
     behindAccess: true,

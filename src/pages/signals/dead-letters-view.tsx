@@ -2,11 +2,11 @@
 import type { PageOf } from "../../platform/list-page.ts";
 import type { DeadLetter } from "../../store/protocol.ts";
 import { Confirm } from "../views/confirm.tsx";
-import { Empty, Head, Json, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 import { SignalLink, SignalTabs } from "./signal-parts.tsx";
 
-export function DeadLetters({
+export function DeadLettersView({
   base,
   manager,
   query,
@@ -20,7 +20,7 @@ export function DeadLetters({
   const replay = `${base}/signals/dead-letters/replay`;
   return (
     <>
-      <Head
+      <PageHead
         title="Dead letters"
         actions={
           manager &&
@@ -36,7 +36,7 @@ export function DeadLetters({
       >
         Signals that were accepted and could not be processed. Nothing of them is lost: replay them once the cause is
         gone.
-      </Head>
+      </PageHead>
       <SignalTabs base={base} shown="dead" />
       <Panel flush>
         {items.length === 0 ? (

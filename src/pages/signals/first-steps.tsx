@@ -3,14 +3,14 @@ import type { Child } from "hono/jsx";
 import { Dismiss } from "../views/dismiss-button.tsx";
 import { Badge, Panel } from "../views/parts.tsx";
 
-export interface StepsDone {
+interface StepsDone {
   key: boolean;
   signal: boolean;
   rule: boolean;
   person: boolean;
 }
 
-interface Step {
+interface FirstStep {
   name: keyof StepsDone;
   title: string;
   text: Child;
@@ -21,7 +21,7 @@ interface Step {
   managers: boolean;
 }
 
-const STEPS: readonly Step[] = [
+const STEPS: readonly FirstStep[] = [
   {
     name: "key",
     title: "Create an API key",

@@ -4,7 +4,7 @@ import { ALREADY_SCORED, FREQUENCY_LABEL, NAMED_BY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { Time } from "../views/parts.tsx";
 import { personByEmailPath } from "./signal-parts.tsx";
-import { Step } from "../views/timeline.tsx";
+import { TimelineStep } from "../views/timeline.tsx";
 
 export interface FateProps {
   base: string;
@@ -14,11 +14,11 @@ export interface FateProps {
   trace: SignalTrace;
 }
 
-export function Fate({ base, manager, rules, trace }: FateProps) {
+export function SignalFate({ base, manager, rules, trace }: FateProps) {
   switch (trace.status) {
     case "duplicate":
       return (
-        <Step title="Duplicate">
+        <TimelineStep title="Duplicate">
           The same content came before
           {trace.duplicateOf !== null && (
             <>
@@ -29,31 +29,31 @@ export function Fate({ base, manager, rules, trace }: FateProps) {
             </>
           )}
           . It is counted and scores nothing.
-        </Step>
+        </TimelineStep>
       );
     case "held":
       return (
         <>
-          <Step title="Waiting" tone="warn">
+          <TimelineStep title="Waiting" tone="warn">
             {trace.heldUntilMs !== null && (
               <>
                 Held until its billing period ends, <Time ms={trace.heldUntilMs} />; then it is deleted.{" "}
               </>
             )}
             An owner or admin can release it before that, once the plan has room. <a href={`${base}/usage`}>To Usage</a>
-          </Step>
-          <Names trace={trace} />
+          </TimelineStep>
+          <NamesStep trace={trace} />
         </>
       );
     case "purged":
       return (
-        <Step title="Purged" ms={trace.heldUntilMs}>
+        <TimelineStep title="Purged" ms={trace.heldUntilMs}>
           It was held, and its billing period has ended. What it said and whose it was are forgotten.
-        </Step>
+        </TimelineStep>
       );
     case "dead":
       return (
-        <Step title="Could not be processed" tone="bad">
+        <TimelineStep title="Could not be processed" tone="bad">
           <p>{trace.deadReason ?? "No reason is known."}</p>
           {manager && (
             <form method="post" action={`${base}/signals/dead-letters/replay`} data-once>
@@ -61,16 +61,16 @@ export function Fate({ base, manager, rules, trace }: FateProps) {
               <button class="small">Replay</button>
             </form>
           )}
-        </Step>
+        </TimelineStep>
       );
     case "anonymous":
       return (
         <>
-          <Step title="Visitor not known yet" tone="info">
+          <TimelineStep title="Visitor not known yet" tone="info">
             It waits in cold storage. When an identify call gives this visitor an email, it becomes that person's, and
             is run through the mapping rules then.
-          </Step>
-          <Names trace={trace} />
+          </TimelineStep>
+          <NamesStep trace={trace} />
         </>
       );
     case "processed":
@@ -81,43 +81,43 @@ export function Fate({ base, manager, rules, trace }: FateProps) {
 function Processed({ base, rules, trace }: Omit<FateProps, "manager">) {
   if (trace.kind === "account") {
     return (
-      <Step title="Account updated" tone="good">
+      <TimelineStep title="Account updated" tone="good">
         It was mapped by its key's payload template. <a href={`${base}/accounts`}>To Accounts</a>
-      </Step>
+      </TimelineStep>
     );
   }
   return (
     <>
-      <Owner base={base} trace={trace} />
+      <OwnerStep base={base} trace={trace} />
       {trace.kind === "signal" && trace.person !== null && <Score base={base} rules={rules} trace={trace} />}
     </>
   );
 }
 
 /** Whose the signal is, and by what: its email, else user id, else anonymous id (design §8.3). */
-function Owner({ base, trace }: { base: string; trace: SignalTrace }) {
+function OwnerStep({ base, trace }: { base: string; trace: SignalTrace }) {
   const { person, kind } = trace;
   if (person === null) {
     return (
-      <Step title={kind === "identify" ? "Nobody identified" : "Nobody named"}>
+      <TimelineStep title={kind === "identify" ? "Nobody identified" : "Nobody named"}>
         {kind === "identify"
           ? "It carries no email, so it makes no person and links nothing."
           : "It names no email, user id or anonymous id, so it is nobody's and scores nothing."}
-      </Step>
+      </TimelineStep>
     );
   }
   return (
     <>
-      <Step title={kind === "identify" ? "Identified" : "Whose it is"} ms={person.linkedAtMs} tone="good">
+      <TimelineStep title={kind === "identify" ? "Identified" : "Whose it is"} ms={person.linkedAtMs} tone="good">
         <a href={personByEmailPath(base, person.email)}>{person.email}</a>, named by {NAMED_BY_LABEL[person.by]}
         {person.linkedAtMs !== null && "; linked later, when the visitor became known"}.
-      </Step>
-      <Names trace={trace} />
+      </TimelineStep>
+      <NamesStep trace={trace} />
     </>
   );
 }
 
-function Names({ trace: { userId, anonymousId, person, email } }: { trace: SignalTrace }) {
+function NamesStep({ trace: { userId, anonymousId, person, email } }: { trace: SignalTrace }) {
   const names = [
     ["Email", person === null ? email : null],
     ["User id", userId],
@@ -125,7 +125,7 @@ function Names({ trace: { userId, anonymousId, person, email } }: { trace: Signa
   ] as const;
   if (names.every(([, value]) => value === null)) return <></>;
   return (
-    <Step title="What it names">
+    <TimelineStep title="What it names">
       {names.map(
         ([label, value]) =>
           value !== null && (
@@ -134,7 +134,7 @@ function Names({ trace: { userId, anonymousId, person, email } }: { trace: Signa
             </div>
           ),
       )}
-    </Step>
+    </TimelineStep>
   );
 }
 
@@ -155,7 +155,7 @@ function Score({ base, rules, trace }: Omit<FateProps, "manager">) {
   const { rulesTried, rulesMatched, points } = trace;
   return (
     <>
-      <Step title={`${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`}>
+      <TimelineStep title={`${counted(rulesTried, "rule")} tried, ${rulesMatched.length} matched`}>
         {rulesMatched.length === 0 ? (
           <>
             No scoring signal came of it. <a href={`${base}/rules`}>To Mapping Rules</a>
@@ -177,13 +177,13 @@ function Score({ base, rules, trace }: Omit<FateProps, "manager">) {
             })}
           </ul>
         )}
-      </Step>
-      <Step
+      </TimelineStep>
+      <TimelineStep
         title={`${signed(points)} ${Math.abs(points) === 1 ? "point" : "points"}`}
         tone={points === 0 ? "quiet" : "good"}
       >
         {points === 0 ? "The person's score is as it was." : "Added to the person's score."}
-      </Step>
+      </TimelineStep>
     </>
   );
 }

@@ -9,10 +9,10 @@ import { Sparkline } from "../views/charts.tsx";
 import { SelectField } from "../views/fields.tsx";
 import { counted } from "../views/format.ts";
 import { NothingFits } from "../views/nothing-fits.tsx";
-import { Fact, Facts, Head, Json, Panel, Stat, Stats, StatusBadge, Time } from "../views/parts.tsx";
+import { Fact, FactList, PageHead, Json, Panel, Stat, Stats, StatusBadge, Time } from "../views/parts.tsx";
 import { groupPath, SignalLink, SignalTable } from "./signal-parts.tsx";
 
-export function Group({
+export function SignalGroupView({
   base,
   manager,
   query,
@@ -38,7 +38,7 @@ export function Group({
   const newRule = new URLSearchParams(from.map((id) => ["from", id]));
   return (
     <>
-      <Head
+      <PageHead
         title={event}
         crumbs={<a href={`${base}/signals`}>Signal Queue</a>}
         actions={
@@ -50,7 +50,7 @@ export function Group({
         }
       >
         from {source}
-      </Head>
+      </PageHead>
       <Stats>
         <Stat label="Signals" value={group.count} note="duplicates, which are listed below too, not counted" />
         <Stat
@@ -69,14 +69,14 @@ export function Group({
               {counted(Math.max(...days), "signal")}.
             </figcaption>
           </figure>
-          <Facts>
+          <FactList>
             <Fact name="First seen">
               <Time ms={group.firstSeenMs} nowMs={nowMs} />
             </Fact>
             <Fact name="Last seen">
               <Time ms={group.lastSeenMs} nowMs={nowMs} />
             </Fact>
-          </Facts>
+          </FactList>
         </Panel>
         {samples.length > 0 && (
           <Panel title={samples.length === 1 ? "The latest sample" : "The latest samples"}>

@@ -6,10 +6,10 @@ import { readDayRange } from "../day-range.ts";
 import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
-import { Empty, Head, Panel } from "../views/parts.tsx";
+import { Empty, PageHead, Panel } from "../views/parts.tsx";
 import { SignalTable, SignalTabs } from "./signal-parts.tsx";
 
-export function AllSignals({
+export function SignalListView({
   base,
   query,
   names,
@@ -28,7 +28,7 @@ export function AllSignals({
   const isNarrowed = asked.some(({ value }) => value !== "") || query["cursor"] !== undefined;
   return (
     <>
-      <Head title="All signals">Every signal that was accepted and recorded, with what became of it.</Head>
+      <PageHead title="All signals">Every signal that was accepted and recorded, with what became of it.</PageHead>
       <SignalTabs base={base} shown="all" />
       <form class="filters" method="get" role="search">
         <NameField name="event" label="Event name, exactly" value={query["event"] ?? ""} known={names.events} />

@@ -14,11 +14,11 @@ import { requireManager } from "../session/require-sign-in.ts";
 import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
 import { isDismissed } from "../dismissed.ts";
 import { FirstSteps } from "./first-steps.tsx";
-import { DeadLetters } from "./dead-letters-view.tsx";
-import { Group } from "./signal-group-view.tsx";
-import { AllSignals } from "./signal-list-view.tsx";
-import { hasSignals, Queue } from "./signal-queue-view.tsx";
-import { Trace } from "./signal-trace-view.tsx";
+import { DeadLettersView } from "./dead-letters-view.tsx";
+import { SignalGroupView } from "./signal-group-view.tsx";
+import { SignalListView } from "./signal-list-view.tsx";
+import { hasSignals, SignalQueueView } from "./signal-queue-view.tsx";
+import { SignalTraceView } from "./signal-trace-view.tsx";
 
 export const signalPages = pages
   .createApp()
@@ -31,7 +31,7 @@ export const signalPages = pages
         ? await firstStepsOf(c, { signal: hasSignals(queue.totals), person: hasPeople })
         : null;
     const known = { base: workspacePath(c), query, nowMs: Date.now(), firstSteps };
-    return page(c, { title: "Signal Queue", section: "signals" }, <Queue {...known} {...queue} />);
+    return page(c, { title: "Signal Queue", section: "signals" }, <SignalQueueView {...known} {...queue} />);
   })
   .get("/group", async (c) => {
     const { event = "", source = "", ...query } = c.req.query();
@@ -48,7 +48,7 @@ export const signalPages = pages
     return page(
       c,
       { title: event, section: "signals" },
-      <Group {...known} group={group} signals={signals} samples={samples} />,
+      <SignalGroupView {...known} group={group} signals={signals} samples={samples} />,
     );
   })
   .get("/all", async (c) => {
@@ -63,7 +63,7 @@ export const signalPages = pages
     return page(
       c,
       { title: "All signals", section: "signals" },
-      <AllSignals base={workspacePath(c)} query={query} names={names} keys={keys} signals={signals} />,
+      <SignalListView base={workspacePath(c)} query={query} names={names} keys={keys} signals={signals} />,
     );
   })
   .get("/dead-letters", async (c) => {
@@ -71,7 +71,7 @@ export const signalPages = pages
     return page(
       c,
       { title: "Dead letters", section: "signals" },
-      <DeadLetters base={workspacePath(c)} manager={mayManage(c)} query={c.req.query()} letters={letters} />,
+      <DeadLettersView base={workspacePath(c)} manager={mayManage(c)} query={c.req.query()} letters={letters} />,
     );
   })
   .post("/dead-letters/replay", requireManager, async (c) => {
@@ -93,7 +93,7 @@ export const signalPages = pages
       ruleNames(c.get("db"), id, ruleIds),
     ]);
     const known = { base: workspacePath(c), manager: mayManage(c), keyName: key?.name ?? null, rules };
-    return page(c, { title: signal.id, section: "signals" }, <Trace {...known} found={found} />);
+    return page(c, { title: signal.id, section: "signals" }, <SignalTraceView {...known} found={found} />);
   });
 
 /** Which first steps are done; null where all of them are. */

@@ -11,7 +11,7 @@ import { DayFields, NameField, SelectField, TextField } from "../views/fields.ts
 import { counted } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
-import { Empty, Head, Notice, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
 
@@ -21,7 +21,7 @@ interface Known {
   nowMs: number;
 }
 
-export function Queue({
+export function SignalQueueView({
   base,
   query,
   nowMs,
@@ -42,7 +42,9 @@ export function Queue({
   const nothing = groups.items.length === 0 && groups.complete;
   return (
     <>
-      <Head title="Signal Queue">What has come in, by event name and source. Open an event to see its signals.</Head>
+      <PageHead title="Signal Queue">
+        What has come in, by event name and source. Open an event to see its signals.
+      </PageHead>
       <SignalTabs base={base} shown="queue" />
       {firstSteps}
       {isFull && <Full base={base} />}

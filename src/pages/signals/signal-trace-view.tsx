@@ -4,16 +4,16 @@ import type { InFlightSignal } from "../../quota/protocol.ts";
 import type { SignalTrace } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL, STATUS_COPY } from "../copy.ts";
 import { grouped } from "../views/format.ts";
-import { Copy } from "../views/copy-text.tsx";
-import { Head, Json, Panel, StatusBadge } from "../views/parts.tsx";
+import { CopyText } from "../views/copy-text.tsx";
+import { PageHead, Json, Panel, StatusBadge } from "../views/parts.tsx";
 import { groupPath, KIND_LABEL } from "./signal-parts.tsx";
-import { Fate, type FateProps } from "./signal-fate.tsx";
-import { Step } from "../views/timeline.tsx";
+import { SignalFate, type FateProps } from "./signal-fate.tsx";
+import { TimelineStep } from "../views/timeline.tsx";
 
 /** Milliseconds after which the page of a signal in flight looks again. */
 const REFRESH_MS = 2_000;
 
-export function Trace({
+export function SignalTraceView({
   base,
   manager,
   keyName,
@@ -30,7 +30,7 @@ export function Trace({
   const canMakeRule = manager && recorded?.kind === "signal" && recorded.payload !== null;
   return (
     <>
-      <Head
+      <PageHead
         title={recorded?.event ?? KIND_LABEL[recorded?.kind ?? "signal"]}
         crumbs={<Crumbs base={base} trace={recorded} />}
         actions={
@@ -42,7 +42,7 @@ export function Trace({
         }
       />
       <div class="signal-id">
-        <Copy id="signal-id" label="signal id" text={signal.id} />
+        <CopyText id="signal-id" label="signal id" text={signal.id} />
       </div>
       <div class="columns" id="trace" {...(recorded === null ? { "data-refresh": String(REFRESH_MS) } : {})}>
         <Panel title="What became of it">
@@ -50,7 +50,7 @@ export function Trace({
             <StatusBadge status={status} /> {STATUS_COPY[status].meaning}
           </p>
           <ol class="timeline">
-            <Step title="Received" ms={signal.receivedAtMs}>
+            <TimelineStep title="Received" ms={signal.receivedAtMs}>
               On the {ENDPOINT_LABEL[signal.endpoint]} endpoint
               {keyName !== null && (
                 <>
@@ -58,20 +58,20 @@ export function Trace({
                 </>
               )}
               .
-            </Step>
-            <Verdict base={base} {...signal} />
+            </TimelineStep>
+            <VerdictSaid base={base} {...signal} />
             {recorded === null ? (
-              <Step title="In flight" tone="info">
+              <TimelineStep title="In flight" tone="info">
                 It is kept safely and on its way through the queue to the store.{" "}
                 <span class="needs-script">This page looks again by itself.</span>
                 <span class="no-script">Load this page again in a moment.</span>
-              </Step>
+              </TimelineStep>
             ) : (
               <>
-                <Step title="Recorded" ms={recorded.recordedAtMs}>
+                <TimelineStep title="Recorded" ms={recorded.recordedAtMs}>
                   {duration(recorded.recordedAtMs - recorded.receivedAtMs)} after it was received.
-                </Step>
-                <Fate base={base} manager={manager} rules={rules} trace={recorded} />
+                </TimelineStep>
+                <SignalFate base={base} manager={manager} rules={rules} trace={recorded} />
               </>
             )}
           </ol>
@@ -100,7 +100,7 @@ function Crumbs({ base, trace }: { base: string; trace: SignalTrace | null }) {
 }
 
 /** Accepted or held (spec §8.2 to §8.4), by the signal's ordinal in the billing period and the limit at that moment. */
-function Verdict({
+function VerdictSaid({
   base,
   verdict,
   ordinal,
@@ -109,18 +109,18 @@ function Verdict({
   const place = `signal ${grouped(ordinal)} of ${grouped(signalLimit)}`;
   if (verdict === "held") {
     return (
-      <Step title={`Held: ${place}`} tone="warn">
+      <TimelineStep title={`Held: ${place}`} tone="warn">
         It came beyond the plan's signal limit for the billing period.{" "}
         <a href={`${base}/usage`}>What is held, and why</a>
-      </Step>
+      </TimelineStep>
     );
   }
   return (
-    <Step title={`Accepted: ${place}`} tone="good">
+    <TimelineStep title={`Accepted: ${place}`} tone="good">
       {ordinal > signalLimit
         ? "Beyond the plan's signal limit at that time: accepted as overage, or released later."
         : "Within the plan's signal limit of its billing period."}
-    </Step>
+    </TimelineStep>
   );
 }
 

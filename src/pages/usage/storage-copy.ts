@@ -3,7 +3,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import type { RoomLevel } from "../../domain/quota/room.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { Room } from "../../workspace/read-health.ts";
-import type { Said } from "./usage-copy.ts";
+import type { NoticeCopy } from "./usage-copy.ts";
 import { ago, counted } from "../views/format.ts";
 
 const HOUR_MS = 3_600_000;
@@ -12,7 +12,7 @@ const BYTE_UNITS = ["KB", "MB", "GB"] as const;
 const WAYS_OUT =
   "To make room, change to a plan that keeps signals for a shorter time, delete people who need not be kept, or ask the operator of this service.";
 
-const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) => Said> = {
+const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) => NoticeCopy> = {
   filling: ({ store }) => ({
     tone: "warn",
     title: `${percentFull(store)} of the storage is used.`,
@@ -39,7 +39,7 @@ const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) =>
 };
 
 /** What is said of a store that is STORE_NOTICE_PERCENT full or more; null below. */
-export function storageNotice(health: Room, nowMs: number): Said | null {
+export function storageNotice(health: Room, nowMs: number): NoticeCopy | null {
   return health.level === "ok" ? null : NOTICES[health.level](health, nowMs);
 }
 

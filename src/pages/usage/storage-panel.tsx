@@ -1,7 +1,7 @@
 /** How full a workspace is, on the Usage page; and, where somebody has to do something about it, on others. */
 import type { Health } from "../../workspace/read-health.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "./storage-copy.ts";
-import { Fact, Facts, Notice, Panel } from "../views/parts.tsx";
+import { Fact, FactList, Notice, Panel } from "../views/parts.tsx";
 
 export function StorageNotice({ health, nowMs }: { health: Health; nowMs: number }) {
   const notice = storageNotice(health, nowMs);
@@ -16,11 +16,11 @@ export function StorageNotice({ health, nowMs }: { health: Health; nowMs: number
 export function StoragePanel({ health, nowMs }: { health: Health; nowMs: number }) {
   return (
     <Panel title="Storage">
-      <Facts>
+      <FactList>
         <Fact name="Used">{storedSaid(health)}</Fact>
         <Fact name="To be processed">{waitingSaid(health, nowMs)}</Fact>
         <Fact name="Duplicates are found">{duplicatesSaid(health)}</Fact>
-      </Facts>
+      </FactList>
     </Panel>
   );
 }

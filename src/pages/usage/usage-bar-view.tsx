@@ -1,11 +1,11 @@
 /** One line at the top of every page, about the signal limit, that can be put away. */
-import type { Said } from "./usage-copy.ts";
+import type { NoticeCopy } from "./usage-copy.ts";
 import { Dismiss } from "../views/dismiss-button.tsx";
 
 interface Props {
   /** The workspace's path, `/w/{slug}`. */
   home: string;
-  notice: Said;
+  notice: NoticeCopy;
   /** Names the notice that is dismissed; a notice in another state is shown again. */
   state: string;
   /** Path of the page to return to. */

@@ -14,13 +14,13 @@ import { UsageBar } from "./usage-bar-view.tsx";
  */
 export const askUsage = pages.createMiddleware(async (c, next) => {
   const isPage = c.req.method === "GET" && c.req.header("upgrade") === undefined;
-  if (isPage && c.req.path !== `${workspacePath(c)}/usage`) c.set("usage", readUsage(c));
+  if (isPage && c.req.path !== `${workspacePath(c)}/usage`) c.set("usage", usageOrNull(c));
   await next();
 });
 
 /** The bar; empty below 80 %, where this browser has dismissed it, and where the usage cannot be read. */
 export async function usageBar(c: Context<PagesEnv>) {
-  const usage = await (c.get("usage") ?? readUsage(c));
+  const usage = await (c.get("usage") ?? usageOrNull(c));
   if (usage === null) return <></>;
   const [notice, state] = [usageNotice(usage), usageNoticeName(usage)];
   if (notice === null || state === null || isDismissed(c, "usage", state)) return <></>;
@@ -28,7 +28,7 @@ export async function usageBar(c: Context<PagesEnv>) {
 }
 
 /** The usage; null where it cannot be read: a page is shown without the bar rather than not at all. */
-async function readUsage(c: Context<PagesEnv>): Promise<Usage | null> {
+async function usageOrNull(c: Context<PagesEnv>): Promise<Usage | null> {
   try {
     return await usageOf(c.env, c.get("db"), c.get("workspace").id);
   } catch (error) {

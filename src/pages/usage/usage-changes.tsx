@@ -24,7 +24,7 @@ export interface ChangesData {
   manager: boolean;
 }
 
-export function Overages({ data: { path, usage, price, books, manager } }: { data: ChangesData }) {
+export function OveragesPanel({ data: { path, usage, price, books, manager } }: { data: ChangesData }) {
   const to = usage.overages ? "off" : "on";
   const { fit, title, text } = heldSaid(usage, books.period.held);
   return (
@@ -75,7 +75,7 @@ export function Overages({ data: { path, usage, price, books, manager } }: { dat
   );
 }
 
-export function Plans({ data: { path, usage, workspace, plans, manager } }: { data: ChangesData }) {
+export function PlansPanel({ data: { path, usage, workspace, plans, manager } }: { data: ChangesData }) {
   return (
     <Panel title="Plan" flush>
       <Table

@@ -14,7 +14,7 @@ const MARGIN = { top: 16, right: 12, bottom: 26, left: 48 };
 const FORECAST_SCALES_AFTER_DAYS = 3;
 const INNER_WIDTH = WIDTH - MARGIN.left - MARGIN.right;
 
-export interface UsageChartData {
+interface UsageChartData {
   /** What is to be seen, in words. */
   label: string;
   curve: readonly CurvePoint[];

@@ -7,7 +7,7 @@ import type { Usage } from "../../quota/protocol.ts";
 import type { Tone } from "../copy.ts";
 import { counted, day, grouped, money } from "../views/format.ts";
 
-export interface Said {
+export interface NoticeCopy {
   tone: Tone;
   title: string;
   text: string;
@@ -23,7 +23,7 @@ function beyond({ overages, extraRoomRemoved }: Usage): Beyond {
   return extraRoomRemoved ? "no_extra_room" : "extra_room";
 }
 
-const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => Said>> = {
+const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => NoticeCopy>> = {
   80: {
     overages: (usage) => ({
       tone: "info",
@@ -89,7 +89,7 @@ function refusedSoFar(rejected: number): string {
 }
 
 /** What is said of usage at 80, 100 and 200 % of the limit; null below. */
-export function usageNotice(usage: Usage): Said | null {
+export function usageNotice(usage: Usage): NoticeCopy | null {
   const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
   return level === null ? null : NOTICES[level][beyond(usage)](usage);
 }
@@ -102,7 +102,7 @@ export function usageNoticeName(usage: Usage): string | null {
 }
 
 /** Spec §8.5 in plain words: how far the workspace is from losing the extra room, and what to do about it. */
-export function streakSaid(usage: Usage): Said {
+export function streakSaid(usage: Usage): NoticeCopy {
   const { paid, overages, streak, extraRoomRemoved, signalLimit } = usage;
   const used = usage.accepted + usage.held;
   if (extraRoomRemoved) {
@@ -191,7 +191,7 @@ export function thatCost(overages: number, price: OveragePrice | null): string {
   return price === null ? "" : `, about ${money(overageCost(overages, price), price.currency)}`;
 }
 
-interface Change {
+interface UsageChange {
   signalLimit: number;
   paid: boolean;
   overages: boolean;
@@ -199,7 +199,7 @@ interface Change {
 }
 
 /** What becomes of signals, and of what is held, once this plan and these overages hold. */
-export function changeSaid(usage: Usage, to: Change): string {
+export function changeSaid(usage: Usage, to: UsageChange): string {
   const after = { ...usage, ...to };
   const used = usage.accepted + usage.held;
   const left = to.signalLimit - used;

@@ -19,7 +19,7 @@ export interface CurveData {
   nowMs: number;
 }
 
-export function Curve({ data: { usage, curve, pace, price, nowMs } }: { data: CurveData }) {
+export function UsageCurvePanel({ data: { usage, curve, pace, price, nowMs } }: { data: CurveData }) {
   const used = usage.accepted + usage.held;
   const ceiling = quotaCeiling(usage);
   const said = forecastSaid(usage, pace, price, nowMs);

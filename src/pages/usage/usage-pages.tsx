@@ -13,7 +13,7 @@ import type { Done } from "../copy.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { UsagePage, type UsageData } from "./usage-view.tsx";
+import { UsageView, type UsageData } from "./usage-view.tsx";
 
 /** Said of a plan that is offered to others only, too: whoever asks does not learn that it exists. */
 const NO_SUCH_PLAN = "There is no such plan.";
@@ -41,7 +41,7 @@ async function usagePage(c: Context<PagesEnv>, error?: string): Promise<Response
   return page(
     c,
     { title: "Usage", section: "usage", status: error === undefined ? 200 : 422 },
-    <UsagePage {...data} />,
+    <UsageView {...data} />,
   );
 }
 

@@ -7,11 +7,11 @@ import type { Health } from "../../workspace/read-health.ts";
 import { streakSaid, usageNotice } from "./usage-copy.ts";
 import { BooksPanel } from "./books-panel.tsx";
 import { counted, day, grouped } from "../views/format.ts";
-import { Badge, Empty, Head, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
+import { Badge, Empty, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { StorageNotice, StoragePanel } from "./storage-panel.tsx";
-import { Overages, Plans, type ChangesData } from "./usage-changes.tsx";
-import { Curve, type CurveData } from "./usage-curve.tsx";
+import { OveragesPanel, PlansPanel, type ChangesData } from "./usage-changes.tsx";
+import { UsageCurvePanel, type CurveData } from "./usage-curve.tsx";
 
 export interface UsageData extends CurveData, ChangesData {
   health: Health;
@@ -19,16 +19,16 @@ export interface UsageData extends CurveData, ChangesData {
   error?: string;
 }
 
-export function UsagePage(data: UsageData) {
+export function UsageView(data: UsageData) {
   const { usage, health, workspace, plans, nowMs, error } = data;
   const plan = plans.find(({ id }) => id === workspace.plan);
   const notice = usageNotice(usage);
   return (
     <>
-      <Head title="Usage">
+      <PageHead title="Usage">
         {day(usage.periodStartMs)} to {day(usage.periodEndMs)} · {plan?.name ?? workspace.plan} plan,{" "}
         {counted(usage.signalLimit, "signal")} per period
-      </Head>
+      </PageHead>
       {error !== undefined && (
         <Notice tone="bad" title="Nothing was changed.">
           <p>{error}</p>
@@ -42,14 +42,14 @@ export function UsagePage(data: UsageData) {
       <StorageNotice health={health} nowMs={nowMs} />
       <Now usage={usage} nowMs={nowMs} />
       <div class="beside">
-        <Curve data={data} />
+        <UsageCurvePanel data={data} />
         <div class="columns">
           <ExtraRoom data={data} />
-          <Overages data={data} />
+          <OveragesPanel data={data} />
         </div>
       </div>
       <div class="columns wide">
-        <Plans data={data} />
+        <PlansPanel data={data} />
         <BooksPanel path={data.path} books={data.books} periodStartMs={usage.periodStartMs} />
       </div>
       <StoragePanel health={health} nowMs={nowMs} />

@@ -3,24 +3,24 @@ import { scaleLinear, scaleUtc, type ScaleLinear, type ScaleTime } from "d3-scal
 import { area, line } from "d3-shape";
 import type { Child } from "hono/jsx";
 import { DAY_MS } from "../../domain/duration.ts";
-import { compact, day, time } from "./format.ts";
+import { compact, day, timeOfDay } from "./format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 240;
 const MARGIN = { top: 12, right: 16, bottom: 26, left: 48 };
 
-export interface Point {
+interface Point {
   atMs: number;
   value: number;
 }
 
-export interface Series {
+interface Series {
   points: readonly Point[];
   /** `dashed`: a forecast. */
   kind: "line" | "area" | "dashed";
 }
 
-export interface Reference {
+interface Reference {
   value: number;
   label: string;
   tone?: "bad";
@@ -58,7 +58,7 @@ export function TimeChart({
   return (
     <figure>
       <svg class="chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
-        <Axes x={x} y={y} height={HEIGHT} time={toMs - fromMs < 2 * DAY_MS ? time : dayOfYear} />
+        <Axes x={x} y={y} height={HEIGHT} time={toMs - fromMs < 2 * DAY_MS ? timeOfDay : dayOfYear} />
         {series.map(({ points, kind }) =>
           kind === "area" ? (
             <>

@@ -1,7 +1,7 @@
 /** Text that is there to be taken along. */
 
 /** Text to be copied; without a script it can be selected as a whole. */
-export function Copy({ id, label, text, block }: { id: string; label: string; text: string; block?: boolean }) {
+export function CopyText({ id, label, text, block }: { id: string; label: string; text: string; block?: boolean }) {
   return (
     <div class="copy">
       {block === true ? (

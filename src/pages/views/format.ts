@@ -34,7 +34,7 @@ export function day(ms: number): string {
 }
 
 /** A time of day in UTC, such as `10:35`. */
-export function time(ms: number): string {
+export function timeOfDay(ms: number): string {
   return TIME.format(ms);
 }
 

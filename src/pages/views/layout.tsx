@@ -6,7 +6,7 @@ import { ROLE_LABEL } from "../copy.ts";
 import { canManage, canManageKeys } from "../../domain/keys/role.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
-export interface Document {
+interface Document {
   title: string;
   /** The nonce of the content security policy. */
   nonce: string;
@@ -14,7 +14,7 @@ export interface Document {
 }
 
 /** Who looks at the page, and from which workspace. */
-export interface Frame {
+interface Frame {
   email: string;
   role: Role;
   workspace: { slug: string; name: string };

@@ -30,7 +30,7 @@ export function StatusBadge({ status }: { status: keyof typeof STATUS_COPY }) {
 }
 
 /** Heading of a page: what it is, a line about it, what can be done here. */
-export function Head({
+export function PageHead({
   title,
   crumbs,
   children,
@@ -128,7 +128,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
   );
 }
 
-export function Facts({ children }: PropsWithChildren) {
+export function FactList({ children }: PropsWithChildren) {
   return <dl class="facts">{children}</dl>;
 }
 

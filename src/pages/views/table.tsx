@@ -1,7 +1,7 @@
 /** A table, and the links to the next of its pages. */
 import type { PropsWithChildren } from "hono/jsx";
 
-export type Column = string | { text: string; number?: boolean; hidden?: boolean };
+type Column = string | { text: string; number?: boolean; hidden?: boolean };
 
 /**
  * A table that scrolls by itself where it is too wide, and is a list of cards on a phone.

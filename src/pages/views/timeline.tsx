@@ -3,7 +3,7 @@ import type { Child, PropsWithChildren } from "hono/jsx";
 import type { Tone } from "../copy.ts";
 import { Time } from "./parts.tsx";
 
-export function Step({
+export function TimelineStep({
   title,
   ms,
   tone = "quiet",

@@ -4,7 +4,7 @@ import {
   checkDestination,
   emptyDestination,
   readDestinationForm,
-  readThresholds,
+  thresholdsTyped,
   type TypedDestination,
 } from "../../../src/pages/notifications/notification-form.ts";
 
@@ -94,7 +94,7 @@ describe("thresholds", () => {
     [" 100;50\n-5 ", [-5, 50, 100]],
     ["", []],
   ])("%j is read as %j", (text, scores) => {
-    expect(readThresholds(text)).toEqual({ ok: true, value: scores });
+    expect(thresholdsTyped(text)).toEqual({ ok: true, value: scores });
   });
 
   test.each([
@@ -105,7 +105,7 @@ describe("thresholds", () => {
     ["1 2 3 4 5 6", "At most 5."],
     ["50 50", "The same score twice."],
   ])("%j is refused: %s", (text, why) => {
-    const read = readThresholds(text);
+    const read = thresholdsTyped(text);
     expect(read.ok ? "" : read.refusal).toContain(why);
   });
 });
