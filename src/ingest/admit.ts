@@ -6,6 +6,8 @@ import { normalise } from "../domain/signal/normalise.ts";
 import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
+import { ordinalsTaken, verdictInRun } from "../domain/quota/quota.ts";
+import type { Verdict } from "../domain/signal/signal.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
@@ -29,7 +31,7 @@ type Unavailable = Extract<Refusal, { code: "unavailable" }>;
 type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
 
 export type Outcome =
-  | { status: "accepted" | "held"; id: string }
+  | { status: Verdict; id: string }
   | { status: "rejected"; refusal: SignalRefusal | LimitRefusal | BrokenOff };
 
 interface Limits {
@@ -93,12 +95,11 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
     }
     let nth = 0;
     for (const [index, id] of ids) {
-      if (nth < result.accepted) outcomes[index] = { status: "accepted", id };
-      else if (nth < result.accepted + result.held) outcomes[index] = { status: "held", id };
-      else if (result.refusal !== null) outcomes[index] = { status: "rejected", refusal: result.refusal };
-      nth++;
+      const status = verdictInRun(nth++, result);
+      if (status !== "rejected") outcomes[index] = { status, id };
+      else if (result.refusal !== null) outcomes[index] = { status, refusal: result.refusal };
     }
-    kept += result.accepted + result.held;
+    kept += ordinalsTaken(result);
     from = until;
   }
   return { ok: true, outcomes, brokenOff: null, repeat: false, ...limits };

@@ -3,6 +3,7 @@ import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import { problem, problemBody, refusalProblem } from "../http/problem.ts";
+import { ordinalsTaken } from "../domain/quota/quota.ts";
 import type { PeriodState } from "../quota/protocol.ts";
 import type { RateState, RequestRate } from "../domain/quota/request-rate.ts";
 import type { CallOutcome, Outcome } from "./admit.ts";
@@ -91,7 +92,7 @@ export function answerSeveral(
     const detail = refusal.code === "unavailable" ? ITEM_NOT_STORED : refusalProblem(refusal).detail;
     return { index, status: "rejected", code: refusal.code, detail };
   });
-  Object.assign(c.get("logFields"), counts, { signals: counts.accepted + counts.held });
+  Object.assign(c.get("logFields"), counts, { signals: ordinalsTaken(counts) });
   const more = { ...counts, results };
   const again = brokenOff === null ? null : refusalProblem(brokenOff);
   if (again !== null && repeat) {

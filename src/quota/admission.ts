@@ -2,7 +2,7 @@
  * What one commit decides of the calls that share it, in order of arrival (design §6, §7): their verdicts, the outbox rows
  * of what is admitted, and what is to be listed as refused. Nothing is stored here.
  */
-import { decideQuotaRun, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
+import { decideQuotaRun, ordinalsTaken, overageOfRun, quotaCeiling } from "../domain/quota/quota.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
@@ -63,7 +63,7 @@ export function decideAdmissions(
   const packer = new RowPacker(
     { at: nowMs, period_start: ledger.periodStartMs, period_end: ledger.periodEndMs, limit: ledger.signalLimit },
     ledger.nextRow,
-    ledger.accepted + ledger.held,
+    ordinalsTaken(ledger),
   );
   for (const { call, rate } of calls) {
     if (revoked.has(call.keyId)) {
@@ -81,10 +81,10 @@ export function decideAdmissions(
     for (const { signals: invalid, ...told } of call.invalid) {
       refused.push(refusedFor(call, { ...told, cause: null }, invalid, nowMs));
     }
-    const used = ledger.accepted + ledger.held;
+    const used = ordinalsTaken(ledger);
     const run = decideQuotaRun(used, signals, ledger);
     packer.add(call.chunks, run.accepted, run.held);
-    const kept = run.accepted + run.held;
+    const kept = ordinalsTaken(run);
     if (kept > 0) accepted.push({ keyId: call.keyId, calls: call.firstSlice ? 1 : 0, signals: kept });
     ledger.accepted += run.accepted;
     ledger.held += run.held;
@@ -104,7 +104,7 @@ export function countSignals(call: AdmitCall): number {
 
 export function periodState(ledger: Ledger): PeriodState {
   const ceiling = quotaCeiling(ledger);
-  const used = ledger.accepted + ledger.held;
+  const used = ordinalsTaken(ledger);
   return { ceiling, remaining: ceiling === null ? null : Math.max(0, ceiling - used), periodEndMs: ledger.periodEndMs };
 }
 

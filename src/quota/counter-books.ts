@@ -1,4 +1,5 @@
 /** The counter's side of the books (design §1.2): what was admitted, and what of it waits for the Signal Store. */
+import { ordinalsTaken } from "../domain/quota/quota.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Backlog, CounterBooks, Usage } from "./protocol.ts";
@@ -11,7 +12,7 @@ export function counterBooks(
   periodStartMs: number | undefined,
 ): CounterBooks {
   const period = [usage, ...(usage?.history ?? [])].find((one) => one?.periodStartMs === periodStartMs);
-  const admitted = periodStartMs === undefined ? ledger?.admitted : period && period.accepted + period.held;
+  const admitted = periodStartMs === undefined ? ledger?.admitted : period && ordinalsTaken(period);
   return { admitted: admitted ?? 0, unsettled: outbox.unsettled(periodStartMs) };
 }
 

@@ -2,6 +2,7 @@
  * What the Quota Counter raises, as far as somebody wants to be told. What is told once (a level of usage, a delay) stands
  * in the ledger, which is saved with the event: so a commit that raises nothing costs nothing more.
  */
+import { ordinalsTaken } from "../domain/quota/quota.ts";
 import type { EventData, EventType, WantedEvents, WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { usageNews } from "../domain/quota/usage-news.ts";
 import { RaisedEvents, newEvent } from "../events/raised-events.ts";
@@ -74,7 +75,7 @@ export class CounterNews {
 function usageLevel(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {
   return {
     level,
-    used: ledger.accepted + ledger.held,
+    used: ordinalsTaken(ledger),
     signal_limit: ledger.signalLimit,
     overages: ledger.overages,
     ...span(ledger),

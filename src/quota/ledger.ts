@@ -7,16 +7,13 @@
  */
 import { billingPeriodAt, closePeriod } from "../domain/quota/billing-period.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
+import { ordinalsTaken, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import type { ClosedPeriod, Usage } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
 
-/** What an outbox row carries of the ledger. */
-export interface Counts {
-  /** Ordinals given out in this period, by verdict. */
-  accepted: number;
-  held: number;
-  rejected: number;
+/** What an outbox row carries of the ledger: the verdicts of this period, and more. */
+export interface Counts extends VerdictCounts {
   /** Signals accepted beyond the limit with overages on. */
   overage: number;
   /** Signals ever admitted. */
@@ -141,7 +138,7 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
     const day = lastDay(ledger);
     if (day !== null) writeDay(sql, day);
     const after = closePeriod(ledger, {
-      count: ledger.accepted + ledger.held,
+      count: ordinalsTaken(ledger),
       signalLimit: ledger.signalLimit,
       paid: ledger.paid,
       overages: ledger.overages,

@@ -1,7 +1,8 @@
 /** What the Quota Counter's callers send and get: plain data, all times in milliseconds since 1970. */
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
-import type { EndpointType } from "../domain/signal/signal.ts";
+import type { VerdictCounts } from "../domain/quota/quota.ts";
+import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
@@ -81,14 +82,11 @@ export type RefusedResult =
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null };
 
-export interface ClosedPeriod {
+export interface ClosedPeriod extends VerdictCounts {
   periodStartMs: number;
   periodEndMs: number;
   signalLimit: number;
   overages: boolean;
-  accepted: number;
-  held: number;
-  rejected: number;
   /** Signals accepted beyond the limit with overages on. */
   overage: number;
   /** Consecutive periods over the allowance, up to this one; while this is the current one, up to the one before it. */
@@ -175,7 +173,7 @@ export interface InFlightSignal {
   keyId: string;
   endpoint: EndpointType;
   receivedAtMs: number;
-  verdict: "accepted" | "held";
+  verdict: Verdict;
   ordinal: number;
   signalLimit: number;
   periodEndMs: number;

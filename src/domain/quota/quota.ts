@@ -43,15 +43,30 @@ export function quotaCeiling(plan: QuotaPlan): number | null {
   return hold === Infinity ? null : hold;
 }
 
-/** Verdicts of `count` signals in a row: first the accepted ones, then the held, then the refused. */
-export interface QuotaRun {
+/** How many signals got each verdict. */
+export interface VerdictCounts {
   accepted: number;
   held: number;
   rejected: number;
+}
+
+/** The ordinals that signals of these verdicts have taken; a refused signal takes none. */
+export function ordinalsTaken({ accepted, held }: Omit<VerdictCounts, "rejected">): number {
+  return accepted + held;
+}
+
+/** Verdicts of `count` signals in a row: first the accepted ones, then the held, then the refused. */
+export interface QuotaRun extends VerdictCounts {
   refusal: QuotaRefusal | null;
 }
 
-/** Verdicts of the ordinals `used + 1 … used + count`. A refused signal takes no ordinal. */
+/** The verdict of one signal of a run. @param nth from 0, in the order of the signals. */
+export function verdictInRun(nth: number, run: VerdictCounts): keyof VerdictCounts {
+  if (nth < run.accepted) return "accepted";
+  return nth < ordinalsTaken(run) ? "held" : "rejected";
+}
+
+/** Verdicts of the ordinals `used + 1 … used + count`. */
 export function decideQuotaRun(used: number, count: number, plan: QuotaPlan): QuotaRun {
   const { accept, hold, refusal } = quotaBounds(plan);
   const upTo = (bound: number) => Math.min(count, Math.max(0, bound - used));

@@ -4,16 +4,10 @@
  */
 
 import { DAY_MS } from "../duration.ts";
-
-/** What one billing period has counted so far. */
-export interface UsageCounts {
-  accepted: number;
-  held: number;
-  rejected: number;
-}
+import { ordinalsTaken, type VerdictCounts } from "./quota.ts";
 
 /** The counts at the end of a day. The day in which one period ends and the next begins has an entry for each. */
-export interface UsageDay extends UsageCounts {
+export interface UsageDay extends VerdictCounts {
   periodStartMs: number;
   /** Midnight at which the day began, UTC. */
   dayMs: number;
@@ -42,7 +36,7 @@ export function lastDay({ accepted, held, rejected, periodStartMs, dayMs }: Coun
 }
 
 /** A point of a period's curve. */
-export interface CurvePoint extends UsageCounts {
+export interface CurvePoint extends VerdictCounts {
   atMs: number;
 }
 
@@ -55,11 +49,11 @@ export interface CurvePoint extends UsageCounts {
 export function usageCurve(
   days: readonly UsageDay[],
   periodStartMs: number,
-  now: UsageCounts & { nowMs: number },
+  now: VerdictCounts & { nowMs: number },
 ): CurvePoint[] {
   const ends = new Map(days.filter((day) => day.periodStartMs === periodStartMs).map((day) => [day.dayMs, day]));
-  let last: UsageCounts = { accepted: 0, held: 0, rejected: 0 };
-  const point = (atMs: number, { accepted, held, rejected }: UsageCounts): CurvePoint => ({
+  let last: VerdictCounts = { accepted: 0, held: 0, rejected: 0 };
+  const point = (atMs: number, { accepted, held, rejected }: VerdictCounts): CurvePoint => ({
     atMs,
     accepted,
     held,
@@ -82,8 +76,9 @@ export function usageCurve(
 export function signalsPerDay(days: readonly UsageDay[], fromMs: number, toMs: number): number[] {
   const perDay = Array.from({ length: Math.max(0, (toMs - fromMs) / DAY_MS) }, () => 0);
   let before = { periodStartMs: Number.NaN, used: 0 };
-  for (const { periodStartMs, dayMs, accepted, held } of days) {
-    const used = accepted + held;
+  for (const day of days) {
+    const { periodStartMs, dayMs } = day;
+    const used = ordinalsTaken(day);
     const added = used - (before.periodStartMs === periodStartMs ? before.used : 0);
     const index = (dayMs - fromMs) / DAY_MS;
     if (index >= 0 && index < perDay.length) perDay[index] = (perDay[index] ?? 0) + added;

@@ -4,13 +4,10 @@
  */
 import { USAGE_NOTICE_PERCENT } from "./usage-level.ts";
 import type { UsageLevelReached } from "../events/workspace-event.ts";
-import { quotaCeiling } from "./quota.ts";
-import type { QuotaPlan } from "./quota.ts";
+import { ordinalsTaken, quotaCeiling } from "./quota.ts";
+import type { QuotaPlan, VerdictCounts } from "./quota.ts";
 
-export interface UsageStanding extends QuotaPlan {
-  accepted: number;
-  held: number;
-}
+export interface UsageStanding extends QuotaPlan, Omit<VerdictCounts, "rejected"> {}
 
 const LEVELS = [
   ...USAGE_NOTICE_PERCENT.map((percent) => `${percent}` as const),
@@ -27,7 +24,7 @@ export function usageNews(
   now: UsageStanding,
   hasRefused: boolean,
 ): { told: number; news: UsageLevelReached[] } {
-  const used = now.accepted + now.held;
+  const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
   const isFull = ceiling !== null && used >= ceiling;
   const news: UsageLevelReached[] = [];

@@ -4,8 +4,9 @@ import type { JsonObject } from "../json/json-object.ts";
 /** The endpoint family that a key may be used on (spec §2.1). */
 export type EndpointType = "signal_staging" | "product_org";
 
-/** What the Quota Counter said of an admitted signal (spec §3.2, §8). */
-export type Verdict = "accepted" | "held";
+/** What the Quota Counter said of an admitted signal (spec §3.2, §8). Stored lines have its place here: new ones go last. */
+export const VERDICTS = ["accepted", "held"] as const;
+export type Verdict = (typeof VERDICTS)[number];
 
 /** The six call types of customer data platforms (spec §6). */
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;

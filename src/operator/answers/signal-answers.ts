@@ -1,6 +1,7 @@
 /** Signals, event groups and dead letters: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
+import { VERDICTS } from "../../domain/signal/signal.ts";
 import type { InFlightSignal } from "../../quota/protocol.ts";
 import type { DeadLetter, EventGroup, SignalSummary, SignalTrace } from "../../store/protocol.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
@@ -57,7 +58,7 @@ export const traceAnswer = z
     endpoint: z.enum(["signal_staging", "product_org"]),
     key_id: z.string(),
     key_name: z.string().nullable(),
-    verdict: z.enum(["accepted", "held"]),
+    verdict: z.enum(VERDICTS),
     ordinal: z.int().meta({ description: "Place in its billing period." }),
     signal_limit: count.meta({ description: "The plan's, at that moment." }),
     recorded_at: instant.nullable(),

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import type { RefusalCode } from "../../domain/keys/refusal.ts";
-import { CDP_CALL_TYPES } from "../../domain/signal/signal.ts";
+import { CDP_CALL_TYPES, VERDICTS } from "../../domain/signal/signal.ts";
 import {
   BATCH_MAX_BYTES,
   BATCH_MAX_SIGNALS,
@@ -56,7 +56,7 @@ const account = z
   .meta({ id: "AccountPayload", description: "Any object; the key's payload template says what its paths mean." });
 
 const oneAnswer = z
-  .object({ status: z.enum(["accepted", "held"]), id: idOf("sig", "Identifies the signal everywhere.") })
+  .object({ status: z.enum(VERDICTS), id: idOf("sig", "Identifies the signal everywhere.") })
   .meta({ id: "SignalAccepted", description: "Answer to one signal." });
 const severalAnswer = z
   .object({
@@ -67,7 +67,7 @@ const severalAnswer = z
     results: z.array(
       z.object({
         index: z.int(),
-        status: z.enum(["accepted", "held", "rejected"]),
+        status: z.enum([...VERDICTS, "rejected"]),
         id: z.string().optional(),
         code: z.string().optional(),
         detail: z.string().optional(),

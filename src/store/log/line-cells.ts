@@ -1,12 +1,11 @@
 /** A line's facts as they are kept: cells, numbers and texts, the same columns for every line. */
-import type { EndpointType, Traits, Verdict } from "../../domain/signal/signal.ts";
+import { VERDICTS, type EndpointType, type Traits } from "../../domain/signal/signal.ts";
 import type { Admission, NamedBy } from "../protocol.ts";
 import type { Facts, LineKind, LineStatus } from "./line.ts";
 
 const STATUSES: readonly LineStatus[] = ["processed", "anonymous", "duplicate", "purged", "held", "released"];
 const KINDS: readonly LineKind[] = ["signal", "identify", "account"];
 const ENDPOINTS: readonly EndpointType[] = ["signal_staging", "product_org"];
-const VERDICTS: readonly Verdict[] = ["accepted", "held"];
 const NAMED_BY: readonly NamedBy[] = ["email", "user_id", "anonymous_id"];
 
 /** Names that stand in the payload too. As long as that is kept they never become other ones. */
