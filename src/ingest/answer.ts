@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import { problem, problemBody, refusalProblem } from "../http/problem.ts";
-import { ordinalsTaken } from "../domain/quota/quota.ts";
+import { NO_VERDICTS, ordinalsTaken } from "../domain/quota/quota.ts";
 import type { PeriodState } from "../quota/protocol.ts";
 import type { RateState, RequestRate } from "../domain/quota/request-rate.ts";
 import type { CallOutcome, Outcome } from "./admit.ts";
@@ -82,7 +82,7 @@ export function answerSeveral(
   { outcomes, brokenOff, repeat }: CallOutcome & { ok: true },
   headers: Headers,
 ): Response {
-  const counts = { accepted: 0, held: 0, rejected: 0 };
+  const counts = { ...NO_VERDICTS };
   let decisive: Refusal | null = null;
   const results = outcomes.map((outcome, index): ItemResult => {
     counts[outcome.status]++;

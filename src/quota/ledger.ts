@@ -7,7 +7,7 @@
  */
 import { billingPeriodAt, closePeriod } from "../domain/quota/billing-period.ts";
 import { lastDay, utcDay } from "../domain/quota/usage-day.ts";
-import { ordinalsTaken, type VerdictCounts } from "../domain/quota/quota.ts";
+import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import type { QuotaConfig } from "../domain/quota/quota-config.ts";
 import type { ClosedPeriod, Usage } from "./protocol.ts";
 import { writeDay } from "./usage-days.ts";
@@ -117,9 +117,7 @@ export function openLedger(config: QuotaConfig, nowMs: number): Ledger {
     ...config,
     periodStartMs: period.startMs,
     periodEndMs: period.endMs,
-    accepted: 0,
-    held: 0,
-    rejected: 0,
+    ...NO_VERDICTS,
     overage: 0,
     streak: 0,
     extraRoomRemoved: false,
@@ -155,16 +153,13 @@ export function closeEndedPeriods(sql: SqlStorage, ledger: Ledger, nowMs: number
       ledger.overage,
       after.streak,
     );
-    const { periodStartMs, periodEndMs, signalLimit, overages, accepted, held, rejected, overage } = ledger;
-    const counts = { accepted, held, rejected, overage };
-    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...counts, ...after });
+    const { periodStartMs, periodEndMs, signalLimit, overages, overage } = ledger;
+    closed.push({ periodStartMs, periodEndMs, signalLimit, overages, ...verdictCounts(ledger), overage, ...after });
     const next = billingPeriodAt(ledger.anchorMs, ledger.periodEndMs);
     Object.assign(ledger, after, {
       periodStartMs: next.startMs,
       periodEndMs: next.endMs,
-      accepted: 0,
-      held: 0,
-      rejected: 0,
+      ...NO_VERDICTS,
       overage: 0,
       told: 0,
     });
@@ -186,20 +181,23 @@ export function readUsage(sql: SqlStorage, ledger: Ledger): Usage {
   return { ...usage, history: closedPeriods(sql) };
 }
 
+type ClosedPeriodRow = Record<
+  keyof VerdictCounts | "period_start_ms" | "period_end_ms" | "signal_limit" | "overages" | "overage" | "streak",
+  number
+>;
+
 /** The closed periods, newest first. */
 function closedPeriods(sql: SqlStorage): ClosedPeriod[] {
   return sql
-    .exec<Record<string, number>>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")
+    .exec<ClosedPeriodRow>("SELECT * FROM closed_periods ORDER BY period_start_ms DESC")
     .toArray()
     .map((row) => ({
-      periodStartMs: row["period_start_ms"] ?? 0,
-      periodEndMs: row["period_end_ms"] ?? 0,
-      signalLimit: row["signal_limit"] ?? 0,
-      overages: row["overages"] === 1,
-      accepted: row["accepted"] ?? 0,
-      held: row["held"] ?? 0,
-      rejected: row["rejected"] ?? 0,
-      overage: row["overage"] ?? 0,
-      streak: row["streak"] ?? 0,
+      periodStartMs: row.period_start_ms,
+      periodEndMs: row.period_end_ms,
+      signalLimit: row.signal_limit,
+      overages: row.overages === 1,
+      ...verdictCounts(row),
+      overage: row.overage,
+      streak: row.streak,
     }));
 }

@@ -49,15 +49,7 @@ export interface PeriodState {
  * for `refusal`. (Within one commit the plan does not change, so the three can come in no other order.)
  */
 export type AdmitResult =
-  | {
-      outcome: "counted";
-      accepted: number;
-      held: number;
-      rejected: number;
-      refusal: LimitRefusal | null;
-      rate: RateState;
-      period: PeriodState;
-    }
+  | ({ outcome: "counted"; refusal: LimitRefusal | null; rate: RateState; period: PeriodState } & VerdictCounts)
   | { outcome: "key_deactivated" }
   | { outcome: "rate_limited"; retryAfterMs: number; rate: RateState; period: PeriodState | null }
   /** The outbox takes no more, see OUTBOX_MAX_BYTES; nothing was counted. Said of a body's first slice only. */

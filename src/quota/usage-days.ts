@@ -1,5 +1,6 @@
 /** Usage by day, as the Quota Counter keeps it: rows are written when a new day comes, never with a commit in between. */
 import { DAY_MS } from "../domain/duration.ts";
+import { verdictCounts, type VerdictCounts } from "../domain/quota/quota.ts";
 import { countingDay, endedDay, type Counting, type UsageDay } from "../domain/quota/usage-day.ts";
 import type { Usage, UsageByDay } from "./protocol.ts";
 
@@ -33,17 +34,15 @@ export function endDay(sql: SqlStorage, ledger: Counting, nowMs: number): boolea
 export function readUsageByDay(sql: SqlStorage, usage: Usage): UsageByDay {
   const sinceMs = usage.history[0]?.periodStartMs ?? usage.periodStartMs;
   const days = sql
-    .exec<Record<string, number>>(
+    .exec<Record<keyof VerdictCounts | "period_start_ms" | "day_ms", number>>(
       "SELECT * FROM usage_days WHERE period_start_ms >= ? ORDER BY period_start_ms, day_ms",
       sinceMs,
     )
     .toArray()
     .map((row) => ({
-      periodStartMs: row["period_start_ms"] ?? 0,
-      dayMs: row["day_ms"] ?? 0,
-      accepted: row["accepted"] ?? 0,
-      held: row["held"] ?? 0,
-      rejected: row["rejected"] ?? 0,
+      periodStartMs: row.period_start_ms,
+      dayMs: row.day_ms,
+      ...verdictCounts(row),
     }));
   const first = sql
     .exec<{ day_ms: number }>("SELECT day_ms FROM usage_days ORDER BY period_start_ms, day_ms LIMIT 1")

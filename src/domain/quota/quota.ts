@@ -50,6 +50,14 @@ export interface VerdictCounts {
   rejected: number;
 }
 
+/** Of a billing period in which nothing has come. */
+export const NO_VERDICTS: Readonly<VerdictCounts> = { accepted: 0, held: 0, rejected: 0 };
+
+/** The counts alone, of what has them and more. */
+export function verdictCounts({ accepted, held, rejected }: VerdictCounts): VerdictCounts {
+  return { accepted, held, rejected };
+}
+
 /** The ordinals that signals of these verdicts have taken; a refused signal takes none. */
 export function ordinalsTaken({ accepted, held }: Omit<VerdictCounts, "rejected">): number {
   return accepted + held;

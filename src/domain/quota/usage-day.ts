@@ -4,7 +4,7 @@
  */
 
 import { DAY_MS } from "../duration.ts";
-import { ordinalsTaken, type VerdictCounts } from "./quota.ts";
+import { NO_VERDICTS, ordinalsTaken, verdictCounts, type VerdictCounts } from "./quota.ts";
 
 /** The counts at the end of a day. The day in which one period ends and the next begins has an entry for each. */
 export interface UsageDay extends VerdictCounts {
@@ -31,8 +31,10 @@ export function endedDay(counting: Counting, nowMs: number): UsageDay | null {
 }
 
 /** The last entry of a period that closes; null when it was idle. */
-export function lastDay({ accepted, held, rejected, periodStartMs, dayMs }: Counting): UsageDay | null {
-  return accepted + held + rejected === 0 ? null : { accepted, held, rejected, periodStartMs, dayMs };
+export function lastDay(counting: Counting): UsageDay | null {
+  const { periodStartMs, dayMs } = counting;
+  const isIdle = ordinalsTaken(counting) + counting.rejected === 0;
+  return isIdle ? null : { ...verdictCounts(counting), periodStartMs, dayMs };
 }
 
 /** A point of a period's curve. */
@@ -52,13 +54,8 @@ export function usageCurve(
   now: VerdictCounts & { nowMs: number },
 ): CurvePoint[] {
   const ends = new Map(days.filter((day) => day.periodStartMs === periodStartMs).map((day) => [day.dayMs, day]));
-  let last: VerdictCounts = { accepted: 0, held: 0, rejected: 0 };
-  const point = (atMs: number, { accepted, held, rejected }: VerdictCounts): CurvePoint => ({
-    atMs,
-    accepted,
-    held,
-    rejected,
-  });
+  let last: VerdictCounts = NO_VERDICTS;
+  const point = (atMs: number, counts: VerdictCounts): CurvePoint => ({ atMs, ...verdictCounts(counts) });
   const curve = [point(periodStartMs, last)];
   for (let dayMs = utcDay(periodStartMs); dayMs + DAY_MS <= now.nowMs; dayMs += DAY_MS) {
     last = ends.get(dayMs) ?? last;

@@ -1,4 +1,5 @@
 /** The curve of a billing period against the limit and twice the limit: accepted, held on top, and the forecast. */
+import { NO_VERDICTS, ordinalsTaken } from "../../domain/quota/quota.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import { scaleLinear, scaleUtc } from "d3-scale";
 import { area, line } from "d3-shape";
@@ -28,11 +29,11 @@ interface UsageChartData {
 }
 
 export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLimit, ceiling, pace }: UsageChartData) {
-  const now = curve.at(-1) ?? { atMs: periodStartMs, accepted: 0, held: 0, rejected: 0 };
+  const now = curve.at(-1) ?? { atMs: periodStartMs, ...NO_VERDICTS };
   const forecast = pace === null ? [] : forecastLine(now, pace.perDay, periodEndMs, ceiling);
   // A forecast from a few days may be far off: it leaves the chart, rather than flattening what is sure.
   const measured = pace !== null && pace.fullDays >= FORECAST_SCALES_AFTER_DAYS ? [...curve, ...forecast] : curve;
-  const top = Math.max(1, ceiling ?? signalLimit, ...measured.map(({ accepted, held }) => accepted + held));
+  const top = Math.max(1, ceiling ?? signalLimit, ...measured.map(ordinalsTaken));
   const x = scaleUtc([periodStartMs, periodEndMs], [MARGIN.left, WIDTH - MARGIN.right]);
   const y = scaleLinear([0, top], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice(4);
   const limitY = y(signalLimit);
@@ -46,16 +47,13 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
   const total = (points: readonly CurvePoint[]) =>
     line<CurvePoint>(
       (point) => x(point.atMs),
-      (point) => y(point.accepted + point.held),
+      (point) => y(ordinalsTaken(point)),
     )([...points]) ?? "";
   const accepted = layer(
     () => 0,
     (point) => point.accepted,
   );
-  const held = layer(
-    (point) => point.accepted,
-    (point) => point.accepted + point.held,
-  );
+  const held = layer((point) => point.accepted, ordinalsTaken);
   return (
     <svg class="chart usage-chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
       <clipPath id="within-limit">
@@ -92,9 +90,9 @@ export function UsageChart({ label, curve, periodStartMs, periodEndMs, signalLim
 
 /** The forecast from now to the period's end at this pace; flat from where signals would be refused. */
 function forecastLine(now: CurvePoint, perDay: number, periodEndMs: number, ceiling: number | null): CurvePoint[] {
-  const used = now.accepted + now.held;
+  const used = ordinalsTaken(now);
   const until = used + (perDay * Math.max(0, periodEndMs - now.atMs)) / DAY_MS;
-  const at = (atMs: number, count: number): CurvePoint => ({ atMs, accepted: count, held: 0, rejected: 0 });
+  const at = (atMs: number, count: number): CurvePoint => ({ atMs, ...NO_VERDICTS, accepted: count });
   if (ceiling === null || until <= ceiling) return [at(now.atMs, used), at(periodEndMs, until)];
   const reached = perDay === 0 ? now.atMs : now.atMs + (Math.max(0, ceiling - used) / perDay) * DAY_MS;
   const most = Math.max(used, ceiling);
@@ -103,8 +101,8 @@ function forecastLine(now: CurvePoint, perDay: number, periodEndMs: number, ceil
 
 /** The days on which signals were refused because they were over the limit. */
 function refusedOn(curve: readonly CurvePoint[]): { atMs: number; used: number; refused: number }[] {
-  return curve.flatMap(({ atMs, accepted, held, rejected }, index) => {
-    const refused = rejected - (curve[index - 1]?.rejected ?? 0);
-    return refused > 0 ? [{ atMs, used: accepted + held, refused }] : [];
+  return curve.flatMap((point, index) => {
+    const refused = point.rejected - (curve[index - 1]?.rejected ?? 0);
+    return refused > 0 ? [{ atMs: point.atMs, used: ordinalsTaken(point), refused }] : [];
   });
 }

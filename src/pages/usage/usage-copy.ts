@@ -1,6 +1,6 @@
 /** What the Usage page says of a workspace's usage, in words: functions of data, checked against what they describe. */
 import { overageCost, type OveragePrice } from "../../domain/quota/overage-price.ts";
-import { quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
+import { ordinalsTaken, quotaBounds, roomToRelease } from "../../domain/quota/quota.ts";
 import { usageLevel, type UsageLevel } from "../../domain/quota/usage-level.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { Usage } from "../../quota/protocol.ts";
@@ -80,8 +80,8 @@ const NOTICES: Record<UsageLevel, Record<Beyond, (usage: Usage) => NoticeCopy>> 
   },
 };
 
-function percentUsed({ accepted, held, signalLimit }: Usage): string {
-  return `${Math.floor((100 * (accepted + held)) / signalLimit)} % of the signal limit is used.`;
+function percentUsed(usage: Usage): string {
+  return `${Math.floor((100 * ordinalsTaken(usage)) / usage.signalLimit)} % of the signal limit is used.`;
 }
 
 function refusedSoFar(rejected: number): string {
@@ -90,13 +90,13 @@ function refusedSoFar(rejected: number): string {
 
 /** What is said of usage at 80, 100 and 200 % of the limit; null below. */
 export function usageNotice(usage: Usage): NoticeCopy | null {
-  const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
+  const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   return level === null ? null : NOTICES[level][beyond(usage)](usage);
 }
 
 /** Names the notice that somebody dismisses: the next level, refusal or period makes another one. */
 export function usageNoticeName(usage: Usage): string | null {
-  const level = usageLevel(usage.accepted + usage.held, usage.signalLimit);
+  const level = usageLevel(ordinalsTaken(usage), usage.signalLimit);
   if (level === null) return null;
   return `${usage.periodStartMs}-${level}${usage.rejected > 0 ? "-refused" : ""}`;
 }
@@ -104,7 +104,7 @@ export function usageNoticeName(usage: Usage): string | null {
 /** Spec §8.5 in plain words: how far the workspace is from losing the extra room, and what to do about it. */
 export function streakSaid(usage: Usage): NoticeCopy {
   const { paid, overages, streak, extraRoomRemoved, signalLimit } = usage;
-  const used = usage.accepted + usage.held;
+  const used = ordinalsTaken(usage);
   if (extraRoomRemoved) {
     return {
       tone: "bad",
@@ -201,7 +201,7 @@ interface UsageChange {
 /** What becomes of signals, and of what is held, once this plan and these overages hold. */
 export function changeSaid(usage: Usage, to: UsageChange): string {
   const after = { ...usage, ...to };
-  const used = usage.accepted + usage.held;
+  const used = ordinalsTaken(usage);
   const left = to.signalLimit - used;
   const room = roomToRelease(after);
   const bounds = quotaBounds(after);

@@ -1,6 +1,6 @@
 /** The Usage page's curve of the period: the chart, what it means in words, and its numbers. */
 import { expected, reaches, type Pace } from "../../domain/quota/forecast.ts";
-import { quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
+import { ordinalsTaken, quotaBounds, quotaCeiling } from "../../domain/quota/quota.ts";
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
@@ -20,7 +20,7 @@ export interface CurveData {
 }
 
 export function UsageCurvePanel({ data: { usage, curve, pace, price, nowMs } }: { data: CurveData }) {
-  const used = usage.accepted + usage.held;
+  const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
   const said = forecastSaid(usage, pace, price, nowMs);
   const label = `${counted(used, "signal")} since ${day(usage.periodStartMs)}, against a limit of ${grouped(usage.signalLimit)}. ${said}`;
@@ -84,7 +84,7 @@ function Key({ name, children }: { name: string; children: string }) {
 /** When the limit and twice the limit are reached, and what that is reckoned from. */
 function forecastSaid(usage: Usage, pace: Pace | null, price: OveragePrice | null, nowMs: number): string {
   if (pace === null) return "There is no forecast yet: it needs at least an hour of signals.";
-  const now = { nowMs, periodEndMs: usage.periodEndMs, used: usage.accepted + usage.held };
+  const now = { nowMs, periodEndMs: usage.periodEndMs, used: ordinalsTaken(usage) };
   const from =
     pace.fullDays === 0
       ? "as today alone says, roughly"

@@ -1,4 +1,5 @@
 /** Usage: where the billing period stands, and plan, overages and held signals, for owners and admins to change. */
+import { ordinalsTaken } from "../../domain/quota/quota.ts";
 import type { Context } from "hono";
 import { isPlanOffered, plansFor } from "../../control/plans.ts";
 import { updateWorkspace, type WorkspaceChange } from "../../control/workspaces.ts";
@@ -62,7 +63,7 @@ async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
     plans,
     usage,
     curve: usageCurve(days, periodStartMs, { ...usage, nowMs }),
-    pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: usage.accepted + usage.held }),
+    pace: paceOf(days, firstDayMs, { nowMs, periodStartMs, used: ordinalsTaken(usage) }),
     books: { all, period },
     price: plans.find(({ id }) => id === workspace.plan)?.overagePrice ?? null,
     health,

@@ -1,6 +1,6 @@
 /** The Usage page: the period's curve and forecast, the extra room, plan and overages, the books, past periods. */
 import { DAY_MS } from "../../domain/duration.ts";
-import { quotaCeiling } from "../../domain/quota/quota.ts";
+import { ordinalsTaken, quotaCeiling } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import type { Health } from "../../workspace/read-health.ts";
@@ -59,7 +59,7 @@ export function UsageView(data: UsageData) {
 }
 
 function Now({ usage, nowMs }: { usage: Usage; nowMs: number }) {
-  const used = usage.accepted + usage.held;
+  const used = ordinalsTaken(usage);
   const ceiling = quotaCeiling(usage);
   const days = Math.ceil((usage.periodEndMs - nowMs) / DAY_MS);
   return (
