@@ -4,6 +4,7 @@ import type { RuleMatch } from "../domain/rules/mapping-rule.ts";
 import type { Evaluation } from "../domain/rules/evaluation.ts";
 import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
+import type { PersonTraits } from "../domain/signal/traits.ts";
 
 /** How a signal was admitted, as the queue brings it with the signal. */
 export interface Admission {
@@ -191,11 +192,8 @@ export interface ScoringSignal {
   atMs: number;
 }
 
-export interface Person {
+export interface Person extends PersonTraits {
   email: string;
-  name: string | null;
-  company: string | null;
-  title: string | null;
   score: number;
   firstSeenMs: number;
   lastSeenMs: number;

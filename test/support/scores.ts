@@ -1,7 +1,8 @@
 /** What people have scored, as their lists say: also by signals that retention has dropped. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { allEntries, insertEntries, readEntries } from "../../src/store/people/timelines.ts";
+import { readEntries } from "../../src/store/people/timeline-text.ts";
+import { allEntries, insertEntries } from "../../src/store/people/timelines.ts";
 import { personList } from "../../src/store/people/visitor-keys.ts";
 import { Verdicts } from "../../src/store/state/verdicts.ts";
 

@@ -7,7 +7,7 @@ import type { DotPath } from "../json/dot-path.ts";
 import { echo, type Described } from "../keys/echo.ts";
 import { isWorthlessId } from "../signal/identity.ts";
 import { toComparable } from "../rules/mapping-condition.ts";
-import { isAbsent } from "../signal/normalise.ts";
+import { isAbsent } from "../signal/present-text.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";

@@ -97,9 +97,8 @@ function holds(condition: MappingCondition, signal: NormalisedSignal): boolean {
 }
 
 function candidatesOf(signal: NormalisedSignal): Candidate[] {
-  const { name, company, title } = signal.traits;
   const personal = new Set(
-    [name, company, title, signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
+    [...Object.values(signal.traits), signal.email, signal.userId, signal.anonymousId].map((value) => lowerCase(value)),
   );
   return [...leavesOf(signal.properties)].flatMap(([path, value]) => {
     if (personal.has(lowerCase(value))) return [];

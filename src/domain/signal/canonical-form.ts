@@ -1,7 +1,7 @@
 /** Design §8.2: what makes two signals the same, as text to hash. The caller hashes; the store keeps the window. */
 import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
-import { isAbsent } from "./normalise.ts";
+import { isAbsent } from "./present-text.ts";
 import type { JsonObject } from "../json/json-object.ts";
 import type { NormalisedSignal } from "./signal.ts";
 import { WrittenNumber, asWritten } from "../json/written-number.ts";

@@ -5,15 +5,15 @@
 import { NAME_MAX_CODE_POINTS } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { normaliseEmail, usableId } from "./identity.ts";
+import { isAbsent, presentText } from "./present-text.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject } from "../json/json-object.ts";
-import type { NormalisedSignal, Traits } from "./signal.ts";
+import type { NormalisedSignal } from "./signal.ts";
+import { addTemplateTraits, addTraits } from "./traits.ts";
 
 /** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
 
-/** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
-const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
 /** The name where a signal names no source, or (never past the edge) no event. */
 const UNKNOWN = "unknown";
 
@@ -25,7 +25,7 @@ const EMPTY: Readonly<JsonObject> = Object.freeze({});
  * ids out, so for the six known types any one of `messageId`, `anonymousId` and `userId` is enough.
  */
 export function cdpCallType(payload: JsonObject): string | undefined {
-  const type = text(payload["type"]);
+  const type = presentText(payload["type"]);
   if (type === undefined) return undefined;
   const messageId = isPresentId(payload["messageId"]);
   const anonymousId = isPresentId(payload["anonymousId"]);
@@ -45,7 +45,9 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
     kind: callType === "identify" ? "identify" : "signal",
     event: eventOf(payload, callType),
     source:
-      text(pathSource) ?? (callType === undefined ? text(payload["source"]) : cdpSource(payload, context)) ?? UNKNOWN,
+      presentText(pathSource) ??
+      (callType === undefined ? presentText(payload["source"]) : cdpSource(payload, context)) ??
+      UNKNOWN,
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
     properties: propertiesOf(payload, callType, context),
     traits: {},
@@ -62,13 +64,13 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   addTraits(signal.traits, traits);
   addTraits(signal.traits, contextTraits);
   // Spec §2.2: the marketing template has the person's fields among the properties.
-  if (callType === undefined && email !== undefined) addTemplateFields(signal.traits, signal.properties);
+  if (callType === undefined && email !== undefined) addTemplateTraits(signal.traits, signal.properties);
   return signal;
 }
 
 function eventOf(payload: JsonObject, callType: string | undefined): string {
-  if (callType === undefined) return text(payload["event"]) ?? UNKNOWN;
-  if (callType === "track") return text(payload["event"]) ?? callType;
+  if (callType === undefined) return presentText(payload["event"]) ?? UNKNOWN;
+  if (callType === "track") return presentText(payload["event"]) ?? callType;
   return callType === "page" ? PAGE_VIEW_EVENT : Array.from(callType).slice(0, NAME_MAX_CODE_POINTS).join("");
 }
 
@@ -78,7 +80,7 @@ function eventOf(payload: JsonObject, callType: string | undefined): string {
  * server adds, together with `receivedAt`; and RudderStack's server adds `rudderId`.
  */
 function cdpSource(payload: JsonObject, context: JsonObject): string {
-  const library = text(object(context["library"])["name"]) ?? "";
+  const library = presentText(object(context["library"])["name"]) ?? "";
   const rudderstack =
     library.toLowerCase().includes("rudder") ||
     isPresentId(payload["rudderId"]) ||
@@ -105,9 +107,9 @@ function emailOf(
 function propertiesOf(payload: JsonObject, callType: string | undefined, context: JsonObject): JsonObject {
   const properties = isJsonObject(payload["properties"]) ? payload["properties"] : {};
   if (callType !== "page" && callType !== "screen") return properties;
-  const name = isAbsent(properties["name"]) ? text(payload["name"]) : undefined;
+  const name = isAbsent(properties["name"]) ? presentText(payload["name"]) : undefined;
   const isUrlMissing = callType === "page" && isAbsent(properties["url"]);
-  const url = isUrlMissing ? text(object(context["page"])["url"]) : undefined;
+  const url = isUrlMissing ? presentText(object(context["page"])["url"]) : undefined;
   if (name === undefined && url === undefined) return properties;
   const filled = { ...properties };
   if (name !== undefined) filled["name"] = name;
@@ -115,44 +117,8 @@ function propertiesOf(payload: JsonObject, callType: string | undefined, context
   return filled;
 }
 
-/** Fills in the traits that are still missing; `company` may be `{"name":"…"}`. */
-function addTraits(into: Traits, from: JsonObject): void {
-  const { company } = from;
-  add(into, "name", text(from["name"]) ?? fullName(from["firstName"], from["lastName"]));
-  add(into, "company", text(isJsonObject(company) ? company["name"] : company));
-  add(into, "title", text(from["title"]));
-}
-
-function addTemplateFields(into: Traits, properties: JsonObject): void {
-  add(into, "name", fullName(properties["first_name"], properties["last_name"]));
-  add(into, "company", text(properties["company"]));
-  // A title alone may be a page's.
-  if (TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field]))) add(into, "title", text(properties["title"]));
-}
-
-function add(into: Traits, field: keyof Traits, value: string | undefined): void {
-  if (value !== undefined && into[field] === undefined) into[field] = value;
-}
-
-function fullName(first: unknown, last: unknown): string | undefined {
-  const firstName = text(first);
-  const lastName = text(last);
-  return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
-}
-
-/** Trimmed text, as it can be stored; undefined for what is no text or blank. */
-function text(value: unknown): string | undefined {
-  if (typeof value !== "string") return undefined;
-  return value.trim().toWellFormed() || undefined;
-}
-
 function isPresentId(value: unknown): boolean {
-  return typeof value === "number" || text(value) !== undefined;
-}
-
-/** `null`, `""` and white space mean absent, everywhere. */
-export function isAbsent(value: unknown): boolean {
-  return value === undefined || value === null || (typeof value === "string" && value.trim() === "");
+  return typeof value === "number" || presentText(value) !== undefined;
 }
 
 function object(value: unknown): Readonly<JsonObject> {

@@ -1,5 +1,8 @@
 /** The shapes a signal takes on its way. No rules here; `normalise.ts` and `validate-signal.ts` have them. */
 import type { JsonObject } from "../json/json-object.ts";
+import type { Traits } from "./traits.ts";
+
+export type { Traits } from "./traits.ts";
 
 /** The endpoint family that a key may be used on (spec §2.1). */
 export type EndpointType = "signal_staging" | "product_org";
@@ -10,13 +13,6 @@ export type Verdict = (typeof VERDICTS)[number];
 
 /** The six call types of customer data platforms (spec §6). */
 export const CDP_CALL_TYPES = ["identify", "track", "page", "screen", "group", "alias"] as const;
-
-/** Traits that enrich a person (spec §6); absent where the call said nothing, `null` or `""`. */
-export interface Traits {
-  name?: string;
-  company?: string;
-  title?: string;
-}
 
 /**
  * A signal after normalising (spec §2.2, §6), ready for duplicates, identity and mapping rules.

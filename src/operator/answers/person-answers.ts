@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
 import { grouped } from "../../domain/grouped.ts";
+import { eachTrait } from "../../domain/signal/traits.ts";
 import { PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../../limits.ts";
 import type { Person } from "../../store/protocol.ts";
 import { instant } from "../schema-parts.ts";
@@ -9,9 +10,7 @@ import { instant } from "../schema-parts.ts";
 export const personAnswer = z
   .object({
     email: z.string(),
-    name: z.string().nullable(),
-    company: z.string().nullable(),
-    title: z.string().nullable(),
+    ...eachTrait(() => z.string().nullable()),
     score: z.int(),
     first_seen: instant,
     last_seen: instant,

@@ -6,10 +6,12 @@ import type { IdClaim } from "../people/claims.ts";
 import { forgetPairs } from "../people/dropped-ids.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
-import { People, visitorOf } from "../people/people.ts";
-import type { VisitorNames } from "../people/people.ts";
-import { changeEntries, firstEntries, scoredBy } from "../people/timelines.ts";
-import type { Entry } from "../people/timelines.ts";
+import { visitorOf } from "../people/visitor-names.ts";
+import { People } from "../people/people.ts";
+import type { VisitorNames } from "../people/visitor-names.ts";
+import { scoredBy } from "../people/timeline-text.ts";
+import { changeEntries, firstEntries } from "../people/timelines.ts";
+import type { Entry } from "../people/timeline-text.ts";
 import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
@@ -19,7 +21,8 @@ import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 import type { Blanked } from "./blanking.ts";
-import { isOfErased, rememberName, visitorOfPayload } from "../people/erased-names.ts";
+import { visitorOfPayload } from "../people/visitor-names.ts";
+import { isOfErased, rememberName } from "../people/erased-names.ts";
 import type { ErasureStep } from "./tables.ts";
 
 /** A job as it is stored; see tables.ts. */

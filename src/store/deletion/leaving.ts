@@ -3,13 +3,14 @@ import { erased } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
-import { visitorOf } from "../people/people.ts";
-import type { VisitorNames } from "../people/people.ts";
+import { visitorOf } from "../people/visitor-names.ts";
+import type { VisitorNames } from "../people/visitor-names.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { Receipt } from "../receipt.ts";
-import { isOfErased, visitorOfPayload } from "../people/erased-names.ts";
+import { visitorOfPayload } from "../people/visitor-names.ts";
+import { isOfErased } from "../people/erased-names.ts";
 
 export class Leaving {
   readonly #sql: SqlStorage;

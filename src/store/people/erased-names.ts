@@ -3,13 +3,10 @@
  * bring the person back; and what names nobody but by what it says (held signals, dead letters) is found by these names.
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
-import { isJsonObject } from "../../domain/json/dot-path.ts";
-import { normalise } from "../../domain/signal/normalise.ts";
 import { hashAtOnce } from "../../platform/hashes.ts";
 import type { IdClaim } from "./claims.ts";
-import type { VisitorNames } from "./people.ts";
+import type { VisitorNames } from "./visitor-names.ts";
 import type { VisitorId } from "./visitor-keys.ts";
-import type { Admission } from "../protocol.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 
@@ -70,17 +67,6 @@ export function isOfErased(
     if (claims.length > 0) return false;
   }
   return false;
-}
-
-/** Whom a dead letter names, by the fields that name people; null: nobody, an account, or it cannot be read. */
-export function visitorOfPayload(payload: string | null, admission: Admission): VisitorNames | null {
-  if (payload === null || admission.endpoint !== "signal_staging") return null;
-  try {
-    const read: unknown = JSON.parse(payload);
-    return isJsonObject(read) ? normalise(read, admission.pathSource) : null;
-  } catch {
-    return null;
-  }
 }
 
 /** Since when a name was a deleted person's; null: it was nobody's who was deleted after the receipt. */

@@ -12,9 +12,10 @@ import type { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { evaluateSignal } from "../../domain/rules/evaluation.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { visitorOf } from "./people.ts";
+import { visitorOf } from "./visitor-names.ts";
 import type { People } from "./people.ts";
-import { allEntries, changeEntries, scoredBy } from "./timelines.ts";
+import { scoredBy } from "./timeline-text.ts";
+import { allEntries, changeEntries } from "./timelines.ts";
 import { personList, visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 

@@ -1,79 +1,30 @@
 /**
  * People as a batch sees and changes them: what it needs is read as it is needed, and written once at the end, one row a
- * person. Plain SQL: this runs for every signal.
+ * person.
  */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { folded } from "../../domain/signal/folded.ts";
-import type { NormalisedSignal, Traits } from "../../domain/signal/signal.ts";
+import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { Traits } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { ScoreNews } from "../events/score-news.ts";
-import type { Facts, Owner } from "../log/line.ts";
+import type { Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Identities, pagesOf } from "./identities.ts";
+import { Identities } from "./identities.ts";
+import { KnownPeople } from "./known-people.ts";
+import type { KnownPerson } from "./known-people.ts";
 import { Scoring } from "./scoring.ts";
-import { addToRecent, allEntries, changeEntries, insertEntries, readEntries } from "./timelines.ts";
-import type { Entry, Scored } from "./timelines.ts";
-import { TRAITS, readReceipts, writeReceipts } from "./trait-receipts.ts";
-import type { TraitReceipts } from "./trait-receipts.ts";
+import { writePerson } from "./stored-person.ts";
+import { addToRecent, readEntries } from "./timeline-text.ts";
+import type { Entry, Scored } from "./timeline-text.ts";
+import { allEntries, changeEntries, insertEntries } from "./timelines.ts";
+import { writeReceipts } from "./trait-receipts.ts";
 import { personList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
+import type { VisitorNames } from "./visitor-names.ts";
 
-/** What a signal says about who sent it. */
-export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
-
-/** The visitor of a line, as the signal itself names them. */
-export function visitorOf({ email, userId, anonymousId }: Facts): VisitorNames {
-  return {
-    ...(email === null ? {} : { email }),
-    ...(userId === null ? {} : { userId }),
-    ...(anonymousId === null ? {} : { anonymousId }),
-  };
-}
-
-type Row = {
-  id: number;
-  email: string;
-  name: string | null;
-  company: string | null;
-  title: string | null;
-  trait_receipts: string;
-  score: number;
-  first_seen: number;
-  last_seen: number;
-  last_day: number;
-  recent: string;
-  anonymous_ids: number;
-  user_ids: number;
-  ids_dropped: number;
-};
-
-/** The columns of a person, in the order of INSERT. */
-const COLUMNS = [
-  "id",
-  "email",
-  "name",
-  "company",
-  "title",
-  "trait_receipts",
-  "score",
-  "first_seen",
-  "last_seen",
-  "last_day",
-  "recent",
-  "anonymous_ids",
-  "user_ids",
-  "ids_dropped",
-] as const satisfies readonly (keyof Row)[];
-const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}, names) VALUES (${COLUMNS.map(() => "?").join(", ")}, ?)`;
-const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
-const READ_ONE = { id: `${READ} id = ?`, email: `${READ} email = ?` } as const;
-const READ_MANY = {
-  id: `${READ} id IN (SELECT value FROM json_each(?))`,
-  email: `${READ} email IN (SELECT value FROM json_each(?))`,
-} as const;
 const ID_COUNTS = [
   ["anonymous_id", "anonymous_ids"],
   ["user_id", "user_ids"],
@@ -81,35 +32,9 @@ const ID_COUNTS = [
 /** From how many visitors on reading them together is worth it. */
 const PRELOAD_FROM = 4;
 
-type RawRow = [
-  id: number,
-  email: string,
-  name: string | null,
-  company: string | null,
-  title: string | null,
-  traitReceipts: string,
-  score: number,
-  firstSeen: number,
-  lastSeen: number,
-  lastDay: number,
-  recent: string,
-  anonymousIds: number,
-  userIds: number,
-  idsDropped: number,
-];
-
-/** A person in memory: as stored, null where they are new, and as they are to be. */
-interface Person {
-  before: Row | null;
-  now: Row;
-  receipts: TraitReceipts;
-  entries: Entry[];
-}
-
 export class People {
   readonly #state: StoreState;
-  readonly #byId = new Map<number, Person | null>();
-  readonly #byEmail = new Map<string, Person | null>();
+  readonly #known: KnownPeople;
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
@@ -118,6 +43,7 @@ export class People {
 
   constructor(state: StoreState) {
     this.#state = state;
+    this.#known = new KnownPeople(state);
     this.identities = new Identities(state.sql);
     this.#scoring = new Scoring(state, this.ruleDays);
     this.news = state.books.wanted && new ScoreNews(state.books.wanted);
@@ -127,7 +53,7 @@ export class People {
   preload(visitors: readonly VisitorNames[]): void {
     if (visitors.length < PRELOAD_FROM) return;
     const emails = visitors.flatMap(({ email }) => email ?? []);
-    this.#readMany("email", this.#byEmail, emails);
+    this.#known.readEmails(emails);
     // Whoever is named by an email is not looked for by their ids.
     const ids = visitors.flatMap(({ email, userId, anonymousId }): VisitorId[] => [
       ...(email !== undefined || userId === undefined ? [] : [{ kind: "user_id" as const, value: userId }]),
@@ -135,7 +61,7 @@ export class People {
         ? []
         : [{ kind: "anonymous_id" as const, value: anonymousId }]),
     ]);
-    this.#readMany("id", this.#byId, this.identities.preload(ids));
+    this.#known.readIds(this.identities.preload(ids));
   }
 
   /** Whose a signal is (design §8.3): by email, else user id, else anonymous id. An email nobody has makes a new person. */
@@ -145,39 +71,19 @@ export class People {
   }
 
   personFor(email: string, { receivedAtMs }: Receipt): number {
-    const found = this.#byEmail.get(email);
-    const known = found === undefined ? this.#read("email", email) : found;
-    if (known !== null) return known.now.id;
-    const { books } = this.#state;
-    const now: Row = {
-      id: books.nextPersonId++,
-      email,
-      name: null,
-      company: null,
-      title: null,
-      trait_receipts: "",
-      score: 0,
-      first_seen: receivedAtMs,
-      last_seen: receivedAtMs,
-      last_day: dayOf(receivedAtMs),
-      recent: "",
-      anonymous_ids: 0,
-      user_ids: 0,
-      ids_dropped: 0,
-    };
-    this.#remember({ before: null, now, receipts: {}, entries: [] });
-    return now.id;
+    const person = this.#known.byEmail(email) ?? this.#known.create(email, receivedAtMs);
+    return person.now.id;
   }
 
   emailOf(personId: number): string | null {
-    return this.#get(personId)?.now.email ?? null;
+    return this.#known.byId(personId)?.now.email ?? null;
   }
 
   /** Takes over traits of a person. Of conflicting ones the latest by receipt wins, field by field. */
   enrich(personId: number, traits: Traits, receipt: Receipt): void {
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return;
-    for (const trait of TRAITS) {
+    for (const trait of TRAIT_NAMES) {
       const value = traits[trait];
       if (value === undefined) continue;
       const known = person.receipts[trait];
@@ -188,7 +94,7 @@ export class People {
   }
 
   seen(personId: number, atMs: number): void {
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return;
     const { now } = person;
     now.first_seen = Math.min(now.first_seen, atMs);
@@ -198,7 +104,7 @@ export class People {
 
   /** Makes a line a person's, with what it has scored. @param event names what the line says. */
   own(personId: number, entry: Entry, event: string | null): void {
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return;
     person.entries.push(entry);
     if (entry.scored === null) return;
@@ -217,7 +123,7 @@ export class People {
     changes: ReadonlyMap<number, { before: Scored | null; after: Scored | null }>,
   ): { added: number; changed: number; removed: number } {
     const done = { added: 0, changed: 0, removed: 0 };
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return done;
     this.#change(person, new Map([...changes].map(([seq, { after }]) => [seq, after] as const)));
     for (const { before, after } of changes.values()) {
@@ -229,7 +135,7 @@ export class People {
 
   /** Takes lines from a person. */
   disown(personId: number, entries: readonly Entry[]): void {
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return;
     this.#change(person, new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
     for (const { scored } of entries) if (scored !== null) this.#scoring.remove(person.now, scored);
@@ -242,10 +148,10 @@ export class People {
    * @param keptUntilMs the latest receipt of signals that retention has deleted.
    */
   recount(personId: number, lines: Iterable<{ receipt: Receipt; traits: Traits }>, keptUntilMs: number): void {
-    const person = this.#get(personId);
+    const person = this.#known.byId(personId);
     if (person === null) return;
     const { now } = person;
-    for (const trait of TRAITS) {
+    for (const trait of TRAIT_NAMES) {
       if ((person.receipts[trait]?.receivedAtMs ?? 0) <= keptUntilMs) continue;
       now[trait] = null;
       delete person.receipts[trait];
@@ -263,13 +169,13 @@ export class People {
 
   /** The latest entries of a person's list that are in their row. */
   recentOf(personId: number): string {
-    return this.#get(personId)?.now.recent ?? "";
+    return this.#known.byId(personId)?.now.recent ?? "";
   }
 
   /** Writes what has changed. Returns how many lines have come to count where others do no longer. */
   write(): number {
     this.#countIds();
-    const people = [...this.#byId.values()].filter((person) => person !== null);
+    const people = this.#known.all();
     let replaced = 0;
     for (const person of people) replaced += this.#scoring.replaceReleased(person.now, () => this.#entriesOf(person));
     this.ruleDays.write(this.#state);
@@ -288,10 +194,10 @@ export class People {
     this.#withGrownIds();
   }
 
-  #withGrownIds(): Person[] {
-    const grown: Person[] = [];
+  #withGrownIds(): KnownPerson[] {
+    const grown: KnownPerson[] = [];
     for (const [personId, by] of this.identities.takeGrowth()) {
-      const person = this.#get(personId);
+      const person = this.#known.byId(personId);
       if (person === null) continue;
       for (const [kind, column] of ID_COUNTS) person.now[column] += by[kind];
       grown.push(person);
@@ -305,43 +211,12 @@ export class People {
     return personId === undefined ? null : { personId, by: kind };
   }
 
-  #get(personId: number): Person | null {
-    const known = this.#byId.get(personId);
-    return known === undefined ? this.#read("id", personId) : known;
-  }
-
-  #read(column: "id" | "email", value: number | string): Person | null {
-    const [row] = this.#state.sql.exec(READ_ONE[column], value).raw<RawRow>();
-    if (row !== undefined) return this.#remember(toPerson(row));
-    if (typeof value === "number") this.#byId.set(value, null);
-    return null;
-  }
-
-  #readMany<Value extends string | number>(
-    column: "id" | "email",
-    known: Map<Value, Person | null>,
-    values: Iterable<Value>,
-  ): void {
-    for (const page of pagesOf(values)) {
-      const unknown = page.filter((value) => !known.has(value));
-      const rows = this.#state.sql.exec(READ_MANY[column], JSON.stringify(unknown)).raw<RawRow>();
-      for (const row of rows) this.#remember(toPerson(row));
-      for (const value of unknown) if (!known.has(value)) known.set(value, null);
-    }
-  }
-
-  #remember(person: Person): Person {
-    this.#byId.set(person.now.id, person);
-    this.#byEmail.set(person.now.email, person);
-    return person;
-  }
-
-  #entriesOf({ now: { id, recent }, entries }: Person): Entry[] {
+  #entriesOf({ now: { id, recent }, entries }: KnownPerson): Entry[] {
     return [...allEntries(this.#state.sql, personList(id), recent), ...entries];
   }
 
   /** Changes entries of a person that are stored, or were added in this batch. */
-  #change(person: Person, changes: Map<number, Scored | null | "gone">): void {
+  #change(person: KnownPerson, changes: Map<number, Scored | null | "gone">): void {
     person.entries = person.entries.flatMap((entry) => {
       const change = changes.get(entry.seq);
       if (change === undefined) return [entry];
@@ -352,11 +227,7 @@ export class People {
     person.now.recent = changeEntries(this.#state.sql, personList(id), recent, changes);
   }
 
-  /**
-   * Writes those columns of a person that have changed: where a column has an index, naming it writes a row there too, whether
-   * its value is another one or not.
-   */
-  #write(person: Person): void {
+  #write(person: KnownPerson): void {
     const { before, now } = person;
     const { sql } = this.#state;
     this.news?.changed(now, before?.score ?? 0);
@@ -365,54 +236,13 @@ export class People {
       now.recent = this.#addEntries(person);
       person.entries = [];
     }
-    if (before === null) {
-      sql.exec(INSERT, ...COLUMNS.map((column) => now[column]), namesOf(now));
-    } else {
-      const changed = COLUMNS.filter((column) => before[column] !== now[column]);
-      if (changed.length === 0) return;
-      const isRenamed = before.name !== now.name || before.company !== now.company;
-      const names = isRenamed ? [namesOf(now)] : [];
-      sql.exec(
-        `UPDATE people SET ${changed.map((column) => `${column} = ?`).join(", ")}${isRenamed ? ", names = ?" : ""} WHERE id = ?`,
-        ...changed.map((column) => now[column]),
-        ...names,
-        now.id,
-      );
-    }
-    person.before = { ...now };
+    if (writePerson(sql, before, now)) person.before = { ...now };
   }
 
   /** Adds a person's new entries. Returns those that are to be in the person's row; the rest goes to the rows of the list. */
-  #addEntries({ now: { id, recent }, entries }: Person): string {
+  #addEntries({ now: { id, recent }, entries }: KnownPerson): string {
     const all = addToRecent(recent, entries);
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
-}
-
-/** The text in which names are searched: name and company, a line each, so that nothing is found that is partly in both. */
-function namesOf({ name, company }: Row): string {
-  return name === null && company === null ? "" : folded(`${name ?? ""}\n${company ?? ""}`);
-}
-
-function toPerson(row: RawRow): Person {
-  const [id, email, name, company, title, traitReceipts, score, first, last, day, recent, ...ids] = row;
-  const [anonymousIds, userIds, idsDropped] = ids;
-  const before: Row = {
-    id,
-    email,
-    name,
-    company,
-    title,
-    trait_receipts: traitReceipts,
-    score,
-    first_seen: first,
-    last_seen: last,
-    last_day: day,
-    recent,
-    anonymous_ids: anonymousIds,
-    user_ids: userIds,
-    ids_dropped: idsDropped,
-  };
-  return { before, now: { ...before }, receipts: readReceipts(traitReceipts), entries: [] };
 }

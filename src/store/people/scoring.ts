@@ -5,7 +5,7 @@
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
-import type { Entry, Scored } from "./timelines.ts";
+import type { Entry, Scored } from "./timeline-text.ts";
 
 /** The person whose score it is. */
 interface Owner {

@@ -1,5 +1,6 @@
 /** People, by what they are known, and the lists of their signals. */
 import { sql } from "drizzle-orm";
+import { eachTrait } from "../../domain/signal/traits.ts";
 import { blob, index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 /** A person (spec §2.3): created for an email, enriched from traits. Their numbers are never used twice. */
@@ -8,10 +9,8 @@ export const people = sqliteTable(
   {
     id: integer("id").primaryKey(),
     email: text("email").notNull(),
-    name: text("name"),
-    company: text("company"),
-    title: text("title"),
-    /** Name and company as they are searched for, see people.ts. */
+    ...eachTrait(() => text()),
+    /** Those traits that are searched, as they are searched for: see stored-person.ts. */
     names: text("names").notNull().default(""),
     /** The signals that the traits were taken from, see trait-receipts.ts: the latest wins, field by field. */
     traitReceipts: text("trait_receipts").notNull().default(""),
@@ -37,8 +36,8 @@ export const people = sqliteTable(
     index("people_score")
       .on(table.score)
       .where(sql`score <> 0`),
-    // This index finds people by their email, and by a part of it or of the names. No two have the same email: people.ts
-    // looks first.
+    // This index finds people by their email, and by a part of it or of the traits. No two have the same email:
+    // known-people.ts looks first.
     index("people_email").on(table.email, table.names),
   ],
 );

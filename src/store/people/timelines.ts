@@ -1,53 +1,15 @@
 /**
- * Lists of lines: a person's signals with what each scored, and the signals of visitors whom nobody knows yet. Each is text,
- * in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording writes in any case;
- * older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
+ * Lists of lines: a person's signals with what each scored, and the signals of visitors whom nobody knows yet. Each is text
+ * (timeline-text.ts), in the order of `seq`, in rows of hundreds. A person's latest are in their own row, which recording
+ * writes in any case; older ones, and all of a visitor, are in `timelines`, in rows whose ranges do not overlap.
  */
-import type { Facts } from "../log/line.ts";
-import { UUID_BYTES, UUID_CHARACTERS, UuidTexts, readUuid, uuidMs } from "../../platform/bytes.ts";
+import { areBehind, mergeEntries, readEntries, writeEntries } from "./timeline-text.ts";
+import type { Entry, Scored } from "./timeline-text.ts";
 import { keyOf } from "./visitor-keys.ts";
 import type { ListKey } from "./visitor-keys.ts";
 
-/** Entries of a person's list of signals that are kept in their row, in characters: recording writes that in any case. */
-const RECENT_ENTRIES_CHARACTERS = 512;
 /** Characters of a row of older entries of a person's list: hundreds of entries. */
 export const TIMELINE_ROW_CHARACTERS = 2_000;
-
-/** What a signal scored. It outlives the signal. */
-export interface Scored {
-  signalId: string;
-  /** Receipt of the signal. */
-  atMs: number;
-  /** Numbers of the verdicts, see rules/verdicts.ts. */
-  verdicts: readonly number[];
-}
-
-export interface Entry {
-  seq: number;
-  /** What the line has scored; null: nothing. */
-  scored: Scored | null;
-}
-
-/** What the list of a line's person is to say of it; null: it has scored nothing. */
-export function scoredBy({ admission, verdicts }: Facts): Scored | null {
-  return verdicts.length === 0 ? null : { signalId: admission.id, atMs: admission.receivedAtMs, verdicts };
-}
-
-/** What a person's row is to say with these entries added; null where that is too much, and all goes to `insertEntries`. */
-export function addToRecent(recent: string, entries: readonly Entry[]): string | null {
-  const all = isBehind(recent, entries)
-    ? `${recent},${writeEntries(entries)}`
-    : writeEntries(merged(readEntries(recent), entries));
-  return all.length <= RECENT_ENTRIES_CHARACTERS ? all : null;
-}
-
-export function writeEntries(entries: readonly Entry[]): string {
-  return entries.map(writeEntry).join(",");
-}
-
-export function readEntries(text: string): Entry[] {
-  return text === "" ? [] : text.split(",").map(readEntry);
-}
 
 /** Puts entries in their places; one that is there already is replaced. */
 export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): void {
@@ -58,10 +20,8 @@ export function insertEntries(sql: SqlStorage, list: ListKey, entries: readonly 
     const here = rest.filter(({ seq }) => seq < end);
     rest = rest.slice(here.length);
     if (row === undefined) writeRows(sql, list, here);
-    else if (isBehind(row.entries, here)) appendToRow(sql, list, row, here);
-    else {
-      replaceRow(sql, list, row.first_seq, merged(readEntries(row.entries), here));
-    }
+    else if (areBehind(row.entries, here)) appendToRow(sql, list, row, here);
+    else replaceRow(sql, list, row.first_seq, mergeEntries(readEntries(row.entries), here));
   }
 }
 
@@ -149,43 +109,6 @@ export function changeEntries(
 
 type Row = { first_seq: number; entries: string };
 
-/**
- * Writes an entry, its numbers in base 36; of what was scored: the id, the receipt, in milliseconds since the id was given,
- * and the verdicts.
- */
-function writeEntry({ seq, scored }: Entry): string {
-  if (scored === null) return seq.toString(36);
-  const { text, ms } = writeId(scored.signalId);
-  return `${seq.toString(36)}:${text}:${(scored.atMs - ms).toString(36)}:${scored.verdicts.join(".")}`;
-}
-
-function readEntry(text: string): Entry {
-  const [seqText = "", idText, after = "", verdicts = ""] = text.split(":");
-  const seq = Number.parseInt(seqText, 36);
-  if (idText === undefined) return { seq, scored: null };
-  const { signalId, ms } = readId(idText);
-  const atMs = ms + Number.parseInt(after, 36);
-  return { seq, scored: { signalId, atMs, verdicts: verdicts.split(".").map(Number) } };
-}
-
-const ID_PREFIX = "sig_";
-const uuid = new Uint8Array(UUID_BYTES);
-
-/** Writes a signal's id: in base64 where it is a UUID, else as it is, behind a point. */
-function writeId(id: string): { text: string; ms: number } {
-  const isUuid =
-    id.length === ID_PREFIX.length + UUID_CHARACTERS &&
-    id.startsWith(ID_PREFIX) &&
-    readUuid(id, ID_PREFIX.length, uuid);
-  return isUuid ? { text: Buffer.from(uuid).toString("base64url"), ms: uuidMs(uuid) } : { text: `.${id}`, ms: 0 };
-}
-
-function readId(text: string): { signalId: string; ms: number } {
-  if (text.startsWith(".")) return { signalId: text.slice(1), ms: 0 };
-  const bytes = Buffer.from(text, "base64url");
-  return { signalId: ID_PREFIX + new UuidTexts(bytes, UUID_BYTES).next(), ms: uuidMs(bytes) };
-}
-
 /** The row that a line is to be in, and where the next row begins. Mostly it is the last one, which one statement finds. */
 function placeFor(sql: SqlStorage, list: ListKey, seq: number): { row: Row | undefined; end: number } {
   const [last] = sql.exec<Row>(
@@ -220,22 +143,6 @@ function nextRowAfter(sql: SqlStorage, list: ListKey, firstSeq: number): number 
   return row?.next ?? Number.POSITIVE_INFINITY;
 }
 
-/** Whether entries are in their order, and come behind those of a text. */
-function isBehind(text: string, entries: readonly Entry[]): boolean {
-  let before = text === "" ? Number.POSITIVE_INFINITY : Number.parseInt(text.slice(text.lastIndexOf(",") + 1), 36);
-  for (const { seq } of entries) {
-    if (seq <= before) return false;
-    before = seq;
-  }
-  return true;
-}
-
-/** Two lists of entries as one, in ascending order; one that is in both is taken from the second. */
-function merged(before: readonly Entry[], entries: readonly Entry[]): Entry[] {
-  const all = new Map([...before, ...entries].map((entry) => [entry.seq, entry] as const));
-  return [...all.values()].sort((one, other) => one.seq - other.seq);
-}
-
 function appendToRow(sql: SqlStorage, list: ListKey, row: Row, entries: readonly Entry[]): void {
   const text = `${row.entries},${writeEntries(entries)}`;
   if (text.length > TIMELINE_ROW_CHARACTERS) writeRows(sql, list, entries);
@@ -262,7 +169,7 @@ function writeRows(sql: SqlStorage, list: ListKey, entries: readonly Entry[]): v
     );
   };
   for (const entry of entries) {
-    const written = writeEntry(entry);
+    const written = writeEntries([entry]);
     if (text !== "" && text.length + written.length < TIMELINE_ROW_CHARACTERS) {
       text += `,${written}`;
       continue;

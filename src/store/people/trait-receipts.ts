@@ -1,15 +1,14 @@
 /** Which signals a person's traits were taken from, as their row keeps it: mostly one for all. */
-import type { Traits } from "../../domain/signal/signal.ts";
+import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { TraitName } from "../../domain/signal/traits.ts";
 import type { Receipt } from "../receipt.ts";
 
-export const TRAITS = ["name", "company", "title"] as const;
+export type TraitReceipts = Partial<Record<TraitName, Receipt>>;
 
-export type TraitReceipts = Partial<Record<keyof Traits, Receipt>>;
-
-/** Writes a receipt for each trait in the order of TRAITS, in base 36; `=` stands for the one before it, nothing for none. */
+/** Writes a receipt for each trait in the order of TRAIT_NAMES, in base 36; `=` stands for the one before it, nothing for none. */
 export function writeReceipts(receipts: TraitReceipts): string {
   let before: Receipt | undefined;
-  const texts = TRAITS.map((trait) => {
+  const texts = TRAIT_NAMES.map((trait) => {
     const receipt = receipts[trait];
     const isSame = receipt?.receivedAtMs === before?.receivedAtMs && receipt?.ordinal === before?.ordinal;
     before = receipt;
@@ -24,7 +23,7 @@ export function readReceipts(text: string): TraitReceipts {
   let before: Receipt | undefined;
   for (const [index, one] of text.split(",").entries()) {
     if (one !== "=") before = readReceipt(one);
-    const trait = TRAITS[index];
+    const trait = TRAIT_NAMES[index];
     if (trait !== undefined && before !== undefined) receipts[trait] = before;
   }
   return receipts;

@@ -2,6 +2,7 @@
  * People with their ids. One of them may have tens of thousands, so that a line may be longer than a page: it is written in
  * parts, the ids as they are read.
  */
+import { eachTrait } from "../../domain/signal/traits.ts";
 import type { ExportFormat, ExportPage } from "../data-care.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
@@ -16,9 +17,7 @@ const EXPORT_PAGE_PEOPLE = 250;
 
 const FACTS: Columns = {
   email: "value",
-  name: "value",
-  company: "value",
-  title: "value",
+  ...eachTrait(() => "value" as const),
   score: "value",
   first_seen: "time",
   last_seen: "time",

@@ -1,7 +1,7 @@
 /**
  * People as lists show them: in an order, and those of whom something holds. What is searched for may stand anywhere in an
- * email, a name or a company: an index that holds these three of everybody, and little else, is gone through. It is
- * written when one of them changes, never because a signal comes.
+ * email or in one of the traits that are searched: an index that holds these of everybody, and little else, is gone
+ * through. It is written when one of them changes, never because a signal comes.
  */
 import { folded } from "../../domain/signal/folded.ts";
 import type { Page } from "../../platform/list-page.ts";

@@ -2,7 +2,7 @@
 import { deletedUntilMs } from "../state/deleted-until.ts";
 import type { Facts } from "../log/line.ts";
 import { latestEntries } from "../people/timelines.ts";
-import type { Entry } from "../people/timelines.ts";
+import type { Entry } from "../people/timeline-text.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../record-pages.ts";

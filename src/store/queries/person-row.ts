@@ -1,13 +1,12 @@
 /** What lists of people show of each. */
+import { TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
+import type { PersonTraits } from "../../domain/signal/traits.ts";
 import type { PersonSummary } from "../record-pages.ts";
 
-export interface PersonRow {
+export interface PersonRow extends PersonTraits {
   [column: string]: SqlStorageValue;
   id: number;
   email: string;
-  name: string | null;
-  company: string | null;
-  title: string | null;
   score: number;
   first_seen: number;
   last_seen: number;
@@ -16,9 +15,15 @@ export interface PersonRow {
 }
 
 /** Columns that a list of people reads: part of statements. */
-export const PERSON_COLUMNS = "id, email, name, company, title, score, first_seen, last_seen, last_day, ids_dropped";
+export const PERSON_COLUMNS = `id, email, ${TRAIT_NAMES.join(", ")}, score, first_seen, last_seen, last_day, ids_dropped`;
 
 export function toPersonSummary(row: PersonRow): PersonSummary {
-  const { email, name, company, title, score, ids_dropped: idsDropped } = row;
-  return { email, name, company, title, score, firstSeenMs: row.first_seen, lastSeenMs: row.last_seen, idsDropped };
+  return {
+    email: row.email,
+    ...eachTrait((trait) => row[trait]),
+    score: row.score,
+    firstSeenMs: row.first_seen,
+    lastSeenMs: row.last_seen,
+    idsDropped: row.ids_dropped,
+  };
 }

@@ -1,8 +1,9 @@
 /** What a person's signals have scored, read off the list of their signals: also of signals that are not kept any more. */
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { Facts } from "../log/line.ts";
-import { latestEntries, readEntries } from "../people/timelines.ts";
-import type { Entry, Scored } from "../people/timelines.ts";
+import { readEntries } from "../people/timeline-text.ts";
+import { latestEntries } from "../people/timelines.ts";
+import type { Entry, Scored } from "../people/timeline-text.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { ScoringSignal } from "../protocol.ts";
 import type { StoreState } from "../state/store-state.ts";

@@ -4,8 +4,8 @@
  */
 import { countScores } from "./rule-news.ts";
 import { People } from "../people/people.ts";
-import { readEntries } from "../people/timelines.ts";
-import type { Scored } from "../people/timelines.ts";
+import { readEntries } from "../people/timeline-text.ts";
+import type { Scored } from "../people/timeline-text.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { countIn, countReplaced } from "./rule-jobs.ts";

@@ -4,16 +4,15 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { newId } from "../../../../src/platform/ids.ts";
+import { addToRecent, writeEntries } from "../../../../src/store/people/timeline-text.ts";
 import {
-  addToRecent,
   allEntries,
   changeEntries,
   insertEntries,
   latestEntries,
-  writeEntries,
   TIMELINE_ROW_CHARACTERS,
 } from "../../../../src/store/people/timelines.ts";
-import type { Entry, Scored } from "../../../../src/store/people/timelines.ts";
+import type { Entry, Scored } from "../../../../src/store/people/timeline-text.ts";
 import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
 import { nextEntries } from "../../../../src/store/queries/scored.ts";
 

@@ -1,0 +1,87 @@
+/**
+ * What a person is known by besides their email: one declaration for each trait. The row of a person, the lines of the log,
+ * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: as many columns
+ * as a stored line has belong to the first ones.
+ */
+import { isJsonObject } from "../json/dot-path.ts";
+import type { JsonObject } from "../json/json-object.ts";
+import { isAbsent, presentText } from "./present-text.ts";
+
+interface Trait {
+  /** What pages call it. */
+  label: string;
+  /** Whether people are found by a part of it; an index holds these traits of everybody. */
+  isSearched: boolean;
+  /** Its value in the traits of a call (spec §6). */
+  ofTraits: (traits: Readonly<JsonObject>) => string | undefined;
+  /** Its value in the properties of the marketing template (spec §2.2), which has the person's fields there. */
+  ofTemplate: (properties: Readonly<JsonObject>) => string | undefined;
+}
+
+/** Spec §2.2: what the marketing automation template sends about a person, besides `title`. */
+const TEMPLATE_FIELDS = ["lead_id", "first_name", "last_name", "company"];
+
+const TRAITS = {
+  name: {
+    label: "Name",
+    isSearched: true,
+    ofTraits: ({ name, firstName, lastName }) => presentText(name) ?? fullName(firstName, lastName),
+    ofTemplate: ({ first_name, last_name }) => fullName(first_name, last_name),
+  },
+  company: {
+    label: "Company",
+    isSearched: true,
+    ofTraits: ({ company }) => presentText(isJsonObject(company) ? company["name"] : company),
+    ofTemplate: ({ company }) => presentText(company),
+  },
+  title: {
+    label: "Title",
+    isSearched: false,
+    ofTraits: ({ title }) => presentText(title),
+    // A title alone may be a page's.
+    ofTemplate: (properties) =>
+      TEMPLATE_FIELDS.some((field) => !isAbsent(properties[field])) ? presentText(properties["title"]) : undefined,
+  },
+} as const satisfies Record<string, Trait>;
+
+export type TraitName = keyof typeof TRAITS;
+
+/** Traits that enrich a person (spec §6); absent where the call said nothing, `null` or `""`. */
+export type Traits = Partial<Record<TraitName, string>>;
+
+/** The traits of a person; null where none was sent. */
+export type PersonTraits = Record<TraitName, string | null>;
+
+/** The names in the order of the declaration, which is also the order of columns. */
+export const TRAIT_NAMES = Object.keys(TRAITS) as readonly TraitName[];
+
+export const SEARCHED_TRAITS = TRAIT_NAMES.filter((trait) => TRAITS[trait].isSearched);
+
+/** One value for each trait. */
+export function eachTrait<Value>(valueOf: (trait: TraitName) => Value): Record<TraitName, Value> {
+  return Object.fromEntries(TRAIT_NAMES.map((trait) => [trait, valueOf(trait)])) as Record<TraitName, Value>;
+}
+
+export function traitLabel(trait: TraitName): string {
+  return TRAITS[trait].label;
+}
+
+/** Fills in the traits that are still missing with those of a call. */
+export function addTraits(into: Traits, traits: Readonly<JsonObject>): void {
+  for (const trait of TRAIT_NAMES) add(into, trait, TRAITS[trait].ofTraits(traits));
+}
+
+/** Fills in the traits that are still missing from the properties of the marketing template. */
+export function addTemplateTraits(into: Traits, properties: Readonly<JsonObject>): void {
+  for (const trait of TRAIT_NAMES) add(into, trait, TRAITS[trait].ofTemplate(properties));
+}
+
+function add(into: Traits, trait: TraitName, value: string | undefined): void {
+  if (value !== undefined && into[trait] === undefined) into[trait] = value;
+}
+
+function fullName(first: unknown, last: unknown): string | undefined {
+  const firstName = presentText(first);
+  const lastName = presentText(last);
+  return firstName !== undefined && lastName !== undefined ? `${firstName} ${lastName}` : (firstName ?? lastName);
+}

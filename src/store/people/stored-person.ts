@@ -1,0 +1,134 @@
+/**
+ * A person's row: as it is read, as it begins, and as it is written, which names the columns that have changed. Plain SQL:
+ * this runs for every signal.
+ */
+import { dayOf } from "../../domain/quota/day-counts.ts";
+import { folded } from "../../domain/signal/folded.ts";
+import { SEARCHED_TRAITS, TRAIT_NAMES, eachTrait } from "../../domain/signal/traits.ts";
+import type { PersonTraits } from "../../domain/signal/traits.ts";
+
+export interface PersonColumns extends PersonTraits {
+  id: number;
+  email: string;
+  trait_receipts: string;
+  score: number;
+  first_seen: number;
+  last_seen: number;
+  last_day: number;
+  recent: string;
+  anonymous_ids: number;
+  user_ids: number;
+  ids_dropped: number;
+}
+
+/** A row as it is read: the columns in the order of COLUMNS. */
+export type RawPerson = [
+  id: number,
+  email: string,
+  traitReceipts: string,
+  score: number,
+  firstSeen: number,
+  lastSeen: number,
+  lastDay: number,
+  recent: string,
+  anonymousIds: number,
+  userIds: number,
+  idsDropped: number,
+  ...traits: (string | null)[],
+];
+
+const COLUMNS: readonly (keyof PersonColumns)[] = [
+  "id",
+  "email",
+  "trait_receipts",
+  "score",
+  "first_seen",
+  "last_seen",
+  "last_day",
+  "recent",
+  "anonymous_ids",
+  "user_ids",
+  "ids_dropped",
+  ...TRAIT_NAMES,
+];
+const INSERT = `INSERT INTO people (${COLUMNS.join(", ")}, names) VALUES (${COLUMNS.map(() => "?").join(", ")}, ?)`;
+const READ = `SELECT ${COLUMNS.join(", ")} FROM people WHERE`;
+/** Reads whoever has an id, or an email. */
+export const READ_PERSON = { id: `${READ} id = ?`, email: `${READ} email = ?` } as const;
+/** Reads those who have one of these ids, or emails. */
+export const READ_PEOPLE = {
+  id: `${READ} id IN (SELECT value FROM json_each(?))`,
+  email: `${READ} email IN (SELECT value FROM json_each(?))`,
+} as const;
+
+/** Somebody who is named for the first time. */
+export function newPerson(id: number, email: string, receivedAtMs: number): PersonColumns {
+  return {
+    id,
+    email,
+    trait_receipts: "",
+    score: 0,
+    first_seen: receivedAtMs,
+    last_seen: receivedAtMs,
+    last_day: dayOf(receivedAtMs),
+    recent: "",
+    anonymous_ids: 0,
+    user_ids: 0,
+    ids_dropped: 0,
+    ...eachTrait(() => null),
+  };
+}
+
+export function toPersonColumns(raw: RawPerson): PersonColumns {
+  const [id, email, traitReceipts, score, firstSeen, lastSeen, lastDay, recent, ...more] = raw;
+  const [anonymousIds, userIds, idsDropped, ...traits] = more;
+  const person: PersonColumns = {
+    id,
+    email,
+    trait_receipts: traitReceipts,
+    score,
+    first_seen: firstSeen,
+    last_seen: lastSeen,
+    last_day: lastDay,
+    recent,
+    anonymous_ids: anonymousIds,
+    user_ids: userIds,
+    ids_dropped: idsDropped,
+    ...NO_TRAITS,
+  };
+  for (const [place, trait] of TRAIT_NAMES.entries()) person[trait] = traits[place] ?? null;
+  return person;
+}
+
+const NO_TRAITS: Readonly<PersonTraits> = eachTrait(() => null);
+
+/**
+ * Writes those columns of a person that have changed: where a column has an index, naming it writes a row there too, whether
+ * its value is another one or not.
+ *
+ * @param before as the person is stored; null: they are new.
+ * @returns whether anything had changed.
+ */
+export function writePerson(sql: SqlStorage, before: PersonColumns | null, now: PersonColumns): boolean {
+  if (before === null) {
+    sql.exec(INSERT, ...COLUMNS.map((column) => now[column]), searchedText(now));
+    return true;
+  }
+  const changed = COLUMNS.filter((column) => before[column] !== now[column]);
+  if (changed.length === 0) return false;
+  const isFoundOtherwise = SEARCHED_TRAITS.some((trait) => before[trait] !== now[trait]);
+  const written = [...changed, ...(isFoundOtherwise ? ["names"] : [])];
+  sql.exec(
+    `UPDATE people SET ${written.map((column) => `${column} = ?`).join(", ")} WHERE id = ?`,
+    ...changed.map((column) => now[column]),
+    ...(isFoundOtherwise ? [searchedText(now)] : []),
+    now.id,
+  );
+  return true;
+}
+
+/** The text in which traits are searched: a line each, so that nothing is found that is partly in two. */
+function searchedText(person: PersonColumns): string {
+  if (SEARCHED_TRAITS.every((trait) => person[trait] === null)) return "";
+  return folded(SEARCHED_TRAITS.map((trait) => person[trait] ?? "").join("\n"));
+}
