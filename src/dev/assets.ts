@@ -4,7 +4,6 @@
  */
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { globSync } from "node:fs";
 import path from "node:path";
 import { build } from "esbuild";
 import { PROJECT_DIR } from "./service.ts";
@@ -12,8 +11,8 @@ import { PROJECT_DIR } from "./service.ts";
 const PAGES = path.join(PROJECT_DIR, "src/pages");
 const OUTPUT = path.join(PAGES, "assets.ts");
 
-const style = await bundle("style", globSync("style/*.css", { cwd: PAGES }).sort());
-const script = await bundle("script", ["client/main.ts"]);
+const style = await bundle("style/main.css");
+const script = await bundle("client/main.ts");
 const text = `/** Made by \`npm run assets\` from style/ and client/: do not edit. */
 export const STYLE_PATH = "/assets/${fingerprint(style)}.css";
 export const SCRIPT_PATH = "/assets/${fingerprint(script)}.js";
@@ -27,10 +26,9 @@ else if ((await readFile(OUTPUT, "utf8")) !== text) {
   process.exitCode = 1;
 }
 
-async function bundle(kind: "style" | "script", files: string[]): Promise<string> {
-  const contents = files.map((file) => `${kind === "style" ? "@import" : "import"} "./${file}";`).join("\n");
+async function bundle(entry: string): Promise<string> {
   const { outputFiles } = await build({
-    stdin: { contents, resolveDir: PAGES, loader: kind === "style" ? "css" : "ts" },
+    entryPoints: [path.join(PAGES, entry)],
     bundle: true,
     minify: true,
     write: false,

@@ -1,4 +1,4 @@
-/** On a phone a table's rows become cards (style/base.css): each cell then says which column it is of. */
+/** On a phone a table's rows become cards (style/tables.css): each cell then says which column it is of. */
 export function labelCells(root: ParentNode): void {
   for (const table of root.querySelectorAll<HTMLTableElement>(".table table")) {
     const columns = Array.from(table.tHead?.rows[0]?.cells ?? [], columnOf);

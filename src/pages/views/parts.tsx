@@ -1,4 +1,4 @@
-/** The small parts that all pages are made of. Functions of data; classes are those of style/base.css. */
+/** The small parts that all pages are made of. Functions of data; classes are those of style/. */
 import type { Child, PropsWithChildren } from "hono/jsx";
 import { STATUS_COPY, type Tone } from "../copy.ts";
 import { ago, exactTime, grouped } from "./format.ts";
