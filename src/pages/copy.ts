@@ -7,6 +7,12 @@ import type { NamedBy, SignalStatus } from "../store/protocol.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 
+/** A role in a sentence. */
+export const ROLE_SAID = { owner: "an owner", admin: "an admin", member: "a member" } as const satisfies Record<
+  Role,
+  string
+>;
+
 /** What each endpoint type is called (spec §2.1). */
 export const ENDPOINT_LABEL = {
   signal_staging: "Signal Staging",

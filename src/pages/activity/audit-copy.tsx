@@ -2,6 +2,7 @@
 import type { AuditAction } from "../../control/audit.ts";
 import type { AuditRecord } from "../../control/audit-list.ts";
 import { EXPORTS, FORMATS } from "../people/export-copy.ts";
+import { ROLE_SAID } from "../copy.ts";
 import { grouped } from "../views/format.ts";
 import {
   labelOf,
@@ -10,7 +11,6 @@ import {
   ofKey,
   ofRule,
   planName,
-  roleSaid,
   textIn,
   type AuditPlace,
   type AuditReading,
@@ -51,7 +51,7 @@ export const AUDIT_COPY = {
     label: "Member added",
     sentence: ({ target, detail }, { base }) => (
       <>
-        added <MemberLink base={base} email={target} /> as {roleSaid(detail["role"])}
+        added <MemberLink base={base} email={target} /> as {labelOf(ROLE_SAID, detail["role"]) ?? ROLE_SAID.member}
       </>
     ),
   },
@@ -59,7 +59,7 @@ export const AUDIT_COPY = {
     label: "Role changed",
     sentence: ({ target, detail }, { base }) => (
       <>
-        made <MemberLink base={base} email={target} /> {roleSaid(detail["role"])}
+        made <MemberLink base={base} email={target} /> {labelOf(ROLE_SAID, detail["role"]) ?? ROLE_SAID.member}
       </>
     ),
   },

@@ -1,7 +1,6 @@
 /** What the sentences of the audit log are made of: names with links to what they name. */
 import type { Child } from "hono/jsx";
 import type { AuditRecord } from "../../control/audit-list.ts";
-import { ROLE_LABEL } from "../copy.ts";
 
 export interface AuditPlace {
   /** Address of the workspace. */
@@ -63,13 +62,6 @@ export function MemberLink({ base, email }: { base: string; email: string }) {
 
 export function planName(id: string, { plans }: AuditPlace): string {
   return plans.get(id) ?? id;
-}
-
-/** A role with its article, such as `an owner`. */
-export function roleSaid(role: unknown): string {
-  const label = labelOf(ROLE_LABEL, role);
-  if (label === undefined) return "a member";
-  return label === "Member" ? "a member" : `an ${label.toLowerCase()}`;
 }
 
 export function labelOf<Label>(of: Record<string, Label>, key: unknown): Label | undefined {

@@ -110,7 +110,7 @@ const WHERE = {
   sample: "The sample cannot be read",
   template: "The template is not complete",
   payload: "A call with this payload would be refused with 422",
-} as const;
+} as const satisfies Record<Extract<Mapped, { kind: "errors" }>["where"], string>;
 
 export function MappedRecord({ mapped }: { mapped: Mapped }) {
   return (

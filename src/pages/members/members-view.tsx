@@ -2,7 +2,7 @@
 import type { Member } from "../../control/members.ts";
 import { canChangeMember, canManage, type Role } from "../../domain/keys/role.ts";
 import type { PageOf } from "../../platform/list-page.ts";
-import { ROLE_LABEL } from "../copy.ts";
+import { ROLE_LABEL, ROLE_SAID } from "../copy.ts";
 import type { MemberErrors, TypedMember } from "./member-form.ts";
 import { FormErrors, SelectField, TextField } from "../views/fields.tsx";
 import { Confirm } from "../views/confirm.tsx";
@@ -165,7 +165,7 @@ function MemberActions({ path, member, role, isMe }: { path: string; member: Mem
 function Invitation({ member: { email, role }, name, signIn }: { member: Member; name: string; signIn: string }) {
   const text = `Hello,
 
-you are ${ARTICLE[role]} of ${name} now. Sign in at
+you are ${ROLE_SAID[role]} of ${name} now. Sign in at
 
 ${signIn}
 
@@ -177,5 +177,3 @@ with your email ${email}.`;
     </Panel>
   );
 }
-
-const ARTICLE = { owner: "an owner", admin: "an admin", member: "a member" } as const satisfies Record<Role, string>;

@@ -51,7 +51,7 @@ export const destinationPages = pages
     if (destination === null) return notFoundPage(c, "destination");
     const { id, type } = destination;
     const typed = { ...readDestinationForm(await c.req.formData(), id), id, type };
-    const wanted = checkDestination(typed, false);
+    const wanted = checkDestination(typed, "keeps_stored");
     if (!wanted.ok) return changeForm(c, destination, typed, wanted.refusal);
     const { name, target, events } = wanted.value;
     const changed = await updateDestination(destinationsCall(c), id, {

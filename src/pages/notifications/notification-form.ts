@@ -58,17 +58,17 @@ export function readDestinationForm(form: FormData, newId: string): TypedDestina
   };
 }
 
-/** @param targetWanted false: an empty target keeps the one that is stored. A typed one is judged on storing it. */
+/** @param emptyTarget what an empty target means: an error, or that the stored one stays. A typed one is judged on storing it. */
 export function checkDestination(
   { name, type, target, events }: TypedDestination,
-  targetWanted: boolean,
+  emptyTarget: "is_refused" | "keeps_stored",
 ): Result<DestinationWanted, DestinationErrors> {
   const errors: DestinationErrors = {};
   const named = nameSchema.safeParse(name);
   if (!named.success) errors.name = name.trim() === "" ? "Give it a name." : firstIssue(named.error);
   else if (holdsCredential(name))
     errors.name = "The name holds a key or a secret, and names are shown. Choose another one.";
-  if (target === "" && targetWanted) {
+  if (target === "" && emptyTarget === "is_refused") {
     errors.target = type === "email" ? "Give the address." : "Give the URL.";
   }
   if (events.length === 0) errors.events = "Choose at least one.";

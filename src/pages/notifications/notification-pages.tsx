@@ -43,7 +43,7 @@ export const notificationPages = pages
   .get("/new", (c) => newForm(c, emptyDestination(newId("dst")), {}))
   .post("/new", async (c) => {
     const typed = readDestinationForm(await c.req.formData(), newId("dst"));
-    const wanted = checkDestination(typed, true);
+    const wanted = checkDestination(typed, "is_refused");
     if (!wanted.ok) return newForm(c, typed, wanted.refusal);
     const created = await createDestination(destinationsCall(c), wanted.value, typed.id);
     if (!created.ok) return newForm(c, typed, toErrors(created.refusal));

@@ -36,7 +36,9 @@ export const ruleFilePages = pages
     }
     const imported = await importRules(db, id, read.value, byMember(c), version);
     if (imported.ok) return done(c, "rules", "rules_imported");
-    return importPreviewPage(c, text, imported.refusal.plan, imported.refusal.why === "changed_meanwhile");
+    return importPreviewPage(c, text, imported.refusal.plan, {
+      changedMeanwhile: imported.refusal.why === "changed_meanwhile",
+    });
   });
 
 /** Text of the uploaded file, else what was pasted. */
@@ -58,12 +60,12 @@ function formPage(
   );
 }
 
-/** @param changedMeanwhile true: nothing was imported, because the rules had changed since they were previewed. */
+/** @param options.changedMeanwhile true: nothing was imported, because the rules had changed since they were previewed. */
 function importPreviewPage(
   c: Context<PagesEnv>,
   text: string,
   plan: RuleImport,
-  changedMeanwhile = false,
+  { changedMeanwhile = false }: { changedMeanwhile?: boolean } = {},
 ): Promise<Response> {
   return page(
     c,

@@ -96,8 +96,8 @@ export const rulePages = pages
     if (current === null) return notFoundPage(c, "rule");
     return rulePage(c, current, asked.form, { changedMeanwhile: true, status: 409 });
   })
-  .post("/:rule_id/enable", requireManager, (c) => setEnabled(c, true))
-  .post("/:rule_id/disable", requireManager, (c) => setEnabled(c, false))
+  .post("/:rule_id/enable", requireManager, (c) => setEnabled(c, { enabled: true }))
+  .post("/:rule_id/disable", requireManager, (c) => setEnabled(c, { enabled: false }))
   .post("/:rule_id/apply", requireManager, async (c) => {
     const ruleId = c.req.param("rule_id");
     const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, ruleId, byMember(c));
@@ -195,7 +195,7 @@ async function deletedPage(c: Context<PagesEnv>): Promise<Response> {
   return page(c, { title: "A deleted rule", section: "rules" }, <DeletedRuleView {...known} />);
 }
 
-async function setEnabled(c: Context<PagesEnv>, enabled: boolean): Promise<Response> {
+async function setEnabled(c: Context<PagesEnv>, { enabled }: { enabled: boolean }): Promise<Response> {
   const ruleId = c.req.param("rule_id") ?? "";
   const updated = await updateRule(c.get("db"), c.get("workspace").id, ruleId, { enabled }, byMember(c));
   if (!updated.ok) return notFoundPage(c, "rule");

@@ -121,7 +121,7 @@ export const KIND_LABEL = {
   identify: "Identify call",
   account: "Account update",
   unknown: "Not known",
-} as const;
+} as const satisfies Record<FoundSignals["items"][number]["kind"], string>;
 
 /** A count in a table, faint where there is nothing. */
 export function Count({ value }: { value: number }) {

@@ -63,18 +63,18 @@ describe("the form of a destination", () => {
   });
 
   test("tells everything that is wrong at once", () => {
-    expect(checkDestination(typed({ name: " ", target: "", events: [] }), true)).toEqual({
+    expect(checkDestination(typed({ name: " ", target: "", events: [] }), "is_refused")).toEqual({
       ok: false,
       refusal: { name: "Give it a name.", target: "Give the URL.", events: "Choose at least one." },
     });
-    expect(checkDestination(typed({ type: "email", target: "" }), true)).toEqual({
+    expect(checkDestination(typed({ type: "email", target: "" }), "is_refused")).toEqual({
       ok: false,
       refusal: { target: "Give the address." },
     });
   });
 
   test("keeps the target where none is typed and there is one", () => {
-    expect(checkDestination(typed({ target: "" }), false)).toMatchObject({ ok: true, value: { target: "" } });
+    expect(checkDestination(typed({ target: "" }), "keeps_stored")).toMatchObject({ ok: true, value: { target: "" } });
   });
 
   test("takes no name that holds a secret, is too long, or cannot be seen", () => {
@@ -83,7 +83,7 @@ describe("the form of a destination", () => {
       ["x".repeat(256), "At most 255 characters."],
       ["\u200b", "A name that can be seen"],
     ] as const) {
-      expect(JSON.stringify(checkDestination(typed({ name }), true))).toContain(why);
+      expect(JSON.stringify(checkDestination(typed({ name }), "is_refused"))).toContain(why);
     }
   });
 });
