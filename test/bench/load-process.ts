@@ -5,6 +5,7 @@
  */
 import net from "node:net";
 import type { LoadCall, LoadOrder, LoadResult } from "./load.ts";
+import { isComplete } from "./response.ts";
 import { body } from "./signals.ts";
 
 /** Signals sent so far in this run: no two are alike. */
@@ -96,14 +97,6 @@ function converse(
       resolve();
     });
   });
-}
-
-function isComplete(response: string): boolean {
-  const headEnd = response.indexOf("\r\n\r\n");
-  if (headEnd < 0) return false;
-  const length = /^content-length: (\d+)/im.exec(response.slice(0, headEnd))?.[1];
-  if (length === undefined) return response.endsWith("\r\n0\r\n\r\n");
-  return response.length >= headEnd + 4 + Number(length);
 }
 
 process.on("message", (order: LoadOrder) => {

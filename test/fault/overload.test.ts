@@ -1,0 +1,127 @@
+/**
+ * Four times as many calls as the service can take: it refuses what is too much, says when to come again, loses nothing that
+ * it has taken on, and is as before soon after. `npm run test:overload -- --seconds 60` for longer.
+ */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Books } from "../../src/dev/operator-client.ts";
+import type { BenchRule } from "../bench/rules.ts";
+import { callSteadily } from "./support/open-loop.ts";
+import type { Answered, Call } from "./support/open-loop.ts";
+import { Service } from "./support/service.ts";
+
+const SECONDS = Number(process.env["OVERLOAD_SECONDS"] ?? 6);
+/** How long it is measured what the service can take. */
+const MEASURED_MS = 2_000;
+const TIMES_CAPACITY = 4;
+const CONNECTIONS = 512;
+/** As many callers at once are served as fast as can be. */
+const BUSY_CONNECTIONS = 32;
+/** Senders, each with a key of its own, and so with a request rate of its own. */
+const KEYS = 4;
+const PEOPLE = 50;
+const RECOVERED_MS = 10_000;
+/** A call that is answered so fast is answered as if nothing had been. */
+const PROMPT_MS = 500;
+/** What part of what the service can take the request rates of all keys together allow. */
+const ALLOWED = 1 / 4;
+const RULE: BenchRule = {
+  name: "Visits",
+  event: "Visit",
+  match: "all",
+  conditions: [],
+  scoring_signal: "visit",
+  points: 1,
+};
+
+let service: Service;
+let workspaceId = "";
+let keys: string[] = [];
+let sent = 0;
+const accepted: string[] = [];
+
+beforeAll(async () => {
+  service = await Service.make();
+  const made = await service.api.provision(1_000_000_000, [RULE]);
+  ({ workspaceId } = made);
+  keys = [made.key];
+  while (keys.length < KEYS) keys.push((await service.api.newKey(workspaceId)).key);
+}, 60_000);
+
+afterAll(() => service.remove());
+
+function nextCall(): Call {
+  const n = sent++;
+  const body = JSON.stringify({ email: `p${n % PEOPLE}@example.com`, event: "Visit", properties: { n } });
+  return { path: `/api/signal-staging/webhook/${keys[n % KEYS] ?? ""}`, body };
+}
+
+function note(_: Call, answer: Answered): Answered {
+  if (answer.status === 202) accepted.push((JSON.parse(answer.text) as { id: string }).id);
+  return answer;
+}
+
+/** Signals a second, answered with 202. */
+async function capacity(): Promise<number> {
+  const before = accepted.length;
+  const options = { origin: service.running.origin, connections: BUSY_CONNECTIONS, next: nextCall, answered: note };
+  await callSteadily(options, Number.MAX_SAFE_INTEGER, MEASURED_MS);
+  return ((accepted.length - before) * 1_000) / MEASURED_MS;
+}
+
+test(
+  "§8.7: under four times the capacity each call is answered with 202, or is told when to come again; ten seconds later all is as before, and nothing is lost",
+  async () => {
+    const perSecond = await capacity();
+    const rate = Math.ceil((perSecond * ALLOWED) / KEYS);
+    await service.start(0, { REQUEST_RATE_PER_SECOND: String(rate), REQUEST_BURST: String(rate) });
+
+    const statuses = new Map<number, number>();
+    const wrong: string[] = [];
+    const answered = (call: Call, answer: Answered): void => {
+      const { status, retryAfter, text } = note(call, answer);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      const isRefused = status === 429 || status === 503;
+      if (status !== 202 && !(isRefused && retryAfter !== null && retryAfter > 0)) wrong.push(`${status}: ${text}`);
+    };
+    const options = { origin: service.running.origin, connections: CONNECTIONS, next: nextCall, answered };
+    const { due } = await callSteadily(options, TIMES_CAPACITY * perSecond, SECONDS * 1_000);
+    const stoppedAt = performance.now();
+    expect(wrong.slice(0, 5)).toEqual([]);
+    expect(statuses.get(429)).toBeGreaterThan(0);
+    // What is within the request rates goes on being accepted, or most of it where others use this machine as well.
+    expect(statuses.get(202)).toBeGreaterThan((SECONDS * KEYS * rate) / 4);
+
+    await expect
+      .poll(
+        async () => {
+          const { body, path } = nextCall();
+          const askedAt = performance.now();
+          const answer = await service.post(path.slice("/api/".length), body);
+          const text = await answer.text();
+          if (answer.status === 202) accepted.push((JSON.parse(text) as { id: string }).id);
+          const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+          return answer.status === 202 && performance.now() - askedAt < PROMPT_MS && books.in_flight < 10;
+        },
+        { timeout: RECOVERED_MS, interval: 100 },
+      )
+      .toBe(true);
+    const recoveredMs = performance.now() - stoppedAt;
+    process.stdout.write(
+      `overload: capacity ${Math.round(perSecond)}/s, ${due} calls due in ${SECONDS} s, answered ${JSON.stringify(Object.fromEntries(statuses))}, ` +
+        `as before after ${Math.round(recoveredMs)} ms\n`,
+    );
+
+    await expect
+      .poll(async () => (await service.api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+        timeout: 20_000,
+      })
+      .toBe(0);
+    const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+    const all = accepted.length;
+    expect(new Set(accepted).size).toBe(all);
+    expect(books).toMatchObject({ accepted: all, processed: all, balanced: true });
+    const people = await service.api.list<{ score: number }>(`workspaces/${workspaceId}/people`);
+    expect(people.reduce((sum, { score }) => sum + score, 0)).toBe(all);
+  },
+  60_000 + SECONDS * 3_000,
+);

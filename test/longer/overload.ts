@@ -1,0 +1,8 @@
+/** `npm run test:overload -- --seconds 60`: the test under four times the capacity, for as long as is asked for. */
+import { parseArgs } from "node:util";
+import { countAsked, runLonger } from "./run-longer.ts";
+
+const { values } = parseArgs({ options: { seconds: { type: "string", default: "60" } } });
+runLonger("fault", "test/fault/overload.test.ts", {
+  OVERLOAD_SECONDS: countAsked("seconds", values.seconds, 86_400),
+});

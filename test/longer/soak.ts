@@ -1,0 +1,144 @@
+/**
+ * `npm run test:soak -- --minutes 30 [--rate 100]`: the service at a steady rate. Memory is flat once it is warm, the outbox
+ * comes back to nothing, and each score is what was sent. Ends with 1 where one of that is not so.
+ *
+ * The first third is to get warm. Memory is flat if its median in the last third is at most a tenth above that of the second.
+ */
+import { parseArgs } from "node:util";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BenchRule } from "../bench/rules.ts";
+import { median } from "../bench/median.ts";
+import { callSteadily } from "../fault/support/open-loop.ts";
+import type { Answered, Call } from "../fault/support/open-loop.ts";
+import { Service } from "../fault/support/service.ts";
+import type { Books } from "../../src/dev/operator-client.ts";
+import { countAsked } from "./run-longer.ts";
+
+const GROWTH_MAX = 1.1;
+const SAMPLE_MS = 5_000;
+const DRAINED_MS = 60_000;
+const CONNECTIONS = 64;
+const PEOPLE = 2_000;
+/** Every so many calls one is a batch, of so many signals; one repeats the call before it; one says whose a browser is. */
+const [BATCH_EVERY, BATCH_SIGNALS, REPEAT_EVERY, IDENTIFY_EVERY] = [10, 10, 25, 20];
+const RULE: BenchRule = {
+  name: "Visits",
+  event: "Visit",
+  match: "all",
+  conditions: [],
+  scoring_signal: "visit",
+  points: 1,
+};
+
+interface Sent extends Call {
+  /** Who scores by it, once for each signal. */
+  scorers: string[];
+  signals: number;
+  repeats: boolean;
+}
+
+const { values } = parseArgs({
+  options: { minutes: { type: "string", default: "30" }, rate: { type: "string", default: "100" } },
+});
+const minutes = Number(countAsked("minutes", values.minutes, 10_000));
+const rate = Number(countAsked("rate", values.rate, 10_000));
+
+const service = await Service.make();
+const failures: string[] = [];
+try {
+  const { workspaceId, key } = await service.api.provision(1_000_000_000, [RULE]);
+  const home = `workspaces/${workspaceId}`;
+  const due = new Map<string, number>();
+  const counted = { signals: 0, duplicates: 0 };
+  const times: number[] = [];
+  const refused = new Map<number, number>();
+
+  const answered = (call: Sent, { status, ms }: Answered): void => {
+    times.push(ms);
+    if (status !== 202) {
+      refused.set(status, (refused.get(status) ?? 0) + 1);
+      return;
+    }
+    counted.signals += call.signals;
+    if (call.repeats) counted.duplicates += call.signals;
+    else for (const email of call.scorers) due.set(email, (due.get(email) ?? 0) + 1);
+  };
+  const load = callSteadily(
+    { origin: service.running.origin, connections: CONNECTIONS, next: calls(key), answered },
+    rate,
+    minutes * 60_000,
+  );
+
+  const samples: number[] = [];
+  const outbox: number[] = [];
+  let over = false;
+  void load.finally(() => (over = true));
+  while (!over) {
+    samples.push(service.running.residentBytes());
+    outbox.push((await service.api.get<Books>(`${home}/books`)).in_flight);
+    await Promise.race([sleep(SAMPLE_MS), load]);
+  }
+  await load;
+
+  const endsAt = Date.now() + DRAINED_MS;
+  let books = await service.api.get<Books>(`${home}/books`);
+  while (books.in_flight > 0 && Date.now() < endsAt) {
+    await sleep(100);
+    books = await service.api.get<Books>(`${home}/books`);
+  }
+  const people = await service.api.list<{ email: string; score: number }>(`${home}/people`);
+  const scores = new Map(people.map(({ email, score }) => [email, score]));
+  const third = Math.floor(samples.length / 3);
+  const [warm, late] = [median(samples.slice(third, 2 * third)), median(samples.slice(-third))];
+
+  if (refused.size > 0) failures.push(`refused: ${JSON.stringify(Object.fromEntries(refused))}`);
+  if (books.in_flight > 0) failures.push(`${books.in_flight} signals are still in the outbox`);
+  if (!books.balanced || books.accepted !== counted.signals) failures.push(`the books are ${JSON.stringify(books)}`);
+  if (books.duplicates !== counted.duplicates) failures.push(`${counted.duplicates} repetitions were sent`);
+  const wrong = [...due].filter(([email, score]) => scores.get(email) !== score);
+  if (wrong.length > 0 || scores.size !== due.size) failures.push(`${wrong.length} scores are wrong`);
+  if (late > GROWTH_MAX * warm) failures.push("memory grows");
+  const mb = (bytes: number): string => `${(bytes / 1e6).toFixed(0)} MB`;
+  times.sort((one, other) => one - other);
+  const p99 = times[Math.floor(times.length * 0.99)] ?? Number.NaN;
+  process.stdout.write(
+    `soak: ${minutes} minutes, ${times.length} calls, ${counted.signals} signals accepted, ${counted.duplicates} of them duplicates, ` +
+      `${scores.size} people; memory ${mb(samples[0] ?? 0)} at first, ${mb(warm)} in the second third, ${mb(late)} in the last; ` +
+      `at most ${Math.max(...outbox)} signals in flight, ${books.in_flight} at the end; 99 of 100 calls within ${p99.toFixed(0)} ms\n`,
+  );
+} finally {
+  await service.remove();
+}
+for (const failure of failures) process.stderr.write(`soak: ${failure}\n`);
+process.exitCode = failures.length > 0 ? 1 : 0;
+
+/** The calls in turn. No two signals are alike, but for those of a call that is repeated. */
+function calls(key: string): () => Sent {
+  let made = 0;
+  let signals = 0;
+  let last: Sent | null = null;
+  const visit = (): { email: string; signal: object } => {
+    const n = signals++;
+    const email = `p${n % PEOPLE}@example.com`;
+    return { email, signal: { messageId: `m${n}`, email, event: "Visit", properties: { n, page: `/page/${n % 50}` } } };
+  };
+  return () => {
+    made++;
+    if (made % REPEAT_EVERY === 0 && last !== null) return { ...last, repeats: true };
+    const path = `/api/signal-staging/webhook/${key}`;
+    if (made % IDENTIFY_EVERY === 0) {
+      // A visit of a browser that nobody knows, and then whose it is.
+      const { email, signal } = visit();
+      const anonymousId = `browser-${made}`;
+      const track = { ...signal, type: "track", anonymousId, email: undefined };
+      const identify = { type: "identify", messageId: `i${made}`, anonymousId, traits: { email } };
+      last = { path, body: JSON.stringify([track, identify]), scorers: [email], signals: 2, repeats: false };
+      return last;
+    }
+    const visits = Array.from({ length: made % BATCH_EVERY === 0 ? BATCH_SIGNALS : 1 }, visit);
+    const sent = visits.map(({ signal }) => signal);
+    const body = JSON.stringify(sent.length === 1 ? sent[0] : sent);
+    last = { path, body, scorers: visits.map(({ email }) => email), signals: visits.length, repeats: false };
+    return last;
+  };
+}
