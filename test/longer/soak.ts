@@ -71,14 +71,10 @@ try {
 
   const samples: number[] = [];
   const outbox: number[] = [];
-  let over = false;
-  void load.finally(() => (over = true));
-  while (!over) {
+  for (let isOver = false; !isOver; isOver = await Promise.race([sleep(SAMPLE_MS, false), load.then(() => true)])) {
     samples.push(service.running.residentBytes());
     outbox.push((await service.api.get<Books>(`${home}/books`)).in_flight);
-    await Promise.race([sleep(SAMPLE_MS), load]);
   }
-  await load;
 
   const endsAt = Date.now() + DRAINED_MS;
   let books = await service.api.get<Books>(`${home}/books`);
