@@ -1,7 +1,6 @@
 /**
  * The way from the outbox to the queue. What has been sent is remembered in memory only: a restart sends everything that
- * is not settled again, which is harmless. Rows just committed are sent from memory; the table is read after a restart, a
- * failure, and where more waits than memory is to hold.
+ * is not settled again, which is harmless.
  *
  * A message leaves when it is full. What does not fill one leaves at once after a quiet moment, and else with what comes
  * until the pace lets it: each message costs as much as three signals' rows.
@@ -15,11 +14,10 @@ import { within } from "../platform/time-limit.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { writeMessage } from "../wire/message.ts";
 import type { Outbox } from "./outbox.ts";
-import { MessagePacker, SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "./pack.ts";
-import type { PackedMessage, PackedRow } from "./pack.ts";
+import { SEND_BATCH_MAX_MESSAGES } from "./pack.ts";
+import type { PackedMessage, PackedRow, WhichMessages } from "./pack.ts";
+import { UnsentRows } from "./unsent-rows.ts";
 
-/** Rows that wait in memory to be sent; beyond that they are read from the table. */
-export const UNSENT_MAX_BYTES = 4_000_000;
 /** A call of the queue that takes longer has failed: it is made again. */
 export const SEND_TIMEOUT_MS = 10_000;
 /** An outbox row that is not settled after this long is sent again: longer than a healthy backlog. */
@@ -54,12 +52,7 @@ interface Probing {
 export class Drain {
   readonly #outbox: Rows;
   readonly #options: DrainOptions;
-  /** Rows up to this number have been handed to the queue since the object started, or since the store had room again. */
-  #sentUpTo = 0;
-  /** All rows behind `#sentUpTo`, in memory; none of them while `#readBack`. */
-  #unsent = new MessagePacker();
-  /** Whether the rows behind `#sentUpTo` are to be read from the table. */
-  #readBack = true;
+  readonly #unsent: UnsentRows;
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #paceTimer = false;
   #fullTimer = false;
@@ -78,13 +71,10 @@ export class Drain {
   constructor(outbox: Rows, options: DrainOptions) {
     this.#outbox = outbox;
     this.#options = options;
-    if (outbox.oldest() === null) {
-      this.#readBack = false;
-    } else {
-      // Rows from before the start are in no hurry: they wait for the pace, so that those of the call that started this go along.
-      this.#sentAtMs = Date.now();
-      this.#schedule();
-    }
+    this.#unsent = new UnsentRows(outbox);
+    // Rows from before the start are in no hurry: they wait for the pace, so that those of the call that started this go along.
+    if (!this.#unsent.isEmpty) this.#sentAtMs = Date.now();
+    this.#schedule();
   }
 
   get storeFull(): boolean {
@@ -93,16 +83,13 @@ export class Drain {
 
   /** To be called with rows that have been committed to the outbox, behind all others. */
   committed(rows: readonly PackedRow[]): void {
-    if (!this.#readBack) {
-      for (const row of rows) this.#unsent.add(row);
-      if (this.#unsent.bytes > UNSENT_MAX_BYTES) this.#forget();
-    }
+    this.#unsent.add(rows);
     this.#schedule();
   }
 
   /** To be called when unsettled rows were given new numbers, behind all that was sent. */
   renumbered(): void {
-    this.#forget();
+    this.#unsent.forget();
     this.#schedule();
   }
 
@@ -114,17 +101,16 @@ export class Drain {
     }
     this.#probing = { atMs: Date.now() + STORE_PROBE_MS, lastRow: 0, answered: true };
     this.#round++;
-    this.#forget();
+    this.#unsent.forget();
     this.#options.alarmBy(this.#probing.atMs);
   }
 
   /** Sends everything that is not settled, from the oldest on. */
   startOver(): void {
     this.#probing = null;
-    this.#sentUpTo = 0;
+    this.#unsent.startOver();
     this.#resentAtMs = Date.now();
     this.#round++;
-    this.#forget();
     this.#schedule();
   }
 
@@ -137,27 +123,26 @@ export class Drain {
   async run(): Promise<void> {
     await this.#running;
     this.#noneOlderMs = null;
-    await this.#start(true);
+    await this.#start("all");
   }
 
-  /** @param all whether rows that fill no message are sent too. */
-  #start(all: boolean): Promise<void> {
-    this.#running ??= this.#runOnce(all).finally(() => {
+  #start(which: WhichMessages): Promise<void> {
+    this.#running ??= this.#runOnce(which).finally(() => {
       this.#running = null;
       this.#schedule();
     });
     return this.#running;
   }
 
-  async #runOnce(all: boolean): Promise<void> {
+  async #runOnce(which: WhichMessages): Promise<void> {
     try {
-      if (this.#probing === null) await this.#sendUnsent(all);
+      if (this.#probing === null) await this.#sendUnsent(which);
       else if (this.#probing.atMs <= Date.now()) await this.#sendProbe(this.#probing);
       this.#failedSends = 0;
       this.#options.alarmBy(this.#probing?.atMs ?? this.#nextResendMs());
     } catch (error) {
       this.#failedSends++;
-      this.#forget();
+      this.#unsent.forget();
       const workspace = this.#options.workspaceId;
       logEvent("drain_failed", { workspace, failed: this.#failedSends, error: errorText(error) });
       this.#options.alarmBy(Date.now() + retryDelaySeconds(this.#failedSends) * 1_000);
@@ -167,31 +152,25 @@ export class Drain {
   /** Has unsent rows sent when it is time. While the queue refuses, or the store is full, only the alarm tries. */
   #schedule(): void {
     if (this.#running !== null || this.#failedSends > 0 || this.#probing !== null) return;
-    if (!this.#readBack && this.#unsent.isEmpty) return;
+    if (this.#unsent.isEmpty) return;
     if (!this.#paceTimer) {
       this.#paceTimer = true;
       const waitMs = this.#sentAtMs + this.#options.paceMs - Date.now();
       setTimeout(
         () => {
           this.#paceTimer = false;
-          void this.#start(true);
+          void this.#start("all");
         },
         Math.min(this.#options.paceMs, Math.max(0, waitMs)),
       );
     }
-    if (!this.#fullTimer && this.#unsent.hasFull) {
+    if (!this.#fullTimer && this.#unsent.hasFullMessage) {
       this.#fullTimer = true;
       setTimeout(() => {
         this.#fullTimer = false;
-        void this.#start(false);
+        void this.#start("full");
       }, 0);
     }
-  }
-
-  /** Lets go of the rows in memory: they are read from the table when they are sent. */
-  #forget(): void {
-    this.#unsent.clear();
-    this.#readBack = true;
   }
 
   /** When unsettled rows are to be sent again, or sooner; infinity when there are none. */
@@ -206,27 +185,18 @@ export class Drain {
     return oldestMs === null ? Number.POSITIVE_INFINITY : Math.max(oldestMs, this.#resentAtMs) + RESEND_AFTER_MS;
   }
 
-  async #sendUnsent(all: boolean): Promise<void> {
+  async #sendUnsent(which: WhichMessages): Promise<void> {
     const round = this.#round;
-    for (let messages = this.#nextUnsent(all); messages.length > 0; messages = this.#nextUnsent(all)) {
+    for (let messages = this.#unsent.take(which); messages.length > 0; messages = this.#unsent.take(which)) {
       // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one sendBatch in memory
       const lastRow = await this.#send(messages);
       if (round !== this.#round) return;
-      this.#sentUpTo = lastRow;
+      this.#unsent.sent(lastRow);
     }
     const nowMs = Date.now();
     if (this.#probing !== null || this.#nextResendMs() > nowMs) return;
     await this.#sendAgain(nowMs - RESEND_AFTER_MS);
     this.#resentAtMs = nowMs;
-  }
-
-  /** The unsent rows of one `sendBatch`. */
-  #nextUnsent(all: boolean): PackedMessage[] {
-    if (!this.#readBack) return this.#unsent.take(all, SEND_BATCH_MAX_MESSAGES, SEND_BATCH_MAX_BYTES);
-    const messages = this.#read(this.#sentUpTo, EVER, SEND_BATCH_MAX_MESSAGES);
-    // All that was in the table has been sent: what is committed from now on is kept in memory.
-    if (messages.length === 0) this.#readBack = false;
-    return messages;
   }
 
   async #sendAgain(admittedUntil: number): Promise<void> {

@@ -40,36 +40,40 @@ export interface EndedPeriod extends ClosedPeriod {
   extraRoomRemoved: boolean;
 }
 
-const COLUMNS = [
-  ["signal_limit", "signalLimit"],
-  ["anchor_ms", "anchorMs"],
-  ["period_start_ms", "periodStartMs"],
-  ["period_end_ms", "periodEndMs"],
-  ["accepted", "accepted"],
-  ["held", "held"],
-  ["rejected", "rejected"],
-  ["overage", "overage"],
-  ["streak", "streak"],
-  ["admitted", "admitted"],
-  ["next_row", "nextRow"],
-  ["day_ms", "dayMs"],
-  ["told", "told"],
-  ["late", "late"],
-  ["paid", "paid"],
-  ["overages", "overages"],
-  ["extra_room_removed", "extraRoomRemoved"],
-] as const satisfies readonly (readonly [string, keyof Ledger])[];
+interface LedgerRow {
+  [column: string]: number;
+  signal_limit: number;
+  anchor_ms: number;
+  period_start_ms: number;
+  period_end_ms: number;
+  accepted: number;
+  held: number;
+  rejected: number;
+  overage: number;
+  streak: number;
+  admitted: number;
+  next_row: number;
+  day_ms: number;
+  told: number;
+  late: number;
+  paid: number;
+  overages: number;
+  extra_room_removed: number;
+}
 
-type LedgerRow = Record<(typeof COLUMNS)[number][0], number>;
-
-const SAVE = `INSERT OR REPLACE INTO ledger (id, ${COLUMNS.map(([column]) => column).join(", ")})
-  VALUES (1${", ?".repeat(COLUMNS.length)})`;
+const SAVE = `INSERT OR REPLACE INTO ledger (id, signal_limit, anchor_ms, period_start_ms, period_end_ms, accepted, held,
+    rejected, overage, streak, admitted, next_row, day_ms, told, late, paid, overages, extra_room_removed)
+  VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export function createLedgerTables(sql: SqlStorage): void {
   sql.exec(`
     CREATE TABLE IF NOT EXISTS ledger (
       id INTEGER PRIMARY KEY CHECK (id = 1),
-      ${COLUMNS.map(([column]) => `${column} INTEGER NOT NULL`).join(", ")}
+      signal_limit INTEGER NOT NULL, anchor_ms INTEGER NOT NULL, period_start_ms INTEGER NOT NULL,
+      period_end_ms INTEGER NOT NULL, accepted INTEGER NOT NULL, held INTEGER NOT NULL, rejected INTEGER NOT NULL,
+      overage INTEGER NOT NULL, streak INTEGER NOT NULL, admitted INTEGER NOT NULL, next_row INTEGER NOT NULL,
+      day_ms INTEGER NOT NULL, told INTEGER NOT NULL, late INTEGER NOT NULL, paid INTEGER NOT NULL,
+      overages INTEGER NOT NULL, extra_room_removed INTEGER NOT NULL
     );
     CREATE TABLE IF NOT EXISTS closed_periods (
       period_start_ms INTEGER PRIMARY KEY, period_end_ms INTEGER NOT NULL, signal_limit INTEGER NOT NULL,
@@ -108,7 +112,26 @@ export function loadLedger(sql: SqlStorage, last: (Counts & { row: number }) | n
 
 /** Saves the ledger: one row written. */
 export function saveLedger(sql: SqlStorage, ledger: Ledger): void {
-  sql.exec(SAVE, ...COLUMNS.map(([, field]) => Number(ledger[field])));
+  sql.exec(
+    SAVE,
+    ledger.signalLimit,
+    ledger.anchorMs,
+    ledger.periodStartMs,
+    ledger.periodEndMs,
+    ledger.accepted,
+    ledger.held,
+    ledger.rejected,
+    ledger.overage,
+    ledger.streak,
+    ledger.admitted,
+    ledger.nextRow,
+    ledger.dayMs,
+    ledger.told,
+    Number(ledger.late),
+    Number(ledger.paid),
+    Number(ledger.overages),
+    Number(ledger.extraRoomRemoved),
+  );
 }
 
 export function openLedger(config: QuotaConfig, nowMs: number): Ledger {

@@ -17,9 +17,11 @@ import { Unsettled } from "./unsettled.ts";
 /** Rows that are in memory while they get new numbers. */
 const RENUMBER_ROWS = 100;
 
-const COLUMNS = ["row", "at", "period_start", "count", "bytes", "accepted", "held", "rejected", "overage", "admitted"];
-const INSERT = `INSERT INTO outbox (${COLUMNS.join(", ")}, body) VALUES (?${", ?".repeat(COLUMNS.length)})`;
-const OVERWRITE = `UPDATE outbox SET ${COLUMNS.map((column) => `${column} = ?`).join(", ")}, body = ? WHERE row = ?`;
+const INSERT = `INSERT INTO outbox (row, at, period_start, count, bytes, accepted, held, rejected, overage, admitted, body)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+const OVERWRITE = `UPDATE outbox SET row = ?, at = ?, period_start = ?, count = ?, bytes = ?, accepted = ?, held = ?,
+    rejected = ?, overage = ?, admitted = ?, body = ?
+  WHERE row = ?`;
 
 /** What of a row has been settled. */
 type Taken = { period_start: number; count: number };
@@ -124,7 +126,7 @@ export class Outbox {
       if (at > range.admittedUntil || packer.bytes > SEND_BATCH_MAX_BYTES) break;
       packer.add({ row, bytes, text: body });
     }
-    return packer.take(true, range.maxMessages, SEND_BATCH_MAX_BYTES);
+    return packer.take("all", range.maxMessages, SEND_BATCH_MAX_BYTES);
   }
 
   /**

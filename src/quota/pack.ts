@@ -75,6 +75,9 @@ export class RowPacker {
   }
 }
 
+/** Which messages are taken: also the one that has room for more, or only those that have none. */
+export type WhichMessages = "all" | "full";
+
 /** What goes into one queue message. */
 export interface PackedMessage {
   rows: string;
@@ -114,11 +117,11 @@ export class MessagePacker {
     this.#open = { rows: text, bytes, lastRow: row };
   }
 
-  /** Takes the first messages out, within both bounds; the one that has room for more only where `all` are to go. */
-  take(all: boolean, maxMessages: number, maxBytes: number): PackedMessage[] {
+  /** Takes the first messages out, within both bounds. */
+  take(which: WhichMessages, maxMessages: number, maxBytes: number): PackedMessage[] {
     const taken: PackedMessage[] = [];
     let bytes = 0;
-    for (let next = this.#next(all); next !== null; next = this.#next(all)) {
+    for (let next = this.#next(which); next !== null; next = this.#next(which)) {
       if (taken.length === maxMessages || (taken.length > 0 && bytes + next.bytes > maxBytes)) break;
       if (next === this.#open) this.#open = null;
       else this.#full.shift();
@@ -135,7 +138,7 @@ export class MessagePacker {
     this.#bytes = 0;
   }
 
-  #next(all: boolean): PackedMessage | null {
-    return this.#full[0] ?? (all ? this.#open : null);
+  #next(which: WhichMessages): PackedMessage | null {
+    return this.#full[0] ?? (which === "all" ? this.#open : null);
   }
 }

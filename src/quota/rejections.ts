@@ -79,14 +79,14 @@ export class Rejections {
   write(nowMs: number): void {
     if (this.#gathering === null) {
       const taken = takeRequest(this.#writesEmptyAtMs, nowMs, REJECTION_WRITES);
-      this.#writeList(nowMs, !taken.allowed);
+      this.#writeList(nowMs, taken.allowed ? "complete" : "open");
       this.#writesEmptyAtMs = taken.emptyAtMs;
       if (!taken.allowed) this.#gathering = { sinceMs: nowMs, writes: 0 };
     } else if (this.#unwritten.size > 0) {
-      this.#writeList(nowMs, true);
+      this.#writeList(nowMs, "open");
       this.#gathering = { sinceMs: nowMs, writes: this.#gathering.writes + 1 };
     } else if (nowMs - this.#lastAddedMs >= REJECTIONS_GATHERED_MS) {
-      this.#writeList(nowMs, false);
+      this.#writeList(nowMs, "complete");
       this.#gathering = null;
     } else {
       this.#gathering.sinceMs = nowMs;
@@ -116,10 +116,11 @@ export class Rejections {
     if (first !== undefined && this.#days.size > REJECTED_KEYS_KEPT) this.#days.delete(first);
   }
 
-  #writeList(nowMs: number, open: boolean): void {
+  /** Writes the list; while calls are gathered its latest entries are `open`. */
+  #writeList(nowMs: number, as: "open" | "complete"): void {
     forgetOld(this.#list, nowMs);
     const stored = this.#list.map((entry): StoredRejection =>
-      open && nowMs - entry.lastAtMs < LONGEST_PAUSE_MS ? { ...entry, open } : entry,
+      as === "open" && nowMs - entry.lastAtMs < LONGEST_PAUSE_MS ? { ...entry, open: true } : entry,
     );
     const days = JSON.stringify([...this.#days]);
     this.#sql.exec("INSERT OR REPLACE INTO rejections VALUES (1, ?, ?)", JSON.stringify(stored), days);

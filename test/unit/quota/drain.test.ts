@@ -2,7 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DRAIN_PACE_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
-import { Drain, UNSENT_MAX_BYTES, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { Drain, SEND_TIMEOUT_MS, RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
+import { UNSENT_MAX_BYTES } from "../../../src/quota/unsent-rows.ts";
 import type { SendRange } from "../../../src/quota/outbox.ts";
 import { MessagePacker } from "../../../src/quota/pack.ts";
 import type { PackedRow } from "../../../src/quota/pack.ts";
@@ -50,7 +51,7 @@ class Road {
     this.reads++;
     const packer = new MessagePacker();
     for (const row of this.rows) if (row.row > afterRow && row.at <= admittedUntil) packer.add(row);
-    return packer.take(true, maxMessages, 250_000);
+    return packer.take("all", maxMessages, 250_000);
   }
 
   settle(...rows: number[]): void {

@@ -82,30 +82,30 @@ describe("messages", () => {
   test("are taken in order, at most so many and so long together; the first one in any case", () => {
     const packer = packed(60_000, 50_000, 40_000, 30_000);
     expect(packer.bytes).toBe(180_000);
-    expect(packer.take(true, 1, 250_000).map(({ rows }) => rows)).toEqual(["[1]"]);
-    expect(packer.take(true, 9, 90_000)).toEqual([
+    expect(packer.take("all", 1, 250_000).map(({ rows }) => rows)).toEqual(["[1]"]);
+    expect(packer.take("all", 9, 90_000)).toEqual([
       { rows: "[2]", bytes: 50_000, lastRow: 2 },
       { rows: "[3]", bytes: 40_000, lastRow: 3 },
     ]);
     expect(packer.bytes).toBe(30_000);
-    expect(packer.take(true, 9, 10).map(({ rows }) => rows)).toEqual(["[4]"]);
-    expect([packer.bytes, packer.isEmpty, packer.take(true, 9, 250_000)]).toEqual([0, true, []]);
+    expect(packer.take("all", 9, 10).map(({ rows }) => rows)).toEqual(["[4]"]);
+    expect([packer.bytes, packer.isEmpty, packer.take("all", 9, 250_000)]).toEqual([0, true, []]);
   });
 
   test("where one more byte would be too many wait for the next call", () => {
     const packer = packed(60_000, 50_000, 40_000);
-    expect(packer.take(true, 9, 109_999).map(({ rows }) => rows)).toEqual(["[1]"]);
-    expect(packer.take(true, 9, 90_000).map(({ rows }) => rows)).toEqual(["[2]", "[3]"]);
+    expect(packer.take("all", 9, 109_999).map(({ rows }) => rows)).toEqual(["[1]"]);
+    expect(packer.take("all", 9, 90_000).map(({ rows }) => rows)).toEqual(["[2]", "[3]"]);
   });
 
   test("that have room stay open until all are to go", () => {
     const packer = packed(30_000, 30_000, 1);
     expect([packer.hasFull, packer.isEmpty]).toEqual([true, false]);
-    expect(packer.take(false, 9, 250_000)).toEqual([{ rows: "[1][2]", bytes: 60_000, lastRow: 2 }]);
+    expect(packer.take("full", 9, 250_000)).toEqual([{ rows: "[1][2]", bytes: 60_000, lastRow: 2 }]);
     expect([packer.hasFull, packer.isEmpty, packer.bytes]).toEqual([false, false, 1]);
-    expect(packer.take(false, 9, 250_000)).toEqual([]);
+    expect(packer.take("full", 9, 250_000)).toEqual([]);
     packer.clear();
-    expect([packer.bytes, packer.isEmpty, packer.take(true, 9, 250_000)]).toEqual([0, true, []]);
+    expect([packer.bytes, packer.isEmpty, packer.take("all", 9, 250_000)]).toEqual([0, true, []]);
   });
 });
 
