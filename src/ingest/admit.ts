@@ -15,7 +15,7 @@ import { MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
-import type { Envelope } from "../wire/message.ts";
+import type { Envelope } from "../wire/admission.ts";
 import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
 

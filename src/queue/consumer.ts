@@ -133,13 +133,13 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
   // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
   return async (env, workspaceId, rows, again) => {
     const signals = rows.flatMap((row) => row.signals);
-    const ofAccounts = signals.filter((signal) => signal.endpoint === "product_org");
+    const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
     const [current, templates] = await Promise.all([
       rulesFor(workspaceId),
       templatesOf(
         env.DB,
         workspaceId,
-        ofAccounts.map(({ envelope }) => envelope.key),
+        ofAccounts.map(({ admission }) => admission.keyId),
       ),
     ]);
     const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));

@@ -9,7 +9,7 @@ import type { AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { RULES_MAX_STEPS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
-import type { Admission, Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
+import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
 import { evaluateSignal } from "../domain/rules/evaluation.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";
@@ -32,8 +32,7 @@ export function rowsToRecord(
 }
 
 export function processSignal(received: ReceivedSignal, workings: Workings): SignalToRecord {
-  const admission = admissionOf(received);
-  const { payload } = received;
+  const { admission, payload } = received;
   try {
     return { admission, payload, work: workFor(received, workings) };
   } catch (error) {
@@ -42,22 +41,23 @@ export function processSignal(received: ReceivedSignal, workings: Workings): Sig
 }
 
 /** A signal of a message that is given up as a whole. */
-export function buriedSignal(received: ReceivedSignal, reason: string): SignalToRecord {
-  return { admission: admissionOf(received), payload: received.payload, work: { kind: "dead", reason } };
+export function buriedSignal({ admission, payload }: ReceivedSignal, reason: string): SignalToRecord {
+  return { admission, payload, work: { kind: "dead", reason } };
 }
 
 function workFor(received: ReceivedSignal, workings: Workings): SignalToRecord["work"] {
-  return received.endpoint === "product_org"
+  return received.admission.endpoint === "product_org"
     ? accountWork(received, workings.templates)
     : signalWork(received, workings.rules);
 }
 
 function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRecord["work"] {
-  const { envelope, payload: text } = received;
+  const { admission, payload: text } = received;
+  const { pathSource } = admission;
   const payload = JSON.parse(text) as JsonObject;
-  const normalised = normalise(payload, envelope.source);
+  const normalised = normalise(payload, pathSource);
   const idempotencyKey = idempotencyKeyOf(received);
-  const duplicate = duplicateKey({ payload, text, normalised, pathSource: envelope.source, idempotencyKey });
+  const duplicate = duplicateKey({ payload, text, normalised, pathSource, idempotencyKey });
   const { properties: _, ...kept } = normalised;
   const work = { kind: normalised.kind, normalised: kept, ...hashed(duplicate) };
   if (normalised.kind === "identify") return { ...work, evaluation: { rulesTried: 0, matches: [] } };
@@ -74,8 +74,8 @@ function accountWork(received: ReceivedSignal, templates: Templates): SignalToRe
 }
 
 /** An Idempotency-Key holds for its API key only: two senders of one workspace may number their requests alike. */
-function idempotencyKeyOf({ envelope: { key, idem } }: ReceivedSignal): string | undefined {
-  return idem === undefined ? undefined : `${key} ${idem}`;
+function idempotencyKeyOf({ admission: { keyId, idempotencyKey } }: ReceivedSignal): string | undefined {
+  return idempotencyKey === undefined ? undefined : `${keyId} ${idempotencyKey}`;
 }
 
 function hashed(duplicate: DuplicateKey | null): Deduplication {
@@ -85,29 +85,12 @@ function hashed(duplicate: DuplicateKey | null): Deduplication {
 }
 
 /** Maps an account update again: the edge has checked that it maps, and queued the payload as it was sent. */
-function accountOf({ envelope, payload: text }: ReceivedSignal, templates: Templates): AccountRecord {
-  const template = templates.get(envelope.key);
-  if (template === undefined) throw new Error(`there is no payload template of key ${envelope.key}`);
+function accountOf({ admission, payload: text }: ReceivedSignal, templates: Templates): AccountRecord {
+  const template = templates.get(admission.keyId);
+  if (template === undefined) throw new Error(`there is no payload template of key ${admission.keyId}`);
   const payload: unknown = JSON.parse(text);
   if (!isJsonObject(payload)) throw new Error("an account update is a JSON object");
   const mapped = mapAccount(template, payload);
   if (!mapped.ok) throw new Error(templateRefusal(mapped.refusal).detail);
   return mapped.value;
-}
-
-function admissionOf({ envelope, row, verdict, ordinal, endpoint }: ReceivedSignal): Admission {
-  return {
-    id: envelope.id,
-    keyId: envelope.key,
-    endpoint,
-    verdict,
-    ordinal,
-    signalLimit: row.limit,
-    receivedAtMs: row.at,
-    periodStartMs: row.period_start,
-    periodEndMs: row.period_end,
-    ...(envelope.source === undefined ? {} : { pathSource: envelope.source }),
-    ...(envelope.idem === undefined ? {} : { idempotencyKey: envelope.idem }),
-    ...(envelope.again === undefined ? {} : { again: { from: envelope.again.from, place: envelope.again.place } }),
-  };
 }

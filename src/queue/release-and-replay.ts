@@ -3,11 +3,12 @@
  * Counter's outbox, from where they go the way of every signal. The store gives up the old record when the new one
  * comes, so an interruption at any point leaves nothing lost and nothing doubled.
  */
+import type { Verdict } from "../domain/signal/signal.ts";
 import type { SignalAgain } from "../quota/protocol.ts";
 import type { StoredSignal } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
+import { envelopeAgain } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";
-import type { Envelope } from "../wire/message.ts";
 
 /** Held signals or dead letters that are sent again in one step: at 64 KB each some 13 MB, half an RPC's limit. */
 const AGAIN_PAGE_SIGNALS = 200;
@@ -66,25 +67,9 @@ async function* deadPages(store: DurableObjectStub<SignalStore>, ids: string[] |
   /* oxlint-enable no-await-in-loop */
 }
 
-function signalAgain({ admission, payload, from, place }: StoredSignal, verdict: "accepted" | "held"): SignalAgain {
-  const envelope: Envelope = {
-    id: admission.id,
-    key: admission.keyId,
-    again: {
-      from,
-      place,
-      verdict,
-      ordinal: admission.ordinal,
-      at: admission.receivedAtMs,
-      period_start: admission.periodStartMs,
-      period_end: admission.periodEndMs,
-      limit: admission.signalLimit,
-    },
-  };
-  if (admission.endpoint === "product_org") envelope.endpoint = "product_org";
-  if (admission.pathSource !== undefined) envelope.source = admission.pathSource;
-  if (admission.idempotencyKey !== undefined) envelope.idem = admission.idempotencyKey;
-  const text = writeSignal(envelope, payload);
+function signalAgain(signal: StoredSignal, verdict: Verdict): SignalAgain {
+  const { admission, payload, from, place } = signal;
+  const text = writeSignal(envelopeAgain({ ...admission, verdict, again: { from, place } }), payload);
   return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: encoder.encode(text).byteLength };
 }
 

@@ -1,33 +1,17 @@
 /** A signal that the outbox holds, found by its id. */
 import { uuidv7Ms } from "../platform/uuidv7.ts";
+import type { Admission } from "../wire/admission.ts";
 import { readMessage, writeMessage } from "../wire/message.ts";
-import type { ReceivedSignal } from "../wire/message.ts";
-import type { InFlightSignal } from "./protocol.ts";
 
 /** The longest from a signal's id, given at the edge, to its commit: clocks that differ, slices of a large body, retries. */
 const ADMISSION_MAX_SKEW_MS = 60_000;
 
-export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): InFlightSignal | null {
-  const signal = findUnsettled(sql, workspaceId, signalId);
-  if (signal === null) return null;
-  return {
-    id: signalId,
-    keyId: signal.envelope.key,
-    endpoint: signal.endpoint,
-    receivedAtMs: signal.row.at,
-    verdict: signal.verdict,
-    ordinal: signal.ordinal,
-    signalLimit: signal.row.limit,
-    periodEndMs: signal.row.period_end,
-  };
-}
-
 /**
- * A signal of the outbox; null when the outbox does not hold it. It is looked for among the rows of the time that its id
+ * How a signal of the outbox was admitted; null when the outbox does not hold it. It is looked for among the rows of the time that its id
  * tells, so that it takes no longer while the queue is down. A signal that is sent once more is not found: the Signal Store
  * still has it.
  */
-function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): ReceivedSignal | null {
+export function findInFlight(sql: SqlStorage, workspaceId: string, signalId: string): Admission | null {
   const receivedMs = uuidv7Ms(signalId.slice(signalId.indexOf("_") + 1));
   if (receivedMs === null) return null;
   const rows = sql.exec<{ at: number; body: string }>(
@@ -39,8 +23,8 @@ function findUnsettled(sql: SqlStorage, workspaceId: string, signalId: string): 
     // Another signal's payload may quote the id, so that more than one row can hold the text.
     if (!body.includes(`"${signalId}"`)) continue;
     const { rows: received } = readMessage(writeMessage(workspaceId, body));
-    const found = received.flatMap(({ signals }) => signals).find((signal) => signal.envelope.id === signalId);
-    if (found !== undefined) return found;
+    const found = received.flatMap(({ signals }) => signals).find(({ admission }) => admission.id === signalId);
+    if (found !== undefined) return found.admission;
   }
   return null;
 }

@@ -1,6 +1,6 @@
 /** Signals into outbox rows, and outbox rows into queue messages. A row is at most a message long, and never spans two. */
 import { MESSAGE_MAX_BYTES } from "../limits.ts";
-import type { OutboxRow } from "../wire/message.ts";
+import type { OutboxRow } from "../wire/admission.ts";
 import { ROW_HEADER_BYTES, firstSignals, writeRow } from "../wire/message.ts";
 import type { AdmitChunk } from "./protocol.ts";
 

@@ -2,7 +2,6 @@
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { Rejection } from "../domain/keys/rejection.ts";
 import type { VerdictCounts } from "../domain/quota/quota.ts";
-import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
 import type { UsageDay } from "../domain/quota/usage-day.ts";
 import type { CallDays } from "../domain/keys/call-days.ts";
 import type { LimitRefusal, RefusalCode } from "../domain/keys/refusal.ts";
@@ -157,16 +156,4 @@ export interface ReleaseResult {
   released: number;
   /** Whether no more signals fit. */
   full: boolean;
-}
-
-/** A signal that waits in the outbox. */
-export interface InFlightSignal {
-  id: string;
-  keyId: string;
-  endpoint: EndpointType;
-  receivedAtMs: number;
-  verdict: Verdict;
-  ordinal: number;
-  signalLimit: number;
-  periodEndMs: number;
 }

@@ -16,6 +16,7 @@ import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { WatchedObject } from "../platform/watchers.ts";
+import type { Admission } from "../wire/admission.ts";
 import { CallNotes } from "./call-notes.ts";
 import { counterBooks, waiting } from "./counter-books.ts";
 import { CounterNews } from "./counter-news.ts";
@@ -215,7 +216,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return { storeFull: this.#drain.storeFull, outboxMaxBytes, ...waiting(this.#state, this.#outbox) };
   }
 
-  inFlight(signalId: string): Protocol.InFlightSignal | null {
+  inFlight(signalId: string): Admission | null {
     return findInFlight(this.ctx.storage.sql, this.ctx.id.name ?? "", signalId);
   }
 

@@ -5,27 +5,7 @@ import type { Evaluation } from "../domain/rules/evaluation.ts";
 import type { AccountField, AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { EndpointType, NormalisedSignal, Verdict } from "../domain/signal/signal.ts";
 import type { PersonTraits } from "../domain/signal/traits.ts";
-
-/** How a signal was admitted, as the queue brings it with the signal. */
-export interface Admission {
-  /** `sig_` + UUIDv7. */
-  id: string;
-  keyId: string;
-  endpoint: EndpointType;
-  verdict: Verdict;
-  /** The signal's ordinal in its billing period, and the plan's limit at that moment. */
-  ordinal: number;
-  signalLimit: number;
-  receivedAtMs: number;
-  periodStartMs: number;
-  /** End of the billing period, when a signal that is still held is deleted. */
-  periodEndMs: number;
-  /** The `{source}` of the path, and the request's `Idempotency-Key` with the index in its body. */
-  pathSource?: string;
-  idempotencyKey?: string;
-  /** The place that a signal leaves which is sent once more, as `StoredSignal` names it. */
-  again?: { from: "held" | "dead"; place: number };
-}
+import type { Admission } from "../wire/admission.ts";
 
 /** A held signal or a dead letter as it was admitted, to be sent through the queue once more. */
 export interface StoredSignal {

@@ -6,7 +6,8 @@
  *
  *     workspace id  ( ␝row  ( ␞envelope ␞payload ){count} )+
  */
-import type { EndpointType, Verdict } from "../domain/signal/signal.ts";
+import { readAdmission } from "./admission.ts";
+import type { Admission, Envelope, OutboxRow } from "./admission.ts";
 
 const RECORD = "\u001e";
 const ROW = "\u001d";
@@ -19,55 +20,8 @@ const RECORDS_PER_SIGNAL = 2;
 /** Bytes that a row's own record takes at most. */
 export const ROW_HEADER_BYTES = 220;
 
-/** What the edge says of a signal besides its payload. */
-export interface Envelope {
-  /** `sig_` + UUIDv7. */
-  id: string;
-  /** Id of the API key that it came with. */
-  key: string;
-  endpoint?: "product_org";
-  /** The `{source}` of the path. */
-  source?: string;
-  /** The request's `Idempotency-Key` and the signal's index, when it sent one. */
-  idem?: string;
-  /** How a signal was admitted that is sent once more, released or replayed, in place of what its row says. */
-  again?: Again;
-}
-
-export interface Again {
-  /** Where in the Signal Store the signal leaves its place, which `place` numbers. */
-  from: "held" | "dead";
-  place: number;
-  verdict: Verdict;
-  ordinal: number;
-  at: number;
-  period_start: number;
-  period_end: number;
-  limit: number;
-}
-
-/** One commit of the Quota Counter: all its signals share time, period and limit. */
-export interface OutboxRow {
-  row: number;
-  /** When the signals were counted: their receipt. */
-  at: number;
-  period_start: number;
-  period_end: number;
-  limit: number;
-  /** Ordinal of the first signal; the others follow without a gap. */
-  first: number;
-  /** Signals of the row. The first `accepted` of them are accepted, the rest are held. */
-  count: number;
-  accepted: number;
-}
-
 export interface ReceivedSignal {
-  envelope: Envelope;
-  /** How the signal was admitted: what its row says, or what its envelope says in place of that. */
-  row: OutboxRow;
-  verdict: Verdict;
-  ordinal: number;
-  endpoint: EndpointType;
+  admission: Admission;
   payload: string;
 }
 
@@ -172,13 +126,8 @@ function readPairs(row: OutboxRow, records: readonly string[]): ReceivedSignal[]
   if (records.length !== row.count * RECORDS_PER_SIGNAL) throw new Error("not as many records as the row says");
   return Array.from({ length: row.count }, (_, index): ReceivedSignal => {
     const envelope = JSON.parse(records[index * RECORDS_PER_SIGNAL] ?? "") as Envelope;
-    const { again } = envelope;
     return {
-      envelope,
-      row: again === undefined ? row : { ...row, ...again },
-      verdict: again?.verdict ?? (index < row.accepted ? "accepted" : "held"),
-      ordinal: again?.ordinal ?? row.first + index,
-      endpoint: envelope.endpoint ?? "signal_staging",
+      admission: readAdmission(row, envelope, index),
       payload: records[index * RECORDS_PER_SIGNAL + 1] ?? "",
     };
   });

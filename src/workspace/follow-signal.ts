@@ -1,5 +1,5 @@
 /** A signal wherever it is: in the Signal Store, or still on its way there. */
-import type { InFlightSignal } from "../quota/protocol.ts";
+import type { Admission } from "../wire/admission.ts";
 import type { SignalTrace } from "../store/protocol.ts";
 import { quotaCounter, signalStore } from "./objects.ts";
 
@@ -8,7 +8,7 @@ export async function followSignal(
   env: Env,
   workspaceId: string,
   signalId: string,
-): Promise<{ recorded: SignalTrace } | { inFlight: InFlightSignal } | null> {
+): Promise<{ recorded: SignalTrace } | { inFlight: Admission } | null> {
   const store = signalStore(env, workspaceId);
   const trace = await store.signal(signalId);
   if (trace !== null) return { recorded: trace };

@@ -2,7 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { readMessage, writeMessage, writeSignal } from "../../src/wire/message.ts";
-import type { ReceivedSignal } from "../../src/wire/message.ts";
+import type { Admission } from "../../src/wire/admission.ts";
 import type { QuotaConfig } from "../../src/domain/quota/quota-config.ts";
 import type { AdmitCall, AdmitResult } from "../../src/quota/protocol.ts";
 import type { QuotaCounter } from "../../src/quota/quota-counter.ts";
@@ -65,9 +65,11 @@ export class TestCounter {
   }
 
   /** Every signal in the outbox, in the order of their rows. */
-  async unsettled(): Promise<ReceivedSignal[]> {
+  async unsettled(): Promise<(Admission & { row: number; payload: string })[]> {
     const received = (await this.rows()).flatMap(({ body }) => readMessage(writeMessage(this.id, body)).rows);
-    return received.flatMap(({ signals }) => signals);
+    return received.flatMap(({ row, signals }) =>
+      signals.map(({ admission, payload }) => ({ ...admission, row: row.row, payload })),
+    );
   }
 
   /** Lets `sql.exec` fail for statements that begin so; returns what makes it work again, and fails where none was executed. */

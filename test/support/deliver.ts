@@ -5,7 +5,7 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { consume } from "../../src/queue/consumer.ts";
 import { writeMessage, writeRow, writeSignal } from "../../src/wire/message.ts";
-import type { Envelope } from "../../src/wire/message.ts";
+import type { Envelope } from "../../src/wire/admission.ts";
 
 export const MINUTE = 60_000;
 export const DAY = 24 * 60 * MINUTE;

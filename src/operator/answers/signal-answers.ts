@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
 import { VERDICTS } from "../../domain/signal/signal.ts";
-import type { InFlightSignal } from "../../quota/protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, EventGroup, SignalSummary, SignalTrace } from "../../store/protocol.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
 
@@ -136,7 +136,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
 }
 
 /** Admitted and waiting in the outbox: nothing but its admission is known yet. */
-export function inFlightJson(signal: InFlightSignal, keyName: string | null): z.infer<typeof traceAnswer> {
+export function inFlightJson(signal: Admission, keyName: string | null): z.infer<typeof traceAnswer> {
   return {
     id: signal.id,
     status: "in_flight",

@@ -1,6 +1,6 @@
 /** The way of one signal, from receipt to score (design §1.3: nothing is silent). */
 import type { Child } from "hono/jsx";
-import type { InFlightSignal } from "../../quota/protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
 import type { SignalTrace } from "../../store/protocol.ts";
 import { ENDPOINT_LABEL, STATUS_COPY } from "../copy.ts";
 import { grouped } from "../views/format.ts";
@@ -22,7 +22,7 @@ export function SignalTraceView({
 }: Omit<FateProps, "trace"> & {
   /** Name of the signal's key; null: it is not to be shown, or the key is gone. */
   keyName: string | null;
-  found: { recorded: SignalTrace } | { inFlight: InFlightSignal };
+  found: { recorded: SignalTrace } | { inFlight: Admission };
 }) {
   const signal = "recorded" in found ? found.recorded : found.inFlight;
   const recorded = "recorded" in found ? found.recorded : null;

@@ -1,6 +1,7 @@
 /** A line's facts as they are kept: cells, numbers and texts, the same columns for every line. */
 import { VERDICTS, type EndpointType, type Traits } from "../../domain/signal/signal.ts";
-import type { Admission, NamedBy } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
+import type { NamedBy } from "../protocol.ts";
 import type { Facts, LineKind, LineStatus } from "./line.ts";
 
 const STATUSES: readonly LineStatus[] = ["processed", "anonymous", "duplicate", "purged", "held", "released"];

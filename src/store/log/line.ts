@@ -3,7 +3,8 @@
  * verbatim.
  */
 import type { Traits } from "../../domain/signal/signal.ts";
-import type { Admission, NamedBy } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
+import type { NamedBy } from "../protocol.ts";
 
 export type LineKind = "signal" | "identify" | "account";
 

@@ -3,7 +3,7 @@ import { isJsonObject } from "../../domain/json/dot-path.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import type { Facts } from "../log/line.ts";
-import type { Admission } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
 
 export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
 

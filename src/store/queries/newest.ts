@@ -8,7 +8,9 @@ import type { Facts, LineStatus } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
-import type { Admission, SignalFilter } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
+import type { SignalFilter } from "../protocol.ts";
+import { admissionOf } from "../record/dead-letters.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -202,7 +204,7 @@ function* deadSteps({ sql }: StoreState, filter: FindFilter, before: number): St
     before,
   );
   for (const row of rows) {
-    const admission = JSON.parse(row.admission) as Admission;
+    const admission = admissionOf(row);
     const isFound = (status === undefined || row.status === status) && isAdmitted(admission, filter);
     yield {
       source: 2,

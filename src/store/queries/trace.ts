@@ -9,6 +9,7 @@ import type { MatchedRule, SignalTrace } from "../protocol.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { pointsOf } from "../../domain/rules/evaluation.ts";
+import type { Admission } from "../../wire/admission.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import { parsed } from "../../domain/json/payload-json.ts";
@@ -59,14 +60,9 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
   return {
     ...toSummary({ facts, dead: null }, names),
     status: shownStatus(facts.status),
-    endpoint: admission.endpoint,
-    keyId: admission.keyId,
-    verdict: admission.verdict,
-    ordinal: admission.ordinal,
-    signalLimit: admission.signalLimit,
+    ...shownAdmission(admission),
     recordedAtMs: facts.recordedAtMs,
     duplicateOf: facts.duplicateOf,
-    heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
     deadReason: null,
     anonymousId: facts.anonymousId,
     userId: facts.userId,
@@ -97,14 +93,9 @@ function traceDead(state: StoreState, id: string): SignalTrace | null {
   const admission = admissionOf(row);
   return {
     ...toSummary({ facts: null, dead: row }, new Names(state.sql)),
-    endpoint: admission.endpoint,
-    keyId: admission.keyId,
-    verdict: admission.verdict,
-    ordinal: admission.ordinal,
-    signalLimit: admission.signalLimit,
+    ...shownAdmission(admission),
     recordedAtMs: row.recorded_at,
     duplicateOf: null,
-    heldUntilMs: admission.verdict === "held" ? admission.periodEndMs : null,
     deadReason: row.reason,
     anonymousId: null,
     userId: null,
@@ -116,4 +107,9 @@ function traceDead(state: StoreState, id: string): SignalTrace | null {
     erasedAtMs: row.erased_at,
     inColdStorage: false,
   };
+}
+
+function shownAdmission({ endpoint, keyId, verdict, ordinal, signalLimit, periodEndMs }: Admission) {
+  const heldUntilMs = verdict === "held" ? periodEndMs : null;
+  return { endpoint, keyId, verdict, ordinal, signalLimit, heldUntilMs };
 }

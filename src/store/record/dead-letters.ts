@@ -1,6 +1,7 @@
 /** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
 import type { PageOf, Page } from "../../platform/list-page.ts";
-import type { Admission, DeadLetter, SignalToRecord } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
+import type { DeadLetter, SignalToRecord } from "../protocol.ts";
 import { parsed } from "../../domain/json/payload-json.ts";
 
 export interface DeadLetterRow {
@@ -44,7 +45,7 @@ export function deleteDeadLetter(sql: SqlStorage, seq: number): void {
   sql.exec("DELETE FROM dead_letters WHERE seq = ?", seq);
 }
 
-export function admissionOf({ admission }: DeadLetterRow): Admission {
+export function admissionOf({ admission }: Pick<DeadLetterRow, "admission">): Admission {
   return JSON.parse(admission) as Admission;
 }
 

@@ -4,7 +4,7 @@
  * nothing by themselves.
  */
 import type { Facts, LineStatus } from "../log/line.ts";
-import type { Admission } from "../protocol.ts";
+import type { Admission } from "../../wire/admission.ts";
 import { countInBooks } from "./books.ts";
 import type { BookColumn, Books } from "./books.ts";
 import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";

@@ -4,7 +4,9 @@ import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingCondition, MappingRule } from "../../../src/domain/rules/mapping-rule.ts";
 import { compileTemplate } from "../../../src/domain/accounts/payload-template.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../../src/limits.ts";
-import type { Envelope, ReceivedSignal } from "../../../src/wire/message.ts";
+import { readAdmission } from "../../../src/wire/admission.ts";
+import type { Envelope } from "../../../src/wire/admission.ts";
+import type { ReceivedSignal } from "../../../src/wire/message.ts";
 import { buriedSignal, processSignal, rowsToRecord } from "../../../src/queue/process.ts";
 
 const template = compileTemplate([
@@ -24,11 +26,7 @@ function processed(envelope: Partial<Envelope>, payload: unknown, at = AT, rules
   const row = { row: 1, at, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
   const { work } = processSignal(
     {
-      envelope: { id: "sig_1", key: "key_1", ...envelope },
-      row,
-      verdict: "accepted",
-      ordinal: 1,
-      endpoint: envelope.endpoint ?? "signal_staging",
+      admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
       payload: JSON.stringify(payload),
     },
     { ...workings, rules },
@@ -103,13 +101,9 @@ describe("§8.2 a signal", () => {
 });
 
 describe("what a message says of a signal's admission goes with the signal", () => {
-  const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 1, count: 1, accepted: 1 };
+  const row = { row: 3, at: AT, period_start: AT - 5, period_end: AT + 5, limit: 10, first: 7, count: 1, accepted: 0 };
   const received = (envelope: Partial<Envelope>, payload = '{"event":"A"}'): ReceivedSignal => ({
-    envelope: { id: "sig_1", key: "key_1", ...envelope },
-    row,
-    verdict: "held",
-    ordinal: 7,
-    endpoint: "signal_staging",
+    admission: readAdmission(row, { id: "sig_1", key: "key_1", ...envelope }, 0),
     payload,
   });
   const admission = {
@@ -130,6 +124,12 @@ describe("what a message says of a signal's admission goes with the signal", () 
     const envelope = { source: "web", idem: "k:0", again: { ...again, period_start: 0, period_end: 9 } };
     expect(processSignal(received(envelope), workings).admission).toEqual({
       ...admission,
+      verdict: "accepted",
+      ordinal: 1,
+      signalLimit: 1,
+      receivedAtMs: 1,
+      periodStartMs: 0,
+      periodEndMs: 9,
       pathSource: "web",
       idempotencyKey: "k:0",
       again: { from: "held", place: 12 },
@@ -170,14 +170,8 @@ describe("what cannot be processed is a dead letter that says why", () => {
 
   test("text that is no JSON", () => {
     const row = { row: 1, at: AT, period_start: AT, period_end: AT + 1, limit: 10, first: 1, count: 1, accepted: 1 };
-    const one = {
-      envelope: { id: "sig_1", key: "key_1" },
-      row,
-      verdict: "accepted",
-      ordinal: 1,
-      payload: "{",
-    } as const;
-    const { work } = processSignal({ ...one, endpoint: "signal_staging" }, workings);
+    const admission = readAdmission(row, { id: "sig_1", key: "key_1" }, 0);
+    const { work } = processSignal({ admission, payload: "{" }, workings);
     expect(work).toMatchObject({ kind: "dead", reason: expect.stringMatching(/^Could not be processed: SyntaxError/) });
   });
 });

@@ -17,8 +17,9 @@ function chunk(first: number, count: number, bytes = 100): AdmitChunk {
 /** The signals as they arrive: id, row, ordinal and verdict of each. */
 function arrived(packer: RowPacker): string[] {
   const rows = packer.rows().map(({ text }) => text);
-  const signals = readMessage(writeMessage("ws", rows.join(""))).rows.flatMap((row) => row.signals);
-  return signals.map(({ envelope, row, ordinal, verdict }) => `${envelope.id} ${row.row} ${ordinal} ${verdict}`);
+  return readMessage(writeMessage("ws", rows.join(""))).rows.flatMap(({ row, signals }) =>
+    signals.map(({ admission: { id, ordinal, verdict } }) => `${id} ${row.row} ${ordinal} ${verdict}`),
+  );
 }
 
 describe("the rows of a commit", () => {

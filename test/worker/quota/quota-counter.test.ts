@@ -44,7 +44,7 @@ describe("§8, invariant 3: verdicts", () => {
     });
     const results = await Promise.all(calls.map((ids) => counter.admit(ids.length, { ids })));
 
-    const stored = new Map((await counter.unsettled()).map((signal) => [signal.envelope.id, signal]));
+    const stored = new Map((await counter.unsettled()).map((signal) => [signal.id, signal]));
     const ordinals = [...stored.values()].map((signal) => signal.ordinal).sort((a, b) => a - b);
     expect(ordinals).toEqual(Array.from({ length: 2 * limit }, (_, index) => index + 1));
     for (const { ordinal, verdict } of stored.values()) {
@@ -214,7 +214,7 @@ describe("§8.6: plan and overages", () => {
       periodStartMs: month(3),
       periodEndMs: month(4),
     });
-    expect((await counter.unsettled()).map((signal) => signal.row.limit)).toEqual([
+    expect((await counter.unsettled()).map((signal) => signal.signalLimit)).toEqual([
       1,
       1,
       3,
@@ -302,7 +302,7 @@ describe("§8.5: billing periods", () => {
     expect(await counter.counted(1)).toEqual([1, 0, 0]);
     const before = await usageOf(counter);
     expect(before).toMatchObject({ accepted: 1, history: [{ accepted: 2, held: 1, streak: 1 }] });
-    expect((await counter.unsettled()).at(-1)).toMatchObject({ ordinal: 1, row: { period_start: month(2) } });
+    expect((await counter.unsettled()).at(-1)).toMatchObject({ ordinal: 1, periodStartMs: month(2) });
     await runInDurableObject(counter.stub, (instance) => Promise.all([instance.alarm(), instance.alarm()]));
     await runInDurableObject(counter.stub, (instance) => instance.alarm());
     expect(await usageOf(counter)).toEqual(before);

@@ -3,7 +3,7 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { readMessage, writeSignal } from "../../../src/wire/message.ts";
-import type { Envelope } from "../../../src/wire/message.ts";
+import type { Envelope } from "../../../src/wire/admission.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
 import { recoverWorkspace } from "../../../src/workspace/recover-workspace.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
@@ -55,10 +55,10 @@ describe("rows with numbers that the store has seen", () => {
 
     expect(await rowsOf(counter)).toEqual(renumbered);
     const after = await counter.unsettled();
-    expect(after.map(({ row }) => row.row)).toEqual([0, 0, 1, 1, 1, 2].map((which) => renumbered[which]));
+    expect(after.map(({ row }) => row)).toEqual([0, 0, 1, 1, 1, 2].map((which) => renumbered[which]));
     const withoutNumber = after.map((signal, index) => ({
       ...signal,
-      row: { ...signal.row, row: before[index]?.row.row },
+      row: before[index]?.row,
     }));
     expect(withoutNumber).toEqual(before);
     expect(before.map(({ verdict }) => verdict)).toEqual(["accepted", "accepted", "held", "held", "held", "held"]);
@@ -161,7 +161,7 @@ describe("rows with numbers that the store has seen", () => {
     });
     expect(await renumber(counter, 250)).toBe(250);
     expect(await rowsOf(counter)).toEqual(Array.from({ length: 250 }, (_, n) => 251 + n));
-    expect((await counter.unsettled()).map(({ row }) => row.row)).toEqual(
+    expect((await counter.unsettled()).map(({ row }) => row)).toEqual(
       Array.from({ length: 250 }, (_, n) => 251 + n).filter((row) => row !== 267),
     );
     expect((await counter.rows())[16]?.body).toBe("\u001dnonsense");

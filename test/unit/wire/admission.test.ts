@@ -1,0 +1,62 @@
+/** How a signal was admitted is the same wherever it is read, also of one that is sent once more (design §6, §8). */
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { envelopeAgain, readAdmission } from "../../../src/wire/admission.ts";
+import type { Admission, OutboxRow } from "../../../src/wire/admission.ts";
+
+const rows = fc.record<OutboxRow>({
+  row: fc.nat(),
+  at: fc.nat(),
+  period_start: fc.nat(),
+  period_end: fc.nat(),
+  limit: fc.nat(),
+  first: fc.nat(),
+  count: fc.nat(),
+  accepted: fc.nat(3),
+});
+const admissions = fc.record<Required<Admission>>({
+  id: fc.string(),
+  keyId: fc.string(),
+  endpoint: fc.constantFrom("signal_staging", "product_org"),
+  verdict: fc.constantFrom("accepted", "held"),
+  ordinal: fc.nat(),
+  signalLimit: fc.nat(),
+  receivedAtMs: fc.nat(),
+  periodStartMs: fc.nat(),
+  periodEndMs: fc.nat(),
+  pathSource: fc.string(),
+  idempotencyKey: fc.string(),
+  again: fc.record({ from: fc.constantFrom("held", "dead"), place: fc.nat() }),
+});
+
+test("a signal that is sent once more is read as it was admitted, whatever row and place it comes in", () => {
+  fc.assert(
+    fc.property(admissions, fc.constantFrom("none", "source", "key"), rows, fc.nat(5), (all, lacks, row, index) => {
+      const { pathSource, idempotencyKey, ...rest } = all;
+      const admission = {
+        ...rest,
+        ...(lacks === "source" ? {} : { pathSource }),
+        ...(lacks === "key" ? {} : { idempotencyKey }),
+      };
+      expect(readAdmission(row, envelopeAgain(admission), index)).toEqual(admission);
+    }),
+  );
+});
+
+test("a signal that comes for the first time shares time, period and limit with its row, in the row's order", () => {
+  const row = { row: 7, at: 5, period_start: 1, period_end: 9, limit: 100, first: 99, count: 3, accepted: 2 };
+  const read = [0, 1, 2].map((index) => readAdmission(row, { id: `sig_${index}`, key: "key_1" }, index));
+  const shared = {
+    keyId: "key_1",
+    endpoint: "signal_staging",
+    signalLimit: 100,
+    receivedAtMs: 5,
+    periodStartMs: 1,
+    periodEndMs: 9,
+  };
+  expect(read).toEqual([
+    { ...shared, id: "sig_0", verdict: "accepted", ordinal: 99 },
+    { ...shared, id: "sig_1", verdict: "accepted", ordinal: 100 },
+    { ...shared, id: "sig_2", verdict: "held", ordinal: 101 },
+  ]);
+});
