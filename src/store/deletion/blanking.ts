@@ -56,9 +56,8 @@ export class Blanking {
       changeStatus(this.counts, countedSignal(facts), standingOf(facts), standingOf(after));
       this.#leave(log, seq, facts);
     }
-    const { row } = segment;
-    if (row === null || row.cold === null) log.blank(segment, changes.keys());
-    else this.coldObjects += scrubCold(this.#state.sql, [row]);
+    if (segment.coldObject === null) log.blank(segment, changes.keys());
+    else this.coldObjects += scrubCold(this.#state.sql, [segment]);
     log.rewrite(segment, changes);
     return lines;
   }

@@ -13,7 +13,7 @@ import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
 import { isEmptied } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
-import type { SegmentRow } from "../log/segment.ts";
+import type { Segment } from "../log/segment.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { EventGroupChanges, settleGroups } from "../state/event-group-changes.ts";
@@ -26,9 +26,6 @@ import { VisitorLists } from "./visitor-lists.ts";
 export const RETENTION_ROWS = 2_000;
 /** How often signals are looked for that have been kept long enough: not for each of them by itself. */
 export const RETENTION_SWEEP_MS = 3_600_000;
-
-/** Rows of segments that are read at a time. */
-const PAGE_SEGMENTS = 64;
 
 /** Sets how long signals are kept. Repeating it changes nothing. */
 export function setRetention(sql: SqlStorage, { retentionDays }: StoreConfig, nowMs: number): void {
@@ -100,9 +97,10 @@ class Dropping {
   }
 
   drop(log: Log): void {
-    for (const row of this.#due(log)) {
+    if (this.isFull) return;
+    for (const segment of log.receivedBefore({ wholly: this.#beforeMs, partly: this.#beforeDayMs })) {
+      this.#dropLines(log, segment);
       if (this.isFull) return;
-      this.#dropLines(log, row);
     }
   }
 
@@ -128,25 +126,9 @@ class Dropping {
     releaseObjects(sql, this.#objects);
   }
 
-  /** Segments with lines that are too old, from the oldest on. */
-  *#due(log: Log): Generator<SegmentRow> {
-    let after = 0;
-    for (;;) {
-      const rows = log.rows(
-        `first_seq > ? AND (received_to < ? OR received_from < ?) ORDER BY first_seq LIMIT ${PAGE_SEGMENTS}`,
-        after,
-        this.#beforeMs,
-        this.#beforeDayMs,
-      );
-      yield* rows;
-      if (rows.length < PAGE_SEGMENTS) return;
-      after = rows.at(-1)?.first_seq ?? after;
-    }
-  }
-
-  #dropLines(log: Log, row: SegmentRow): void {
-    const segment = log.sealed(row);
-    const beforeMs = row.received_to < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
+  #dropLines(log: Log, segment: Segment): void {
+    const { coldObject } = segment;
+    const beforeMs = segment.receivedToMs < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
     const lines = segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) }));
     const there = lines.filter(({ facts }) => !isEmptied(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
@@ -156,13 +138,13 @@ class Dropping {
     }
     if (old.length === there.length) {
       log.drop(segment);
-      if (row.cold !== null) this.#objects.add(row.cold);
+      if (coldObject !== null) this.#objects.add(coldObject);
     } else if (old.length > 0) {
       log.forget(
         segment,
         old.map(({ seq }) => seq),
       );
-      scrubCold(this.#state.sql, [row]);
+      scrubCold(this.#state.sql, [segment]);
     }
   }
 
@@ -192,16 +174,11 @@ function sealMs(log: Log): number {
  * When the next lines are too old, in milliseconds since 1970; a line that is yet to be recorded is not, before it has been
  * kept long enough.
  */
-function nextExpiryMs({ sql }: StoreState, nowMs: number, keptMs: number): number {
-  const { first, whole } = sql
-    .exec<{ first: number | null; whole: number | null }>(
-      `SELECT min(first) AS first, min(whole) AS whole FROM (
-         SELECT min(received_from) AS first, min(received_to) AS whole FROM signals_segments
-         UNION ALL SELECT min(received_from), min(received_to) FROM held_segments
-         UNION ALL SELECT NULL, min(received_at) FROM dead_letters)`,
-    )
-    .one();
-  const dayAfterMs = first === null ? nowMs : (dayOf(first) + 1) * DAY_MS;
+function nextExpiryMs(state: StoreState, nowMs: number, keptMs: number): number {
+  const oldest = logsOf(state).flatMap((log) => log.oldestReceived() ?? []);
+  const { dead } = state.sql.exec<{ dead: number | null }>("SELECT min(received_at) AS dead FROM dead_letters").one();
+  const days = oldest.map(({ firstMs }) => (dayOf(firstMs) + 1) * DAY_MS);
   // A line that is exactly as old as it may become is kept.
-  return Math.min(nowMs, dayAfterMs, (whole ?? nowMs) + 1) + keptMs;
+  const wholes = [...oldest.map(({ wholeMs }) => wholeMs), dead ?? nowMs].map((ms) => ms + 1);
+  return Math.min(nowMs, ...days, ...wholes) + keptMs;
 }

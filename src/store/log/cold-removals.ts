@@ -1,5 +1,5 @@
 /** Payloads that must leave R2: asked for in the transaction that takes them from their lines, done by cold.ts. */
-import type { SegmentRow } from "./segment.ts";
+import type { Segment } from "./segment.ts";
 
 /**
  * Has the payloads of those lines of the segments removed from R2 of which the facts say that they are kept no longer.
@@ -7,16 +7,16 @@ import type { SegmentRow } from "./segment.ts";
  *
  * @returns how many objects that is of which nothing was to be removed before.
  */
-export function scrubCold(sql: SqlStorage, rows: Iterable<SegmentRow>): number {
+export function scrubCold(sql: SqlStorage, segments: Iterable<Pick<Segment, "firstSeq" | "coldObject">>): number {
   let objects = 0;
-  for (const { cold, first_seq: firstSeq } of rows) {
-    if (cold === null) continue;
+  for (const { firstSeq, coldObject } of segments) {
+    if (coldObject === null) continue;
     // The search is among this object's segments: very many of other objects may be waiting.
     const asked = sql.exec(
       `SELECT 1 FROM cold_objects JOIN cold_scrubs
          ON cold_scrubs.first_seq BETWEEN cold_objects.first_seq AND cold_objects.last_seq
          JOIN signals_segments ON signals_segments.first_seq = cold_scrubs.first_seq WHERE key = ?1 AND cold = ?1 LIMIT 1`,
-      cold,
+      coldObject,
     );
     if (asked.toArray().length === 0) objects++;
     sql.exec("INSERT OR IGNORE INTO cold_scrubs (first_seq) VALUES (?)", firstSeq);

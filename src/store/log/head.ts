@@ -4,6 +4,7 @@
  * writes only the pages that differ.
  */
 import type { Cell } from "./line-cells.ts";
+import { isOriginal } from "./line.ts";
 import type { Facts } from "./line.ts";
 import { Lines } from "./lines.ts";
 import { assertFits } from "./packing.ts";
@@ -154,15 +155,28 @@ export class Head<Meta extends LogMeta> {
   }
 
   /**
-   * Changes facts of lines by their index. `lines` is replaced: whoever has read the lines before keeps what they have read.
+   * Changes facts of lines by their numbers; one that is no original any more loses its hash. `lines` is replaced: whoever
+   * has read the lines before keeps what they have read.
    */
-  change(changes: ReadonlyMap<number, Facts>): void {
-    this.lines = this.lines.with(changes);
-    this.changed();
+  rewrite(changes: ReadonlyMap<number, Facts>): void {
+    const { firstSeq } = this;
+    for (const [seq, facts] of changes) if (!isOriginal(facts)) this.hashes[seq - firstSeq] = null;
+    this.lines = this.lines.with(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
+    this.#encodeAgain();
   }
 
-  /** To be called where payloads or hashes have been changed that were there before: they are encoded again. */
-  changed(): void {
+  /** Whether the open lines are still as they were read: they are replaced where one changes, and added to otherwise. */
+  isCurrent({ firstSeq, lines }: { firstSeq: number; lines: Lines }): boolean {
+    return firstSeq === this.firstSeq && lines === this.lines;
+  }
+
+  replacePayloads(payloads: (string | null)[]): void {
+    this.payloads = payloads;
+    this.#encodeAgain();
+  }
+
+  /** To be called where payloads or facts have been changed that were there before. */
+  #encodeAgain(): void {
     this.#facts.clear();
     this.#payloads.clear();
     this.#texts = Array.from({ length: this.lines.length }, (_, index) => textOfCells(this.lines.cells(index)));
@@ -174,7 +188,7 @@ export class Head<Meta extends LogMeta> {
   /** Empties the head, whose lines are in a segment now. */
   clear(): void {
     this.lines = new Lines();
-    this.changed();
+    this.#encodeAgain();
     this.payloads = [];
     this.hashes = [];
     this.#most = { facts: 0, payloads: 0 };

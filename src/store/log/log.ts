@@ -9,23 +9,25 @@
 import { Head, textOfCells } from "./head.ts";
 import type { LogMeta, LogName } from "./head.ts";
 import { IdSearch } from "./id-search.ts";
-import { emptied, isEmptied, isOriginal } from "./line.ts";
+import { emptied, isEmptied } from "./line.ts";
 import { encodeFacts } from "./line-cells.ts";
 import type { Facts, Line } from "./line.ts";
+import { factsOf, linesBySegment } from "./lines-by-number.ts";
+import type { LinesOfSegment } from "./lines-by-number.ts";
 import { Segment } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 import { StoredPayloads } from "./stored-payloads.ts";
 import type { SegmentPayloads } from "./stored-payloads.ts";
 import { StoredSegments } from "./stored-segments.ts";
 import type { ColdPlace, SegmentHashes } from "./stored-segments.ts";
-import { walkSegments, walkSegmentsBack } from "./walk.ts";
+import { segmentsReceivedBefore, walkSegments, walkSegmentsBack } from "./walk.ts";
 import type { Wanted } from "./walk.ts";
 
 export class Log<Meta extends LogMeta = LogMeta> {
   readonly #sql: SqlStorage;
   readonly name: LogName;
   readonly #empty: Meta;
-  readonly #segments: StoredSegments;
+  protected readonly segments: StoredSegments;
   readonly #payloads: StoredPayloads;
   readonly #ids: IdSearch;
   #head: Head<Meta>;
@@ -34,9 +36,9 @@ export class Log<Meta extends LogMeta = LogMeta> {
     this.#sql = sql;
     this.name = name;
     this.#empty = empty;
-    this.#segments = new StoredSegments(sql, name);
+    this.segments = new StoredSegments(sql, name);
     this.#payloads = new StoredPayloads(sql, name);
-    this.#ids = new IdSearch(sql, name, this.#segments);
+    this.#ids = new IdSearch(sql, name, this.segments);
     this.#head = this.#load();
   }
 
@@ -52,7 +54,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** The number of the oldest line; `nextSeq` where there is none. */
   get firstSeq(): number {
-    return this.#segments.firstSeq ?? this.#head.firstSeq;
+    return this.segments.firstSeq ?? this.#head.firstSeq;
   }
 
   /**
@@ -75,7 +77,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     const { firstSeq, lines } = head;
     const span = this.#ids.close();
     head.meta.maxSpanMs = Math.max(head.meta.maxSpanMs, span.last - span.first);
-    this.#segments.insert({ firstSeq, lines, hashes: head.hashBytes(), span });
+    this.segments.insert({ firstSeq, lines, hashes: head.hashBytes(), span });
     if (head.payloads.some((payload) => payload !== null)) this.#payloads.write(firstSeq, head.payloads, lines);
     head.clear();
   }
@@ -87,7 +89,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Forgets what is in memory, after a transaction was taken back. */
   reload(): void {
-    this.#segments.reload();
+    this.segments.reload();
     this.#payloads.reload();
     this.#head = this.#load();
   }
@@ -101,35 +103,17 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** The segment that has this line; null where there is none, or none any more. */
   segmentOf(seq: number): Segment | null {
     if (seq >= this.#head.firstSeq) return seq < this.#head.nextSeq ? this.open() : null;
-    return this.#segments.of(seq);
+    return this.segments.of(seq);
   }
 
   /** The segments of these lines, each with those that it has, in ascending order. Lines that are gone are left out. */
-  *segmentsOf(seqs: Iterable<number>): Generator<{ segment: Segment; seqs: number[] }> {
-    const sorted = [...new Set(seqs)].sort((one, other) => one - other);
-    let found: { segment: Segment; seqs: number[] } | null = null;
-    for (const seq of sorted) {
-      if (found !== null && seq <= found.segment.lastSeq) {
-        found.seqs.push(seq);
-        continue;
-      }
-      if (found !== null) yield found;
-      const segment = this.segmentOf(seq);
-      found = segment && { segment, seqs: [seq] };
-    }
-    if (found !== null) yield found;
+  segmentsOf(seqs: Iterable<number>): Generator<LinesOfSegment> {
+    return linesBySegment(seqs, (seq) => this.segmentOf(seq));
   }
 
   /** Facts of lines by their numbers; lines that are gone are missing. */
   readAll(seqs: Iterable<number>): Map<number, Facts> {
-    const facts = new Map<number, Facts>();
-    for (const { segment, seqs: here } of this.segmentsOf(seqs)) {
-      for (const seq of here) {
-        const found = segment.facts(seq);
-        if (!isEmptied(found)) facts.set(seq, found);
-      }
-    }
-    return facts;
+    return factsOf(this.segmentsOf(seqs));
   }
 
   /** The latest line with a signal's id; null where there is none. */
@@ -141,25 +125,35 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Segments from the latest line before `before` back to the oldest. */
   walkBack(before: number, wanted: Wanted = {}): Generator<Segment> {
-    return walkSegmentsBack(this.#segments, this.open(), before, wanted);
+    return walkSegmentsBack(this.segments, this.open(), before, wanted);
   }
 
   /** Segments from the first line after `after` on. */
   walk(after: number, wanted: Wanted = {}): Generator<Segment> {
-    return walkSegments(this.#segments, () => this.open(), after, wanted);
+    return walkSegments(this.segments, () => this.open(), after, wanted);
+  }
+
+  /** Sealed segments, from the oldest on, whose lines were all received before a time, or some of them before another. */
+  receivedBefore(before: { wholly: number; partly: number }): Generator<Segment> {
+    return segmentsReceivedBefore(this.segments, before);
+  }
+
+  /** When the oldest sealed line was received, and when the last one of the segment that is the first to be all too old. */
+  oldestReceived(): { firstMs: number; wholeMs: number } | null {
+    return this.segments.oldestReceived();
   }
 
   /**
-   * Rows of sealed segments for which a condition holds, in their order. The condition is part of a statement: it never
-   * holds what was sent.
+   * Rows of sealed segments for which a condition holds, for who knows how these are kept. The condition is part of a
+   * statement: it never holds what was sent.
    */
   rows(condition: string, ...values: SqlStorageValue[]): SegmentRow[] {
-    return this.#segments.rows(condition, ...values);
+    return this.segments.rows(condition, ...values);
   }
 
   /** The segment of such a row. */
   sealed(row: SegmentRow): Segment {
-    return this.#segments.read(row);
+    return this.segments.read(row);
   }
 
   /** The segment that lines are added to. */
@@ -169,12 +163,12 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** HASH_BYTES of each line of a segment. */
   hashesOf(firstSeq: number): Uint8Array {
-    return firstSeq === this.#head.firstSeq ? this.#head.hashBytes() : this.#segments.hashesOf(firstSeq);
+    return firstSeq === this.#head.firstSeq ? this.#head.hashBytes() : this.segments.hashesOf(firstSeq);
   }
 
   /** Hashes of segments with lines received in that time, and of the open lines, which may have been received at any time. */
   *hashesReceived(fromMs: number, toMs = Number.MAX_SAFE_INTEGER): Generator<SegmentHashes> {
-    yield* this.#segments.hashesReceived(fromMs, toMs);
+    yield* this.segments.hashesReceived(fromMs, toMs);
     const { firstSeq } = this.#head;
     yield { firstSeq, receivedToMs: Number.MAX_SAFE_INTEGER, hashes: this.#head.hashBytes() };
   }
@@ -186,19 +180,13 @@ export class Log<Meta extends LogMeta = LogMeta> {
    */
   rewrite(segment: Segment, changes: ReadonlyMap<number, Facts>): void {
     if (changes.size === 0) return;
-    if (segment.row !== null) return this.#segments.rewrite(segment, segment.row, changes);
-    const head = this.#head;
-    const { firstSeq } = head;
-    for (const [seq, facts] of changes) if (!isOriginal(facts)) head.hashes[seq - firstSeq] = null;
-    head.change(new Map([...changes].map(([seq, facts]) => [seq - firstSeq, facts] as const)));
+    if (segment.row !== null) this.segments.rewrite(segment, segment.row, changes);
+    else this.#head.rewrite(changes);
   }
 
   /** Whether a segment is still as it was read, before an `await` for instance. */
   isCurrent(segment: Segment): boolean {
-    const { firstSeq, row, lines } = segment;
-    // The head's lines are replaced where one of them changes; others are added to the same ones.
-    if (row === null) return firstSeq === this.#head.firstSeq && lines === this.#head.lines;
-    return this.#segments.isCurrent(segment, row);
+    return segment.row === null ? this.#head.isCurrent(segment) : this.segments.isCurrent(segment, segment.row);
   }
 
   /** A segment's payloads, line by line; null: they are in R2. */
@@ -213,9 +201,8 @@ export class Log<Meta extends LogMeta = LogMeta> {
     if (here === null) throw new Error("payloads that are in R2 are deleted there");
     const payloads = [...here];
     for (const seq of seqs) payloads[seq - segment.firstSeq] = null;
-    if (segment.row !== null) return this.#payloads.write(segment.firstSeq, payloads, segment.lines);
-    this.#head.payloads = payloads;
-    this.#head.changed();
+    if (segment.row !== null) this.#payloads.write(segment.firstSeq, payloads, segment.lines);
+    else this.#head.replacePayloads(payloads);
   }
 
   /** The compressed payloads of a sealed segment, as they are moved to R2; null: there are none here. */
@@ -225,7 +212,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Says where in R2 the payloads of a segment are now. */
   movePayloads(firstSeq: number, cold: ColdPlace): void {
-    this.#segments.moveToCold(firstSeq, cold);
+    this.segments.moveToCold(firstSeq, cold);
     this.#payloads.remove(firstSeq);
   }
 
@@ -241,14 +228,14 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Makes the row of a sealed segment say what its lines are now; until then it also says what they were. */
   summariseAgain(firstSeq: number): void {
-    this.#segments.summariseAgain(firstSeq);
+    this.segments.summariseAgain(firstSeq);
   }
 
   /** Deletes a sealed segment with all its lines. */
   drop({ firstSeq, row, lines }: Segment): void {
     if (row === null) throw new Error("open lines cannot be dropped");
     for (const [index, id] of lines.column("id").entries()) this.#ids.remove(row, String(id), firstSeq + index);
-    this.#segments.remove(firstSeq);
+    this.segments.remove(firstSeq);
     this.#payloads.remove(firstSeq);
   }
 

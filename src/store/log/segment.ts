@@ -63,6 +63,16 @@ export class Segment {
     return this.firstSeq + this.length - 1;
   }
 
+  /** When the latest of its lines was received, in milliseconds since 1970; infinity while it is open. */
+  get receivedToMs(): number {
+    return this.row?.received_to ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** The object in R2 that has its payloads; null: they are here, or nowhere. */
+  get coldObject(): string | null {
+    return this.row?.cold ?? null;
+  }
+
   /** Facts of a line. @throws when the line is none of this segment. */
   facts(seq: number): Facts {
     const index = seq - this.firstSeq;

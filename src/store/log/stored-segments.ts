@@ -109,6 +109,26 @@ export class StoredSegments {
     return row === undefined || row.last_seq < seq ? null : this.read(row);
   }
 
+  /** When the period of the next lines ends that are held, in milliseconds since 1970; null: none is. */
+  nextHeldEndMs(): number | null {
+    const { at } = this.#sql
+      .exec<{ at: number | null }>(
+        `SELECT min(period_end) AS at FROM ${this.#name}_segments WHERE instr(statuses, 'h') > 0`,
+      )
+      .one();
+    return at;
+  }
+
+  /** When the oldest line was received, and the last one of the segment that is the first to be all too old. */
+  oldestReceived(): { firstMs: number; wholeMs: number } | null {
+    const { first, whole } = this.#sql
+      .exec<{ first: number | null; whole: number | null }>(
+        `SELECT min(received_from) AS first, min(received_to) AS whole FROM ${this.#name}_segments`,
+      )
+      .one();
+    return first === null || whole === null ? null : { firstMs: first, wholeMs: whole };
+  }
+
   /** HASH_BYTES of each line of a segment. */
   hashesOf(firstSeq: number): Uint8Array {
     const [row] = this.#sql.exec<{ hashes: ArrayBuffer }>(

@@ -61,6 +61,26 @@ export function* walkSegments(
   if (now.length > 0 && now.lastSeq > after) yield now;
 }
 
+/** Segments with lines that were received before a time: all of a segment's, or some of them. */
+export function* segmentsReceivedBefore(
+  segments: StoredSegments,
+  { wholly, partly }: { wholly: number; partly: number },
+): Generator<Segment> {
+  let after = 0;
+  for (;;) {
+    const rows = segments.rows(
+      "first_seq > ? AND (received_to < ? OR received_from < ?) ORDER BY first_seq LIMIT ?",
+      after,
+      wholly,
+      partly,
+      ROWS.most,
+    );
+    for (const row of rows) yield segments.read(row);
+    if (rows.length < ROWS.most) return;
+    after = rows.at(-1)?.first_seq ?? after;
+  }
+}
+
 /** What is wanted as part of a statement, and the values of its parameters in their order. */
 function conditionOf({ event, source, status, sinceMs, untilMs }: Wanted): { sql: string; values: SqlStorageValue[] } {
   const parts: [sql: string, SqlStorageValue][] = [];

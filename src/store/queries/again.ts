@@ -1,7 +1,6 @@
 /** Stored signals that are to be sent through the queue once more: held ones that are released, dead letters replayed. */
 import type { Facts } from "../log/line.ts";
-import type { Log } from "../log/log.ts";
-import type { Segment, SegmentRow } from "../log/segment.ts";
+import type { Segment } from "../log/segment.ts";
 import type { StoredSignal } from "../protocol.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
@@ -13,9 +12,6 @@ interface HeldLine {
   segment: Segment;
 }
 
-/** Rows of segments that are read at a time. */
-const ROWS_AT_ONCE = 16;
-
 /**
  * Held signals of the billing period that ends then, by ordinal: the oldest first. Segments are in order of recording, which
  * is nearly that of the ordinals: they are read by their first ordinal, until none that is left can have an earlier one.
@@ -26,10 +22,10 @@ export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: n
   const isWanted = ({ status, admission }: Facts): boolean =>
     status === "held" && admission.periodEndMs === periodEndMs && admission.ordinal > cursor;
   let first = linesOf(held.open(), isWanted).slice(0, limit);
-  for (const row of rowsByOrdinal(held, periodEndMs, cursor)) {
+  for (const { firstOrdinal, read } of held.byOrdinal(periodEndMs, cursor)) {
     const last = first[limit - 1];
-    if (last !== undefined && last.facts.admission.ordinal < row.ordinal_from) break;
-    first = [...first, ...linesOf(held.sealed(row), isWanted)].sort(byOrdinal).slice(0, limit);
+    if (last !== undefined && last.facts.admission.ordinal < firstOrdinal) break;
+    first = [...first, ...linesOf(read(), isWanted)].sort(byOrdinal).slice(0, limit);
   }
   return first.map(({ seq, facts, segment }) => ({
     admission: facts.admission,
@@ -38,25 +34,6 @@ export function heldSignals({ held }: StoreState, periodEndMs: number, cursor: n
     place: seq,
     cursor: facts.admission.ordinal,
   }));
-}
-
-/**
- * Rows of segments with held signals of the period whose ordinals are behind this one, in the order of their first ordinals.
- */
-function* rowsByOrdinal(held: Log, periodEndMs: number, behind: number): Generator<SegmentRow> {
-  for (let [ordinal, seq, isMore] = [0, 0, true]; isMore;) {
-    const rows = held.rows(
-      `instr(statuses, 'h') > 0 AND (ordinal_from, first_seq) > (?3, ?4) AND period_end >= ?1 AND ordinal_to > ?2
-       ORDER BY ordinal_from, first_seq LIMIT ${ROWS_AT_ONCE}`,
-      periodEndMs,
-      behind,
-      ordinal,
-      seq,
-    );
-    yield* rows;
-    isMore = rows.length === ROWS_AT_ONCE;
-    [ordinal, seq] = [rows.at(-1)?.ordinal_from ?? 0, rows.at(-1)?.first_seq ?? 0];
-  }
 }
 
 function linesOf(segment: Segment, isWanted: (facts: Facts) => boolean): HeldLine[] {

@@ -72,7 +72,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
     points: pointsOf(matched.filter(({ scored }) => scored)),
     payload: keepsPayload(facts) ? parsed(payload) : null,
     erasedAtMs: facts.erasedAtMs,
-    inColdStorage: keepsPayload(facts) && (segment.row?.cold ?? null) !== null,
+    inColdStorage: keepsPayload(facts) && segment.coldObject !== null,
   };
 }
 

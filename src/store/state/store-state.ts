@@ -2,6 +2,7 @@
 import { RaisedEvents } from "../../events/raised-events.ts";
 import type { BooksMeta } from "./store-meta.ts";
 import { EMPTY_BOOKS } from "./store-meta.ts";
+import { HeldLog } from "../log/held-log.ts";
 import { Log } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
 import { Once } from "./once.ts";
@@ -12,7 +13,7 @@ export class StoreState {
   /** Everything that has been recorded, but for held signals and dead letters. */
   readonly signals: Log<BooksMeta>;
   /** Held signals, in the order in which they were recorded. */
-  readonly held: Log;
+  readonly held: HeldLog;
   readonly originals: Originals;
   readonly verdicts: Verdicts;
   readonly once: Once;
@@ -22,7 +23,7 @@ export class StoreState {
   constructor(sql: SqlStorage) {
     this.sql = sql;
     this.signals = new Log(sql, "signals", EMPTY_BOOKS);
-    this.held = new Log(sql, "held", { maxSpanMs: 0 });
+    this.held = new HeldLog(sql);
     this.originals = new Originals(this.signals);
     this.verdicts = new Verdicts(sql);
     this.once = new Once(sql);

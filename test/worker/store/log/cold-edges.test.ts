@@ -67,7 +67,9 @@ describe("with very many objects of cold storage", () => {
         sql.exec("INSERT INTO cold_objects VALUES (?, 'stored', ?, ?, ?)", `cold_${n}`, NOW, n + 1, n + 1);
         sql.exec("UPDATE signals_segments SET cold = ? WHERE first_seq = ?", `cold_${n}`, n + 1);
       }
-      const rows = store.state.signals.rows("cold IS NOT NULL ORDER BY first_seq");
+      const rows = store.state.signals
+        .rows("cold IS NOT NULL ORDER BY first_seq")
+        .map(({ first_seq: firstSeq, cold: coldObject }) => ({ firstSeq, coldObject }));
       let objects = 0;
       expect(rowsRead(sql, () => void (objects = scrubCold(sql, rows)))).toBeLessThan(6_000);
       expect(objects).toBe(400);

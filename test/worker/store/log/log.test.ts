@@ -374,7 +374,7 @@ describe("cold storage", () => {
       const segment = log.segmentOf(found?.seq ?? 0);
       if (found === null || segment?.row === null || segment === null) throw new Error("not there");
       log.rewrite(segment, new Map([[found.seq, erased(found.facts, NOW)]]));
-      scrubCold(storage.sql, [segment.row]);
+      scrubCold(storage.sql, [segment]);
       expect(await scrubObject(work)).toBe(true);
       expect(await scrubObject(work)).toBe(false);
       await removeObjects(work, NOW);

@@ -171,7 +171,12 @@ const CALLS: Record<string, Call> = {
     await ring(workspace.id);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       const { signals } = new StoreState(sql);
-      scrubCold(sql, signals.rows("cold IS NOT NULL ORDER BY first_seq"));
+      scrubCold(
+        sql,
+        signals
+          .rows("cold IS NOT NULL ORDER BY first_seq")
+          .map(({ first_seq: firstSeq, cold: coldObject }) => ({ firstSeq, coldObject })),
+      );
     });
     await ring(workspace.id);
     vi.useRealTimers();
