@@ -7,6 +7,7 @@ import type { Cell } from "./line-cells.ts";
 import { isOriginal } from "./line.ts";
 import type { Facts } from "./line.ts";
 import { Lines } from "./lines.ts";
+import type { LogMeta } from "./log-meta.ts";
 import { assertFits } from "./packing.ts";
 import { HASH_BYTES } from "./segment.ts";
 
@@ -32,12 +33,6 @@ const META_STEP_CHARACTERS = 1_024;
 const LOG_NUMBERS = { signals: 1, held: 2 } as const;
 
 export type LogName = keyof typeof LOG_NUMBERS;
-
-/** What every log keeps in its head besides lines; whoever keeps the log adds to it. */
-export interface LogMeta {
-  /** The longest span of a segment, in milliseconds: how far around its time a signal is looked for. */
-  maxSpanMs: number;
-}
 
 /** A text, as bytes in a buffer that is longer than it. */
 class PaddedText {

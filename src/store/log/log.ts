@@ -7,7 +7,8 @@
  * a transaction is taken back, what is in memory is wrong: then `reload`.
  */
 import { Head, textOfCells } from "./head.ts";
-import type { LogMeta, LogName } from "./head.ts";
+import type { LogName } from "./head.ts";
+import type { LogMeta } from "./log-meta.ts";
 import { IdSearch } from "./id-search.ts";
 import { emptied, isEmptied } from "./line.ts";
 import { encodeFacts } from "./line-cells.ts";

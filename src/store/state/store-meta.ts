@@ -3,7 +3,7 @@
  * there so that a batch writes no row for it.
  */
 import type { WantedEvents } from "../../domain/events/workspace-event.ts";
-import type { LogMeta } from "../log/head.ts";
+import type { LogMeta } from "../log/log-meta.ts";
 import type { Books } from "./books.ts";
 import type { PendingGroups } from "./event-group-changes.ts";
 import type { RecordedRows } from "./recorded-rows.ts";
