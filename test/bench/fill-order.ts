@@ -1,5 +1,10 @@
 /** What the filler is told (workers/fill.ts), and what it answers. */
-import type { WorkspaceSize } from "./growth-traffic.ts";
+
+export interface WorkspaceSize {
+  signals: number;
+  people: number;
+  rules: number;
+}
 
 /** `visits`: growth-traffic.ts. `mixed`, `unlinked`: store-traffic.ts. `new`, `large`: hostile-traffic.ts. */
 export type TrafficName = "visits" | "mixed" | "unlinked" | "new" | "large";

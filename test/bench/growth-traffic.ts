@@ -7,12 +7,6 @@ import { uuidv7 } from "../../src/platform/uuidv7.ts";
 import type { FillOrder } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
 
-export interface WorkspaceSize {
-  signals: number;
-  people: number;
-  rules: number;
-}
-
 const VERBS = [
   "Viewed",
   "Clicked",

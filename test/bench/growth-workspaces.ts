@@ -5,7 +5,7 @@ import { OperatorApi } from "./operator-api.ts";
 import type { BuiltWorker } from "./build.ts";
 import type { FillOrder, FillerCall, StoreSize, TrafficName, Written } from "./fill-order.ts";
 import { rulesOf } from "./growth-traffic.ts";
-import type { WorkspaceSize } from "./growth-traffic.ts";
+import type { WorkspaceSize } from "./fill-order.ts";
 import type { BenchRule } from "./rules.ts";
 import { applySql, start } from "./start.ts";
 import type { RunningWorker } from "./start.ts";

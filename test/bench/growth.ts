@@ -9,7 +9,7 @@ import { build } from "./build.ts";
 import { measurePages } from "./growth-pages.ts";
 import type { PageTime } from "./growth-pages.ts";
 import { PROCESSED_SIGNALS, READS, ingestCalls, processingCalls } from "./growth-costs.ts";
-import type { WorkspaceSize } from "./growth-traffic.ts";
+import type { WorkspaceSize } from "./fill-order.ts";
 import { VARS, fillWorkspaces } from "./growth-workspaces.ts";
 import type { FilledWorkspace } from "./growth-workspaces.ts";
 import { LoadGenerator } from "./load.ts";

@@ -4,7 +4,7 @@ import type { BulkMemory } from "./bulk-memory.ts";
 import type { ContestantName } from "./contestants.ts";
 import type { PageTime } from "./growth-pages.ts";
 import type { Growth } from "./growth.ts";
-import type { WorkspaceSize } from "./growth-traffic.ts";
+import type { WorkspaceSize } from "./fill-order.ts";
 import type { Effort, Figure, Figures, Scenario } from "./scenarios.ts";
 import { isMet, shown, target } from "./store-figures.ts";
 import type { StorePart } from "./store-figures.ts";
