@@ -57,6 +57,16 @@ export const DRAIN_PACE_MS = 2_000;
 export const SAFETY_ALARM_MS = 60_000;
 /** Bytes of the counter's database from which on new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
+/**
+ * A call of D1 or of an object, for a sender or for what was sent, that takes longer has failed, whatever becomes of it: a
+ * sender gives up at about that time, and what waits for ever is never tried again.
+ */
+export const CALL_TIMEOUT_MS = 10_000;
+/**
+ * Recording a batch, or linking, that takes longer has failed, and comes again: a batch that waited for ever would end with
+ * its Worker, as one does that holds a signal which nothing survives. Recording takes a tenth of a second.
+ */
+export const RECORD_TIMEOUT_MS = 30_000;
 /** Back-off of a failed queue send and of a retried message, doubling from the first to the second. */
 export const RETRY_MIN_SECONDS = 5;
 export const RETRY_MAX_SECONDS = 300;

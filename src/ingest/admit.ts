@@ -11,7 +11,8 @@ import type { Verdict } from "../domain/signal/signal.ts";
 import type { BodySignal } from "../domain/signal/signal-body.ts";
 import { newId } from "../platform/ids.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
+import { CALL_TIMEOUT_MS, MESSAGE_MAX_BYTES, RETRY_MIN_SECONDS } from "../limits.ts";
 import type { QuotaCounter } from "../quota/quota-counter.ts";
 import type { AdmitCall, AdmitChunk, AdmitResult, InvalidSignals, PeriodState } from "../quota/protocol.ts";
 import { signalWriter } from "../wire/message.ts";
@@ -140,10 +141,10 @@ async function admitSlice(
     const counter = env.QUOTA_COUNTER.getByName(key.workspaceId);
     try {
       // oxlint-disable-next-line no-await-in-loop
-      const result = await counter.admit(request);
+      const result = await within<AdmitResult>(CALL_TIMEOUT_MS, counter.admit(request));
       if (result.outcome !== "unconfigured") return { result, ids };
       // oxlint-disable-next-line no-await-in-loop
-      await configure(env, counter, key.workspaceId);
+      await within(CALL_TIMEOUT_MS, configure(env, counter, key.workspaceId));
     } catch (error) {
       const { retryable, overloaded } = error as { retryable?: boolean; overloaded?: boolean };
       logEvent("admit_failed", { workspace: key.workspaceId, attempt, error: errorText(error) });

@@ -7,6 +7,7 @@
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
+import { within } from "../platform/time-limit.ts";
 
 /** How long an isolate remembers that an address failed too often. */
 const AUTH_FAILURE_PENALTY_MS = 10_000;
@@ -14,6 +15,9 @@ const AUTH_FAILURE_PENALTY_MS = 10_000;
 const PENALISED_LOOKUPS_PER_SECOND = 50;
 /** Addresses remembered per isolate as having failed too often. */
 const AUTH_FAILURE_ADDRESSES = 10_000;
+
+/** A limiter that takes longer limits nobody: whoever failed is told so all the same. */
+const LIMITER_TIMEOUT_MS = 1_000;
 
 /** Until when a network is known to have failed too often, so that a flood costs no further calls. */
 const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
@@ -35,7 +39,7 @@ export async function countFailure(limiter: RateLimit, network: string, nowMs: n
   const leftMs = penaltyLeftMs(network, nowMs);
   if (leftMs > 0) return leftMs;
   try {
-    const { success } = await limiter.limit({ key: network });
+    const { success } = await within(LIMITER_TIMEOUT_MS, limiter.limit({ key: network }));
     if (success) return 0;
   } catch (error) {
     // A limiter that fails limits nobody: the answer is the same 401 as ever.

@@ -9,6 +9,8 @@ import type { KeyFacts } from "../control/key-facts.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import type { RefusedCalls } from "../domain/keys/rejection.ts";
 import { Lru } from "../platform/lru.ts";
+import { within } from "../platform/time-limit.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
 import type { CompiledTemplate } from "../domain/accounts/payload-template.ts";
 
@@ -75,7 +77,7 @@ export function wasKnown(value: string): boolean {
  */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
   try {
-    return await readKey(d1, value, nowMs);
+    return await within(CALL_TIMEOUT_MS, readKey(d1, value, nowMs));
   } catch (error) {
     const entry = entries.get(value);
     if (entry === undefined || nowMs - entry.readAtMs >= KEY_STALE_MS) throw error;

@@ -28,10 +28,13 @@ import {
   BATCH_MAX_SIGNALS,
   BULK_MAX_BYTES,
   BULK_MAX_SIGNALS,
+  CALL_TIMEOUT_MS,
   IDEMPOTENCY_KEY_MAX_LENGTH,
 } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
 import { admit } from "./admit.ts";
 import { answerOne, answerSeveral, limitHeaders, refuseCall } from "./answer.ts";
+import type { RefusedResult } from "../quota/protocol.ts";
 import { authenticate, failDeactivated } from "./authenticate.ts";
 import type { Credentials } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
@@ -225,7 +228,8 @@ async function refuseAuthenticated(
 ): Promise<Response> {
   const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
   const reason = { keyId: key.keyId, code: refusal.code, detail: storedDetail(refusal) };
-  const noted = await counter.refused({ ...reason, requestId: c.get("requestId"), signals: 1 });
+  const call = { ...reason, requestId: c.get("requestId"), signals: 1 };
+  const noted = await within<RefusedResult>(CALL_TIMEOUT_MS, counter.refused(call));
   if (noted.outcome === "key_deactivated")
     return refuseCall(c, await failDeactivated(c.env, credentials, key, Date.now()));
   const told: Refusal =

@@ -2,16 +2,21 @@
 
 /**
  * Settles as `work` does, or fails when that takes longer than `maxMs`; the work itself goes on, and what becomes of it then
- * is nobody's any more.
+ * is nobody's any more. Each signal's call comes through here: one promise and one timer is all that it takes.
  */
-export async function within<T>(maxMs: number, work: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${maxMs} ms`)), maxMs);
+export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer within ${maxMs} ms`)), maxMs);
+    work.then(
+      // oxlint-disable-next-line promise/always-return -- what follows is the promise that is given back
+      (result) => {
+        clearTimeout(timer);
+        resolve(result);
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        reject(error instanceof Error ? error : new Error(String(error)));
+      },
+    );
   });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -9,6 +9,8 @@ import { errorText, logEvent } from "../platform/log.ts";
 import type { RecordResult } from "../store/protocol.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
+import { within } from "../platform/time-limit.ts";
+import { CALL_TIMEOUT_MS, RECORD_TIMEOUT_MS } from "../limits.ts";
 import { bury } from "./dead-letters.ts";
 import { readMessage } from "../wire/message.ts";
 import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
@@ -80,13 +82,13 @@ async function settle(env: Env, workspaceId: string, rows: ReceivedRow[], refuse
   if (refused.length > 0) logEvent("rows_refused", { workspace: workspaceId, rows: refused.length });
   const isRefused = new Set(refused);
   const recorded = rows.map(({ row }) => row.row).filter((row) => !isRefused.has(row));
-  await env.QUOTA_COUNTER.getByName(workspaceId).settle(recorded);
+  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).settle(recorded));
 }
 
 /** The store is full: what the messages were made of is still in the outbox, and the counter finds out when to send it. */
 async function leaveInOutbox(env: Env, workspaceId: string): Promise<void> {
   logEvent("store_full", { workspace: workspaceId });
-  await env.QUOTA_COUNTER.getByName(workspaceId).storeFull();
+  await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(workspaceId).storeFull());
 }
 
 /** A fault delays: the message comes again, later and later, and in the end from the outbox, where its rows still are. */
@@ -122,11 +124,12 @@ function byWorkspace(batch: MessageBatch<string>): Map<string, WorkspaceMessage[
  * of one are too much to read, say, each workspace reads its own.
  */
 function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => Promise<WorkspaceRules> {
-  const together = rulesOfAll(env.DB, workspaceIds).catch((error: unknown) => {
+  const together = within(CALL_TIMEOUT_MS, rulesOfAll(env.DB, workspaceIds)).catch((error: unknown) => {
     logEvent("rules_failed", { workspaces: workspaceIds.length, error: errorText(error) });
     return null;
   });
-  return async (workspaceId) => (await together)?.(workspaceId) ?? rulesOf(env.DB, workspaceId);
+  return async (workspaceId) =>
+    (await together)?.(workspaceId) ?? within(CALL_TIMEOUT_MS, rulesOf(env.DB, workspaceId));
 }
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
@@ -136,15 +139,17 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
     const [current, templates] = await Promise.all([
       rulesFor(workspaceId),
-      templatesOf(
-        env.DB,
-        workspaceId,
-        ofAccounts.map(({ admission }) => admission.keyId),
+      within(
+        CALL_TIMEOUT_MS,
+        templatesOf(env.DB, workspaceId, new Set(ofAccounts.map(({ admission }) => admission.keyId))),
       ),
     ]);
     const batch = rowsToRecord(rows, (signal) => processSignal(signal, { rules: current.rules, templates }));
     const store = env.SIGNAL_STORE.getByName(workspaceId);
-    const result = await store.record(batch, { rulesVersion: current.version, carefully: again });
+    const result = await within<RecordResult>(
+      RECORD_TIMEOUT_MS,
+      store.record(batch, { rulesVersion: current.version, carefully: again }),
+    );
     if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
     return result;
   };
@@ -153,7 +158,7 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
 /** Links at once what the store has noted to be linked. Should this fail, the store's alarm does it. */
 async function link(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
-    await store.link();
+    await within(RECORD_TIMEOUT_MS, store.link());
   } catch (error) {
     logEvent("link_failed", { workspace: workspaceId, error: errorText(error) });
   }

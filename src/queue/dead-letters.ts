@@ -4,6 +4,8 @@
  * letters, with the reason, and settled: given up is a place of its own in the books. Should even this fail, the rows
  * are still in the outbox and are sent again later.
  */
+import { within } from "../platform/time-limit.ts";
+import { RECORD_TIMEOUT_MS } from "../limits.ts";
 import type { RecordResult } from "../store/protocol.ts";
 import type { ReceivedRow } from "../wire/message.ts";
 import { buriedSignal, rowsToRecord } from "./process.ts";
@@ -13,5 +15,8 @@ const REASON = "Could not be processed in all attempts: each ended the processin
 export async function bury(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<RecordResult> {
   const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
   // These rows are recorded carefully: that they are here says that they have failed before.
-  return env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true });
+  return within<RecordResult>(
+    RECORD_TIMEOUT_MS,
+    env.SIGNAL_STORE.getByName(workspaceId).record(batch, { carefully: true }),
+  );
 }

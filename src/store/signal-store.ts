@@ -12,6 +12,8 @@ import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
+import { within } from "../platform/time-limit.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { Chores } from "./chores.ts";
 import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
@@ -207,7 +209,7 @@ export class SignalStore extends StoreReads {
     const { state } = this;
     const rules = async () => {
       const { rulesOf } = await import("../control/rules-cache.ts");
-      return rulesOf(this.env.DB, this.workspaceId);
+      return within(CALL_TIMEOUT_MS, rulesOf(this.env.DB, this.workspaceId));
     };
     const work = { state, storage: this.ctx.storage, objects: this.coldObjects(), rules };
     try {

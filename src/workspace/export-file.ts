@@ -2,6 +2,7 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
+import { within } from "../platform/time-limit.ts";
 import type { ExportedRecords, ExportFormat } from "../store/data-care.ts";
 import { signalStore } from "./objects.ts";
 
@@ -10,6 +11,9 @@ const EXPORT_CONTENT_TYPES: Record<ExportFormat, string> = {
   ndjson: "application/x-ndjson",
   csv: "text/csv; charset=utf-8; header=present",
 };
+
+/** A page that takes longer breaks the file off: whoever loads it would wait for ever, and not know. Most take 20 ms. */
+const PAGE_TIMEOUT_MS = 30_000;
 
 export interface ExportFile {
   name: string;
@@ -31,7 +35,8 @@ export async function exportFile(
   by: Change,
 ): Promise<ExportFile> {
   // A new stub for each page: one that has failed stays broken.
-  const read = (cursor: string | null) => signalStore(env, workspace.id).exportPage({ records, format, cursor });
+  const read = (cursor: string | null) =>
+    within(PAGE_TIMEOUT_MS, signalStore(env, workspace.id).exportPage({ records, format, cursor }));
   const first = await read(null);
   await writeAuditEntry(db, by, {
     workspaceId: workspace.id,

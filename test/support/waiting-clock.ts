@@ -1,0 +1,103 @@
+/**
+ * A clock that stands still while something happens, and jumps to the end of a time limit once everybody waits for nothing:
+ * hours of waiting take milliseconds. Short timers are real.
+ */
+import { vi } from "vitest";
+
+/** A timer of this length or longer waits for the clock, a shorter one for real time. */
+const LONG_MS = 1_000;
+const TICK_MS = 2;
+/** Ticks in which nothing has moved before it is believed that nothing will: where something hangs for sure, and else. */
+const [QUIET_TICKS, LONG_QUIET_TICKS] = [3, 100];
+
+export class WaitingClock {
+  readonly #setTimeout = globalThis.setTimeout;
+  readonly #clearTimeout = globalThis.clearTimeout;
+  /** When the long timers are due, by their handle. */
+  readonly #dueMs = new Map<number, number>();
+  #lastHandle = 1_000_000_000;
+  /** What waits for nothing and has not been given up. */
+  #hung = 0;
+
+  begin(nowMs: number): void {
+    vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
+    globalThis.setTimeout = ((callback: (...given: unknown[]) => void, ms = 0, ...given: unknown[]) =>
+      ms < LONG_MS
+        ? this.#setTimeout(callback, ms, ...given)
+        : this.#long(callback, ms, given)) as unknown as typeof setTimeout;
+    globalThis.clearTimeout = ((handle: number) => {
+      if (!this.#dueMs.delete(handle)) this.#clearTimeout(handle);
+    }) as typeof clearTimeout;
+  }
+
+  end(): void {
+    globalThis.setTimeout = this.#setTimeout;
+    globalThis.clearTimeout = this.#clearTimeout;
+    this.#dueMs.clear();
+    vi.useRealTimers();
+  }
+
+  /** Something is waited for that never comes: only a time limit helps. */
+  hung(): void {
+    this.#hung++;
+  }
+
+  forgetHung(): void {
+    this.#hung = 0;
+  }
+
+  pass(ms: number): void {
+    vi.setSystemTime(Date.now() + ms);
+  }
+
+  /** For the real time of these tests, whatever the clock says. */
+  really(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#setTimeout(resolve, ms));
+  }
+
+  /**
+   * Watches over `work`: whenever nothing moves any more although something is waited for, the next time limit is over.
+   *
+   * @param activity changes with whatever happens; null: something real is under way.
+   */
+  async watch<T>(work: Promise<T>, activity: () => number | null): Promise<T> {
+    const watched = { done: false };
+    const ended = (): void => void (watched.done = true);
+    work.then(ended, ended);
+    for (let quiet = 0, before = activity(); !watched.done;) {
+      // oxlint-disable-next-line no-await-in-loop -- one look after the other
+      await this.really(TICK_MS);
+      const now = activity();
+      quiet = now !== null && now === before ? quiet + 1 : 0;
+      before = now;
+      if (quiet < (this.#hung > 0 ? QUIET_TICKS : LONG_QUIET_TICKS)) continue;
+      quiet = 0;
+      this.#jump();
+    }
+    return work;
+  }
+
+  #jump(): void {
+    const nextMs = Math.min(...this.#dueMs.values());
+    if (nextMs > Date.now() && nextMs < Number.POSITIVE_INFINITY) vi.setSystemTime(nextMs);
+  }
+
+  /** Looks at the clock from where it was set: a timer of an object is that object's. */
+  #long(callback: (...given: unknown[]) => void, ms: number, given: unknown[]): number {
+    const handle = ++this.#lastHandle;
+    const dueMs = Date.now() + ms;
+    this.#dueMs.set(handle, dueMs);
+    const look = (): void => {
+      if (!this.#dueMs.has(handle)) return;
+      if (Date.now() < dueMs) {
+        this.#setTimeout(look, TICK_MS);
+        return;
+      }
+      this.#dueMs.delete(handle);
+      this.#hung = Math.max(0, this.#hung - 1);
+      callback(...given);
+    };
+    this.#setTimeout(look, TICK_MS);
+    return handle;
+  }
+}

@@ -1,0 +1,171 @@
+/**
+ * What is called and never answers, neither well nor ill: whoever waits for it is answered all the same, in the end, and what
+ * it was called for is tried again. A clock that jumps to the end of each time limit makes this quick.
+ */
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
+import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { findWorkspace } from "../../../src/control/workspaces.ts";
+import { exportFile } from "../../../src/workspace/export-file.ts";
+import { ringUntilQuiet } from "../../support/cold.ts";
+import { consumeMessages, messageOf } from "../../support/deliver.ts";
+import { SeededFaults } from "../../support/seeded-faults.ts";
+import { WaitingClock } from "../../support/waiting-clock.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { Problem, TestWorkspace } from "../../support/workspace.ts";
+
+const bindings = { ...env };
+const clock = new WaitingClock();
+let faults: SeededFaults;
+let workspace: TestWorkspace;
+
+beforeEach(async () => {
+  workspace = await newWorkspace();
+  clock.begin(Date.now());
+  vi.spyOn(console, "log").mockImplementation(() => undefined);
+  faults = new SeededFaults(clock);
+});
+
+afterEach(() => {
+  clock.end();
+  vi.restoreAllMocks();
+  Object.assign(env, bindings);
+});
+
+/** What comes of it while these calls, such as `DB.run`, are never answered, and how long that took by the clock. */
+async function whileNever<T>(never: RegExp, act: () => Promise<T>): Promise<{ result: T; tookMs: number }> {
+  const startedMs = Date.now();
+  faults.ends = (name) => (never.test(name) ? "is never answered" : null);
+  faults.begin(1, 0);
+  try {
+    const result = await clock.watch(act(), () => (faults.underWay > 0 ? null : faults.moves));
+    expect(faults.hung.length, "nothing was waited for").toBeGreaterThan(0);
+    return { result, tookMs: Date.now() - startedMs };
+  } finally {
+    faults.end();
+  }
+}
+
+async function expectUnavailable(response: Response): Promise<void> {
+  expect(response.status).toBe(503);
+  expect(response.headers.get("retry-after")).toBe("5");
+  expect((await response.json<Problem>()).code).toBe("unavailable");
+}
+
+const VISIT = { email: "a@example.com", event: "Visit" };
+
+describe("a sender is told to come again", () => {
+  test("when the Quota Counter does not answer; nothing that was answered with 202 is lost by it", async () => {
+    const { result, tookMs } = await whileNever(/COUNTER\.admit/, () => workspace.send(VISIT));
+    await expectUnavailable(result);
+    expect(tookMs).toBe(CALL_TIMEOUT_MS);
+    expect((await workspace.send(VISIT)).status).toBe(202);
+    expect(await workspace.settled()).toMatchObject({ processed: 1, balanced: true });
+  });
+
+  test("when the Quota Counter cannot be told of a call that is refused", async () => {
+    const { result, tookMs } = await whileNever(/COUNTER\.refused/, () => workspace.send("{ not json"));
+    await expectUnavailable(result);
+    expect(tookMs).toBe(CALL_TIMEOUT_MS);
+  });
+
+  test("when D1 does not say whose the key is; of one that was known a short time ago it is not asked", async () => {
+    const { result, tookMs } = await whileNever(/DB\.run/, () => workspace.send(VISIT));
+    await expectUnavailable(result);
+    expect(tookMs).toBe(CALL_TIMEOUT_MS);
+    expect((await workspace.send(VISIT)).status).toBe(202);
+    clock.pass(KEY_CACHE_MS);
+    const later = await whileNever(/DB\.run/, () => workspace.send(VISIT));
+    expect(later.result.status).toBe(202);
+  });
+
+  test("but not when the rate limit of failures does not answer: whoever failed is told so", async () => {
+    const secret = await workspace.newKey({ secret: true });
+    const { result } = await whileNever(/AUTH_FAILURES/, () => workspace.send(VISIT, { key: secret.key }));
+    expect(result.status).toBe(401);
+  });
+});
+
+describe("a message comes again, and is recorded once,", () => {
+  test.each([
+    ["the mapping rules", /^DB\./, "signals"],
+    ["the Signal Store", /STORE\.record/, "signals"],
+    ["the Quota Counter", /COUNTER\.settle/, "signals"],
+    ["the Signal Store, of which it is a dead letter,", /STORE\.record/, "signals-dlq"],
+  ])("when %s cannot be had", async (_, never, queue) => {
+    const body = messageOf(workspace.id, [{ id: "sig_1", payload: VISIT }]);
+    const { result } = await whileNever(never, () => consumeMessages([body], { queue }));
+    expect(result.retryMessages).toHaveLength(1);
+    expect((await consumeMessages([body], { queue, attempts: 2 })).explicitAcks).toHaveLength(1);
+    const recorded = await workspace.store.totals();
+    expect(recorded).toMatchObject(queue === "signals" ? { processed: 1 } : { deadLettered: 1 });
+  });
+
+  test("but not for want of linking, which the store does by itself", async () => {
+    const body = await identifyToLink();
+    const { result } = await whileNever(/STORE\.link/, () => consumeMessages([body]));
+    expect(result.explicitAcks).toHaveLength(1);
+    await ringUntilQuiet(workspace.id);
+    expect(await scoreOfVisitor()).toBe(5);
+  });
+});
+
+describe("the Signal Store", () => {
+  test("links again when the mapping rules did not come: no turn at it waits for one that never ends", async () => {
+    const body = await identifyToLink();
+    faults.ends = (name) => (name.endsWith("STORE.link") ? "fails" : null);
+    faults.begin(1, 0);
+    await consumeMessages([body]);
+    faults.end();
+    const { tookMs } = await whileNever(/^DB\./, () => workspace.store.link());
+    expect(tookMs).toBe(CALL_TIMEOUT_MS);
+    expect(await scoreOfVisitor()).toBe(0);
+    await workspace.store.link();
+    expect(await scoreOfVisitor()).toBe(5);
+  });
+});
+
+describe("whoever manages a workspace", () => {
+  test.each([
+    ["D1", /^DB\./],
+    ["the Quota Counter", /^QUOTA_COUNTER\./],
+    ["the Signal Store", /^SIGNAL_STORE\./],
+  ])("is answered in half a minute when %s is not", async (_, never) => {
+    const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+    const { result, tookMs } = await whileNever(never, () =>
+      call(`/operator/workspaces/${workspace.id}/books`, { headers: { authorization } }),
+    );
+    await expectUnavailable(result);
+    expect(tookMs).toBe(30_000);
+  });
+
+  test("does not wait for ever for the rest of an export: the file breaks off", async () => {
+    const pages = [Promise.resolve({ text: "one\n", next: "two" }), new Promise<never>(() => {})];
+    const getByName = () => ({ exportPage: () => (clock.hung(), pages.shift()) });
+    const exporting = { ...env, SIGNAL_STORE: { getByName } } as unknown as Env;
+    const found = await findWorkspace(controlDatabase(env.DB), workspace.id);
+    if (found === null) throw new Error("the workspace is gone");
+    const by = { actor: "operator", nowMs: Date.now() };
+    const wanted = { records: "people", format: "csv" } as const;
+    const file = await exportFile(exporting, controlDatabase(env.DB), found, wanted, by);
+    await expect(clock.watch(new Response(file.body).text(), () => 0)).rejects.toThrow("no answer within");
+  });
+});
+
+/** A message of somebody who becomes known, whose earlier signal only a turn at linking finds. */
+async function identifyToLink(): Promise<string> {
+  const rule = { name: "r", event: "Visit", conditions: [], scoring_signal: "s", points: 5 };
+  await workspace.operator("POST", "/rules", rule);
+  const before = { type: "track", messageId: "1", anonymousId: "visitor-1", event: "Visit" };
+  await consumeMessages([messageOf(workspace.id, [{ id: "sig_1", payload: before }])]);
+  await workspace.operator("POST", "/rules", { ...rule, name: "another", event: "Other" });
+  const known = { type: "identify", messageId: "2", anonymousId: "visitor-1", traits: { email: "a@example.com" } };
+  return messageOf(workspace.id, [{ id: "sig_2", payload: known, at: Date.now() + 60_000 }]);
+}
+
+async function scoreOfVisitor(): Promise<number | undefined> {
+  const { items } = await workspace.operator<{ items: { score: number }[] }>("GET", "/people");
+  return items[0]?.score;
+}
