@@ -8,7 +8,7 @@ import { defineConfig } from "vitest/config";
 
 const root = path.join(import.meta.dirname, "..");
 /** Variables of this process that tests in the runtime read. */
-const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES)_/.test(name));
+const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES|FAULTS)_/.test(name));
 
 export default defineConfig({
   root,

@@ -1,0 +1,356 @@
+/**
+ * A workspace that is sent signals, asked and changed while its bindings fail by a seed; then all goes well again, until
+ * nothing is under way any more. What was sent and what was answered says what must be true in the end.
+ */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { expect } from "vitest";
+import { RESEND_AFTER_MS } from "../../src/quota/drain.ts";
+import { ring, ringUntilQuiet } from "./cold.ts";
+import { consumeMessages } from "./deliver.ts";
+import { SeededFaults } from "./seeded-faults.ts";
+import type { WaitingClock } from "./waiting-clock.ts";
+import { call, newWorkspace } from "./workspace.ts";
+import type { BatchAnswer, TestKey, TestWorkspace } from "./workspace.ts";
+
+const PEOPLE = 20;
+export const POINTS = 3;
+/** Attempts at a message before the queue gives it up, as wrangler.toml says. */
+const QUEUE_ATTEMPTS = 9;
+/** Nobody waits longer for an answer, by the clock that stands still while something happens. */
+const ANSWER_BOUND_MS = 60_000;
+/** Real time in which a call must have been answered; else something is waited for without a limit. */
+const REAL_BOUND_MS = 15_000;
+const HOUR = 3_600_000;
+const ACCOUNTS = {
+  endpoint_type: "product_org",
+  payload_template: [{ target: "external_id", path: "id", type: "string" }],
+};
+
+export interface Sent {
+  n: number;
+  kind: "track" | "identify" | "account";
+  person: number;
+  names: "email" | "anonymous" | "both";
+  /** Whether it is known by an id when it comes again, however much later. */
+  hasId: boolean;
+}
+
+interface Call {
+  path: string;
+  key: TestKey;
+  sent: Sent[];
+  body: unknown;
+  attempts: number;
+}
+
+interface Queued {
+  body: string;
+  attempts: number;
+}
+
+interface Keys {
+  second: TestKey;
+  accounts: TestKey;
+}
+
+export const emailOf = (person: number): string => `p${person}@example.com`;
+
+export class FaultyLife {
+  readonly workspace: TestWorkspace;
+  readonly faults: SeededFaults;
+  /** The plan's signal limit. */
+  readonly limit: number;
+  /** What was answered with 202, by its id. */
+  readonly acknowledged = new Map<string, { sent: Sent; verdict: "accepted" | "held" }>();
+  /** How many calls were answered with which status. */
+  readonly answers = new Map<number, number>();
+  hasOverages = false;
+  readonly #keys: Keys;
+  /** The real ones, for what the tests do with an object. */
+  readonly #objects = { QUOTA_COUNTER: env.QUOTA_COUNTER, SIGNAL_STORE: env.SIGNAL_STORE };
+  readonly #clock: WaitingClock;
+  readonly #queue: Queued[];
+  /** Messages that the queue has given up. */
+  readonly #givenUp: Queued[] = [];
+  /** Calls that were answered with 503, to be made again. */
+  readonly #again: Call[] = [];
+  #isDeactivated = false;
+  readonly #all: Sent[] = [];
+
+  private constructor(
+    given: { workspace: TestWorkspace; keys: Keys; limit: number; clock: WaitingClock },
+    queue: Queued[],
+    faults: SeededFaults,
+  ) {
+    this.workspace = given.workspace;
+    this.limit = given.limit;
+    this.#keys = given.keys;
+    this.#clock = given.clock;
+    this.#queue = queue;
+    this.faults = faults;
+  }
+
+  /** Begins with a workspace of some rules, in which nothing fails yet. */
+  static async make(clock: WaitingClock, limit: number): Promise<FaultyLife> {
+    const queue: Queued[] = [];
+    const faults = new SeededFaults(clock, {
+      sendBatch: (messages) => {
+        for (const { body } of messages) queue.push({ body: String(body), attempts: 1 });
+        return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
+      },
+    });
+    faults.end();
+    const workspace = await newWorkspace({ signalLimit: limit });
+    const rule = { name: "seen", event: "seen *", conditions: [], scoring_signal: "seen", points: POINTS };
+    await workspace.operator("POST", "/rules", rule);
+    const keys = { second: await workspace.newKey(), accounts: await workspace.newKey(ACCOUNTS) };
+    return new FaultyLife({ workspace, keys, limit, clock }, queue, faults);
+  }
+
+  /** Makes so many calls while so large a part of what they and everything behind them call ends badly. */
+  async suffer(seed: number, rate: number, calls: number): Promise<void> {
+    this.faults.begin(seed, rate);
+    try {
+      await this.#clock.watch(this.#sufferCalls(calls), () => (this.faults.underWay > 0 ? null : this.faults.moves));
+    } finally {
+      this.faults.end();
+    }
+  }
+
+  async #sufferCalls(calls: number): Promise<void> {
+    for (let made = 0; made < calls;) {
+      const together = Math.min(calls - made, 1 + this.#pick("together", 6));
+      made += together;
+      /* oxlint-disable no-await-in-loop -- one after the other, as time goes */
+      await Promise.all(Array.from({ length: together }, () => this.#callSomething()));
+      this.#clock.pass(1 + this.#pick("between", 2_000));
+      await this.#somethingElse();
+      /* oxlint-enable no-await-in-loop */
+    }
+  }
+
+  /** All goes well: until everything has arrived, and nothing is left to be done. */
+  async recover(): Promise<void> {
+    this.#clock.forgetHung();
+    for (let turn = 0; turn < 30; turn++) {
+      /* oxlint-disable no-await-in-loop -- each turn is what the one before it left */
+      this.#clock.pass(RESEND_AFTER_MS);
+      await runInDurableObject(this.workspace.counter, (instance) => instance.alarm());
+      while (this.#queue.length > 0) await this.#deliver(this.#queue.splice(0, 20), "signals");
+      while (this.#givenUp.length > 0) await this.#deliver(this.#givenUp.splice(0, 20), "signals-dlq");
+      if ((await this.workspace.counter.books()).unsettled > 0) continue;
+      await ringUntilQuiet(this.workspace.id);
+      return;
+      /* oxlint-enable no-await-in-loop */
+    }
+    throw new Error("not everything has arrived although nothing fails any more");
+  }
+
+  /** Stops both objects, so that none of their timers goes on. */
+  async stop(): Promise<void> {
+    await restart(this.#counter);
+    await restart(this.#store);
+  }
+
+  /** All signals of events that were sent, whatever was answered. */
+  tracked(): Sent[] {
+    return this.#all.filter(({ kind }) => kind === "track");
+  }
+
+  get #counter() {
+    return this.#objects.QUOTA_COUNTER.getByName(this.workspace.id);
+  }
+
+  get #store() {
+    return this.#objects.SIGNAL_STORE.getByName(this.workspace.id);
+  }
+
+  #pick(name: string, from: number): number {
+    return Math.floor(this.faults.draw(name) * from);
+  }
+
+  async #callSomething(): Promise<void> {
+    const what = this.#pick("call", 100);
+    const again = this.#again[0];
+    if (again !== undefined && what < 25) {
+      this.#again.shift();
+      return this.#send(again);
+    }
+    if (what < 60) return this.#send(this.#callOf(this.#signals(1)));
+    if (what < 76) return this.#send(this.#callOf(this.#signals(2 + this.#pick("several", 7))));
+    if (what < 82) return this.#sendAccount();
+    if (what < 86) return this.#refused("{ not json", this.workspace.key.key, [400, 401]);
+    if (what < 89) return this.#refused({ event: "x" }, this.#keys.accounts.key, [403]);
+    if (what < 92) return this.#refused({ event: "x" }, `${this.workspace.key.key.slice(0, -8)}12abCDEF`, [401, 429]);
+    if (what < 96) return this.#ask();
+    return this.#change();
+  }
+
+  #signals(count: number): Sent[] {
+    const hasId = this.#pick("id", 4) > 0;
+    return Array.from({ length: count }, () => {
+      const one: Sent = {
+        n: this.#all.length,
+        kind: this.#pick("kind", 8) === 0 ? "identify" : "track",
+        person: this.#pick("person", PEOPLE),
+        names: (["email", "anonymous", "both"] as const)[this.#pick("names", 3)] ?? "both",
+        hasId,
+      };
+      this.#all.push(one);
+      return one;
+    });
+  }
+
+  #callOf(sent: Sent[]): Call {
+    const bodies = sent.map(bodyOf);
+    const key = this.#pick("key", 3) === 0 ? this.#keys.second : this.workspace.key;
+    const path = sent.length === 1 ? "/api/signal-staging/webhook/{key}" : "/api/signal-staging/webhook/{key}/batch";
+    return { path, key, sent, body: sent.length === 1 ? bodies[0] : bodies, attempts: 0 };
+  }
+
+  async #send(made: Call): Promise<void> {
+    const wasDeactivated = this.#isDeactivated && made.key === this.#keys.second;
+    const response = await this.#answered(() => this.workspace.send(made.body, { path: made.path, key: made.key.key }));
+    const text = await response.text();
+    const expected = made.key === this.#keys.second ? [202, 401, 429, 503] : [202, 429, 503];
+    expect(expected, text).toContain(response.status);
+    // Revoked means revoked, whatever fails.
+    if (wasDeactivated) expect([401, 503], text).toContain(response.status);
+    if (response.status === 202) this.#acknowledge(made, text);
+    if (response.status === 503 && made.attempts++ < 4) this.#again.push(made);
+  }
+
+  #acknowledge({ sent }: Call, text: string): void {
+    const told = JSON.parse(text) as { status: "accepted" | "held"; id: string } | BatchAnswer;
+    const items = "results" in told ? told.results : [{ index: 0, ...told }];
+    for (const { index, status, id } of items) {
+      const one = sent[index];
+      if (status === "rejected" || id === undefined || one === undefined) continue;
+      expect(this.acknowledged.has(id)).toBe(false);
+      this.acknowledged.set(id, { sent: one, verdict: status });
+    }
+  }
+
+  #sendAccount(): Promise<void> {
+    const n = this.#all.length;
+    const one: Sent = { n, kind: "account", person: 0, names: "both", hasId: false };
+    this.#all.push(one);
+    const body = { id: `account ${n % 3}`, n };
+    const path = "/api/product-orgs/webhook/{key}";
+    return this.#send({ path, key: this.#keys.accounts, sent: [one], body, attempts: 0 });
+  }
+
+  async #refused(body: unknown, key: string, statuses: number[]): Promise<void> {
+    const response = await this.#answered(() => this.workspace.send(body, { key }));
+    expect([...statuses, 503], await response.text()).toContain(response.status);
+  }
+
+  async #ask(): Promise<void> {
+    const paths = ["/books", "/usage", "/signals", "/people", "/events", "/dead-letters", "/rejections"];
+    expect([200, 503]).toContain((await this.#operator("GET", paths[this.#pick("ask", paths.length)] ?? "")).status);
+  }
+
+  async #change(): Promise<void> {
+    const what = this.#pick("change", 6);
+    if (what === 0) {
+      const path = `/keys/${this.#keys.second.id}/deactivate`;
+      if ((await this.#operator("POST", path)).status === 200) this.#isDeactivated = true;
+    } else if (what === 1) {
+      // As soon as it is asked for it may be so.
+      this.hasOverages = true;
+      await this.#operator("PATCH", "", { overages: true });
+    } else if (what === 2) await this.#operator("POST", "/dead-letters/replay", {});
+    else await this.#operator("POST", "/held/release");
+  }
+
+  async #operator(method: string, path: string, body?: unknown): Promise<Response> {
+    const response = await this.#answered(() =>
+      call(`/operator/workspaces/${this.workspace.id}${path}`, {
+        method,
+        headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}`, "content-type": "application/json" },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      }),
+    );
+    await response.body?.cancel();
+    expect([200, 503], `${method} ${path}`).toContain(response.status);
+    return response;
+  }
+
+  /** Whoever calls is answered within a bound, and told when to come again. */
+  async #answered(make: () => Promise<Response>): Promise<Response> {
+    const startedMs = Date.now();
+    const response = await this.#inTime(make(), "a call");
+    this.answers.set(response.status, (this.answers.get(response.status) ?? 0) + 1);
+    expect(Date.now() - startedMs, `a call took long, waiting for ${this.faults.hung.at(-1)}`).toBeLessThanOrEqual(
+      ANSWER_BOUND_MS,
+    );
+    if (response.status === 503 || response.status === 429) {
+      expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+    }
+    return response;
+  }
+
+  async #inTime<T>(work: Promise<T>, what: string): Promise<T> {
+    const late = this.#clock.really(REAL_BOUND_MS).then(() => {
+      throw new Error(`${what} is never done; the last that did not answer: ${this.faults.hung.slice(-5).join(", ")}`);
+    });
+    return Promise.race([work, late]);
+  }
+
+  /** What happens between the calls: messages arrive, alarms ring, objects start again, hours pass. */
+  async #somethingElse(): Promise<void> {
+    const what = this.#pick("else", 100);
+    if (what < 50 && this.#queue.length > 0) {
+      const from = this.#pick("from", this.#queue.length);
+      const messages = this.#queue.splice(from, 1 + this.#pick("most", 10));
+      // The queue may deliver a message more than once.
+      if (this.#pick("twice", 8) === 0) this.#queue.push(...messages.map((message) => ({ ...message })));
+      return this.#deliver(messages, "signals");
+    }
+    if (what < 54 && this.#givenUp.length > 0) return this.#deliver(this.#givenUp.splice(0, 5), "signals-dlq");
+    if (what < 56) return void this.#givenUp.push(...this.#queue.splice(0, 1));
+    if (what < 70)
+      return this.#inTime(
+        runInDurableObject(this.#counter, (instance) => instance.alarm()),
+        "the counter's alarm",
+      );
+    if (what < 82) return this.#inTime(ring(this.workspace.id), "the store's alarm");
+    if (what < 84) return restart(this.#counter);
+    if (what < 86) return restart(this.#store);
+    if (what < 88) return this.#clock.pass(HOUR);
+    if (what < 90) return this.#clock.pass(25 * HOUR);
+    if (what < 91) this.#queue.length = 0;
+  }
+
+  async #deliver(messages: Queued[], queue: string): Promise<void> {
+    const bodies = messages.map(({ body }) => body);
+    const attempts = messages.map((message) => message.attempts);
+    const result = await this.#inTime(consumeMessages(bodies, { queue, attempts }), "a batch of messages");
+    const acknowledged = new Set(result.explicitAcks);
+    messages.forEach((message, index) => {
+      if (acknowledged.has(String(index))) return;
+      const isGivenUp = ++message.attempts > QUEUE_ATTEMPTS && queue === "signals";
+      (isGivenUp || queue !== "signals" ? this.#givenUp : this.#queue).push(message);
+    });
+  }
+}
+
+function bodyOf({ n, kind, person, names, hasId }: Sent): unknown {
+  return {
+    type: kind,
+    n,
+    ...(hasId ? { messageId: `message ${n}` } : {}),
+    ...(kind === "track" ? { event: `seen ${n}` } : {}),
+    ...(names === "anonymous" && kind === "track"
+      ? {}
+      : { email: emailOf(person), traits: { email: emailOf(person) } }),
+    ...(names === "email" && kind === "track" ? {} : { anonymousId: `visitor ${person}` }),
+  };
+}
+
+/** What was in the object's memory is gone. One that does not run cannot be stopped. */
+async function restart(stub: DurableObjectStub): Promise<void> {
+  await runInDurableObject(stub, () => null);
+  await evictDurableObject(stub);
+}

@@ -1,0 +1,66 @@
+/**
+ * Design §1: the books balance and nothing is lost while everything that the service calls fails, fails after it has taken
+ * its effect, or never answers. `npm run test:faults -- --seeds 1000` for longer; a run that fails names its seed.
+ */
+import { env } from "cloudflare:workers";
+import { afterEach, expect, test, vi } from "vitest";
+import { FaultyLife } from "../../support/faulty-life.ts";
+import { expectAsPromised } from "../../support/promised.ts";
+import { WaitingClock } from "../../support/waiting-clock.ts";
+
+const SEEDS = Number(env.FAULTS_SEEDS ?? 2);
+const FIRST_SEED = Number(env.FAULTS_SEED ?? 20_261_122);
+const CALLS = 200;
+const RATES = [0.01, 0.1, 0.5];
+/** So far ahead does a life begin that the platform's own clock rings none of its alarms. */
+const AHEAD_MS = 24 * 3_600_000;
+
+const clock = new WaitingClock();
+const bindings = { ...env };
+
+afterEach(() => {
+  clock.end();
+  Object.assign(env, bindings);
+});
+
+test.each(RATES)(
+  `with faults in %d of all calls, each signal answered with 202 is in one place in the end, in ${SEEDS} lives`,
+  async (rate) => {
+    expect.hasAssertions();
+    const faults = new Map<string, number>();
+    const answers = new Map<number, number>();
+    let acknowledged = 0;
+    const startedMs = performance.now();
+    for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
+      clock.begin(Date.now() + AHEAD_MS);
+      // Each fault has a line, and a line takes longer than the call.
+      vi.spyOn(console, "log").mockImplementation(() => undefined);
+      try {
+        /* oxlint-disable no-await-in-loop -- one life after the other */
+        const life = await FaultyLife.make(clock, seed % 2 === 0 ? 150 : 1_000_000);
+        await life.suffer(seed, rate, CALLS);
+        await life.recover();
+        await expectAsPromised(life);
+        await life.stop();
+        /* oxlint-enable no-await-in-loop */
+        for (const [name, count] of life.faults.counts) faults.set(name, (faults.get(name) ?? 0) + count);
+        for (const [status, count] of life.answers) answers.set(status, (answers.get(status) ?? 0) + count);
+        acknowledged += life.acknowledged.size;
+      } catch (error) {
+        throw new Error(`rate ${rate}, seed ${seed}: repeat it with npm run test:faults -- --seed ${seed}`, {
+          cause: error,
+        });
+      } finally {
+        vi.restoreAllMocks();
+        clock.end();
+        Object.assign(env, bindings);
+      }
+    }
+    process.stdout.write(
+      `faults ${rate}: ${SEEDS} lives, ${acknowledged} signals acknowledged, answers ${JSON.stringify(Object.fromEntries(answers))}, ${Math.round(performance.now() - startedMs)} ms\n`,
+    );
+    if (env.FAULTS_SEEDS !== undefined)
+      process.stdout.write(`${JSON.stringify(Object.fromEntries([...faults].sort()))}\n`);
+  },
+  60_000 + SEEDS * 20_000,
+);
