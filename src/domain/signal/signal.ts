@@ -2,8 +2,6 @@
 import type { JsonObject } from "../json/json-object.ts";
 import type { Traits } from "./traits.ts";
 
-export type { Traits } from "./traits.ts";
-
 /** The endpoint family that a key may be used on (spec §2.1). */
 export type EndpointType = "signal_staging" | "product_org";
 

@@ -1,5 +1,5 @@
 /** What a step of a person's deletion does: pages of one part after the other, until it has done enough. */
-import { erased } from "../log/line.ts";
+import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import type { IdClaim } from "../people/claims.ts";
@@ -193,7 +193,7 @@ export class ErasureWork {
     const all: Blanked[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
       const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
-      const lines = this.#blanking.blank(signals, segment, theirs, (facts) => erased(facts, this.#nowMs));
+      const lines = this.#blanking.blank(signals, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs));
       for (const { facts } of lines) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
       all.push(...lines);
     }
@@ -208,7 +208,9 @@ export class ErasureWork {
         const facts = segment.facts(seq);
         return facts.status === "held" && this.#names(visitorOf(facts), facts.admission);
       });
-      this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) => erased(facts, this.#nowMs)).length;
+      this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) =>
+        afterDeletion(facts, this.#nowMs),
+      ).length;
       this.#job.position = segment.lastSeq;
       return segment.length;
     }

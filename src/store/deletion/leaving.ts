@@ -1,5 +1,5 @@
 /** Lines of persons whose deletion is under way, before it has come to them: exports name nobody in them. */
-import { erased } from "../log/line.ts";
+import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
@@ -27,7 +27,7 @@ export class Leaving {
     if (!this.#isAnybody || facts.erasedAtMs !== null) return facts;
     const { owner, admission } = facts;
     const isLeaving = owner === null ? this.#names(visitorOf(facts), admission) : !this.#isThere(owner.personId);
-    return isLeaving ? erased(facts, nowMs) : facts;
+    return isLeaving ? afterDeletion(facts, nowMs) : facts;
   }
 
   hasDeadLetter(row: DeadLetterRow): boolean {

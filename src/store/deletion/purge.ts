@@ -1,5 +1,5 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
-import { purged } from "../log/line.ts";
+import { afterPurge } from "../log/line-remains.ts";
 import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
@@ -14,7 +14,7 @@ export function purgeHeld(state: StoreState, nowMs: number): void {
   for (let left = PURGE_ROWS; left > 0;) {
     const segment = held.ended(nowMs);
     if (segment === null) break;
-    blanking.blank(held, segment, dueLines(segment, nowMs), purged);
+    blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);
     left -= segment.length;
     // Others of a sealed segment may end later, or have been released: its row is made to say so.
     if (segment.row !== null) held.summariseAgain(segment.firstSeq);

@@ -10,7 +10,7 @@ import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAY_MS } from "../../domain/duration.ts";
 import type { StoreConfig } from "../data-care.ts";
 import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
-import { isEmptied } from "../log/line.ts";
+import { isDropped } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
@@ -130,7 +130,7 @@ class Dropping {
     const { coldObject } = segment;
     const beforeMs = segment.receivedToMs < this.#beforeMs ? this.#beforeMs : this.#beforeDayMs;
     const lines = segment.seqs().map((seq) => ({ seq, facts: segment.facts(seq) }));
-    const there = lines.filter(({ facts }) => !isEmptied(facts));
+    const there = lines.filter(({ facts }) => !isDropped(facts));
     const old = there.filter(({ facts }) => this.#isOld(facts, beforeMs));
     for (const { seq, facts } of old) {
       if (log.name === "signals") this.#lists.remove(seq, facts);

@@ -1,5 +1,7 @@
 /** A line's facts as they are kept: cells, numbers and texts, the same columns for every line. */
-import { VERDICTS, type EndpointType, type Traits } from "../../domain/signal/signal.ts";
+import { VERDICTS, type EndpointType } from "../../domain/signal/signal.ts";
+import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol.ts";
 import type { Facts, LineKind, LineStatus } from "./line.ts";
@@ -15,38 +17,40 @@ export type PayloadNames = Pick<Facts, "userId" | "anonymousId">;
 /** What a line keeps in one column; 0 where there is nothing. */
 export type Cell = number | string;
 
-/** The columns of a line, in this order; what most lines have not comes last. */
+/**
+ * The columns of a line, in this order; what most lines have not comes last. What is `ofPerson` may say whose the signal is,
+ * or what it did for them: a deletion takes it, and so does the end of a held signal's period. The source is, because whoever
+ * sends a signal writes it, and may write a name there.
+ */
 export const COLUMNS = [
-  { name: "id", is: "text" },
-  { name: "status", is: "number" },
-  { name: "kind", is: "number" },
-  { name: "event", is: "text" },
-  { name: "source", is: "text" },
-  { name: "keyId", is: "text" },
-  { name: "endpoint", is: "number" },
-  { name: "verdict", is: "number" },
-  { name: "signalLimit", is: "number" },
-  { name: "periodStart", is: "number" },
-  { name: "periodEnd", is: "number" },
-  { name: "ordinal", is: "number" },
-  { name: "receivedAt", is: "number" },
-  { name: "recordedAfter", is: "number" },
-  { name: "email", is: "text" },
-  { name: "userId", is: "text" },
-  { name: "anonymousId", is: "text" },
-  { name: "personId", is: "number" },
-  { name: "namedBy", is: "number" },
-  { name: "rulesTried", is: "number" },
-  { name: "verdicts", is: "text" },
-  { name: "linkedAfter", is: "number" },
-  { name: "duplicateOf", is: "text" },
-  { name: "name", is: "text" },
-  { name: "company", is: "text" },
-  { name: "title", is: "text" },
-  { name: "erasedAfter", is: "number" },
-  { name: "pathSource", is: "text" },
-  { name: "idempotencyKey", is: "text" },
-] as const satisfies readonly { name: string; is: "number" | "text" }[];
+  { name: "id", is: "text", ofPerson: false },
+  { name: "status", is: "number", ofPerson: false },
+  { name: "kind", is: "number", ofPerson: false },
+  { name: "event", is: "text", ofPerson: false },
+  { name: "source", is: "text", ofPerson: true },
+  { name: "keyId", is: "text", ofPerson: false },
+  { name: "endpoint", is: "number", ofPerson: false },
+  { name: "verdict", is: "number", ofPerson: false },
+  { name: "signalLimit", is: "number", ofPerson: false },
+  { name: "periodStart", is: "number", ofPerson: false },
+  { name: "periodEnd", is: "number", ofPerson: false },
+  { name: "ordinal", is: "number", ofPerson: false },
+  { name: "receivedAt", is: "number", ofPerson: false },
+  { name: "recordedAfter", is: "number", ofPerson: false },
+  { name: "email", is: "text", ofPerson: true },
+  { name: "userId", is: "text", ofPerson: true },
+  { name: "anonymousId", is: "text", ofPerson: true },
+  { name: "personId", is: "number", ofPerson: true },
+  { name: "namedBy", is: "number", ofPerson: true },
+  { name: "rulesTried", is: "number", ofPerson: true },
+  { name: "verdicts", is: "text", ofPerson: true },
+  { name: "linkedAfter", is: "number", ofPerson: true },
+  { name: "duplicateOf", is: "text", ofPerson: true },
+  { name: "traits", is: "text", ofPerson: true },
+  { name: "erasedAfter", is: "number", ofPerson: false },
+  { name: "pathSource", is: "text", ofPerson: true },
+  { name: "idempotencyKey", is: "text", ofPerson: true },
+] as const satisfies readonly { name: string; is: "number" | "text"; ofPerson: boolean }[];
 
 export type ColumnName = (typeof COLUMNS)[number]["name"];
 
@@ -78,9 +82,7 @@ export function encodeFacts(facts: Facts): Cell[] {
     facts.verdicts.length === 0 ? 0 : facts.verdicts.join(),
     after(facts.linkedAtMs, receivedAtMs),
     facts.duplicateOf ?? 0,
-    traits.name ?? 0,
-    traits.company ?? 0,
-    traits.title ?? 0,
+    writeTraits(traits),
     after(facts.erasedAtMs, receivedAtMs),
     admission.pathSource ?? 0,
     admission.idempotencyKey ?? 0,
@@ -106,11 +108,6 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
   const [pathSource, idempotencyKey] = [text("pathSource"), text("idempotencyKey")];
   if (pathSource !== null) admission.pathSource = pathSource;
   if (idempotencyKey !== null) admission.idempotencyKey = idempotencyKey;
-  const traits: Traits = {};
-  for (const trait of ["name", "company", "title"] as const) {
-    const value = text(trait);
-    if (value !== null) traits[trait] = value;
-  }
   const personId = number("personId");
   return {
     admission,
@@ -122,7 +119,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     email: text("email"),
     userId: text("userId"),
     anonymousId: text("anonymousId"),
-    traits,
+    traits: readTraits(cell("traits")),
     owner: personId === 0 ? null : { personId, by: NAMED_BY[number("namedBy")] ?? "email" },
     linkedAtMs: timeAfter(number("linkedAfter"), receivedAtMs),
     duplicateOf: text("duplicateOf"),
@@ -130,6 +127,20 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     verdicts: verdictsOf(cell("verdicts")),
     erasedAtMs: timeAfter(number("erasedAfter"), receivedAtMs),
   };
+}
+
+const OF_PERSON: ReadonlySet<ColumnName> = new Set(COLUMNS.filter(({ ofPerson }) => ofPerson).map(({ name }) => name));
+const PLACES = new Map<ColumnName, number>(COLUMNS.map(({ name }, place) => [name, place]));
+
+/** The place of a column among the cells of a line. */
+export function placeOf(name: ColumnName): number {
+  return PLACES.get(name) ?? 0;
+}
+
+/** Facts that say nothing of a person: the columns that are theirs are empty. */
+export function withoutPerson(facts: Facts): Facts {
+  const cells = encodeFacts(facts);
+  return decodeFacts((name) => (OF_PERSON.has(name) ? 0 : (cells[placeOf(name)] ?? 0)));
 }
 
 export function textOf(cell: Cell): string | null {
@@ -146,6 +157,15 @@ export function statusOf(cell: Cell): LineStatus {
 
 export function verdictsOf(cell: Cell): number[] {
   return typeof cell === "string" ? cell.split(",").map(Number) : [];
+}
+
+/** Traits are one text, so that lines that were stored before a trait came to be need not be stored anew. */
+function writeTraits(traits: Traits): Cell {
+  return TRAIT_NAMES.some((trait) => traits[trait] !== undefined) ? JSON.stringify(traits) : 0;
+}
+
+function readTraits(cell: Cell): Traits {
+  return typeof cell === "string" ? (JSON.parse(cell) as Traits) : {};
 }
 
 /** The time between two, in milliseconds; 0 where there is none. */

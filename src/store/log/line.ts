@@ -2,7 +2,7 @@
  * A line of the log: one signal. What the store knows of it is its facts, which change; its payload stands beside them,
  * verbatim.
  */
-import type { Traits } from "../../domain/signal/signal.ts";
+import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { NamedBy } from "../protocol.ts";
 
@@ -53,53 +53,6 @@ export interface Line {
 /** Whether the payload of such a line is kept. */
 export function keepsPayload({ status, erasedAtMs }: Facts): boolean {
   return erasedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
-}
-
-/** What is left of a signal whose person is deleted: id, event and its place in the books. */
-export function erased(facts: Facts, nowMs: number): Facts {
-  const { pathSource: _source, idempotencyKey: _key, ...admission } = facts.admission;
-  const status = facts.status === "anonymous" ? "processed" : facts.status === "held" ? "purged" : facts.status;
-  return { ...nameless(facts), admission, status, duplicateOf: null, erasedAtMs: nowMs };
-}
-
-/** What is left of a held signal whose period is over. */
-export function purged(facts: Facts): Facts {
-  const { pathSource: _source, idempotencyKey: _key, ...admission } = facts.admission;
-  return { ...nameless(facts), admission, status: "purged" };
-}
-
-/** What is left of a line that has been kept long enough, while others of its segment are kept: its place. */
-export function emptied(facts: Facts): Facts {
-  const { pathSource: _source, idempotencyKey: _key, ...admission } = facts.admission;
-  return {
-    ...nameless(facts),
-    admission: { ...admission, id: "", keyId: "" },
-    status: "released",
-    event: null,
-    duplicateOf: null,
-    erasedAtMs: null,
-  };
-}
-
-/** Whether retention has deleted the signal. */
-export function isEmptied({ admission }: Facts): boolean {
-  return admission.id === "";
-}
-
-/** Facts without names, among which is the source: whoever sends a signal writes it, and may write a name there. */
-function nameless(facts: Facts): Facts {
-  return {
-    ...facts,
-    source: null,
-    email: null,
-    userId: null,
-    anonymousId: null,
-    traits: {},
-    owner: null,
-    linkedAtMs: null,
-    rulesTried: 0,
-    verdicts: [],
-  };
 }
 
 /** Whether other signals can be duplicates of this one. */

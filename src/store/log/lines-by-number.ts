@@ -1,5 +1,5 @@
 /** Lines by their numbers, segment by segment, so that each is read once. */
-import { isEmptied } from "./line.ts";
+import { isDropped } from "./line-remains.ts";
 import type { Facts } from "./line.ts";
 import type { Segment } from "./segment.ts";
 
@@ -33,7 +33,7 @@ export function factsOf(lines: Iterable<LinesOfSegment>): Map<number, Facts> {
   for (const { segment, seqs } of lines) {
     for (const seq of seqs) {
       const found = segment.facts(seq);
-      if (!isEmptied(found)) facts.set(seq, found);
+      if (!isDropped(found)) facts.set(seq, found);
     }
   }
   return facts;

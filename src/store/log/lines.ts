@@ -1,11 +1,9 @@
 /** Lines in memory, column by column: a column is unpacked, and a line's facts are put together, when somebody asks for them. */
 import { packColumn, unpackColumn } from "./columns.ts";
 import type { PackedColumn } from "./columns.ts";
-import { COLUMNS, decodeFacts, encodeFacts, textOf } from "./line-cells.ts";
+import { COLUMNS, decodeFacts, encodeFacts, placeOf, textOf } from "./line-cells.ts";
 import type { Cell, ColumnName, PayloadNames } from "./line-cells.ts";
 import type { Facts } from "./line.ts";
-
-const PLACES = new Map<string, number>(COLUMNS.map(({ name }, place) => [name, place]));
 
 export class Lines {
   #length: number;
@@ -25,7 +23,7 @@ export class Lines {
   }
 
   column(name: ColumnName): readonly Cell[] {
-    return this.#column(PLACES.get(name) ?? 0);
+    return this.#column(placeOf(name));
   }
 
   /** The columns packed, in the order of COLUMNS. */

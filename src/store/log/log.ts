@@ -10,7 +10,7 @@ import { Head, textOfCells } from "./head.ts";
 import type { LogName } from "./head.ts";
 import type { LogMeta } from "./log-meta.ts";
 import { IdSearch } from "./id-search.ts";
-import { emptied, isEmptied } from "./line.ts";
+import { afterRetention, isDropped } from "./line-remains.ts";
 import { encodeFacts } from "./line-cells.ts";
 import type { Facts, Line } from "./line.ts";
 import { factsOf, linesBySegment } from "./lines-by-number.ts";
@@ -98,7 +98,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
   /** A line's facts. Null where there is no such line, or none any more. */
   read(seq: number): Facts | null {
     const facts = this.segmentOf(seq)?.facts(seq) ?? null;
-    return facts === null || isEmptied(facts) ? null : facts;
+    return facts === null || isDropped(facts) ? null : facts;
   }
 
   /** The segment that has this line; null where there is none, or none any more. */
@@ -223,7 +223,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
     if (row === null) throw new Error("open lines cannot be forgotten");
     for (const seq of seqs) this.#ids.remove(row, segment.facts(seq).admission.id, seq);
     if (row.cold === null) this.blank(segment, seqs);
-    this.rewrite(segment, new Map(seqs.map((seq) => [seq, emptied(segment.facts(seq))] as const)));
+    this.rewrite(segment, new Map(seqs.map((seq) => [seq, afterRetention(segment.facts(seq))] as const)));
     this.summariseAgain(segment.firstSeq);
   }
 

@@ -4,7 +4,7 @@ import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
 import { deletedUntilMs } from "../state/deleted-until.ts";
-import { isEmptied } from "../log/line.ts";
+import { isDropped } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
@@ -152,7 +152,7 @@ function* linesOf({ signals }: StoreState, seqs: readonly number[]) {
   for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
     for (const seq of here) {
       const facts = segment.facts(seq);
-      if (!isEmptied(facts)) yield { receipt: facts.admission, traits: facts.traits };
+      if (!isDropped(facts)) yield { receipt: facts.admission, traits: facts.traits };
     }
   }
 }

@@ -9,7 +9,8 @@
 import type { ExportFormat, ExportPage } from "../data-care.ts";
 import { Leaving } from "../deletion/leaving.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
-import { isEmptied, keepsPayload } from "../log/line.ts";
+import { isDropped } from "../log/line-remains.ts";
+import { keepsPayload } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
@@ -189,7 +190,7 @@ class SignalsPage {
 
   #add(log: Log, segment: Segment, seq: number): void {
     const stored = segment.facts(seq);
-    if (isEmptied(stored)) return;
+    if (isDropped(stored)) return;
     const facts = this.#leaving.factsOf(stored, Date.now());
     let payload: string | null | undefined = null;
     if (keepsPayload(facts)) {

@@ -3,7 +3,7 @@
  * place that it left, and leaves it in the transaction that records it; where that place says something else by now, it
  * has been there and gone, and is ignored. None of them has had an effect on people.
  */
-import { purged } from "../log/line.ts";
+import { afterPurge } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import type { SignalToRecord } from "../protocol.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -46,7 +46,7 @@ export class Returning {
     const { status } = facts;
     if (status !== "held" && status !== "purged") return false;
     changeStatus(this.#counts, countedSignal(facts), status, "released");
-    this.#released.set(place, { ...purged(facts), status: "released" });
+    this.#released.set(place, { ...afterPurge(facts), status: "released" });
     return true;
   }
 

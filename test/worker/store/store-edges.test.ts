@@ -4,7 +4,7 @@ import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
-import { purged } from "../../../src/store/log/line.ts";
+import { afterPurge } from "../../../src/store/log/line-remains.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/queries/again.ts";
@@ -96,7 +96,7 @@ test("held signals that were all released are let alone at the end of their peri
     }
     for (const segment of held.walk(0)) {
       const released = segment.seqs().map((seq) => {
-        return [seq, { ...purged(segment.facts(seq)), status: "released" as const }] as const;
+        return [seq, { ...afterPurge(segment.facts(seq)), status: "released" as const }] as const;
       });
       held.rewrite(segment, new Map(released));
     }

@@ -8,7 +8,7 @@ import { newId } from "../../../../src/platform/ids.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { moveToCold, removeObjects, scrubObject, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
-import { erased } from "../../../../src/store/log/line.ts";
+import { afterDeletion } from "../../../../src/store/log/line-remains.ts";
 import type { Facts } from "../../../../src/store/log/line.ts";
 import { Log } from "../../../../src/store/log/log.ts";
 import { readPayloads } from "../../../../src/store/log/payloads.ts";
@@ -373,7 +373,7 @@ describe("cold storage", () => {
       const found = log.find(first);
       const segment = log.segmentOf(found?.seq ?? 0);
       if (found === null || segment?.row === null || segment === null) throw new Error("not there");
-      log.rewrite(segment, new Map([[found.seq, erased(found.facts, NOW)]]));
+      log.rewrite(segment, new Map([[found.seq, afterDeletion(found.facts, NOW)]]));
       scrubCold(storage.sql, [segment]);
       expect(await scrubObject(work)).toBe(true);
       expect(await scrubObject(work)).toBe(false);
@@ -398,7 +398,7 @@ describe("cold storage", () => {
                 const found = log.find(first);
                 const segment = log.segmentOf(found?.seq ?? 0);
                 if (found !== null && segment !== null && found.facts.erasedAtMs === null) {
-                  log.rewrite(segment, new Map([[found.seq, erased(found.facts, NOW)]]));
+                  log.rewrite(segment, new Map([[found.seq, afterDeletion(found.facts, NOW)]]));
                   log.blank(segment, [found.seq]);
                 }
                 return target.put(...given);
