@@ -1,12 +1,12 @@
 /** What a mapping rule may say (design §8.5), in the operator API's words; the form of the pages is turned into them. */
 import * as z from "zod";
 import {
-  isEventPattern,
   isRulePath,
   MAPPING_OPERATORS,
   OPERATORS_WITHOUT_VALUE,
   RULE_FREQUENCIES,
 } from "../domain/rules/mapping-rule.ts";
+import { isEventPattern } from "../domain/rules/event-pattern.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import {

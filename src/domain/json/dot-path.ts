@@ -30,51 +30,64 @@ export function parseDotPath(text: string): DotPath | undefined {
   return steps;
 }
 
-/**
- * Appends every value at `path` to `found`, `null` included: at most one unless the path has a `[]`.
- *
- * @param looks elements that a `[]` may still look at; the ones behind them are passed over.
- */
-export function readValues(
-  root: unknown,
-  path: DotPath,
-  found: unknown[],
-  looks: { left: number } = { left: Number.POSITIVE_INFINITY },
-  from = 0,
-): void {
-  let value = root;
-  for (let at = from; at < path.length; at += 1) {
-    const step = path[at];
-    if (step === undefined) return;
-    if (step.kind === "name") {
-      if (!isJsonObject(value)) return;
-      if (step.rest !== step.name && Object.hasOwn(value, step.rest)) {
-        value = value[step.rest];
-        break;
+/** Reads what is at a path: every value, `null` included; at most one unless the path has a `[]`. */
+export class PathReading {
+  readonly found: unknown[] = [];
+  readonly #path: DotPath;
+  readonly #maxLooks: number;
+  #looked = 0;
+
+  /** @param maxLooks elements that `[]` looks at; the ones behind them are passed over. */
+  constructor(path: DotPath, maxLooks = Number.POSITIVE_INFINITY) {
+    this.#path = path;
+    this.#maxLooks = maxLooks;
+  }
+
+  /** Elements that a `[]` has looked at. */
+  get looked(): number {
+    return this.#looked;
+  }
+
+  /** Adds what is at the path, or at its steps `from` on, to `found`. */
+  read(root: unknown, from = 0): void {
+    let value = root;
+    for (let at = from; at < this.#path.length; at += 1) {
+      const step = this.#path[at];
+      if (step === undefined) return;
+      if (step.kind === "name") {
+        if (!isJsonObject(value)) return;
+        if (step.rest !== step.name && Object.hasOwn(value, step.rest)) {
+          value = value[step.rest];
+          break;
+        }
+        if (!Object.hasOwn(value, step.name)) return;
+        value = value[step.name];
+      } else if (!Array.isArray(value)) {
+        return;
+      } else if (step.kind === "index") {
+        value = value[step.index];
+      } else {
+        this.#readEach(value, at + 1);
+        return;
       }
-      if (!Object.hasOwn(value, step.name)) return;
-      value = value[step.name];
-    } else if (!Array.isArray(value)) {
-      return;
-    } else if (step.kind === "index") {
-      value = value[step.index];
-    } else {
-      for (const element of value) {
-        if (looks.left <= 0) return;
-        looks.left--;
-        readValues(element, path, found, looks, at + 1);
-      }
-      return;
+    }
+    if (value !== undefined) this.found.push(value);
+  }
+
+  #readEach(elements: readonly unknown[], from: number): void {
+    for (const element of elements) {
+      if (this.#looked >= this.#maxLooks) return;
+      this.#looked++;
+      this.read(element, from);
     }
   }
-  if (value !== undefined) found.push(value);
 }
 
 /** The value at `path`, the first one where the path has a `[]`; undefined where there is none. */
 export function readValue(root: unknown, path: DotPath): unknown {
-  const found: unknown[] = [];
-  readValues(root, path, found);
-  return found[0];
+  const reading = new PathReading(path);
+  reading.read(root);
+  return reading.found[0];
 }
 
 export function isJsonObject(value: unknown): value is JsonObject {

@@ -1,6 +1,6 @@
 /** What all of a workspace's mapping rules say of a signal. */
 import type { NormalisedSignal } from "../signal/signal.ts";
-import { evaluate } from "./mapping-rule.ts";
+import { evaluate } from "./evaluate-rules.ts";
 import type { CompiledRules, RuleMatch } from "./mapping-rule.ts";
 
 /** What the mapping rules said of a signal. */

@@ -2,7 +2,8 @@
  * Spec §6.3: a mapping rule as it is pre-filled from one signal of the queue. Property names and values are judged by
  * word lists and shapes: what says which kind of thing happened is proposed, what says who or which one is not.
  */
-import { compileRules, evaluate, isRulePath } from "./mapping-rule.ts";
+import { compileRules, isRulePath } from "./mapping-rule.ts";
+import { evaluate } from "./evaluate-rules.ts";
 import type { MappingCondition } from "./mapping-rule.ts";
 import type { NormalisedSignal } from "../signal/signal.ts";
 import { leavesOf } from "./property-paths.ts";

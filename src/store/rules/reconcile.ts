@@ -7,7 +7,8 @@
  * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
  * left alone.
  */
-import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { eventRange } from "../../domain/rules/event-pattern.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import { countScores, raiseRuleApplied } from "./rule-news.ts";

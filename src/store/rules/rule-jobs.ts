@@ -2,7 +2,8 @@
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
  * steps are in reconcile.ts.
  */
-import { compileRules, eventRange, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { eventRange } from "../../domain/rules/event-pattern.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";

@@ -1,5 +1,6 @@
 /** Signals as mapping rules see them; stored ones are normalised again from what was sent. */
-import { evaluate, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
+import { evaluate } from "../../domain/rules/evaluate-rules.ts";
 import type { CompiledRules, RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";

@@ -1,13 +1,13 @@
 /** Design §8.5: dot paths read what the sender sent and nothing else. */
 import { describe, expect, test } from "vitest";
-import { parseDotPath, readValue, readValues } from "../../../../src/domain/json/dot-path.ts";
+import { PathReading, parseDotPath, readValue } from "../../../../src/domain/json/dot-path.ts";
 
 function read(json: string, path: string): unknown[] {
   const steps = parseDotPath(path);
   if (steps === undefined) throw new Error(`${path} does not parse`);
-  const found: unknown[] = [];
-  readValues(JSON.parse(json), steps, found);
-  return found;
+  const reading = new PathReading(steps);
+  reading.read(JSON.parse(json));
+  return reading.found;
 }
 
 describe("§8.5 dot paths", () => {

@@ -3,14 +3,13 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   compileRules,
-  evaluate,
-  eventRange,
   isAboutEvent,
-  isEventPattern,
   isRulePath,
   MAPPING_OPERATORS,
   OPERATORS_WITHOUT_VALUE,
 } from "../../../../src/domain/rules/mapping-rule.ts";
+import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
+import { eventRange, isEventPattern } from "../../../../src/domain/rules/event-pattern.ts";
 import type { MappingCondition, MappingOperator, MappingRule } from "../../../../src/domain/rules/mapping-rule.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";

@@ -1,7 +1,9 @@
 /** Spec §6.3: the rule that is pre-filled from a signal of the queue. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { compileRules, evaluate, isEventPattern, isRulePath } from "../../../../src/domain/rules/mapping-rule.ts";
+import { compileRules, isRulePath } from "../../../../src/domain/rules/mapping-rule.ts";
+import { evaluate } from "../../../../src/domain/rules/evaluate-rules.ts";
+import { isEventPattern } from "../../../../src/domain/rules/event-pattern.ts";
 import type { MappingCondition } from "../../../../src/domain/rules/mapping-rule.ts";
 import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import { proposeRule } from "../../../../src/domain/rules/propose-conditions.ts";

@@ -1,0 +1,117 @@
+/**
+ * Which of the compiled mapping rules hold for one signal. Steps are counted, so that no rule and no signal can make this
+ * slow; what is at a path is read once for all rules.
+ */
+import { PathReading } from "../json/dot-path.ts";
+import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../limits.ts";
+import type { NormalisedSignal } from "../signal/signal.ts";
+import { fitsWildcard } from "./event-pattern.ts";
+import { toComparable } from "./mapping-condition.ts";
+import type { Comparable } from "./mapping-condition.ts";
+import type { CompiledCondition, CompiledRule, CompiledRules, RuleMatch, RulePath } from "./mapping-rule.ts";
+
+export interface Evaluated {
+  /** How many rules' event patterns fit. */
+  tried: number;
+  /** The rules whose conditions hold as well, those with exact event names first. */
+  matches: RuleMatch[];
+  /** Whether it took more than RULES_MAX_STEPS: nobody knows what matches then, and `matches` is empty. */
+  exceeded: boolean;
+}
+
+/** @param email the person's address, as conditions on `email` see it; without it the signal's own (design §8.4). */
+export function evaluate(compiled: CompiledRules, signal: NormalisedSignal, email?: string): Evaluated {
+  const run = new Run(compiled.paths, signal, email);
+  let tried = 0;
+  const matches: RuleMatch[] = [];
+  for (const rule of compiled.byEvent.get(signal.event) ?? []) {
+    tried += 1;
+    if (run.holds(rule)) matches.push(rule.match);
+  }
+  for (const wildcard of compiled.byWildcard) {
+    run.take(1 + wildcard.middle.length);
+    if (!fitsWildcard(wildcard, signal.event)) continue;
+    tried += 1;
+    if (run.holds(wildcard.rule)) matches.push(wildcard.rule.match);
+  }
+  return run.isExceeded ? { tried, matches: [], exceeded: true } : { tried, matches, exceeded: false };
+}
+
+/** Rules tried on one signal: what is at their paths is read once, and steps are counted. */
+class Run {
+  readonly #paths: readonly RulePath[];
+  readonly #signal: NormalisedSignal;
+  readonly #email: string | undefined;
+  readonly #values: (readonly Comparable[] | undefined)[] = [];
+  #steps = 0;
+
+  constructor(paths: readonly RulePath[], signal: NormalisedSignal, email: string | undefined) {
+    this.#paths = paths;
+    this.#signal = signal;
+    this.#email = email;
+  }
+
+  get isExceeded(): boolean {
+    return this.#steps > RULES_MAX_STEPS;
+  }
+
+  take(steps: number): void {
+    this.#steps += steps;
+  }
+
+  holds({ conditions, all }: CompiledRule): boolean {
+    this.#steps++;
+    if (conditions.length === 0) return true;
+    for (const condition of conditions) {
+      if (this.isExceeded) return false;
+      if ((condition !== null && this.#conditionHolds(condition)) !== all) return !all;
+    }
+    return all;
+  }
+
+  /** A missing path has no values, so that only the `not_` operators hold; with `[]`, one value that fits is enough. */
+  #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
+    this.#steps++;
+    for (const value of this.#valuesAt(pathIndex)) {
+      this.#steps += comparator.scansText ? stepsOf(value) : 1;
+      if (comparator.fits(value)) return !negated;
+    }
+    return negated;
+  }
+
+  #valuesAt(pathIndex: number): readonly Comparable[] {
+    return (this.#values[pathIndex] ??= this.#read(this.#paths[pathIndex]));
+  }
+
+  #read(path: RulePath | undefined): readonly Comparable[] {
+    if (path === undefined) return NO_VALUES;
+    const found = this.#found(path);
+    const values: Comparable[] = [];
+    for (const one of found) {
+      if (one === undefined || one === null) continue;
+      const value = toComparable(one);
+      this.#steps += stepsOf(value);
+      values.push(value);
+    }
+    return values;
+  }
+
+  #found(path: RulePath): readonly unknown[] {
+    if (!("properties" in path)) {
+      return [path.field === "email" ? (this.#email ?? this.#signal.email) : this.#signal[path.field]];
+    }
+    const reading = new PathReading(path.properties, RULE_PATH_MAX_ELEMENTS);
+    reading.read(this.#signal.properties);
+    this.#steps += reading.looked;
+    return reading.found;
+  }
+}
+
+const NO_VALUES: readonly Comparable[] = [];
+
+/** Characters of a text that are gone through in about the time that a short comparison takes. */
+const CHARACTERS_A_STEP = 16;
+
+function stepsOf({ text }: Comparable): number {
+  return text === undefined ? 1 : 1 + Math.floor(text.length / CHARACTERS_A_STEP);
+}
