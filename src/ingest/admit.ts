@@ -132,8 +132,8 @@ async function admitSlice(
 ): Promise<{ result: Answer; ids: [number, string][] } | null> {
   const firstSlice = from === 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    const ids: [number, string][] = [];
-    const chunks = composeChunks(call, from, until, ids);
+    const ids = newIds(call.signals, from, until);
+    const chunks = composeChunks(call, ids);
     const { key, requestId } = call;
     const invalid = firstSlice ? invalidSignals(call.signals) : [];
     const request: AdmitCall = { keyId: key.keyId, chunks, requestId, firstSlice, invalid };
@@ -186,9 +186,18 @@ function invalidSignals(signals: BodySignal[]): InvalidSignals[] {
   return byCode;
 }
 
-/** The slice's signals as outbox records; `ids` gets index and id of each. */
-function composeChunks(call: Admittance, from: number, until: number, ids: [number, string][]): AdmitChunk[] {
+/** Index and new id of each of the slice's signals that is to be admitted. */
+function newIds(signals: BodySignal[], from: number, until: number): [number, string][] {
   const nowMs = Date.now();
+  const ids: [number, string][] = [];
+  for (let index = from; index < until; index++) {
+    if (signals[index]?.refusal === null) ids.push([index, newId("sig", nowMs)]);
+  }
+  return ids;
+}
+
+/** These signals as outbox records. */
+function composeChunks(call: Admittance, ids: readonly [number, string][]): AdmitChunk[] {
   const chunks: AdmitChunk[] = [];
   let chunk: AdmitChunk | undefined;
   const common: Omit<Envelope, "id"> = { key: call.key.keyId };
@@ -197,11 +206,9 @@ function composeChunks(call: Admittance, from: number, until: number, ids: [numb
   const writeSignal = signalWriter(common);
   // The path's source may hold characters of up to three bytes per UTF-16 unit; all else in an envelope is ASCII.
   const sourceBytes = 3 * (call.source?.length ?? 0);
-  for (let index = from; index < until; index++) {
+  for (const [index, id] of ids) {
     const signal = call.signals[index];
-    if (signal === undefined || signal.refusal !== null) continue;
-    const id = newId("sig", nowMs);
-    ids.push([index, id]);
+    if (signal === undefined) continue;
     const idem = call.idempotencyKey === undefined ? undefined : `${call.idempotencyKey}:${index}`;
     const payload = call.text.slice(signal.start, signal.end);
     const text = writeSignal(id, idem, payload);

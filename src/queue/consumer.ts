@@ -33,8 +33,16 @@ interface WorkspaceMessage {
   content: ReceivedMessage;
 }
 
-/** Records, or buries, rows of a workspace. */
-type Handle = (env: Env, workspaceId: string, rows: ReceivedRow[], again: boolean) => Promise<RecordResult>;
+/** Rows of a workspace's messages. */
+interface WorkspaceRows {
+  workspaceId: string;
+  rows: ReceivedRow[];
+  /** Whether some of them have come before, and have failed then. */
+  again: boolean;
+}
+
+/** Records rows, or buries them. */
+type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
@@ -63,7 +71,7 @@ async function consumeSome(
   const fields = { queue, workspace: workspaceId, messages: messages.length };
   try {
     const again = messages.some(({ queued }) => queued.attempts > 1);
-    const result = await handle(env, workspaceId, rows, again);
+    const result = await handle(env, { workspaceId, rows, again });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
     else await settle(env, workspaceId, rows, result.refused);
     for (const { queued, content } of messages) {
@@ -134,7 +142,7 @@ function readRules(env: Env, workspaceIds: string[]): (workspaceId: string) => P
 
 function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>): Handle {
   // Rows that come `again` have failed before, maybe because of one signal: the store is to leave that one out.
-  return async (env, workspaceId, rows, again) => {
+  return async (env, { workspaceId, rows, again }) => {
     const signals = rows.flatMap((row) => row.signals);
     const ofAccounts = signals.filter(({ admission }) => admission.endpoint === "product_org");
     const [current, templates] = await Promise.all([

@@ -12,7 +12,10 @@ import { buriedSignal, rowsToRecord } from "./process.ts";
 
 const REASON = "Could not be processed in all attempts: each ended the processing of its batch before it was done.";
 
-export async function bury(env: Env, workspaceId: string, rows: ReceivedRow[]): Promise<RecordResult> {
+export async function bury(
+  env: Env,
+  { workspaceId, rows }: { workspaceId: string; rows: ReceivedRow[] },
+): Promise<RecordResult> {
   const batch = rowsToRecord(rows, (signal) => buriedSignal(signal, REASON));
   // These rows are recorded carefully: that they are here says that they have failed before.
   return within<RecordResult>(

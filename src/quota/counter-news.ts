@@ -50,7 +50,7 @@ export class CounterNews {
     }
     if (this.wants("usage.level")) {
       const refusedBefore = closed.length > 0 ? 0 : before.rejected;
-      const { told, news } = usageNews(ledger.told, ledger, ledger.rejected > refusedBefore);
+      const { told, news } = usageNews({ told: ledger.told, now: ledger, hasRefused: ledger.rejected > refusedBefore });
       ledger.told = told;
       for (const level of news) events.push(newEvent("usage.level", usageLevel(level, ledger), nowMs));
     }

@@ -71,7 +71,7 @@ export class LedgerState {
     const isNew = (type: EventType): boolean => wanted.types.includes(type) && !this.#news.wants(type);
     const [levels, lateness] = [isNew("usage.level"), isNew("processing.late")];
     this.update(nowMs, (ledger) => {
-      if (levels) ledger.told = usageNews(0, ledger, ledger.rejected > 0).told;
+      if (levels) ledger.told = usageNews({ told: 0, now: ledger, hasRefused: ledger.rejected > 0 }).told;
       if (lateness) ledger.late = false;
       return { save: levels || lateness };
     });

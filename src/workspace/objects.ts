@@ -17,16 +17,24 @@ type Calls<T> = {
     : never;
 };
 
+function callsOf<T extends Rpc.DurableObjectBranded>(
+  objects: DurableObjectNamespace<T>,
+  workspaceId: string,
+): Calls<T> {
+  const stub: object = objects.getByName(workspaceId);
+  return stub as Calls<T>;
+}
+
 export function quotaCounter(env: Env, workspaceId: string): Calls<QuotaCounter> {
-  return env.QUOTA_COUNTER.getByName(workspaceId) as unknown as Calls<QuotaCounter>;
+  return callsOf(env.QUOTA_COUNTER, workspaceId);
 }
 
 export function destinationsOf(env: Env, workspaceId: string): Calls<Destinations> {
-  return env.DESTINATIONS.getByName(workspaceId) as unknown as Calls<Destinations>;
+  return callsOf(env.DESTINATIONS, workspaceId);
 }
 
 export function signalStore(env: Env, workspaceId: string): Calls<SignalStore> {
-  return env.SIGNAL_STORE.getByName(workspaceId) as unknown as Calls<SignalStore>;
+  return callsOf(env.SIGNAL_STORE, workspaceId);
 }
 
 /**

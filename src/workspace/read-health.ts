@@ -34,7 +34,7 @@ export async function readHealth(env: Env, workspaceId: string): Promise<Health>
   const atOnce = balanceBooks(counted, kept.totals, counted);
   const books = atOnce.balanced ? atOnce : await readBooks(env, workspaceId, undefined);
   return {
-    level: roomLevel(store, outbox, isRestored),
+    level: roomLevel({ store, outbox, isRestored }),
     store,
     outbox,
     isRestored,

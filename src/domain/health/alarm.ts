@@ -67,7 +67,7 @@ export const DEAD_LETTERS_NEW_MS = DAY_MS;
 
 /** What is wrong with a workspace, the gravest first; nothing where all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
-  const level = roomLevel(figures.store, figures.outbox, figures.isRestored);
+  const level = roomLevel(figures);
   const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
   const waiting = `${grouped(figures.waiting)} accepted signals wait, the oldest for ${minutes(waitedMs)}`;
   const failing = figures.failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);

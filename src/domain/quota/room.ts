@@ -17,10 +17,17 @@ export interface Filled {
  */
 export type RoomLevel = "ok" | "filling" | "full" | "restored" | "refusing";
 
+export interface Room {
+  store: Filled;
+  outbox: Filled;
+  /** Whether the Quota Counter was restored from a backup, so that the Signal Store refuses what it sends. */
+  isRestored: boolean;
+}
+
 /** The worst level that holds. */
-export function roomLevel(store: Filled, outbox: Filled, isRefused: boolean): RoomLevel {
+export function roomLevel({ store, outbox, isRestored }: Room): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
-  if (isRefused) return "restored";
+  if (isRestored) return "restored";
   if (store.bytes >= store.maxBytes) return "full";
   return store.bytes * 100 >= store.maxBytes * STORE_NOTICE_PERCENT ? "filling" : "ok";
 }

@@ -14,16 +14,16 @@ const LEVELS = [
   "first_refusal",
 ] as const satisfies readonly UsageLevelReached[];
 
-/**
- * @param told what has been told of the period: a bit for each level, in the order of LEVELS; 0: nothing.
- * @param hasRefused a signal has just been refused for the limit.
- * @returns what is told of it then, and what of that is news.
- */
-export function usageNews(
-  told: number,
-  now: UsageStanding,
-  hasRefused: boolean,
-): { told: number; news: UsageLevelReached[] } {
+export interface UsageMoment {
+  /** What has been told of the period: a bit for each level, in the order of LEVELS; 0: nothing. */
+  told: number;
+  now: UsageStanding;
+  /** Whether a signal has just been refused for the limit. */
+  hasRefused: boolean;
+}
+
+/** What is told of the period from then on, and what of that is news. */
+export function usageNews({ told, now, hasRefused }: UsageMoment): { told: number; news: UsageLevelReached[] } {
   const used = ordinalsTaken(now);
   const ceiling = quotaCeiling(now);
   const isFull = ceiling !== null && used >= ceiling;

@@ -34,13 +34,13 @@ describe("how full the storage is", () => {
     [0, 1_000, "refusing"],
     [1_000, 1_000, "refusing"],
   ])("with %i of 1,000 bytes in the store and %i in the outbox: %s", (store, outbox, level) => {
-    expect(roomLevel(of(store), of(outbox), false)).toBe(level);
+    expect(roomLevel({ store: of(store), outbox: of(outbox), isRestored: false })).toBe(level);
   });
 
   test("a restored counter is worse than a full store, and calls that are refused are worse than that", () => {
-    expect(roomLevel(of(0), of(0), true)).toBe("restored");
-    expect(roomLevel(of(1_000), of(0), true)).toBe("restored");
-    expect(roomLevel(of(0), of(1_000), true)).toBe("refusing");
+    expect(roomLevel({ store: of(0), outbox: of(0), isRestored: true })).toBe("restored");
+    expect(roomLevel({ store: of(1_000), outbox: of(0), isRestored: true })).toBe("restored");
+    expect(roomLevel({ store: of(0), outbox: of(1_000), isRestored: true })).toBe("refusing");
   });
 
   test("is said in bytes, as they are read easily", () => {

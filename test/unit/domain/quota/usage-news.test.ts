@@ -19,7 +19,7 @@ const standing = (accepted: number, more: Partial<UsageStanding> = {}): UsageSta
 function told(...steps: [now: UsageStanding, hasRefused?: boolean][]): string[][] {
   let before = 0;
   return steps.map(([now, hasRefused = false]) => {
-    const { told: after, news } = usageNews(before, now, hasRefused);
+    const { told: after, news } = usageNews({ told: before, now, hasRefused });
     before = after;
     return news;
   });
@@ -117,11 +117,11 @@ test("a level that is reached has been told once, whatever changes in between, u
       let before = 0;
       let known: string[] = [];
       for (const [now, hasRefused] of changes) {
-        const { told: after, news } = usageNews(before, now, hasRefused);
-        const reached = usageNews(0, now, hasRefused).news as string[];
+        const { told: after, news } = usageNews({ told: before, now, hasRefused });
+        const reached = usageNews({ told: 0, now, hasRefused }).news as string[];
         expect(news.filter((level) => known.includes(level))).toEqual([]);
         expect([...known, ...news]).toEqual(expect.arrayContaining(reached));
-        expect(usageNews(after, now, false).news).toEqual([]);
+        expect(usageNews({ told: after, now, hasRefused: false }).news).toEqual([]);
         const ceiling = (now.extraRoomRemoved ? 1 : 2) * now.signalLimit;
         const isFull = !now.overages && now.accepted + now.held >= ceiling;
         known = [...known, ...news].filter((level) => reached.includes(level) || (level === "first_refusal" && isFull));
