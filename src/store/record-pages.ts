@@ -5,7 +5,7 @@ import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSum
 
 /** The people of whom all that is asked for holds. */
 export interface PeopleFilter {
-  /** Part of the email, the name or the company, in any letter case. */
+  /** Part of the email, or of a trait that is searched, in any letter case. */
   text?: string;
   minScore?: number;
   /** The first and the last day on which they may have been seen last, in days since 1970; both included. */

@@ -1,7 +1,7 @@
 /**
  * What a person is known by besides their email: one declaration for each trait. The row of a person, the lines of the log,
- * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: as many columns
- * as a stored line has belong to the first ones.
+ * the export, the operator API and the pages are made from it, in its order. A new trait stands at the end: what is
+ * stored already says of the first ones only.
  */
 import { isJsonObject } from "../json/dot-path.ts";
 import type { JsonObject } from "../json/json-object.ts";
@@ -64,6 +64,12 @@ export function eachTrait<Value>(valueOf: (trait: TraitName) => Value): Record<T
 
 export function traitLabel(trait: TraitName): string {
   return TRAITS[trait].label;
+}
+
+/** Traits in a sentence, such as `name, company and title`. @param more what is named after them. */
+export function traitsInWords(traits: readonly TraitName[], word: "and" | "or", ...more: readonly string[]): string {
+  const words = [...traits.map((trait) => traitLabel(trait).toLowerCase()), ...more];
+  return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${word} ${words.at(-1)}`;
 }
 
 /** Fills in the traits that are still missing with those of a call. */

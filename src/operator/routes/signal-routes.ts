@@ -1,6 +1,7 @@
 /** What became of the signals of a workspace: the signal queue, traces, people and their scores, dead letters. */
 import * as z from "zod";
 import { findKey } from "../../control/stored-keys.ts";
+import { SEARCHED_TRAITS, traitsInWords } from "../../domain/signal/traits.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
 import type { SignalFilter } from "../../store/protocol.ts";
 import { byOperator, operator } from "../environment.ts";
@@ -44,7 +45,9 @@ const peopleQuery = filteredPageQuery({
     .min(1)
     .max(IDENTITY_MAX_LENGTH)
     .optional()
-    .meta({ description: "Part of an email, a name or a company, in any letter case, with or without accents." }),
+    .meta({
+      description: `Part of a person's email, ${traitsInWords(SEARCHED_TRAITS, "or")}, in any letter case, with or without accents.`,
+    }),
 });
 
 export const signalRoutes = operator

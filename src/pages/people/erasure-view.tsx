@@ -1,4 +1,5 @@
 /** The deletion of a person: what it takes away, and the receipt for it. */
+import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
 import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
 import type { ErasureReceipt } from "../../store/data-care.ts";
 import { FormErrors, TextField } from "../views/fields.tsx";
@@ -27,9 +28,9 @@ export function DeletePersonView({
         <FormErrors errors={error === undefined ? [] : [error]} />
         <div class="stack">
           <p>
-            <strong>What is deleted:</strong> {email} with name, company, title and score; their identities; all their
-            signals with payloads, held ones and dead letters too, and copies in cold storage; their scoring signals;
-            what their ids have sent anonymously.
+            <strong>What is deleted:</strong> {email} with {traitsInWords(TRAIT_NAMES, "and", "score")}; their
+            identities; all their signals with payloads, held ones and dead letters too, and copies in cold storage;
+            their scoring signals; what their ids have sent anonymously.
           </p>
           <p>
             <strong>What stays:</strong> of each signal its id, the name of its event, and its place in the usage and

@@ -1,4 +1,5 @@
 /** The list of people. */
+import { SEARCHED_TRAITS, TRAIT_NAMES, traitLabel, traitsInWords } from "../../domain/signal/traits.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
 import type { PeoplePage, PersonSummary } from "../../store/record-pages.ts";
 import type { PeopleList } from "./people-query.ts";
@@ -15,6 +16,9 @@ import { NotAll } from "../signals/signal-parts.tsx";
 export function personPath(base: string, email: string): string {
   return `${base}/people/${encodeURIComponent(email)}`;
 }
+
+/** In what the search looks. */
+const SEARCHED_FIELDS = `Email, ${traitsInWords(SEARCHED_TRAITS, "or")}`;
 
 interface Props {
   base: string;
@@ -36,7 +40,7 @@ export function PeopleView({ base, list, people, wasDeleted, mayExport, nowMs }:
         Everybody whom a signal or an identify call has named by email, with the score that their signals have made.
       </PageHead>
       <form method="get" action={path} class="filters" role="search">
-        <TextField name="q" type="search" label="Email, name or company" value={list.q} />
+        <TextField name="q" type="search" label={SEARCHED_FIELDS} value={list.q} />
         <SelectField name="sort" label="Sort by" value={list.sort} options={Object.entries(PEOPLE_SORTS)} />
         <TextField name="score" type="number" label="Score at least" value={list.minScore} />
         <DayFields days={list.days} label="Last seen from" />
@@ -68,16 +72,16 @@ function PeopleTable({ base, people, nowMs }: { base: string; people: PersonSumm
   return (
     <Table
       caption="People"
-      head={["Email", "Name", "Company", "Title", { text: "Score", number: true }, "First seen", "Last seen"]}
+      head={["Email", ...TRAIT_NAMES.map(traitLabel), { text: "Score", number: true }, "First seen", "Last seen"]}
     >
       {people.map((person) => (
         <tr>
           <th scope="row" class="who">
             <a href={personPath(base, person.email)}>{person.email}</a>
           </th>
-          <td class="what">{person.name}</td>
-          <td class="what">{person.company}</td>
-          <td class="what">{person.title}</td>
+          {TRAIT_NAMES.map((trait) => (
+            <td class="what">{person[trait]}</td>
+          ))}
           <td class={person.score === 0 ? "number quiet" : "number"}>{grouped(person.score)}</td>
           <td>
             <Time ms={person.firstSeenMs} nowMs={nowMs} />
@@ -103,7 +107,7 @@ function NobodyFound({ base, list, wasDeleted }: { base: string; list: PeopleLis
     );
   }
   const filters = [
-    { label: "Email, name or company with", value: q, names: ["q"] },
+    { label: `${SEARCHED_FIELDS} with`, value: q, names: ["q"] },
     { label: "Score at least", value: minScore, names: ["score"] },
     daysAsked("Last seen", days),
   ];

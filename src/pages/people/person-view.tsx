@@ -1,4 +1,5 @@
 /** One person: who they are, their score and where it comes from, what they did, what they are known by. */
+import { TRAIT_NAMES, traitLabel } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import type { Identity } from "../../store/protocol.ts";
 import type { PersonPage, PersonTimeline, ScoreCurve } from "../../store/record-pages.ts";
@@ -47,13 +48,13 @@ export function PersonView({ base, found, shown, cursor, rules, mayManage, nowMs
         </Panel>
         <Panel title="Who this is">
           <FactList>
-            <Fact name="Name">{person.name ?? <NotKnown />}</Fact>
-            <Fact name="Company">{person.company ?? <NotKnown />}</Fact>
-            <Fact name="Title">{person.title ?? <NotKnown />}</Fact>
+            {TRAIT_NAMES.map((trait) => (
+              <Fact name={traitLabel(trait)}>{person[trait] ?? <NotKnown />}</Fact>
+            ))}
           </FactList>
           <p class="quiet small">
-            Name, company and title are taken from the traits and properties that signals carry. Of several, the one
-            received last counts, each for itself.
+            These are taken from the traits and properties that signals carry. Of several, the one received last counts,
+            each for itself.
           </p>
         </Panel>
       </div>
