@@ -14,7 +14,7 @@ import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
 import type { SignalToRecord } from "../../src/store/protocol.ts";
 import type { Admission } from "../../src/wire/admission.ts";
-import { recordSignals } from "../../src/store/record/record.ts";
+import { recordSignals } from "../../src/store/record/record-signals.ts";
 import { StoreState } from "../../src/store/state/store-state.ts";
 
 const DAY = 24 * 3_600_000;

@@ -8,13 +8,13 @@
  */
 import { Head, textOfCells } from "./head.ts";
 import type { LogName } from "./head.ts";
-import type { LogMeta } from "./log-meta.ts";
 import { IdSearch } from "./id-search.ts";
-import { afterRetention, isDropped } from "./line-remains.ts";
 import { encodeFacts } from "./line-cells.ts";
+import { afterRetention, isDropped } from "./line-remains.ts";
 import type { Facts, Line } from "./line.ts";
 import { factsOf, linesBySegment } from "./lines-by-number.ts";
 import type { LinesOfSegment } from "./lines-by-number.ts";
+import type { LogMeta } from "./log-meta.ts";
 import { Segment } from "./segment.ts";
 import type { SegmentRow } from "./segment.ts";
 import { StoredPayloads } from "./stored-payloads.ts";

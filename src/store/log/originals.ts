@@ -7,12 +7,12 @@
  * The tables come in generations, so that what is old leaves with the one it is in: a day of signals with an id of their
  * own, ten minutes of others.
  */
-import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { DAY_MS } from "../../domain/duration.ts";
+import { DUPLICATE_WINDOW_WITH_ID_MS, DUPLICATE_WINDOW_WITHOUT_ID_MS } from "../../limits.ts";
 import { FingerprintTable } from "./fingerprint-table.ts";
 import { isOriginal } from "./line.ts";
-import type { Log } from "./log.ts";
 import type { Facts } from "./line.ts";
+import type { Log } from "./log.ts";
 import { HASH_BYTES } from "./segment.ts";
 import type { Segment } from "./segment.ts";
 

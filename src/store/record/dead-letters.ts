@@ -1,8 +1,8 @@
 /** Dead letters (design §8): signals that could not be processed, each with the reason, until somebody replays them. */
+import { parsed } from "../../domain/json/payload-json.ts";
 import type { PageOf, Page } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
 import type { DeadLetter, SignalToRecord } from "../protocol.ts";
-import { parsed } from "../../domain/json/payload-json.ts";
 
 export interface DeadLetterRow {
   [column: string]: SqlStorageValue;

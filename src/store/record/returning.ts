@@ -6,10 +6,10 @@
 import { afterPurge } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import type { SignalToRecord } from "../protocol.ts";
-import type { StoreState } from "../state/store-state.ts";
-import { admissionOf, deleteDeadLetter, readDeadLetter } from "./dead-letters.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import type { SignalCounts } from "../state/status-change.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { admissionOf, deleteDeadLetter, readDeadLetter } from "./dead-letters.ts";
 
 export class Returning {
   readonly #state: StoreState;

@@ -3,8 +3,8 @@
  * (design §1.2), and the groups of the signal queue with their days. Whoever changes a status says so here, and counts
  * nothing by themselves.
  */
-import type { Facts, LineStatus } from "../log/line.ts";
 import type { Admission } from "../../wire/admission.ts";
+import type { Facts, LineStatus } from "../log/line.ts";
 import { countInBooks } from "./books.ts";
 import type { BookColumn, Books } from "./books.ts";
 import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";

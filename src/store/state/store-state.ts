@@ -1,11 +1,11 @@
 /** What all parts of a workspace's Signal Store work on: its database, and what is kept of it in memory. */
 import { RaisedEvents } from "../../events/raised-events.ts";
-import type { BooksMeta } from "./store-meta.ts";
-import { EMPTY_BOOKS } from "./store-meta.ts";
 import { HeldLog } from "../log/held-log.ts";
 import { Log } from "../log/log.ts";
 import { Originals } from "../log/originals.ts";
 import { Once } from "./once.ts";
+import { EMPTY_BOOKS } from "./store-meta.ts";
+import type { BooksMeta } from "./store-meta.ts";
 import { Verdicts } from "./verdicts.ts";
 
 export class StoreState {

@@ -17,7 +17,7 @@ import {
 import { wantEvents } from "../../../src/store/events/wanted.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { stepRuleJob } from "../../../src/store/rules/reconcile.ts";
-import { recordSignals } from "../../../src/store/record/record.ts";
+import { recordSignals } from "../../../src/store/record/record-signals.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { ofType, takeRaised } from "../../support/raised.ts";

@@ -15,7 +15,7 @@ import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { People } from "../../../../src/store/people/people.ts";
 import type { SignalToRecord } from "../../../../src/store/protocol.ts";
 import { countInBooks } from "../../../../src/store/state/books.ts";
-import { recordSignals } from "../../../../src/store/record/record.ts";
+import { recordSignals } from "../../../../src/store/record/record-signals.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/rule-protocol.ts";
 import { previewPage } from "../../../../src/store/rules/preview.ts";
 import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
