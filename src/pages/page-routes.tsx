@@ -9,7 +9,7 @@ import { pages, workspacePath } from "./pages-env.ts";
 import { dismiss, DISMISSIBLE } from "./dismissed.ts";
 import { notFoundPage, plainPage } from "./page.tsx";
 import { signalPages } from "./signals/signal-pages.tsx";
-import { askUsage } from "./usage/usage-bar.tsx";
+import { askUsage } from "./usage-bar.tsx";
 import { livePages } from "./live/live-pages.tsx";
 import { rejectionPages } from "./rejections/rejection-pages.tsx";
 import { rulePages } from "./rules/rule-pages.tsx";

@@ -6,7 +6,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { canManage } from "../domain/keys/role.ts";
 import { DONE, type Done } from "./copy.ts";
 import { workspacePath, type PagesEnv } from "./pages-env.ts";
-import { usageBar } from "./usage/usage-bar.tsx";
+import { usageBar } from "./usage-bar.tsx";
 import { PlainPage, WorkspacePage, type Section } from "./views/layout.tsx";
 import { Notice } from "./views/parts.tsx";
 

@@ -3,7 +3,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import type { RoomLevel } from "../../domain/quota/room.ts";
 import { DUPLICATE_WINDOW_WITH_ID_MS } from "../../limits.ts";
 import type { Room } from "../../workspace/read-health.ts";
-import type { NoticeCopy } from "./usage-copy.ts";
+import type { NoticeCopy } from "../views/usage-copy.ts";
 import { ago, counted } from "../views/format.ts";
 
 const HOUR_MS = 3_600_000;

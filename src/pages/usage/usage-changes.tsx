@@ -4,7 +4,7 @@ import type { Workspace } from "../../control/workspaces.ts";
 import type { Books } from "../../domain/quota/books.ts";
 import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
-import { atPrice, changeSaid, heldSaid, thatCost } from "./usage-copy.ts";
+import { atPrice, changeSaid, heldSaid, thatCost } from "../views/usage-copy.ts";
 import { counted, grouped } from "../views/format.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { Badge, Panel } from "../views/parts.tsx";

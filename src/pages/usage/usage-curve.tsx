@@ -4,7 +4,7 @@ import { ordinalsTaken, quotaBounds, quotaCeiling } from "../../domain/quota/quo
 import type { CurvePoint } from "../../domain/quota/usage-day.ts";
 import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
-import { thatCost } from "./usage-copy.ts";
+import { thatCost } from "../views/usage-copy.ts";
 import { counted, day, grouped } from "../views/format.ts";
 import { Panel } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";

@@ -4,7 +4,7 @@ import { ordinalsTaken, quotaCeiling } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
 import type { Health } from "../../workspace/read-health.ts";
-import { streakSaid, usageNotice } from "./usage-copy.ts";
+import { streakSaid, usageNotice } from "../views/usage-copy.ts";
 import { BooksPanel } from "./books-panel.tsx";
 import { counted, day, grouped } from "../views/format.ts";
 import { Badge, Empty, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";

@@ -7,7 +7,7 @@ import {
   thatCost,
   usageNotice,
   usageNoticeName,
-} from "../../../src/pages/usage/usage-copy.ts";
+} from "../../../src/pages/views/usage-copy.ts";
 import type { OveragePrice } from "../../../src/domain/quota/overage-price.ts";
 import type { Usage } from "../../../src/quota/protocol.ts";
 

@@ -1,12 +1,12 @@
 /** The bar that tells on every page how much of the signal limit is used (spec §8.2–§8.4), until it is dismissed. */
 import type { Context } from "hono";
-import { errorText, logEvent } from "../../platform/log.ts";
-import type { Usage } from "../../quota/protocol.ts";
-import { usageOf } from "../../workspace/read-usage.ts";
-import { isDismissed } from "../dismissed.ts";
-import { pages, workspacePath, type PagesEnv } from "../pages-env.ts";
-import { usageNotice, usageNoticeName } from "./usage-copy.ts";
-import { UsageBar } from "./usage-bar-view.tsx";
+import { errorText, logEvent } from "../platform/log.ts";
+import type { Usage } from "../quota/protocol.ts";
+import { usageOf } from "../workspace/read-usage.ts";
+import { isDismissed } from "./dismissed.ts";
+import { pages, workspacePath, type PagesEnv } from "./pages-env.ts";
+import { usageNotice, usageNoticeName } from "./views/usage-copy.ts";
+import { UsageBar } from "./views/usage-bar-view.tsx";
 
 /**
  * Asks for the usage while the page's own reads are under way. Not for forms, which answer with a page only where they are
