@@ -1,0 +1,111 @@
+/**
+ * Nothing in src/ imports itself in a circle: in no folder do files and folders that stand side by side, a folder with
+ * all that is in it, need each other. Types count too. Which way the imports point between the folders of src/ is said in
+ * .oxlintrc.json.
+ */
+import { existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { parseAst } from "vitest/node";
+import { expect, test } from "vitest";
+
+const ROOT = path.join(import.meta.dirname, "../..");
+
+/** What each of some things needs. */
+type Graph = Map<string, Set<string>>;
+
+const IMPORTING = new Set([
+  "ImportDeclaration",
+  "ExportNamedDeclaration",
+  "ExportAllDeclaration",
+  "ImportExpression",
+  "TSImportType",
+]);
+
+/** Files that a file imports, however it says so. */
+function importedBy(file: string): string[] {
+  const specifiers: string[] = [];
+  const look = (node: unknown): void => {
+    if (typeof node !== "object" || node === null) return;
+    const { type, source } = node as { type?: unknown; source?: { value?: unknown } | null };
+    if (typeof type === "string" && IMPORTING.has(type) && typeof source?.value === "string") {
+      specifiers.push(source.value);
+    }
+    for (const child of Object.values(node)) look(child);
+  };
+  look(parseAst(readFileSync(path.join(ROOT, file), "utf8"), { lang: file.endsWith("x") ? "tsx" : "ts" }));
+  return specifiers.filter((one) => one.startsWith(".")).map((one) => path.join(path.dirname(file), one));
+}
+
+/** Files of src/, but for declarations that are generated, each with those that it imports. */
+function importsOf(): Graph {
+  const files = globSync("src/**/*.{ts,tsx}", { cwd: ROOT }).filter((file) => !file.endsWith(".d.ts"));
+  return new Map(files.map((file) => [file, new Set(importedBy(file))] as const));
+}
+
+/** What stands in a folder, files and folders, each with what it needs of the others. */
+function sideBySide(imports: Graph, folder: string): Graph {
+  const standingAs = (file: string): string => path.join(folder, file.slice(folder.length + 1).split("/")[0] ?? "");
+  const graph: Graph = new Map();
+  for (const [file, imported] of imports) {
+    if (!file.startsWith(`${folder}/`)) continue;
+    const needs = graph.get(standingAs(file)) ?? new Set();
+    graph.set(standingAs(file), needs);
+    for (const other of imported) {
+      if (other.startsWith(`${folder}/`) && standingAs(other) !== standingAs(file)) needs.add(standingAs(other));
+    }
+  }
+  return graph;
+}
+
+/** A circle, from one of those that are on it back to the same; null where there is none. */
+function circleIn(graph: Graph): string[] | null {
+  const done = new Set<string>();
+  const follow = (one: string, way: readonly string[]): string[] | null => {
+    if (way.includes(one)) return [...way.slice(way.indexOf(one)), one];
+    if (done.has(one)) return null;
+    for (const other of graph.get(one) ?? []) {
+      const circle = follow(other, [...way, one]);
+      if (circle !== null) return circle;
+    }
+    done.add(one);
+    return null;
+  };
+  for (const one of graph.keys()) {
+    const circle = follow(one, []);
+    if (circle !== null) return circle;
+  }
+  return null;
+}
+
+const imports = importsOf();
+const folders = [...new Set([...imports.keys()].flatMap(foldersOf))].sort();
+
+/** The folders that a file is in. */
+function foldersOf(file: string): string[] {
+  const folder = path.dirname(file);
+  return folder === "." ? [] : [folder, ...foldersOf(folder)];
+}
+
+test("every import of src/ is read: each names a file that is there", () => {
+  const named = [...imports.values()].flatMap((files) => [...files]);
+  expect(named.length).toBeGreaterThan(1_000);
+  expect(named.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
+});
+
+test.each(folders)("in %s nothing imports itself in a circle", (folder) => {
+  const circle = circleIn(sideBySide(imports, folder));
+  expect(circle?.join(" → ") ?? "no circle").toBe("no circle");
+});
+
+test("a circle of folders is found although none of their files is on one", () => {
+  const graph: Graph = new Map([
+    ["src/a/one.ts", new Set(["src/b/two.ts"])],
+    ["src/b/two.ts", new Set()],
+    ["src/b/three.ts", new Set(["src/c/four.ts"])],
+    ["src/c/four.ts", new Set(["src/a/five.ts"])],
+    ["src/a/five.ts", new Set()],
+  ]);
+  expect(circleIn(sideBySide(graph, "src"))).toEqual(["src/a", "src/b", "src/c", "src/a"]);
+  graph.delete("src/c/four.ts");
+  expect(circleIn(sideBySide(graph, "src"))).toBeNull();
+});
