@@ -5,7 +5,7 @@ import { IDENTITY_MAX_LENGTH, PAGE_ROWS } from "../../limits.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { pages, workspacePath } from "../pages-env.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
-import { readAccountsQuery } from "../people/people-query.ts";
+import { readAccountsQuery } from "./accounts-query.ts";
 import { AccountView } from "./account-view.tsx";
 import { AccountsView } from "./accounts-view.tsx";
 

@@ -2,7 +2,7 @@
 import { ACCOUNT_LIST_CHARACTERS } from "../../limits.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { AccountSummary } from "../../store/record-pages.ts";
-import { ACCOUNTS_SORTS, type AccountsList } from "../people/people-query.ts";
+import { ACCOUNTS_SORTS, type AccountsList } from "./accounts-query.ts";
 import { ShortValue } from "./account-values.tsx";
 import { SelectField, TextField } from "../views/fields.tsx";
 import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";

@@ -10,7 +10,7 @@ import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 import { counted } from "../views/format.ts";
 import { webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KEY_PLACEHOLDER, SECRET_PLACEHOLDER, SetUpView, type Composed } from "./connect-set-up.tsx";
-import { TestCall } from "./test-call-view.tsx";
+import { TestCall } from "../views/test-call-view.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager } from "../views/table.tsx";

@@ -7,7 +7,7 @@ import { curlLine, webhooksOf } from "../../workspace/webhook-calls.ts";
 import { KeyCrumbs, KeySummary, LocalTime } from "./key-parts.tsx";
 import { CopyText } from "../views/copy-text.tsx";
 import { PageHead, Notice, Panel } from "../views/parts.tsx";
-import { TestCall } from "../connect/test-call-view.tsx";
+import { TestCall } from "../views/test-call-view.tsx";
 
 interface CreatedProps {
   /** The workspace's path, `/w/{slug}`. */

@@ -14,7 +14,7 @@ import { KeyRefusals } from "./key-refusals-panel.tsx";
 import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
 import { Fact, FactList, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
-import { TestCall } from "../connect/test-call-view.tsx";
+import { TestCall } from "../views/test-call-view.tsx";
 
 /** What a field holds: what is stored, or what was typed and refused. */
 export interface TypedField {

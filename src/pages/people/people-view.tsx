@@ -9,8 +9,7 @@ import { DayFields, SelectField, TextField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Panel, Time } from "../views/parts.tsx";
-import { Pager, Table } from "../views/table.tsx";
-import { NotAll } from "../signals/signal-parts.tsx";
+import { Pager, Table, NotAll } from "../views/table.tsx";
 
 /** Path of a person's page; an email may hold slashes, percent signs, whatever. */
 export function personPath(base: string, email: string): string {

@@ -7,8 +7,7 @@ import { FREQUENCY_LABEL } from "../copy.ts";
 import { counted, signed } from "../views/format.ts";
 import { isUnderWay } from "./rule-job-panel.tsx";
 import { Badge, Empty, PageHead, Panel } from "../views/parts.tsx";
-import { Pager, Table } from "../views/table.tsx";
-import { Count } from "../signals/signal-parts.tsx";
+import { Pager, Table, Count } from "../views/table.tsx";
 
 export function RulesView({
   base,

@@ -2,9 +2,9 @@
 import type { Child } from "hono/jsx";
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { FoundSignals } from "../../store/queries/signal-list.ts";
-import { counted, grouped } from "../views/format.ts";
+import { counted } from "../views/format.ts";
 import { StatusBadge, Time } from "../views/parts.tsx";
-import { Pager, Table } from "../views/table.tsx";
+import { Pager, Table, NotAll } from "../views/table.tsx";
 
 /** Address of a group (`signals/group`); names may hold any characters. */
 export function groupPath(base: string, event: string, source: string): string {
@@ -110,20 +110,9 @@ export function SignalTable({
   );
 }
 
-/** Said where a page has looked at as much as one page may. */
-export function NotAll({ complete, what }: { complete: boolean; what: string }) {
-  if (complete) return <></>;
-  return <p class="not-all quiet small">Looked through {what}; the next page goes on from there.</p>;
-}
-
 export const KIND_LABEL = {
   signal: "Signal",
   identify: "Identify call",
   account: "Account update",
   unknown: "Not known",
 } as const satisfies Record<FoundSignals["items"][number]["kind"], string>;
-
-/** A count in a table, faint where there is nothing. */
-export function Count({ value }: { value: number }) {
-  return <td class={value === 0 ? "number quiet" : "number"}>{grouped(value)}</td>;
-}

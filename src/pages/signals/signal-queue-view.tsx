@@ -12,8 +12,8 @@ import { counted } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
-import { Pager, Table } from "../views/table.tsx";
-import { Count, groupPath, NotAll, SignalTabs } from "./signal-parts.tsx";
+import { Pager, Table, Count, NotAll } from "../views/table.tsx";
+import { groupPath, SignalTabs } from "./signal-parts.tsx";
 
 interface Known {
   base: string;

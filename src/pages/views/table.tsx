@@ -1,5 +1,6 @@
-/** A table, and the links to the next of its pages. */
+/** A table, a count in it, and what stands below it: the links to the next of its pages. */
 import type { PropsWithChildren } from "hono/jsx";
+import { grouped } from "./format.ts";
 
 type Column = string | { text: string; number?: boolean; hidden?: boolean };
 
@@ -61,4 +62,15 @@ export function Pager({ path, query, next }: { path: string; query: Record<strin
       )}
     </nav>
   );
+}
+
+/** Said where a page has looked at as much as one page may. */
+export function NotAll({ complete, what }: { complete: boolean; what: string }) {
+  if (complete) return <></>;
+  return <p class="not-all quiet small">Looked through {what}; the next page goes on from there.</p>;
+}
+
+/** A count in a table, faint where there is nothing. */
+export function Count({ value }: { value: number }) {
+  return <td class={value === 0 ? "number quiet" : "number"}>{grouped(value)}</td>;
 }

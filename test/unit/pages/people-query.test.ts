@@ -1,6 +1,7 @@
 /** What the addresses of the lists of people and accounts ask for. */
 import { expect, test } from "vitest";
-import { readAccountsQuery, readPeopleQuery } from "../../../src/pages/people/people-query.ts";
+import { readAccountsQuery } from "../../../src/pages/accounts/accounts-query.ts";
+import { readPeopleQuery } from "../../../src/pages/people/people-query.ts";
 
 test("where nothing is asked for, the newest people come first, and the address says nothing", () => {
   expect(readPeopleQuery({})).toMatchObject({

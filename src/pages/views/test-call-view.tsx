@@ -3,8 +3,8 @@
  * to the webhook and nowhere else: where the page does not have it, it is typed.
  */
 import type { Webhook } from "../../workspace/webhook-calls.ts";
-import { TextArea, TextField } from "../views/fields.tsx";
-import { Panel } from "../views/parts.tsx";
+import { TextArea, TextField } from "./fields.tsx";
+import { Panel } from "./parts.tsx";
 
 interface Props {
   /** The workspace's path, `/w/{slug}`. */
