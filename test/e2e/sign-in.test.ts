@@ -100,7 +100,10 @@ describe("when a session ends in the middle", () => {
     await other.getByRole("button", { name: "Sign out" }).click();
     await other.getByRole("heading", { name: "Sign in" }).waitFor();
 
+    // The preview that follows what is typed is refused, and takes nothing of it away.
+    const previewed = page.waitForResponse(`**${home}/settings/api-keys/new/preview`);
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
+    expect((await previewed).status()).toBe(401);
     await page.getByRole("button", { name: "Create API Key" }).click();
     await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
     // Sent again before signing in, the form is refused once more.
@@ -115,6 +118,26 @@ describe("when a session ends in the middle", () => {
     await page.getByRole("heading", { name: "API key created" }).waitFor();
     await page.getByRole("link", { name: "To the list" }).click();
     expect(await page.locator("tbody th").allInnerTexts()).toEqual(['"Website" <1>']);
+    await context.close();
+  });
+
+  test("a button that changes a form says so too, and what was typed comes back after signing in", async () => {
+    const { home, owner } = await newWorkspace("ended-editor");
+    const context = await newContext(browser);
+    const page = await signIn(context, owner, `${home}/rules/new`);
+    const other = await context.newPage();
+    await other.goto(`${home}/usage`);
+    await other.getByRole("button", { name: "Sign out" }).click();
+    await other.getByRole("heading", { name: "Sign in" }).waitFor();
+
+    await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
+    await page.getByRole("button", { name: "Add condition" }).click();
+    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    await other.getByRole("button", { name: owner }).click();
+    await other.getByRole("heading", { name: "Signal Queue" }).waitFor();
+    await page.getByRole("button", { name: "Send it again" }).click();
+    await page.getByLabel("Condition 2: what it looks at").waitFor();
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Asked for a demo");
     await context.close();
   });
 

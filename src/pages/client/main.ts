@@ -41,13 +41,20 @@ document.addEventListener("submit", (event) => {
   const target = button?.dataset["swap"];
   if (target !== undefined) {
     event.preventDefault();
-    void swap(form.action, target, new FormData(form, button));
+    void swapBy(form, button, target);
     return;
   }
   if (!("once" in form.dataset)) return;
   if (form.dataset["once"] === "sent") event.preventDefault();
   form.dataset["once"] = "sent";
 });
+
+/** Sends the form by itself; as a whole page where nobody is signed in any more: that keeps what was typed. */
+async function swapBy(form: HTMLFormElement, button: HTMLButtonElement | null, target: string): Promise<void> {
+  if ((await swap(form.action, target, new FormData(form, button))) !== "signed_out") return;
+  delete button?.dataset["swap"];
+  button?.click();
+}
 
 // A page that comes back from the browser's memory may be sent again.
 addEventListener("pageshow", () => {
@@ -63,6 +70,7 @@ for (const type of ["input", "change", "preview"]) {
     clearTimeout(before?.timer);
     before?.sending.abort();
     const sending = new AbortController();
+    // Refused, because somebody has signed out meanwhile, it changes nothing: what is typed is still to be sent.
     const send = (): void => {
       void swap(form.dataset["previewUrl"] ?? "", form.dataset["preview"] ?? "", new FormData(form), sending.signal);
     };
