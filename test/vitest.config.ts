@@ -5,10 +5,13 @@
 import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
+import { keepFilesInMemory } from "./support/in-memory.ts";
 
 const root = path.join(import.meta.dirname, "..");
 /** Variables of this process that tests in the runtime read. */
 const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES|FAULTS)_/.test(name));
+
+keepFilesInMemory();
 
 export default defineConfig({
   root,

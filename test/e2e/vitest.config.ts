@@ -1,6 +1,9 @@
 /** `npm run test:e2e`: the built service in a real browser. */
 import path from "node:path";
 import { defineConfig } from "vitest/config";
+import { keepFilesInMemory } from "../support/in-memory.ts";
+
+keepFilesInMemory();
 
 export default defineConfig({
   root: path.join(import.meta.dirname, "../.."),

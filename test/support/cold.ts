@@ -2,6 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
+import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
 /** Longer than R2 takes here. */
@@ -14,25 +15,32 @@ const stub = (workspaceId: string) => env.SIGNAL_STORE.getByName(workspaceId);
  * due, chores have rested. What it sets the next one to is only heeded when asked for: otherwise it rings when a test says so.
  */
 export async function ring(workspaceId: string, { setNext = false, seal = true } = {}): Promise<void> {
-  await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {
-    const { sql } = storage;
-    const setAlarm = storage.setAlarm.bind(storage);
-    let nextMs = Number.POSITIVE_INFINITY;
-    storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
-    await storage.deleteAlarm();
-    if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
-    sql.exec("UPDATE link_jobs SET due_at = 1");
-    sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
-    // What may be on its way to R2 at this moment is left alone.
-    sql.exec(
-      "UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND at <= ?",
-      COLD_ABANDONED_MS,
-      Date.now() - WRITING_MS,
-    );
-    await instance.alarm();
-    storage.setAlarm = setAlarm;
-    if (setNext && nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
-  });
+  await runInDurableObject(stub(workspaceId), (instance, { storage }) => ringInside(instance, storage, setNext, seal));
+}
+
+async function ringInside(
+  instance: SignalStore,
+  storage: DurableObjectStorage,
+  setNext: boolean,
+  seal: boolean,
+): Promise<void> {
+  const { sql } = storage;
+  const setAlarm = storage.setAlarm.bind(storage);
+  let nextMs = Number.POSITIVE_INFINITY;
+  storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
+  await storage.deleteAlarm();
+  if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
+  sql.exec("UPDATE link_jobs SET due_at = 1");
+  sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
+  // What may be on its way to R2 at this moment is left alone.
+  sql.exec(
+    "UPDATE cold_objects SET at = at - ? WHERE state = 'writing' AND at <= ?",
+    COLD_ABANDONED_MS,
+    Date.now() - WRITING_MS,
+  );
+  await instance.alarm();
+  storage.setAlarm = setAlarm;
+  if (setNext && nextMs !== Number.POSITIVE_INFINITY) await setAlarm(nextMs);
 }
 
 function sealOpen(state: StoreState, storage: DurableObjectStorage): void {
@@ -105,21 +113,19 @@ export async function coldState(workspaceId: string): Promise<ColdState> {
 /** Rings until nothing is left to be done but to wait for days to pass; `limit` times at most. */
 export async function ringUntilQuiet(workspaceId: string, limit = 60): Promise<void> {
   for (let rings = 0; rings < limit; rings++) {
-    await ring(workspaceId);
-    const { jobs, objects } = await coldState(workspaceId);
-    const busy = await runInDurableObject(
-      stub(workspaceId),
-      (_, { storage: { sql } }) =>
-        sql
-          .exec<{ busy: number }>(
-            `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM rule_jobs WHERE status <> 'done')
-               OR EXISTS (SELECT 1 FROM erasures WHERE finished_at IS NULL) AS busy`,
-          )
-          .one().busy,
-    );
-    if (jobs === 0 && busy === 0 && objects.every(({ state }) => state === "stored")) return;
-    if (objects.some(({ state }) => state === "writing"))
-      await new Promise((resolve) => setTimeout(resolve, WRITING_MS));
+    const { busy, writing } = await runInDurableObject(stub(workspaceId), async (instance, { storage }) => {
+      await ringInside(instance, storage, false, true);
+      return storage.sql
+        .exec<{ busy: number; writing: number }>(
+          `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM rule_jobs WHERE status <> 'done')
+             OR EXISTS (SELECT 1 FROM erasures WHERE finished_at IS NULL) OR EXISTS (SELECT 1 FROM link_jobs)
+             OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS busy,
+             EXISTS (SELECT 1 FROM cold_objects WHERE state = 'writing') AS writing`,
+        )
+        .one();
+    });
+    if (busy === 0) return;
+    if (writing === 1) await new Promise((resolve) => setTimeout(resolve, WRITING_MS));
   }
   throw new Error(`still not quiet: ${JSON.stringify(await coldState(workspaceId))}`);
 }
