@@ -41,8 +41,6 @@ export const REJECTIONS_KEPT = 200;
 export const REJECTIONS_KEPT_OF_A_REASON = 20;
 /** Entries of refused calls are kept for so long, in days. */
 export const REJECTION_KEPT_DAYS = 30;
-/** So long before its end a key is shown in amber: time to rotate it without haste. */
-export const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 
 // --- Outbox and queue ---
 
@@ -168,22 +166,10 @@ export const QUEUE_SCAN_GROUPS = 2_000;
 export const QUEUE_SORTED_GROUPS = 5_000;
 /** Signals that one page of a list looks through for those that were asked for: some 10 ms. */
 export const LIST_SCAN_SIGNALS = 2_000;
-/** Days of a sparkline. */
-export const SPARKLINE_DAYS = 14;
 /** Samples that an event group's page shows. */
 export const GROUP_SAMPLES = 3;
-/** Rules of an import that its preview names, of each kind. */
-export const IMPORT_SHOWN_RULES = 100;
-/** Conditions, and values of each, that are shown of what one version of a rule has changed. */
-export const DIFFERENCE_CONDITIONS = 10;
-export const DIFFERENCE_VALUES = 10;
-/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
-export const PREVIEW_TYPING_SIGNALS = 3_000;
-
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
-/** How long a page waits for the answer to a test, or to what is delivered again, before it is shown without. */
-export const SHOWN_AT_ONCE_MS = 3_000;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
 /** People that one page of a list looks through for those that were asked for: some 10 ms. */
@@ -196,20 +182,11 @@ export const PERSON_SCORES_LISTED = 100;
 /** Characters of a value in the list of accounts, and in an account's history: the rest is in the signal. */
 export const ACCOUNT_LIST_CHARACTERS = 60;
 export const ACCOUNT_CHANGE_CHARACTERS = 300;
-/** Characters of a feature flag that is shown as a badge, name and value together; longer ones are shown as JSON. */
-export const ACCOUNT_FLAG_CHARACTERS = 60;
-/** Characters of a value on the page of an account. */
-export const ACCOUNT_VALUE_CHARACTERS = 10_000;
-/** Members offered as names to filter the audit log by. */
-export const AUDIT_ACTORS_OFFERED = 100;
 
 // --- The live page ---
 
 /** How long a connection lives before sign-in and membership are asked anew. */
 export const LIVE_SOCKET_MS = 5 * 60_000;
-/** Rows that the page begins with, and that it keeps at most. */
-export const LIVE_FIRST_ROWS = 50;
-export const LIVE_MAX_ROWS = 200;
 
 // --- Sign-in ---
 
@@ -217,12 +194,6 @@ export const LIVE_MAX_ROWS = 200;
 export const SESSION_MS = 12 * 3_600_000;
 /** How long somebody may take at the OpenID provider: a password, a second factor, a lost telephone. */
 export const SIGN_IN_ATTEMPT_MS = 10 * 60_000;
-/** Members that local sign-in lists. */
-export const LOCAL_MEMBERS_SHOWN = 500;
-/** How long an isolate goes by what an OpenID provider has said about itself. */
-export const OIDC_DISCOVERY_MS = 3_600_000;
-/** How long the provider may take to answer one call. */
-export const OIDC_CALL_MS = 10_000;
 
 // --- The log (docs/signal-store.md) ---
 

@@ -1,7 +1,11 @@
 /** Values of accounts: whatever JSON a payload template has made. Hostile text stays text. */
-import { ACCOUNT_FLAG_CHARACTERS, ACCOUNT_VALUE_CHARACTERS } from "../../limits.ts";
 import { grouped } from "../views/format.ts";
 import { Badge } from "../views/parts.tsx";
+
+/** Characters of a feature flag that is shown as a badge, name and value together; longer ones are shown as JSON. */
+const ACCOUNT_FLAG_CHARACTERS = 60;
+/** Characters of a value on the page of an account. */
+const ACCOUNT_VALUE_CHARACTERS = 10_000;
 
 /** The beginning of a JSON text, which may go on (see AccountSummary), in a line. */
 export function ShortValue({ json, characters }: { json: string | null; characters: number }) {

@@ -4,11 +4,14 @@ import { keyNames } from "../../control/stored-keys.ts";
 import { planNames } from "../../control/plans.ts";
 import { listMembers } from "../../control/members.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { AUDIT_ACTORS_OFFERED, PAGE_ROWS } from "../../limits.ts";
+import { PAGE_ROWS } from "../../limits.ts";
 import { readActivityQuery } from "./activity-query.ts";
 import { pages, workspacePath } from "../pages-env.ts";
 import { page } from "../page.tsx";
 import { ActivityView } from "./activity-view.tsx";
+
+/** Members offered as names to filter the audit log by. */
+const AUDIT_ACTORS_OFFERED = 100;
 
 export const activityPages = pages.createApp().get("/", async (c) => {
   const [db, { id }] = [c.get("db"), c.get("workspace")];

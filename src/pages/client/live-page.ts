@@ -3,7 +3,6 @@
  * the page as text only.
  */
 import type { LiveMessage } from "../../platform/live-message.ts";
-import { LIVE_MAX_ROWS } from "../../limits.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
 import type { LiveSignal } from "../../store/protocol.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live/live-item.ts";
@@ -11,6 +10,9 @@ import { labelCells } from "./cards.ts";
 import { liveRow, moreRow } from "./live-row.ts";
 import { Stream } from "./stream.ts";
 import { leaveIfSignedOut } from "./swap.ts";
+
+/** Rows that the live page keeps at most. */
+const LIVE_MAX_ROWS = 200;
 
 export function startLive(): void {
   const page = document.querySelector<HTMLElement>("[data-live]");

@@ -2,10 +2,12 @@
 import type { Child } from "hono/jsx";
 import type { ApiKey } from "../../control/stored-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
-import { KEY_EXPIRES_SOON_MS } from "../../limits.ts";
 import { ENDPOINT_LABEL } from "../copy.ts";
 import { Badge, Fact, FactList, Time } from "../views/parts.tsx";
 import { day, exactTime } from "../views/format.ts";
+
+/** So long before its end a key is shown in amber: time to rotate it without haste. */
+const KEY_EXPIRES_SOON_MS = 30 * 24 * 3_600_000;
 
 /** A date with its time: UTC, or with a script the viewer's own zone (client/times.ts). */
 export function LocalTime({ iso }: { iso: string }) {

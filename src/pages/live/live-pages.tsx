@@ -2,12 +2,14 @@
 import type { Context } from "hono";
 import { keyNames } from "../../control/stored-keys.ts";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { LIVE_FIRST_ROWS } from "../../limits.ts";
 import { quotaCounter, signalStore, watchWorkspace } from "../../workspace/objects.ts";
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { isShown, rejectionItem, signalItem } from "./live-item.ts";
 import { page } from "../page.tsx";
 import { LiveView } from "./live-view.tsx";
+
+/** Rows that the live page begins with. */
+const LIVE_FIRST_ROWS = 50;
 
 export const livePages = pages
   .createApp()

@@ -2,7 +2,7 @@
 import type { Context } from "hono";
 import type { Delivery } from "../../destinations/destination-calls.ts";
 import type { Destination } from "../../domain/events/destination.ts";
-import { PAGE_ROWS, SHOWN_AT_ONCE_MS } from "../../limits.ts";
+import { PAGE_ROWS } from "../../limits.ts";
 import {
   deleteDestination,
   deliverAgain,
@@ -28,6 +28,9 @@ import { DestinationFormView } from "./destination-form-view.tsx";
 import { RotateSecretView } from "./rotate-secret-view.tsx";
 import { isOverlap } from "../views/overlap-choice.tsx";
 import { DestinationView } from "./destination-view.tsx";
+
+/** How long a page waits for the answer to a test, or to what is delivered again, before it is shown without. */
+const SHOWN_AT_ONCE_MS = 3_000;
 
 type Ctx = Context<PagesEnv>;
 

@@ -3,10 +3,13 @@ import type { Child } from "hono/jsx";
 import type { MappingCondition } from "../../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
 import { ruleDifferences } from "../../domain/rules/rule-difference.ts";
-import { DIFFERENCE_CONDITIONS, DIFFERENCE_VALUES } from "../../limits.ts";
 import { FREQUENCY_LABEL, MATCH_LABEL, RULE_FIELD_LABEL } from "../copy.ts";
 import { counted, grouped, signed } from "../views/format.ts";
 import { ConditionSays } from "./rule-says.tsx";
+
+/** Conditions, and values of each, that are shown of what one version of a rule has changed. */
+const DIFFERENCE_CONDITIONS = 10;
+export const DIFFERENCE_VALUES = 10;
 
 export function RuleDifferences({ before, after }: { before: RuleContent; after: RuleContent }) {
   return (

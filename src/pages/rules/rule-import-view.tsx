@@ -1,6 +1,5 @@
 /** The import of mapping rules: the form with what was wrong, and what would be done. */
 import type { Child } from "hono/jsx";
-import { DIFFERENCE_VALUES, IMPORT_SHOWN_RULES } from "../../limits.ts";
 import type { FileProblem } from "../../workspace/rule-file.ts";
 import { canBeDone, IMPORT_REFUSAL, type RuleImport, type RuleImportStep } from "../../workspace/import-rules.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
@@ -8,9 +7,12 @@ import { TextArea } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { Badge, PageHead, Notice, Panel, Stat, Stats } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
-import { RuleDifferences } from "./rule-differences.tsx";
+import { RuleDifferences, DIFFERENCE_VALUES } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { EnabledBadge } from "./rules-view.tsx";
+
+/** Rules of an import that its preview names, of each kind. */
+const IMPORT_SHOWN_RULES = 100;
 
 export function ImportForm({
   base,

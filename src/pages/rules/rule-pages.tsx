@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { createRule, updateRule } from "../../control/rule-changes.ts";
 import { findRule, listRules, type StoredRule } from "../../control/stored-rules.ts";
-import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS, PREVIEW_TYPING_SIGNALS } from "../../limits.ts";
+import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS } from "../../limits.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
@@ -28,6 +28,9 @@ import type { EditorProps } from "./rule-editor.tsx";
 import { ApplyOffer } from "./rule-offer.tsx";
 import { RulePreviewPanel, type Previewed } from "./rule-preview.tsx";
 import { RulesView } from "./rules-view.tsx";
+
+/** Stored signals that a preview reads while a rule is being typed: a quarter of a second. The button reads them all. */
+const PREVIEW_TYPING_SIGNALS = 3_000;
 
 export const rulePages = pages
   .createApp()

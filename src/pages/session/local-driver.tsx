@@ -6,7 +6,6 @@ import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { listEmails } from "../../control/sessions.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
-import { LOCAL_MEMBERS_SHOWN } from "../../limits.ts";
 import { plainPage } from "../page.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
 import { TextField } from "../views/fields.tsx";
@@ -14,6 +13,9 @@ import { problemPage } from "./refusal-pages.tsx";
 import { startSession, withSessions } from "./session.ts";
 import type { SignInDriver } from "./sign-in-driver.ts";
 import { safeTarget } from "./sign-in-target.ts";
+
+/** Members that local sign-in lists. */
+const LOCAL_MEMBERS_SHOWN = 500;
 
 export const localDriver: SignInDriver = {
   ...withSessions("local"),

@@ -8,8 +8,12 @@ import { memberEmail } from "../../domain/signal/identity.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import type { AppEnv } from "../../env.ts";
 import { isLoopback } from "../../http/loopback.ts";
-import { OIDC_CALL_MS, OIDC_DISCOVERY_MS } from "../../limits.ts";
 import type { SignInProblem } from "./sign-in-copy.ts";
+
+/** How long an isolate goes by what an OpenID provider has said about itself. */
+const OIDC_DISCOVERY_MS = 3_600_000;
+/** How long the provider may take to answer one call. */
+const OIDC_CALL_MS = 10_000;
 
 /** What providers have said about themselves, by issuer. Plain data: promises must not be shared between requests. */
 const discovered = new Map<string, { server: oauth.AuthorizationServer; readAtMs: number }>();

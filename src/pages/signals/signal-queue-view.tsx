@@ -1,7 +1,7 @@
 /** The signal queue (spec §6.3): signals grouped by event name and source. */
 import type { Child } from "hono/jsx";
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
-import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS, SPARKLINE_DAYS } from "../../limits.ts";
+import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
 import type { StoreTotals } from "../../store/protocol.ts";
 import type { QueueGroup, QueuePage } from "../../store/queries/queue-page.ts";
 import { readDayRange } from "../day-range.ts";
@@ -14,6 +14,9 @@ import type { AskedFilter } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table, Count, NotAll } from "../views/table.tsx";
 import { groupPath, SignalTabs } from "./signal-parts.tsx";
+
+/** Days of a sparkline. */
+const SPARKLINE_DAYS = 14;
 
 interface Known {
   base: string;
