@@ -49,7 +49,8 @@ export function readRuleDays(
   { sql, books }: StoredRuleDays,
   ruleId: string,
 ): { count: number; days: DayCounts } | null {
-  return sumOf(readRow(sql, ruleId), books.rules[ruleId]);
+  // The id may be anything that stands in an address, `constructor` too.
+  return sumOf(readRow(sql, ruleId), Object.hasOwn(books.rules, ruleId) ? books.rules[ruleId] : undefined);
 }
 
 function writeRow(sql: SqlStorage, ruleId: string, change: RuleDayChange): void {

@@ -554,3 +554,7 @@ test("plain members read all of the rules and change nothing; strangers and othe
   expect((await members.owner.get(path)).headers.get("cache-control")).toBe("no-store");
   expect(await stored()).toMatchObject([{ version: 1 }]);
 });
+
+test.each(["constructor", "__proto__", "toString", "rule_none"])("there is no rule %s", async (ruleId) => {
+  expect((await members.owner.get(`${base}/${ruleId}`)).status).toBe(404);
+});
