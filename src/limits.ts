@@ -76,8 +76,8 @@ export const DUPLICATE_WINDOW_WITH_ID_MS = 7 * 24 * 3_600_000;
 /** Duplicates window of a payload without an id: the same person may honestly do the same thing tomorrow. */
 export const DUPLICATE_WINDOW_WITHOUT_ID_MS = 10 * 60_000;
 /**
- * Comparisons, and reads of an element, that the mapping rules may take for one signal, some 2 ms: a batch of thousands such
- * signals stays below the CPU time of a consumer. One that takes more is a dead letter.
+ * Comparisons, and reads of an element, that the mapping rules may take for one signal, some 2 ms, and never 10: a batch of
+ * thousands such signals stays below the CPU time of a consumer. One that takes more is a dead letter.
  */
 export const RULES_MAX_STEPS = 50_000;
 /** Elements that a `[]` of a condition's path looks at, the first ones: no order has more lines. */
@@ -137,8 +137,8 @@ export const RULE_MAX_CONDITIONS = 50;
 export const WORKSPACE_MAX_RULES = 1_000;
 /**
  * How much a rule's conditions may amount to, and those of all of a workspace's rules, in paths and values (rule-size.ts):
- * two long lists, and fifty of them. Compiled the latter are some 2 MB, and without a `[]` a signal is run through them in
- * less than RULES_MAX_STEPS.
+ * two long lists, and fifty of them. Compiled the latter are some 2 MB, and without a `[]`, long texts and deep nesting a signal
+ * is run through them in less than RULES_MAX_STEPS.
  */
 export const RULE_MAX_SIZE = 500;
 export const WORKSPACE_RULES_MAX_SIZE = 10_000;

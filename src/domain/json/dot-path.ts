@@ -5,13 +5,22 @@
 
 import type { JsonObject } from "./json-object.ts";
 
-/** One step of a path. `rest` is the path's text from a name on: a property of exactly that name wins over the steps. */
-type Step = { kind: "name"; name: string; rest: string } | { kind: "index"; index: number } | { kind: "any" };
+/**
+ * One step of a path. `rest` is the path's text from a name on: a property of exactly that name wins over the steps; `cost` is
+ * what looking for both takes, in steps of a reading.
+ */
+type Step =
+  | { kind: "name"; name: string; rest: string; cost: number }
+  | { kind: "index"; index: number }
+  | { kind: "any" };
 
 export type DotPath = readonly Step[];
 
 /** `[0]`, `[]` and chains of them at the end of a segment; other brackets belong to the name (`utm[source]`). */
 const ELEMENT_STEPS = /(?:\[\d*\])+$/;
+
+/** Characters of a name that take about as long to look for as an element takes to look at. */
+const CHARACTERS_A_STEP = 16;
 
 /** The steps of a path; undefined where it has an empty segment. */
 export function parseDotPath(text: string): DotPath | undefined {
@@ -21,7 +30,9 @@ export function parseDotPath(text: string): DotPath | undefined {
     const brackets = ELEMENT_STEPS.exec(segment)?.[0] ?? "";
     const name = segment.slice(0, segment.length - brackets.length);
     if (name === "") return undefined;
-    steps.push({ kind: "name", name, rest: text.slice(start) });
+    const rest = text.slice(start);
+    const isFirst = steps.at(-1)?.kind !== "name";
+    steps.push({ kind: "name", name, rest, cost: (isFirst ? 0 : 1) + Math.floor(rest.length / CHARACTERS_A_STEP) });
     for (const [, digits] of brackets.matchAll(/\[(\d*)\]/g)) {
       steps.push(digits ? { kind: "index", index: Number(digits) } : { kind: "any" });
     }
@@ -30,22 +41,36 @@ export function parseDotPath(text: string): DotPath | undefined {
   return steps;
 }
 
+/** How far a path is followed, so that no path and no payload can make that slow. */
+export interface ReadingBounds {
+  /** Elements that `[]` looks at; the ones behind them are passed over. */
+  maxElements?: number;
+  /** One for each element, and for each further name in a row, long ones more. A reading that takes more finds no more. */
+  maxSteps?: number;
+  /** Whether one value is enough. */
+  firstOnly?: boolean;
+}
+
 /** Reads what is at a path: every value, `null` included; at most one unless the path has a `[]`. */
 export class PathReading {
   readonly found: unknown[] = [];
   readonly #path: DotPath;
-  readonly #maxLooks: number;
-  #looked = 0;
+  readonly #maxElements: number;
+  readonly #maxSteps: number;
+  readonly #firstOnly: boolean;
+  #elements = 0;
+  #steps = 0;
 
-  /** @param maxLooks elements that `[]` looks at; the ones behind them are passed over. */
-  constructor(path: DotPath, maxLooks = Number.POSITIVE_INFINITY) {
+  constructor(path: DotPath, { maxElements, maxSteps, firstOnly }: ReadingBounds = {}) {
     this.#path = path;
-    this.#maxLooks = maxLooks;
+    this.#maxElements = maxElements ?? Number.POSITIVE_INFINITY;
+    this.#maxSteps = maxSteps ?? Number.POSITIVE_INFINITY;
+    this.#firstOnly = firstOnly ?? false;
   }
 
-  /** Elements that a `[]` has looked at. */
-  get looked(): number {
-    return this.#looked;
+  /** What it has taken; more than `maxSteps` where it has not come to its end. */
+  get steps(): number {
+    return this.#steps;
   }
 
   /** Adds what is at the path, or at its steps `from` on, to `found`. */
@@ -56,6 +81,8 @@ export class PathReading {
       if (step === undefined) return;
       if (step.kind === "name") {
         if (!isJsonObject(value)) return;
+        this.#steps += step.cost;
+        if (this.#steps > this.#maxSteps) return;
         if (step.rest !== step.name && Object.hasOwn(value, step.rest)) {
           value = value[step.rest];
           break;
@@ -76,16 +103,18 @@ export class PathReading {
 
   #readEach(elements: readonly unknown[], from: number): void {
     for (const element of elements) {
-      if (this.#looked >= this.#maxLooks) return;
-      this.#looked++;
+      if (this.#elements >= this.#maxElements || this.#steps > this.#maxSteps) return;
+      this.#elements++;
+      this.#steps++;
       this.read(element, from);
+      if (this.#firstOnly && this.found.length > 0) return;
     }
   }
 }
 
 /** The value at `path`, the first one where the path has a `[]`; undefined where there is none. */
 export function readValue(root: unknown, path: DotPath): unknown {
-  const reading = new PathReading(path);
+  const reading = new PathReading(path, { firstOnly: true });
   reading.read(root);
   return reading.found[0];
 }

@@ -43,6 +43,7 @@ class Run {
   readonly #signal: NormalisedSignal;
   readonly #email: string | undefined;
   readonly #values: (readonly Comparable[] | undefined)[] = [];
+  #longTexts: Map<string, Comparable> | undefined;
   #steps = 0;
 
   constructor(paths: readonly RulePath[], signal: NormalisedSignal, email: string | undefined) {
@@ -73,7 +74,7 @@ class Run {
   #conditionHolds({ pathIndex, comparator, negated }: CompiledCondition): boolean {
     this.#steps++;
     for (const value of this.#valuesAt(pathIndex)) {
-      this.#steps += comparator.scansText ? stepsOf(value) : 1;
+      this.#steps += comparator.scansText ? 1 + stepsOfText(value) : 1;
       if (comparator.fits(value)) return !negated;
     }
     return negated;
@@ -89,20 +90,31 @@ class Run {
     const values: Comparable[] = [];
     for (const one of found) {
       if (one === undefined || one === null) continue;
-      const value = toComparable(one);
-      this.#steps += stepsOf(value);
-      values.push(value);
+      values.push(this.#comparable(one));
     }
     return values;
+  }
+
+  /** A long text is made ready once, by however many paths it is reached: lower case takes long in some scripts. */
+  #comparable(read: unknown): Comparable {
+    const isLong = typeof read === "string" && read.length >= LONG_TEXT_CHARACTERS;
+    const known = isLong ? this.#longTexts?.get(read) : undefined;
+    this.#steps++;
+    if (known !== undefined) return known;
+    const value = toComparable(read);
+    this.#steps += stepsOfText(value);
+    if (isLong) (this.#longTexts ??= new Map<string, Comparable>()).set(read, value);
+    return value;
   }
 
   #found(path: RulePath): readonly unknown[] {
     if (!("properties" in path)) {
       return [path.field === "email" ? (this.#email ?? this.#signal.email) : this.#signal[path.field]];
     }
-    const reading = new PathReading(path.properties, RULE_PATH_MAX_ELEMENTS);
+    const maxSteps = Math.max(0, RULES_MAX_STEPS - this.#steps);
+    const reading = new PathReading(path.properties, { maxElements: RULE_PATH_MAX_ELEMENTS, maxSteps });
     reading.read(this.#signal.properties);
-    this.#steps += reading.looked;
+    this.#steps += reading.steps;
     return reading.found;
   }
 }
@@ -112,6 +124,9 @@ const NO_VALUES: readonly Comparable[] = [];
 /** Characters of a text that are gone through in about the time that a short comparison takes. */
 const CHARACTERS_A_STEP = 16;
 
-function stepsOf({ text }: Comparable): number {
-  return text === undefined ? 1 : 1 + Math.floor(text.length / CHARACTERS_A_STEP);
+/** A text from which on its second making ready would count. */
+const LONG_TEXT_CHARACTERS = 256;
+
+function stepsOfText({ text }: Comparable): number {
+  return text === undefined ? 0 : Math.floor(text.length / CHARACTERS_A_STEP);
 }

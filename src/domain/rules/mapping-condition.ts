@@ -101,8 +101,11 @@ export function toComparable(value: unknown): Comparable {
 /** A text that is compared as a number. It has no exponent: `1e5` is more often an id, and would equal `100000`. */
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/;
 
-function numberOfText(text: string): number {
-  if (!DECIMAL.test(text)) return NaN;
+/** A text that is longer is compared as none, whatever digits it has: no number that can be calculated with is. */
+const NUMBER_MAX_CHARACTERS = 1_000;
+
+export function numberOfText(text: string): number {
+  if (text.length > NUMBER_MAX_CHARACTERS || !DECIMAL.test(text)) return NaN;
   const number = Number(text);
   return Number.isFinite(number) ? number : NaN;
 }

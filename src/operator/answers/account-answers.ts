@@ -50,7 +50,7 @@ export const templateErrorAnswer = z
   .object({
     target: z.string().meta({ example: "user_count" }),
     path: z.string().meta({ example: "seats" }),
-    code: z.enum(["missing", "wrong_type"]),
+    code: z.enum(["missing", "wrong_type", "out_of_reach"]),
     detail: z.string().meta({ description: "One sentence, without the value." }),
     sent: z.string().optional().meta({ description: "The beginning of the value, in quotes.", example: '"12 seats"' }),
   } satisfies Record<keyof TemplateError, z.ZodType>)

@@ -307,3 +307,40 @@ describe("§2.1 templates", () => {
     ["with a target that is none", [ID, attribute("__proto__")]],
   ])("%s cannot be compiled", (_, template) => expect(() => compileTemplate(template)).toThrow(Error));
 });
+
+describe("how far a payload is looked through", () => {
+  const payloadOf = (elements: number) => ({ id: "a1", list: Array.from({ length: elements }, () => ({})), last: 1 });
+  const paths = Array.from({ length: 99 }, (_, nth) => attribute(`x${nth}`, { path: `list[].x${nth}`, type: "json" }));
+
+  test("a thousand elements are looked through by each of a hundred mappings", () => {
+    expect(mapAccount(compileTemplate([ID, ...paths]), payloadOf(1_000))).toMatchObject({ ok: true });
+  });
+
+  test("where there are more, the update is refused with the path that could not be followed", () => {
+    const errors = errorsOf([ID, ...paths, attribute("last", { path: "last", type: "json" })], payloadOf(1_100));
+    expect(errors).toMatchObject([{ code: "out_of_reach", path: "list[].x90" }]);
+    expect(errors[0]?.detail).toBe(
+      "`list[].x90` (for `attributes.x90`) lies behind more elements than are looked through for one update.",
+    );
+  });
+
+  test("a list whose first element will do may be as long as a payload", () => {
+    const [first] = paths;
+    const payload = { id: "a1", list: Array.from({ length: 200_000 }, () => ({ x0: 1 })) };
+    expect(mapAccount(compileTemplate([ID, ...(first === undefined ? [] : [first])]), payload)).toMatchObject({
+      ok: true,
+      value: { attributes: { x0: 1 } },
+    });
+  });
+
+  test("a text is a number or a word however much white space is around it, up to a thousand characters", () => {
+    for (const [type, word] of [
+      ["number", "12"],
+      ["boolean", "yes"],
+    ] as const) {
+      const template = compileTemplate([ID, attribute("x", { type })]);
+      expect(mapAccount(template, { id: "a1", x: word.padEnd(1_000) }).ok).toBe(true);
+      expect(mapAccount(template, { id: "a1", x: word.padEnd(1_001) }).ok).toBe(false);
+    }
+  });
+});

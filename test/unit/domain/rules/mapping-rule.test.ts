@@ -333,7 +333,12 @@ describe("§8.5 what an evaluation may take", () => {
     ["characters that are searched", times(20, [{ path: "properties.text", operator: "not_contains", value: "b" }])],
   ])("counts %s", (_, compiled) => {
     const text = "a".repeat(60_000);
-    const properties = { a: Array.from({ length: 1_000 }, (__, n) => n), texts: [text], text, x: 1 };
+    const properties = {
+      a: Array.from({ length: 1_000 }, (__, n) => n),
+      texts: Array.from({ length: 20 }, (__, n) => text + String(n)),
+      text,
+      x: 1,
+    };
     expect(evaluate(compiled, signal({ properties })).exceeded).toBe(true);
   });
 
@@ -343,12 +348,29 @@ describe("§8.5 what an evaluation may take", () => {
       rule({ conditions: [{ path: `properties.a[].x${n}`, operator: "not_exists" }] }),
     );
   }
-  /** Each reads the same text by itself. */
+  /** Each reads another text. */
   function textPaths(count: number): MappingRule[] {
     return Array.from({ length: count }, (_, n) =>
-      rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
+      rule({ conditions: [{ path: `properties.texts[${n}]`, operator: "exists" }] }),
     );
   }
+
+  test("a long text is made ready once, by however many paths it is reached", () => {
+    const paths = Array.from({ length: 200 }, (_, n) =>
+      rule({ conditions: [{ path: `properties.texts[${"0".repeat(n + 1)}]`, operator: "exists" }] }),
+    );
+    const sent = signal({ properties: { texts: ["a".repeat(60_000)] } });
+    expect(evaluate(compileRules(paths), sent)).toMatchObject({ tried: 200, exceeded: false });
+  });
+
+  test("counts the levels of a path that leads deep", () => {
+    const paths = Array.from({ length: 1_200 }, (_, n) =>
+      rule({ conditions: [{ path: `properties.${"a.".repeat(110)}${n}`, operator: "equals", value: 1 }] }),
+    );
+    const nested = Array.from({ length: 28 }).reduce<NormalisedSignal["properties"]>((one) => ({ a: one }), {});
+    expect(evaluate(compileRules(paths), signal({ properties: nested })).exceeded).toBe(true);
+    expect(evaluate(compileRules(paths), signal({ properties: {} })).exceeded).toBe(false);
+  });
 
   test("a list of values takes as long as one value", () => {
     const timeOf = (count: number): number => {
