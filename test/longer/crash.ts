@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({ options: { rounds: { type: "string", default: "100" }, seed: { type: "string" } } });
-runLonger("fault", "test/fault/kill.test.ts", {
+await runLonger("fault", "test/fault/kill.test.ts", {
   CRASH_ROUNDS: countAsked("rounds", values.rounds, 1_000_000),
   FAULT_SEED: values.seed,
 });

@@ -1,5 +1,6 @@
 /** A test that is run longer than `npm test` does, by a command of its own: how long, and from which seed, are variables. */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import path from "node:path";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
@@ -12,14 +13,16 @@ export function countAsked(flag: string, text: string, end: number): string {
 }
 
 /** Runs one file of tests; this process ends as that does. Variables without a value are left out. */
-export function runLonger(project: string, file: string, variables: Record<string, string | undefined>): void {
+export async function runLonger(
+  project: string,
+  file: string,
+  variables: Record<string, string | undefined>,
+): Promise<boolean> {
   const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
   const given = Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined));
   const command = [vitest, "run", "--config", "test/vitest.config.ts", "--project", project, file];
-  spawn(process.execPath, command, { cwd: ROOT, env: { ...process.env, ...given }, stdio: "inherit" }).on(
-    "exit",
-    (code) => {
-      process.exitCode = code ?? 1;
-    },
-  );
+  const running = spawn(process.execPath, command, { cwd: ROOT, env: { ...process.env, ...given }, stdio: "inherit" });
+  const [code] = (await once(running, "exit")) as [number | null];
+  process.exitCode = code ?? 1;
+  return code === 0;
 }
