@@ -7,7 +7,7 @@ import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({ options: { seeds: { type: "string" }, seed: { type: "string" } } });
 const seeds = values.seeds ?? (values.seed === undefined ? "1000" : "1");
-runLonger("worker", "test/worker/service/faults.test.ts", {
+await runLonger("worker", "test/worker/service/faults.test.ts", {
   FAULTS_SEEDS: countAsked("seeds", seeds, 1_000_000),
   FAULTS_SEED: values.seed,
 });

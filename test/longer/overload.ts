@@ -3,6 +3,6 @@ import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({ options: { seconds: { type: "string", default: "60" } } });
-runLonger("fault", "test/fault/overload.test.ts", {
+await runLonger("fault", "test/fault/overload.test.ts", {
   OVERLOAD_SECONDS: countAsked("seconds", values.seconds, 86_400),
 });

@@ -31,7 +31,8 @@ afterAll(() => {
   process.stdout.write(`worst shape: ${worst.ms.toFixed(1)} ms, ${worst.shape}\n`);
 });
 
-function expectInTime(shape: string, run: () => () => void): void {
+/** What the run takes of a processor, in milliseconds. */
+function timeOf(shape: string, run: () => () => void): number {
   let ms = Number.POSITIVE_INFINITY;
   for (let nth = 0; nth < RUNS; nth++) {
     const timed = run();
@@ -41,7 +42,7 @@ function expectInTime(shape: string, run: () => () => void): void {
     ms = Math.min(ms, (user + system) / 1_000);
   }
   if (ms > worst.ms) worst = { ms, shape };
-  expect(ms, shape).toBeLessThan(MAX_MS);
+  return ms;
 }
 
 const times = <T>(count: number, make: (nth: number) => T): T[] => Array.from({ length: count }, (_, nth) => make(nth));
@@ -144,7 +145,7 @@ test.each(RULES)("mapping rules on %s stay within 10 ms", (shape, drafts, proper
   expect(rules.reduce((size, rule) => size + ruleSize(rule), 0)).toBeLessThanOrEqual(WORKSPACE_RULES_MAX_SIZE);
   const body = bodyOf({ event, properties });
   const compiled = compileRules(rules);
-  expectInTime(shape, () => {
+  const ms = timeOf(shape, () => {
     const sent = {
       event,
       source: "s",
@@ -153,6 +154,7 @@ test.each(RULES)("mapping rules on %s stay within 10 ms", (shape, drafts, proper
     };
     return () => void evaluate(compiled, sent as unknown as Parameters<typeof evaluate>[1]);
   });
+  expect(ms).toBeLessThan(MAX_MS);
 });
 
 const mappings = (path: (nth: number) => string, type: string): object[] => [
@@ -187,10 +189,11 @@ const TEMPLATES: [shape: string, template: object[], payload: object][] = [
 test.each(TEMPLATES)("payload templates on %s stay within 10 ms", (shape, draft, payload) => {
   const compiled = compileTemplate(payloadTemplate.parse(draft));
   const body = bodyOf({ id: "1", ...payload });
-  expectInTime(shape, () => {
+  const ms = timeOf(shape, () => {
     const sent = JSON.parse(body) as JsonObject;
     return () => void mapAccount(compiled, sent);
   });
+  expect(ms).toBeLessThan(MAX_MS);
 });
 
 /** The body, which must be one that is taken. */
