@@ -3,7 +3,7 @@ import type { Role } from "../domain/keys/role.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
 import type { MappingOperator, RuleFrequency } from "../domain/rules/mapping-rule.ts";
 import type { RuleContent } from "../domain/rules/rule-content.ts";
-import type { NamedBy, SignalStatus } from "../store/protocol.ts";
+import type { NamedBy, SignalStatus } from "../store/protocol/recorded-signals.ts";
 
 export const ROLE_LABEL = { owner: "Owner", admin: "Admin", member: "Member" } as const satisfies Record<Role, string>;
 

@@ -6,7 +6,7 @@
 import { rulesOf, rulesOfAll } from "../control/rules-cache.ts";
 import type { WorkspaceRules } from "../control/rules-cache.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import type { RecordResult } from "../store/protocol.ts";
+import type { RecordResult } from "../store/protocol/signals-to-record.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { within } from "../platform/time-limit.ts";

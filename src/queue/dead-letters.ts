@@ -6,7 +6,7 @@
  */
 import { within } from "../platform/time-limit.ts";
 import { RECORD_TIMEOUT_MS } from "../limits.ts";
-import type { RecordResult } from "../store/protocol.ts";
+import type { RecordResult } from "../store/protocol/signals-to-record.ts";
 import type { ReceivedRow } from "../wire/message.ts";
 import { buriedSignal, rowsToRecord } from "./process.ts";
 

@@ -9,7 +9,7 @@ import type { AccountRecord } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { RULES_MAX_STEPS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
-import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol.ts";
+import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/signals-to-record.ts";
 import { evaluateSignal } from "../domain/rules/evaluation.ts";
 import type { ReceivedRow, ReceivedSignal } from "../wire/message.ts";
 import type { Templates } from "./template-cache.ts";

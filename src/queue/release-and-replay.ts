@@ -5,7 +5,7 @@
  */
 import type { Verdict } from "../domain/signal/signal.ts";
 import type { SignalAgain } from "../quota/protocol.ts";
-import type { StoredSignal } from "../store/protocol.ts";
+import type { StoredSignal } from "../store/protocol/signals-to-record.ts";
 import type { SignalStore } from "../store/signal-store.ts";
 import { envelopeAgain } from "../wire/admission.ts";
 import { writeSignal } from "../wire/message.ts";

@@ -10,12 +10,11 @@
 import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { within } from "../platform/time-limit.ts";
-import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { Chores } from "./chores.ts";
-import type { ErasureReceipt, StoreConfig } from "./data-care.ts";
 import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
@@ -24,15 +23,16 @@ import { wantEvents } from "./events/wanted.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
-import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol.ts";
+import type { ErasureReceipt, StoreConfig } from "./protocol/data-care.ts";
+import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
+import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
 import { StoreReads } from "./queries/store-reads.ts";
-import { takeFreshRows } from "./state/recorded-rows.ts";
 import { recordSignals } from "./record/record-signals.ts";
 import type { RecordedBatch } from "./record/record-signals.ts";
-import type { RuleJob, RuleToApply } from "./rule-protocol.ts";
 import { stepRuleJob } from "./rules/reconcile.ts";
 import { findRuleJob, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
 import { isStale } from "./state/applied-rules.ts";
+import { takeFreshRows } from "./state/recorded-rows.ts";
 
 /** Steps of linking before the consumer, or the alarm, lets others have their turn: 5,000 signals. */
 const LINK_TURN_STEPS = 10;

@@ -5,7 +5,7 @@
 import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import { newId } from "../platform/ids.ts";
-import type { ErasureReceipt } from "../store/data-care.ts";
+import type { ErasureReceipt } from "../store/protocol/data-care.ts";
 import { destinationsOf, signalStore } from "./objects.ts";
 
 /**

@@ -3,7 +3,7 @@ import { writeAuditEntry } from "../control/audit.ts";
 import type { Change, ControlDatabase } from "../control/database.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import { within } from "../platform/time-limit.ts";
-import type { ExportedRecords, ExportFormat } from "../store/data-care.ts";
+import type { ExportedRecords, ExportFormat } from "../store/protocol/data-care.ts";
 import { signalStore } from "./objects.ts";
 
 /** CSV says that it has a header (RFC 4180); NDJSON has no registered type. */

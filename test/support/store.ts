@@ -12,7 +12,7 @@ import type { JsonObject } from "../../src/domain/json/json-object.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { ColdObjects } from "../../src/store/log/cold-objects.ts";
 import { moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "../../src/store/log/cold.ts";
-import type { SignalToRecord } from "../../src/store/protocol.ts";
+import type { SignalToRecord } from "../../src/store/protocol/signals-to-record.ts";
 import type { Admission } from "../../src/wire/admission.ts";
 import { recordSignals } from "../../src/store/record/record-signals.ts";
 import { StoreState } from "../../src/store/state/store-state.ts";

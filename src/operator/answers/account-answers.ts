@@ -4,7 +4,7 @@ import { iso } from "../../control/database.ts";
 import { ACCOUNT_TARGETS } from "../../domain/accounts/payload-template.ts";
 import type { AccountField, AccountRecord, TemplateError } from "../../domain/accounts/payload-template.ts";
 import { ACCOUNT_HISTORY_SHOWN } from "../../limits.ts";
-import type { Account } from "../../store/protocol.ts";
+import type { Account } from "../../store/protocol/account-pages.ts";
 import { instant } from "../schema-parts.ts";
 
 const FIELDS = ACCOUNT_TARGETS.filter((target) => target !== "external_id");

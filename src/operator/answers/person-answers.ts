@@ -4,7 +4,7 @@ import { iso } from "../../control/database.ts";
 import { grouped } from "../../domain/grouped.ts";
 import { eachTrait } from "../../domain/signal/traits.ts";
 import { PERSON_IDENTITIES_LISTED, PERSON_MAX_IDS, PERSON_SCORES_LISTED } from "../../limits.ts";
-import type { Person } from "../../store/protocol.ts";
+import type { Person } from "../../store/protocol/people-pages.ts";
 import { instant } from "../schema-parts.ts";
 
 export const personAnswer = z

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { iso } from "../../control/database.ts";
 import type { StoredRule } from "../../control/stored-rules.ts";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES } from "../../limits.ts";
-import type { PreviewSample, RuleJob } from "../../store/rule-protocol.ts";
+import type { PreviewSample, RuleJob } from "../../store/protocol/rules-on-history.ts";
 import { newRule, ruleFields } from "../../workspace/rule-schemas.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
 

@@ -3,7 +3,8 @@ import * as z from "zod";
 import { iso } from "../../control/database.ts";
 import { VERDICTS } from "../../domain/signal/signal.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { DeadLetter, EventGroup, SignalSummary, SignalTrace } from "../../store/protocol.ts";
+import type { DeadLetter, SignalSummary, SignalTrace } from "../../store/protocol/recorded-signals.ts";
+import type { EventGroup } from "../../store/protocol/signal-queue.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
 
 const payload = z.unknown().meta({ description: "The JSON as it was sent." });

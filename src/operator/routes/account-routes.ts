@@ -3,7 +3,7 @@ import * as z from "zod";
 import { compileTemplate, mapAccount } from "../../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
 import { IDENTITY_MAX_LENGTH, SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
-import type { AccountFilter } from "../../store/protocol.ts";
+import type { AccountFilter } from "../../store/protocol/account-pages.ts";
 import {
   accountAnswer,
   accountJson,

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
 import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
-import type { ErasureReceipt } from "../../store/data-care.ts";
+import type { ErasureReceipt } from "../../store/protocol/data-care.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { byOperator, operator } from "../environment.ts";

@@ -1,7 +1,7 @@
 /** What a workspace holds, as files. */
 import * as z from "zod";
 import type { Context } from "hono";
-import type { ExportedRecords, ExportFormat } from "../../store/data-care.ts";
+import type { ExportedRecords, ExportFormat } from "../../store/protocol/data-care.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { byOperator, operator, type OperatorEnv } from "../environment.ts";
 import { operation } from "../operation.ts";

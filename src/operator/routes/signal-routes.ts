@@ -3,7 +3,7 @@ import * as z from "zod";
 import { findKey } from "../../control/stored-keys.ts";
 import { SEARCHED_TRAITS, traitsInWords } from "../../domain/signal/traits.ts";
 import { IDENTITY_MAX_LENGTH } from "../../limits.ts";
-import type { SignalFilter } from "../../store/protocol.ts";
+import type { SignalFilter } from "../../store/protocol/recorded-signals.ts";
 import { byOperator, operator } from "../environment.ts";
 import { replay } from "../../workspace/replay-dead-letters.ts";
 import { releaseForWorkspace } from "../../workspace/release-held.ts";

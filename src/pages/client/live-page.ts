@@ -4,7 +4,7 @@
  */
 import type { LiveMessage } from "../../platform/live-message.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
-import type { LiveSignal } from "../../store/protocol.ts";
+import type { LiveSignal } from "../../store/protocol/recorded-signals.ts";
 import { rejectionItem, signalItem, type LiveItem } from "../live/live-item.ts";
 import { labelCells } from "./cards.ts";
 import { liveRow, moreRow } from "./live-row.ts";

@@ -1,6 +1,6 @@
 /** A line of the live page, as the server and the page's script make it from a signal or a refused call. */
 import type { Rejection } from "../../domain/keys/rejection.ts";
-import type { LiveSignal, SignalStatus } from "../../store/protocol.ts";
+import type { LiveSignal, SignalStatus } from "../../store/protocol/recorded-signals.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 

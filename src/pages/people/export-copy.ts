@@ -1,5 +1,5 @@
 /** What can be exported, and as what. */
-import type { ExportedRecords, ExportFormat } from "../../store/data-care.ts";
+import type { ExportedRecords, ExportFormat } from "../../store/protocol/data-care.ts";
 
 export const EXPORTS = {
   people: { label: "People" },

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { iso } from "../../control/database.ts";
 import { ruleNames } from "../../control/stored-rules.ts";
 import { PAGE_ROWS } from "../../limits.ts";
-import type { PersonTimeline } from "../../store/record-pages.ts";
+import type { PersonTimeline } from "../../store/protocol/people-pages.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";

@@ -2,7 +2,7 @@
 import { dayOf, latestDays } from "../../domain/quota/day-counts.ts";
 import type { StoredRule } from "../../control/stored-rules.ts";
 import { DAYS_COUNTED } from "../../limits.ts";
-import type { RuleFacts } from "../../store/rules/rule-facts.ts";
+import type { RuleFacts } from "../../store/protocol/rules-on-history.ts";
 import { Sparkline } from "../views/charts.tsx";
 import { CheckField } from "../views/fields.tsx";
 import { counted } from "../views/format.ts";

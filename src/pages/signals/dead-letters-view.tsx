@@ -1,6 +1,6 @@
 /** Signals that could not be processed: why, and how they are tried again. */
 import type { PageOf } from "../../platform/list-page.ts";
-import type { DeadLetter } from "../../store/protocol.ts";
+import type { DeadLetter } from "../../store/protocol/recorded-signals.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";

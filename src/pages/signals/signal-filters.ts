@@ -1,8 +1,8 @@
 /** What the address of a list of signals asks for. What it does not know, it ignores: a list is no form. */
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import type { FindFilter } from "../../store/queries/signal-list.ts";
-import type { SignalStatus } from "../../store/protocol.ts";
-import type { QueueFilter, QueueSort } from "../../store/queries/queue-page.ts";
+import type { FindFilter } from "../../store/protocol/recorded-signals.ts";
+import type { SignalStatus } from "../../store/protocol/recorded-signals.ts";
+import type { QueueFilter, QueueSort } from "../../store/protocol/signal-queue.ts";
 import { readDayRange } from "../day-range.ts";
 import { STATUS_COPY } from "../copy.ts";
 

@@ -1,6 +1,6 @@
 /** All signals, the latest first, by event, person and status. */
-import type { FoundSignals } from "../../store/queries/signal-list.ts";
-import type { RecentNames } from "../../store/queries/queue-page.ts";
+import type { FoundSignals } from "../../store/protocol/recorded-signals.ts";
+import type { RecentNames } from "../../store/protocol/signal-queue.ts";
 import { STATUS_OPTIONS } from "./signal-filters.ts";
 import { readDayRange } from "../day-range.ts";
 import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";

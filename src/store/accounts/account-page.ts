@@ -3,12 +3,12 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { drizzle, type DrizzleSqliteDODatabase } from "drizzle-orm/durable-sqlite";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { ACCOUNT_CHANGE_CHARACTERS, ACCOUNT_LIST_CHARACTERS, TEMPLATE_MAX_MAPPINGS } from "../../limits.ts";
+import type { Page, PageOf } from "../../platform/list-page.ts";
+import type { Log } from "../log/log.ts";
+import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../protocol/account-pages.ts";
 import { valuesOf } from "./account-list.ts";
 import { cursorOf, ordered, pageOfRows, readBehind } from "./keyset.ts";
 import type { Order } from "./keyset.ts";
-import type { Log } from "../log/log.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { AccountPage, AccountsQuery, AccountSummary, ShownChange } from "../record-pages.ts";
 import { productOrgChanges, productOrgs } from "./tables.ts";
 
 type Database = DrizzleSqliteDODatabase;

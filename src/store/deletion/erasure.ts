@@ -7,13 +7,13 @@
 import { DAY_MS } from "../../domain/duration.ts";
 import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
 import { forgetInEvents } from "../events/forget.ts";
-import type { ErasureReceipt } from "../data-care.ts";
 import { isScrubbing } from "../log/cold-removals.ts";
+import { rememberName, hashOfName } from "../people/erased-names.ts";
 import { readEntries } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
+import type { ErasureReceipt } from "../protocol/data-care.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { rememberName, hashOfName } from "../people/erased-names.ts";
 import { ErasureWork } from "./erasure-work.ts";
 import type { ErasureRow } from "./erasure-work.ts";
 

@@ -6,14 +6,14 @@
  *
  * So that segments do not hold the signals of weeks, what is open is sealed at the end of the UTC day.
  */
-import { dayOf } from "../../domain/quota/day-counts.ts";
 import { DAY_MS } from "../../domain/duration.ts";
-import type { StoreConfig } from "../data-care.ts";
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
 import { isDropped } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
+import type { StoreConfig } from "../protocol/data-care.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import { EventGroupChanges, settleGroups } from "../state/event-group-changes.ts";

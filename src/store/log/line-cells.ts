@@ -3,7 +3,7 @@ import { VERDICTS, type EndpointType } from "../../domain/signal/signal.ts";
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { NamedBy } from "../protocol.ts";
+import type { NamedBy } from "../protocol/recorded-signals.ts";
 import type { Facts, LineKind, LineStatus } from "./line.ts";
 
 const STATUSES: readonly LineStatus[] = ["processed", "anonymous", "duplicate", "purged", "held", "released"];

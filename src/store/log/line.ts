@@ -4,7 +4,7 @@
  */
 import type { Traits } from "../../domain/signal/traits.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { NamedBy } from "../protocol.ts";
+import type { NamedBy } from "../protocol/recorded-signals.ts";
 
 export type LineKind = "signal" | "identify" | "account";
 

@@ -1,7 +1,7 @@
 /** Stored signals that are to be sent through the queue once more: held ones that are released, dead letters replayed. */
 import type { Facts } from "../log/line.ts";
 import type { Segment } from "../log/segment.ts";
-import type { StoredSignal } from "../protocol.ts";
+import type { StoredSignal } from "../protocol/signals-to-record.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";

@@ -1,5 +1,5 @@
 /** Scoring signals, person by person, in the order in which their signals were recorded; also of signals that are gone. */
-import type { ExportFormat, ExportPage } from "../data-care.ts";
+import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { Columns } from "./export-text.ts";

@@ -6,7 +6,7 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
-import type { ExportFormat, ExportPage } from "../data-care.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
 import { Leaving } from "../deletion/leaving.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { isDropped } from "../log/line-remains.ts";
@@ -16,14 +16,14 @@ import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
+import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { pointsOf } from "../../domain/rules/evaluation.ts";
-import { countedOf } from "./scored.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { Columns, ExportRow } from "./export-text.ts";
 import { Names } from "./names.ts";
+import { countedOf } from "./scored.ts";
 
 /** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 const EXPORT_PAGE_SEGMENTS = 20;

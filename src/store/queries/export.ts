@@ -2,8 +2,8 @@
  * Signals, people and scoring signals as files, a page at a time. The text is made here, where the rows are: it crosses to
  * the Worker as it is, so that an export costs it next to no CPU time, however long it is.
  */
-import type { ExportPage, ExportRange } from "../data-care.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
+import type { ExportPage, ExportRange } from "../protocol/data-care.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { exportPeople } from "./export-people.ts";
 import { exportScores } from "./export-scores.ts";

@@ -1,10 +1,10 @@
 /** The latest signals, as the live page begins with them. */
-import type { LiveSignal } from "../protocol.ts";
 import { pointsOf } from "../../domain/rules/evaluation.ts";
-import { countedOf } from "./scored.ts";
+import type { LiveSignal } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
+import { countedOf } from "./scored.ts";
 import { toSummary } from "./signal-list.ts";
 
 /** The latest signals, the latest first. */

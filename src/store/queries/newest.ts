@@ -3,22 +3,18 @@
  * merged by the time at which they were recorded. What is asked for is looked for line by line, so that whoever goes through
  * them decides when enough has been looked at, and can go on later where each of the three was left.
  */
-import type { Log } from "../log/log.ts";
+import type { Admission } from "../../wire/admission.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
+import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
 import { latestEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
-import type { Admission } from "../../wire/admission.ts";
-import type { SignalFilter } from "../protocol.ts";
-import { admissionOf } from "../record/dead-letters.ts";
+import type { FindFilter } from "../protocol/recorded-signals.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
+import { admissionOf } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Names } from "./names.ts";
-
-export interface FindFilter extends SignalFilter {
-  source?: string;
-}
 
 /** A dead letter without what was sent. */
 export interface DeadSummary {

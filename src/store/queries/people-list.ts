@@ -1,10 +1,10 @@
 /** People with their identities and scores, as the operator API answers them. */
 import { ACCOUNT_PAGE_MAX_CHARACTERS, PERSON_IDENTITIES_LISTED, PERSON_SCORES_LISTED } from "../../limits.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { Person, ScoringSignal } from "../protocol.ts";
+import type { Person, ScoringSignal } from "../protocol/people-pages.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { firstIdentities } from "./person-identities.ts";
 import { isCursorOf, listPeople } from "./people-search.ts";
+import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { latestScored, toScoringSignals } from "./scored.ts";

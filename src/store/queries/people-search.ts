@@ -4,9 +4,9 @@
  * through. It is written when one of them changes, never because a signal comes.
  */
 import { folded } from "../../domain/signal/folded.ts";
-import type { Page } from "../../platform/list-page.ts";
 import { PEOPLE_SCAN, PEOPLE_SEARCHED } from "../../limits.ts";
-import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../record-pages.ts";
+import type { Page } from "../../platform/list-page.ts";
+import type { PeopleFilter, PeoplePage, PeopleQuery, PeopleSort } from "../protocol/people-pages.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { isOf } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";

@@ -1,11 +1,11 @@
 /** One person with everything that the page tells of them, in one call. Each part is bounded, and read by an index. */
-import { deletedUntilMs } from "../state/deleted-until.ts";
-import type { Facts } from "../log/line.ts";
-import { latestEntries } from "../people/timelines.ts";
-import type { Entry } from "../people/timeline-text.ts";
-import { personList } from "../people/visitor-keys.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../record-pages.ts";
+import type { Facts } from "../log/line.ts";
+import type { Entry } from "../people/timeline-text.ts";
+import { latestEntries } from "../people/timelines.ts";
+import { personList } from "../people/visitor-keys.ts";
+import type { PersonPage, PersonTimeline, TimelineEntry, TimelineSignal } from "../protocol/people-pages.ts";
+import { deletedUntilMs } from "../state/deleted-until.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";

@@ -6,43 +6,14 @@
  */
 import type { DayCounts } from "../../domain/quota/day-counts.ts";
 import { QUEUE_SCAN_GROUPS, QUEUE_SORTED_GROUPS } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { EventGroup } from "../protocol.ts";
+import type { Page } from "../../platform/list-page.ts";
+import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
 import { ascending, byDay, isOf, readDayPlace, writeDayPlace } from "./by-day.ts";
 import type { DayList, DayPlace, Values } from "./by-day.ts";
 import { readCursor, writeCursor } from "./cursor.ts";
 
 /** Event groups, the latest, whose sources and event names the signal queue proposes. */
 export const QUEUE_SUGGEST_GROUPS = 500;
-
-export interface QueueFilter {
-  /** Part of the event name, in any letter case. */
-  search?: string;
-  source?: string;
-  /** Only groups that have held signals, or anonymous ones. */
-  only?: "held" | "anonymous";
-  /** The first and the last day on which groups may have been seen last, in days since 1970; both included. */
-  sinceDay?: number;
-  untilDay?: number;
-  /** The order of the groups; without it the last seen comes first. */
-  sort?: QueueSort;
-}
-
-/** `last_seen_up`: those that have not come for the longest first. */
-export type QueueSort = "last_seen" | "last_seen_up" | "count" | "name";
-
-export interface QueueGroup extends Omit<EventGroup, "sample"> {
-  /** The latest signal of the group that was no duplicate. */
-  sampleId: string;
-  days: DayCounts;
-}
-
-export interface QueuePage extends PageOf<QueueGroup> {
-  /** False: the page stopped before it was full, and goes on from `next`. */
-  complete: boolean;
-  /** True: of the groups only the latest QUEUE_SORTED_GROUPS are sorted, and there are more. */
-  isCut: boolean;
-}
 
 /** What is read of all groups that are looked at; the rest is read of those that are shown. */
 export interface ScannedGroup {
@@ -117,11 +88,6 @@ export function findGroup(sql: SqlStorage, event: string, source: string): Queue
     source,
   );
   return row === undefined ? null : toGroup(row);
-}
-
-export interface RecentNames {
-  events: string[];
-  sources: string[];
 }
 
 /** Event names and sources of the latest groups, each once. */

@@ -1,14 +1,14 @@
 /** What the editor of a mapping rule proposes: events that came lately, and paths of what such signals carry. */
-import { normalise } from "../../domain/signal/normalise.ts";
 import { isJsonObject } from "../../domain/json/dot-path.ts";
+import { parsed } from "../../domain/json/payload-json.ts";
 import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { propertyPaths } from "../../domain/rules/property-paths.ts";
+import { normalise } from "../../domain/signal/normalise.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
-import type { RuleSuggestions } from "../rule-protocol.ts";
+import type { RuleSuggestions } from "../protocol/rules-on-history.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { samplesOfGroups } from "./event-groups.ts";
 import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
-import { parsed } from "../../domain/json/payload-json.ts";
 
 /** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
 const RULE_SUGGEST_EVENTS = 100;

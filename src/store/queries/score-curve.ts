@@ -1,5 +1,5 @@
 /** A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps. */
-import type { ScoreCurve } from "../record-pages.ts";
+import type { ScoreCurve } from "../protocol/people-pages.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { latestScored } from "./scored.ts";
 import type { ListedPerson } from "./scored.ts";

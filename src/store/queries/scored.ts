@@ -2,10 +2,10 @@
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { Facts } from "../log/line.ts";
 import { readEntries } from "../people/timeline-text.ts";
-import { latestEntries } from "../people/timelines.ts";
 import type { Entry, Scored } from "../people/timeline-text.ts";
+import { latestEntries } from "../people/timelines.ts";
 import { keyOf, personList } from "../people/visitor-keys.ts";
-import type { ScoringSignal } from "../protocol.ts";
+import type { ScoringSignal } from "../protocol/people-pages.ts";
 import type { StoreState } from "../state/store-state.ts";
 
 /** Entries that are read at a time. */

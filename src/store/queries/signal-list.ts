@@ -3,19 +3,12 @@
  * combination among very many signals takes more pages, and none takes long.
  */
 import { LIST_SCAN_SIGNALS } from "../../limits.ts";
-import type { Page, PageOf } from "../../platform/list-page.ts";
-import type { SignalStatus, SignalSummary } from "../protocol.ts";
+import type { Page } from "../../platform/list-page.ts";
+import type { FindFilter, FoundSignals, SignalStatus, SignalSummary } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
 import { ALL, newestFirst } from "./newest.ts";
-import type { FindFilter, Found, Places } from "./newest.ts";
-
-export type { FindFilter } from "./newest.ts";
-
-export interface FoundSignals extends PageOf<SignalSummary> {
-  /** False: the page stopped before it was full, and goes on from `next`. */
-  complete: boolean;
-}
+import type { Found, Places } from "./newest.ts";
 
 /** A page of the signals that are asked for. A cursor that was not given out here finds nothing. */
 export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {

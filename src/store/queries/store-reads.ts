@@ -3,46 +3,35 @@
  * head has still to add to the groups of the signal queue; only payloads in R2 are waited for.
  */
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
+import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import { storeMaxBytes } from "../../env.ts";
-import { WatchedObject } from "../../platform/watchers.ts";
-import type { ErasureReceipt, ExportPage, ExportRange } from "../data-care.ts";
-import { findErasure, findErasureById } from "../deletion/erasure.ts";
-import { ColdObjects } from "../log/cold-objects.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
+import { WatchedObject } from "../../platform/watchers.ts";
+import { findErasure, findErasureById } from "../deletion/erasure.ts";
+import { FailingChores } from "../failing-chores.ts";
+import { ColdObjects } from "../log/cold-objects.ts";
+import type { Account, AccountFilter, AccountPage, AccountsQuery, AccountSummary } from "../protocol/account-pages.ts";
+import type { ErasureReceipt, ExportPage, ExportRange } from "../protocol/data-care.ts";
+import type { Person, PeoplePage, PeopleQuery, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
 import type {
-  Account,
-  AccountFilter,
   DeadLetter,
-  EventGroup,
   LiveSignal,
-  Person,
   SignalStatus,
   SignalTrace,
-  StoreHealth,
-  StoreTotals,
-  StoredSignal,
-} from "../protocol.ts";
-import type {
-  AccountPage,
-  AccountsQuery,
-  AccountSummary,
-  PeoplePage,
-  PeopleQuery,
-  PersonPage,
-  PersonTimeline,
-} from "../record-pages.ts";
-import { knownRows } from "../state/recorded-rows.ts";
-import { readTotals } from "../state/books.ts";
-import type { KnownRows } from "../state/recorded-rows.ts";
-import { settleGroups } from "../state/event-group-changes.ts";
+  FindFilter,
+  FoundSignals,
+} from "../protocol/recorded-signals.ts";
+import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions, RuleFacts } from "../protocol/rules-on-history.ts";
+import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
+import type { StoredSignal, KnownRows } from "../protocol/signals-to-record.ts";
+import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
 import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
-import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
-import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions } from "../rule-protocol.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
-import type { RuleFacts } from "../rules/rule-facts.ts";
 import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
-import { FailingChores } from "../failing-chores.ts";
+import { readTotals } from "../state/books.ts";
+import { settleGroups } from "../state/event-group-changes.ts";
+import { knownRows } from "../state/recorded-rows.ts";
 import { StoreState } from "../state/store-state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
 import { listEventGroups } from "./event-groups.ts";
@@ -51,10 +40,8 @@ import { readPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
-import type { QueueFilter, QueueGroup, QueuePage, RecentNames } from "./queue-page.ts";
-import { findSignals } from "./signal-list.ts";
-import type { FindFilter, FoundSignals } from "./signal-list.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
+import { findSignals } from "./signal-list.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {

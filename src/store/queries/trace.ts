@@ -1,18 +1,18 @@
 /** The whole way of one signal, by its id: in the log, among the held ones, or among the dead letters. */
+import { parsed } from "../../domain/json/payload-json.ts";
+import { pointsOf } from "../../domain/rules/evaluation.ts";
+import type { Admission } from "../../wire/admission.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
-import type { MatchedRule, SignalTrace } from "../protocol.ts";
+import type { MatchedRule, SignalTrace } from "../protocol/recorded-signals.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { pointsOf } from "../../domain/rules/evaluation.ts";
-import type { Admission } from "../../wire/admission.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Names } from "./names.ts";
-import { parsed } from "../../domain/json/payload-json.ts";
 import { shownStatus, toSummary } from "./signal-list.ts";
 
 interface Place {

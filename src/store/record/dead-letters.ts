@@ -2,7 +2,8 @@
 import { parsed } from "../../domain/json/payload-json.ts";
 import type { PageOf, Page } from "../../platform/list-page.ts";
 import type { Admission } from "../../wire/admission.ts";
-import type { DeadLetter, SignalToRecord } from "../protocol.ts";
+import type { DeadLetter } from "../protocol/recorded-signals.ts";
+import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 
 export interface DeadLetterRow {
   [column: string]: SqlStorageValue;

@@ -2,7 +2,7 @@
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { LineStatus, Owner } from "../log/line.ts";
 import type { Original } from "../log/originals.ts";
-import type { SignalToRecord } from "../protocol.ts";
+import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import type { Receipt } from "../receipt.ts";
 
 export interface PendingSignal {

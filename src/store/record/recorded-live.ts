@@ -2,7 +2,7 @@
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { People } from "../people/people.ts";
-import type { LiveSignal } from "../protocol.ts";
+import type { LiveSignal } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { idOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";

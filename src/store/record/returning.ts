@@ -5,7 +5,7 @@
  */
 import { afterPurge } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
-import type { SignalToRecord } from "../protocol.ts";
+import type { SignalToRecord } from "../protocol/signals-to-record.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import type { SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";

@@ -1,7 +1,8 @@
 /** A mapping rule tried on stored signals before it is saved (design §8.5): newest first, a page at a time, reads only. */
+import { parsed } from "../../domain/json/payload-json.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { eventRange } from "../../domain/rules/event-pattern.ts";
+import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
 import { PREVIEW_SAMPLES, RULE_STEP_SEGMENTS } from "../../limits.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
@@ -9,8 +10,7 @@ import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
-import { parsed } from "../../domain/json/payload-json.ts";
-import type { PreviewPage, PreviewRange, PreviewSample } from "../rule-protocol.ts";
+import type { PreviewPage, PreviewRange, PreviewSample } from "../protocol/rules-on-history.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
 

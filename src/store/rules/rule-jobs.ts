@@ -2,14 +2,14 @@
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
  * steps are in reconcile.ts.
  */
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import { eventRange } from "../../domain/rules/event-pattern.ts";
+import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
-import type { RuleJob, RuleJobStatus, RuleToApply } from "../rule-protocol.ts";
-import { raiseRuleApplied } from "./rule-news.ts";
+import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/rules-on-history.ts";
 import { settleGroups } from "../state/event-group-changes.ts";
 import type { StoreState } from "../state/store-state.ts";
+import { raiseRuleApplied } from "./rule-news.ts";
 
 /** Event groups that are added up to estimate how much a rule's job has to read. */
 const RULE_ESTIMATE_GROUPS = 10_000;

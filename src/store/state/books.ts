@@ -1,5 +1,5 @@
 /** The store's side of the books (design §1.2): how many signals of each billing period are in which place. */
-import type { StoreTotals } from "../protocol.ts";
+import type { StoreTotals } from "../protocol/store-health.ts";
 
 export type BookColumn = keyof StoreTotals;
 

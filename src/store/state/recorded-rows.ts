@@ -2,7 +2,7 @@
  * Which outbox rows the store has recorded, so that each is recorded once; and which it refuses, because a counter that was
  * restored from a backup gives numbers anew.
  */
-import type { StoreTotals } from "../protocol.ts";
+import type { KnownRows } from "../protocol/signals-to-record.ts";
 import { readTotals } from "./books.ts";
 import type { Books } from "./books.ts";
 
@@ -63,14 +63,6 @@ function firstFrom(rows: RecordedRows["rows"], row: number): number {
     else high = middle;
   }
   return low;
-}
-
-/** What the store has done, or would do, with rows that the counter has not settled. */
-export interface KnownRows {
-  recorded: number[];
-  refused: number[];
-  /** The store's side of the books at the same moment. */
-  totals: StoreTotals;
 }
 
 /** What is known of rows. Of those in neither list the store knows nothing: they are, or will be, on their way. */

@@ -7,7 +7,7 @@ import { LIVE_SOCKET_MS } from "../../../src/limits.ts";
 import { LIVE_MAX_WATCHERS, LIVE_ROWS_PER_SECOND, LIVE_MAX_OF_ONE_WATCHER } from "../../../src/platform/watchers.ts";
 import type { Rejection } from "../../../src/domain/keys/rejection.ts";
 import { People } from "../../../src/store/people/people.ts";
-import type { LiveSignal } from "../../../src/store/protocol.ts";
+import type { LiveSignal } from "../../../src/store/protocol/recorded-signals.ts";
 import { consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { Browser, textOf } from "../../support/pages.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { replayDeadLetters } from "../../../src/queue/release-and-replay.ts";
 import { buriedSignal } from "../../../src/queue/process.ts";
-import type { SignalToRecord } from "../../../src/store/protocol.ts";
+import type { SignalToRecord } from "../../../src/store/protocol/signals-to-record.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
 import { TestCounter, lose } from "../../support/counter.ts";

@@ -10,7 +10,7 @@ import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { PENDING_GROUPS } from "../../../src/store/state/event-group-changes.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
 import type { PageOf } from "../../../src/platform/list-page.ts";
-import type { SignalStatus } from "../../../src/store/protocol.ts";
+import type { SignalStatus } from "../../../src/store/protocol/recorded-signals.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";

@@ -6,7 +6,7 @@ import { OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
 import { readMessage } from "../../../src/wire/message.ts";
-import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol.ts";
+import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/signals-to-record.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import type { Queued, SendBatch } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { ERASURE_REMEMBERED_DAYS } from "../../../../src/limits.ts";
 import { ERASURE_ROWS } from "../../../../src/store/deletion/erasure.ts";
-import type { ExportPage } from "../../../../src/store/data-care.ts";
+import type { ExportPage } from "../../../../src/store/protocol/data-care.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
 import { ring, ringUntilQuiet } from "../../../support/cold.ts";

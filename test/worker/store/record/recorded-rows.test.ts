@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { abortAllDurableObjects } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
 import { RESEND_AFTER_MS } from "../../../../src/quota/drain.ts";
-import type { RowToRecord } from "../../../../src/store/protocol.ts";
+import type { RowToRecord } from "../../../../src/store/protocol/signals-to-record.ts";
 import { EMPTY_BOOKS } from "../../../../src/store/state/store-meta.ts";
 import { knownRows, takeFreshRows } from "../../../../src/store/state/recorded-rows.ts";
 import { ROW_PAUSE_MS, ROW_PAUSES_KEPT, ROW_CLOCK_SKEW_MS } from "../../../../src/store/state/recorded-rows.ts";

@@ -1,5 +1,6 @@
 /** Mapping rules on stored signals: what the Signal Store is asked to apply and to preview, and how far it is. */
-import type { MappingRule } from "../domain/rules/mapping-rule.ts";
+import type { DayCounts } from "../../domain/quota/day-counts.ts";
+import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 
 export type RuleJobStatus = "queued" | "running" | "done";
 
@@ -73,4 +74,13 @@ export interface RuleSuggestions {
   events: string[];
   /** Paths, such as `properties.…`, in samples of the rule's events. */
   paths: string[];
+}
+
+/** What a rule has done, as its page shows it. */
+export interface RuleFacts {
+  /** How many scoring signals the rule has made, by day of receipt. */
+  days: DayCounts;
+  /** The rule's latest application to what is stored; null: there was none. */
+  job: RuleJob | null;
+  hasScoringSignals: boolean;
 }

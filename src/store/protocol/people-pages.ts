@@ -1,7 +1,38 @@
-/** What the pages of people and accounts ask the Signal Store for, and get. Times are milliseconds since 1970. */
-import type { AccountField } from "../domain/accounts/payload-template.ts";
-import type { PageOf } from "../platform/list-page.ts";
-import type { AccountChange, Identity, NamedBy, Person, ScoringSignal, SignalSummary } from "./protocol.ts";
+/** People, as they are asked for and told of. Times are milliseconds since 1970. */
+import type { PersonTraits } from "../../domain/signal/traits.ts";
+import type { PageOf } from "../../platform/list-page.ts";
+import type { NamedBy, SignalSummary } from "./recorded-signals.ts";
+
+export interface Identity {
+  kind: "anonymous_id" | "user_id";
+  value: string;
+  linkedAtMs: number;
+}
+
+export interface ScoringSignal {
+  scoringSignal: string;
+  points: number;
+  ruleId: string;
+  ruleVersion: number;
+  signalId: string;
+  atMs: number;
+}
+
+export interface Person extends PersonTraits {
+  email: string;
+  score: number;
+  firstSeenMs: number;
+  lastSeenMs: number;
+  /**
+   * How many older ids were dropped: nobody keeps more than PERSON_MAX_IDS of a kind. One that came back and was dropped
+   * again counts twice.
+   */
+  idsDropped: number;
+  /** The latest ids, newest first, at most PERSON_IDENTITIES_LISTED. */
+  identities: Identity[];
+  /** The latest scoring signals, newest first, at most 100. */
+  scoringSignals: ScoringSignal[];
+}
 
 /** The people of whom all that is asked for holds. */
 export interface PeopleFilter {
@@ -77,45 +108,4 @@ export interface TimelineSignal extends Omit<SignalSummary, "email"> {
   namedByValue: string | null;
   /** When the signal became the person's, if it was anonymous before; null: it was not. */
   linkedAtMs: number | null;
-}
-
-/** Which accounts: all in an order, or those whose external id or name begins so. */
-export type AccountsQuery = { sort: AccountsSort } | { prefix: string };
-
-export type AccountsSort = "newest" | "last_seen";
-
-/**
- * An account in the list. A value is the beginning of its JSON text, one character longer than ACCOUNT_LIST_CHARACTERS where
- * it goes on.
- */
-export interface AccountSummary {
-  externalId: string;
-  name: string | null;
-  plan: string | null;
-  userCount: string | null;
-  recurringRevenue: string | null;
-  trialStatus: string | null;
-  firstSeenMs: number;
-  lastSeenMs: number;
-}
-
-export interface AccountPage {
-  externalId: string;
-  /** The account's fields; null: never sent. */
-  values: Record<AccountField, unknown>;
-  attributes: Record<string, unknown>;
-  /**
-   * The update that each value came from, by target, such as `plan` or `attributes.region`; its key while the signal is
-   * kept.
-   */
-  origins: Record<string, { atMs: number; signalId: string; keyId: string | null }>;
-  firstSeenMs: number;
-  lastSeenMs: number;
-  changes: PageOf<ShownChange>;
-}
-
-/** A change as its page shows it. Before and after are beginnings as in AccountSummary, of ACCOUNT_CHANGE_CHARACTERS. */
-export interface ShownChange extends Omit<AccountChange, "before" | "after"> {
-  before: string | null;
-  after: string | null;
 }
