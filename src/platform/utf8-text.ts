@@ -3,7 +3,6 @@
  * large body there is never more than a piece. Bytes that are not UTF-8 become U+FFFD: a stray character must not lose the
  * signal around it.
  */
-import { utf8Length } from "./utf8-length.ts";
 
 /** Up to this size the whole is read at once: a native call for each piece takes longer than the copy. */
 const AT_ONCE_MAX_BYTES = 262_144;
@@ -37,7 +36,7 @@ export class Utf8Text {
 
   /** What the text of so many bytes takes in UTF-8: U+FFFD takes three where one was received. */
   lengthOf(text: string, receivedBytes: number): number {
-    return this.#isAscii || isAscii(text, receivedBytes) ? receivedBytes : utf8Length(text);
+    return this.#isAscii || isAscii(text, receivedBytes) ? receivedBytes : Buffer.byteLength(text);
   }
 }
 

@@ -70,7 +70,5 @@ async function* deadPages(store: DurableObjectStub<SignalStore>, ids: string[] |
 function signalAgain(signal: StoredSignal, verdict: Verdict): SignalAgain {
   const { admission, payload, from, place } = signal;
   const text = writeSignal(envelopeAgain({ ...admission, verdict, again: { from, place } }), payload);
-  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: encoder.encode(text).byteLength };
+  return { id: admission.id, periodStartMs: admission.periodStartMs, text, bytes: Buffer.byteLength(text) };
 }
-
-const encoder = new TextEncoder();

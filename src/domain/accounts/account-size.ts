@@ -15,12 +15,6 @@ const VALUES_NAMED = 5;
 /** A value of an account, by target (`plan`, `attributes.region`), with the bytes that it takes in the account's row. */
 export type SizedValues = ReadonlyMap<string, { readonly bytes: number }>;
 
-const encoder = new TextEncoder();
-
-export function utf8Bytes(text: string): number {
-  return encoder.encode(text).byteLength;
-}
-
 /**
  * Bytes that a value takes in the account's row, never too few.
  *
@@ -29,7 +23,7 @@ export function utf8Bytes(text: string): number {
  */
 export function valueBytes(target: string, text: string, claim: string): number {
   // The target names the value as well as the update; two colons and two commas stand around them.
-  return utf8Bytes(text) + utf8Bytes(claim) + 2 * utf8Bytes(JSON.stringify(target)) + 4;
+  return Buffer.byteLength(text) + Buffer.byteLength(claim) + 2 * Buffer.byteLength(JSON.stringify(target)) + 4;
 }
 
 /**

@@ -2,6 +2,9 @@
  * Where a text stops being JSON (RFC 8259), as strictly as JSON.parse: an engine's own message often has no position, and
  * what it makes of 16 MB may take all the memory there is. Reads UTF-8 bytes, as json-scan.ts does. No recursion, because a
  * body may be nested as deep as it is long.
+ *
+ * jsonc-parser takes the same texts for JSON, and was left: where a text or a number goes wrong it names its beginning, not
+ * the character, it wants the body as one text, and 16 MB of brackets overflow its stack.
  */
 import { skipSpace } from "./json-scan.ts";
 

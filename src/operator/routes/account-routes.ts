@@ -87,5 +87,5 @@ function isDeeper(value: unknown, levels: number): boolean {
 }
 
 function byteLength(payload: JsonObject): number {
-  return new TextEncoder().encode(JSON.stringify(payload)).length;
+  return Buffer.byteLength(JSON.stringify(payload));
 }

@@ -3,7 +3,7 @@
  * field, so that any order of delivery ends in the same account, as long as the account has room for every update.
  * Plain SQL, as in store/tables.ts.
  */
-import { updateRefusal, utf8Bytes, valueBytes } from "../../domain/accounts/account-size.ts";
+import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";
 import { ACCOUNT_TARGETS } from "../../domain/accounts/payload-template.ts";
 import type { AccountField, AccountRecord } from "../../domain/accounts/payload-template.ts";
@@ -138,7 +138,7 @@ export class Accounts {
 }
 
 function emptyAccount(externalId: string, atMs: number): Stored {
-  const bytes = utf8Bytes(externalId);
+  const bytes = Buffer.byteLength(externalId);
   return { id: null, values: new Map(), bytes, firstSeen: atMs, lastSeen: atMs, hasChanged: false };
 }
 
