@@ -4,6 +4,7 @@ import { env } from "cloudflare:workers";
 import { controlDatabase } from "../../src/control/database.ts";
 import { sessions } from "../../src/control/control-schema.ts";
 import { SESSION_MS } from "../../src/limits.ts";
+import { readHtml, type Part } from "./html.ts";
 import { call } from "./workspace.ts";
 
 /** Signs anybody in, also who is a member of nothing, with the driver that test/vitest.config.ts sets. */
@@ -41,11 +42,16 @@ export class Browser {
     return call(path, { headers: { cookie }, redirect: "manual" });
   }
 
-  /** The page's text; it must be there. */
+  /** The page's HTML; it must be there. */
   async see(path: string): Promise<string> {
     const response = await this.get(path);
     if (response.status !== 200) throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return response.text();
+  }
+
+  /** The page as it is read and used. */
+  async read(path: string): Promise<Part> {
+    return readHtml(await this.see(path));
   }
 
   async post(path: string, form: Record<string, string> | [string, string][] = {}): Promise<Response> {
@@ -64,16 +70,5 @@ export class Browser {
 
 /** The id of the control that a browser focuses when the page is opened; undefined: none. */
 export function focusedIn(html: string): string | undefined {
-  const control = html.match(/<(?:input|select|textarea)[^>]*>/g)?.find((tag) => tag.includes(" autofocus"));
-  return /\bid="([^"]+)"/.exec(control ?? "")?.[1];
-}
-
-/** What is to be read on a page: without tags, scripts and styles. */
-export function textOf(html: string): string {
-  return html
-    .replaceAll(/<(script|style)[^>]*>.*?<\/\1>/gs, " ")
-    .replaceAll(/<[^>]+>/g, " ")
-    .replaceAll("&#39;", "'")
-    .replaceAll(/\s+/g, " ")
-    .replaceAll(/ ([.;,])/g, "$1");
+  return readHtml(html).all("[autofocus]")[0]?.attribute("id");
 }

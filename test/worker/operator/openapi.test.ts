@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { destinationEventTypes, eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { ACCESS } from "../../support/access.ts";
+import { readHtml, type Part } from "../../support/html.ts";
 import { listen } from "../../support/receiver.ts";
 import type { ApiDocument, ApiOperation, JsonSchema } from "../../../src/operator/docs/openapi-examples.ts";
 
@@ -15,6 +16,10 @@ function send(method: string, path: string, body?: unknown, headers: Record<stri
   return exports.default.fetch(
     new Request(ORIGIN + path, { method, headers, body: body === undefined ? null : JSON.stringify(body) }),
   );
+}
+
+async function docsPage(): Promise<Part> {
+  return readHtml(await (await send("GET", "/docs")).text());
 }
 
 let api: ApiDocument;
@@ -78,7 +83,7 @@ describe("the document", () => {
 
   test("has a webhook for each type of event, with an example that fits its schema, and the page shows each", async () => {
     expect(Object.keys(api.webhooks)).toEqual([...eventTypes, ...destinationEventTypes]);
-    const page = await (await send("GET", "/docs")).text();
+    const page = await docsPage();
     for (const [type, { post }] of Object.entries(api.webhooks)) {
       const { schema, example } = post.requestBody?.content["application/json"] ?? {};
       expect(example, type).toMatchObject({ type });
@@ -89,7 +94,7 @@ describe("the document", () => {
         "webhook-timestamp",
         "webhook-signature",
       ]);
-      expect(page.includes(`<article id="${post.operationId}">`), type).toBe(true);
+      expect(page.all(`article[id="${post.operationId}"]`), type).toHaveLength(1);
     }
   });
 
@@ -214,7 +219,7 @@ describe("the Worker does what the document says", () => {
   }, 30_000);
 
   test("problems fit their schema, and their type leads to their code on the page", async () => {
-    const page = await (await send("GET", "/docs")).text();
+    const page = await docsPage();
     for (const [method, path, body] of [
       ["GET", "/operator/workspaces/nobody", undefined],
       ["POST", "/operator/workspaces", { slug: "-" }],
@@ -226,39 +231,46 @@ describe("the Worker does what the document says", () => {
       expect(validator(api.components.schemas["Problem"]).safeParse(problem).error?.issues).toBeUndefined();
       const [address, anchor = ""] = problem.type.split("#");
       expect(address).toBe("/docs");
-      expect(page.includes(`<tr id="${anchor}">`), anchor).toBe(true);
+      expect(page.all(`tr[id="${anchor}"]`), anchor).toHaveLength(1);
     }
   });
 });
 
 describe("/docs", () => {
   test("shows every operation with a curl call, every schema and every code", async () => {
-    const page = await (await send("GET", "/docs")).text();
+    const page = await docsPage();
     for (const { path, operation } of operations) {
-      const article = page.split(`<article id="${operation.operationId}">`)[1]?.split("</article>")[0] ?? "";
-      expect(article, operation.operationId).toContain(`<code>${path}</code>`);
-      expect(article, operation.operationId).toContain(`${ORIGIN}/${path.split("/")[1]}`);
-      expect(article, operation.operationId).toContain("curl ");
+      const article = page.one(`article[id="${operation.operationId}"]`);
+      expect(
+        article.all("code").map(({ text }) => text),
+        operation.operationId,
+      ).toContain(path);
+      expect(article.text, operation.operationId).toContain(`${ORIGIN}/${path.split("/")[1]}`);
+      expect(article.text, operation.operationId).toContain("curl ");
     }
     const ids = [
       ...Object.keys(api.components.schemas).map((name) => `schema-${name}`),
       ...api["x-error-codes"].map(({ code }) => code),
     ];
-    for (const id of ids) expect(page.includes(` id="${id}"`), id).toBe(true);
+    for (const id of ids) expect(page.all(`[id="${id}"]`), id).toHaveLength(1);
   });
 
   test("begins with a guide: a first call in three languages, and what to do for each code that a sender meets", async () => {
-    const page = await (await send("GET", "/docs")).text();
-    const guide = page.slice(page.indexOf('id="first-call"'), page.indexOf('<article id="'));
-    for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(guide).toContain(call);
-    for (const code of Object.keys(REFUSALS)) expect(guide).toContain(`<a href="#${code}">`);
+    const page = await docsPage();
+    const { text } = page.one("#first-call");
+    for (const call of ["curl -X POST", "await fetch(", "urllib.request"]) expect(text).toContain(call);
+    const { targets } = page.one("#answers");
+    for (const code of Object.keys(REFUSALS)) expect(targets).toContain(`#${code}`);
   });
 
   test("has no link that leads nowhere", async () => {
-    const page = await (await send("GET", "/docs")).text();
-    for (const [, anchor = ""] of page.matchAll(/href="#([^"]*)"/g))
-      expect(page.includes(` id="${anchor}"`), anchor).toBe(true);
-    for (const [, address = ""] of page.matchAll(/(?:href|src)="([^#"][^"]*)"/g)) {
+    const page = await docsPage();
+    const linked = page.all("[href], [src]").flatMap((part) => part.attribute("href") ?? part.attribute("src") ?? []);
+    const isAnchor = (address: string) => address.startsWith("#");
+    expect(linked.filter(isAnchor).length).toBeGreaterThan(100);
+    for (const anchor of new Set(linked.filter(isAnchor)))
+      expect(page.all(`[id="${anchor.slice(1)}"]`), anchor).toHaveLength(1);
+    for (const address of linked.filter((one) => !isAnchor(one))) {
       expect((await send("GET", address)).status, address).toBe(200);
     }
   });

@@ -5,7 +5,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { listActiveKeys, listKeys, rotatedWith } from "../../../src/control/stored-keys.ts";
 import { rotateKey } from "../../../src/control/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
-import { textOf } from "../../support/pages.ts";
+import { readHtml, textOf } from "../../support/html.ts";
 import { recordD1 } from "../../support/statements.ts";
 import { operator, type TestKey } from "../../support/workspace.ts";
 
@@ -15,23 +15,18 @@ function newKey({ workspace }: Members, body: Record<string, unknown>): Promise<
   return operator("POST", `/workspaces/${workspace.id}/keys`, body);
 }
 
-/** The page's text as it is read. */
-function plain(html: string): string {
-  return html.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
-}
-
 describe("managers who connect a sender", () => {
   test("without a key are told to create one first", async () => {
     const { owner, home } = await newMembers({ key: null });
     const html = await owner.see(`${home}/connect`);
-    expect(html).toContain("Create an API key first");
-    expect(html).toContain(`${home}/settings/api-keys/new`);
+    expect(textOf(html)).toContain("Create an API key first");
+    expect(readHtml(html).targets).toContain(`${home}/settings/api-keys/new`);
   });
 
   test("see every setting of a signal key's senders, with a placeholder for the key", async () => {
     const members = await newMembers({ key: null });
     const { id, key, masked_key } = await newKey(members, { name: "Campaigns" });
-    const html = plain(await members.admin.see(`${members.home}/connect?key=${id}`));
+    const html = await members.admin.see(`${members.home}/connect?key=${id}`);
     for (const text of [
       "Request Type",
       "Request Token Encoding",
@@ -47,7 +42,7 @@ describe("managers who connect a sender", () => {
       "It was shown once, right after it was created.",
       "None needed: the key has no secret",
     ]) {
-      expect(html).toContain(text);
+      expect(textOf(html)).toContain(text);
     }
     expect(html).not.toContain(key);
     expect(html).not.toContain("X-Api-Secret");
@@ -56,9 +51,9 @@ describe("managers who connect a sender", () => {
   test("see the header of a key with a secret", async () => {
     const members = await newMembers({ key: null });
     const { secret = "-" } = await newKey(members, { name: "CRM", secret: true });
-    const html = plain(await members.owner.see(`${members.home}/connect`));
-    expect(html).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
-    expect(html).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
+    const html = await members.owner.see(`${members.home}/connect`);
+    expect(textOf(html)).toContain("X-Api-Secret: YOUR_SHARED_SECRET");
+    expect(textOf(html)).toContain("-H 'X-Api-Secret: YOUR_SHARED_SECRET'");
     expect(html).not.toContain(secret);
   });
 
@@ -67,7 +62,7 @@ describe("managers who connect a sender", () => {
     await newKey(members, { name: "Campaigns" });
     const query = new URLSearchParams({ status: "Attended", program: '<b>"Demo" day' });
     const html = await members.owner.see(`${members.home}/connect?${query.toString()}`);
-    expect(plain(html)).toContain(String.raw`"event": "Attended - &lt;b&gt;\"Demo\" day"`);
+    expect(textOf(html)).toContain(String.raw`"event": "Attended - <b>\"Demo\" day"`);
   });
 
   test("see a product org key's own example, which is taken as it is", async () => {
@@ -81,10 +76,10 @@ describe("managers who connect a sender", () => {
       endpoint_type: "product_org",
       payload_template: template,
     });
-    const html = plain(await members.owner.see(`${members.home}/connect`));
-    expect(html).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
-    expect(html).toContain("Waiting for the first account update");
-    const body = /<pre id="accounts-body"[^>]*>([^<]*)</.exec(html)?.[1] ?? "";
+    const page = await members.owner.read(`${members.home}/connect`);
+    expect(page.text).toContain("https://signals.example/api/product-orgs/webhook/YOUR_API_KEY");
+    expect(page.text).toContain("Waiting for the first account update");
+    const body = page.one("#accounts-body").verbatim;
     expect(JSON.parse(body)).toEqual({ seats: 25, company: { id: "acme-42" } });
     const answer = await members.workspace.send(body, { key, path: "/api/product-orgs/webhook/{key}" });
     expect(answer.status).toBe(202);
@@ -95,23 +90,21 @@ describe("managers who connect a sender", () => {
     const [other, { id, key }] = [await newKey(members, { name: "Other" }), await newKey(members, { name: "New" })];
     const path = `${members.home}/connect?key=${id}`;
     await members.workspace.send(SIGNAL, { key: other.key });
-    const before = await members.owner.see(path);
-    expect(before).toMatch(/id="first-signal" data-refresh="3000"/);
-    expect(before).toContain("Waiting for the first signal");
+    const line = async () => (await members.owner.read(path)).one("#first-signal");
+    const before = await line();
+    expect(before.attribute("data-refresh")).toBe("3000");
+    expect(before.text).toContain("Waiting for the first signal");
     await members.workspace.send(SIGNAL, { key });
-    const after = await members.owner.see(path);
-    expect(after).toMatch(/id="first-signal" class="notice good"/);
-    expect(after).not.toContain("data-refresh");
+    const after = await line();
+    expect([after.attribute("class"), after.attribute("data-refresh")]).toEqual(["notice good", undefined]);
   });
 
   test("see what came while every call was refused, how often and why, until one is accepted", async () => {
     const members = await newMembers({ key: null });
     const { id, key, secret = "" } = await newKey(members, { name: "CRM", secret: true });
     const path = `${members.home}/connect?key=${id}`;
-    const said = async () => {
-      const html = plain(await members.owner.see(path));
-      return textOf(/<div id="first-signal".*?<\/div>/s.exec(html)?.[0] ?? "");
-    };
+    const line = async () => (await members.owner.read(path)).one("#first-signal");
+    const said = async () => (await line()).text;
     const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
     const right = { "x-api-secret": secret };
     for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
@@ -124,8 +117,9 @@ describe("managers who connect a sender", () => {
     );
     await send("{ broken", right);
     expect(await said()).toMatch(/4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/);
-    expect(await members.owner.see(path)).toContain(`rejections?key=${id}`);
-    expect(await members.owner.see(path)).toContain('data-refresh="3000" class="notice warn"');
+    const refused = await line();
+    expect(refused.targets).toContain(`${members.home}/rejections?key=${id}`);
+    expect([refused.attribute("data-refresh"), refused.attribute("class")]).toEqual(["3000", "notice warn"]);
     await send(SIGNAL, right);
     expect(await said()).toContain("Connected: the last call that was accepted came just now");
     expect(await said()).not.toContain("refused");
@@ -147,8 +141,10 @@ describe("managers who connect a sender", () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.parse(expires_at) });
     try {
       const html = await members.owner.see(`${members.home}/connect`);
-      expect(html).toContain("Kept &lt;b&gt;one");
-      expect(html).toMatch(new RegExp(`connect\\?key=${kept.id}" aria-current="true"`));
+      const chosen = readHtml(html).one("main").one('a[aria-current="true"]');
+      expect(chosen.target).toBe(`${members.home}/connect?key=${kept.id}`);
+      expect(chosen.text).toContain("Newest one");
+      expect(textOf(html)).toContain("Kept <b>one");
       expect(html).not.toContain("Ended one");
       expect(html).not.toContain("Expired one");
       const ofEnded = await members.owner.get(`${members.home}/connect?key=${ended.id}`);
@@ -170,14 +166,14 @@ describe("managers who connect a sender", () => {
 test("members who connect a sender see the steps, whom to ask, and nothing of any key", async () => {
   const members = await newMembers({ name: "Initech", key: null });
   const { id, masked_key } = await newKey(members, { name: "Private name", secret: true });
-  const html = plain(await members.member.see(`${members.home}/connect?key=${id}`));
+  const html = await members.member.see(`${members.home}/connect?key=${id}`);
   for (const text of [
     "Ask an owner or admin of Initech",
     "Request Token Encoding",
     "YOUR_API_KEY",
     "product-orgs/webhook",
   ]) {
-    expect(html).toContain(text);
+    expect(textOf(html)).toContain(text);
   }
   for (const text of ["Private name", masked_key, id, "settings/api-keys", "Waiting for"])
     expect(html).not.toContain(text);

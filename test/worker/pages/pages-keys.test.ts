@@ -1,7 +1,8 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { focusedIn, textOf, type Browser } from "../../support/pages.ts";
+import { readHtml, textOf, type Part } from "../../support/html.ts";
+import { focusedIn, type Browser } from "../../support/pages.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { operator } from "../../support/workspace.ts";
 
@@ -46,13 +47,18 @@ async function auditActions(target: string): Promise<{ action: string; actor: st
 }
 
 function tokenIn(html: string): string {
-  return /name="form_token" value="([^"]+)"/.exec(html)?.[1] ?? "";
+  return readHtml(html).fields("form_token")[0]?.value ?? "";
+}
+
+/** What is chosen among the radio buttons of this name. */
+function chosenIn(html: string, name: string): (string | undefined)[] {
+  const fields = readHtml(html).fields(name);
+  return fields.filter(({ isChecked }) => isChecked).map(({ value }) => value);
 }
 
 /** The value of a `Copy` part, as the browser would show it. */
 function copied(html: string, id: string): string {
-  const text = new RegExp(`<(?:output|pre) id="${id}"[^>]*>([^<]*)<`).exec(html)?.[1] ?? "";
-  return text.replaceAll("&quot;", '"').replaceAll("&#39;", "'").replaceAll("&amp;", "&");
+  return readHtml(html).all(`[id="${id}"]`)[0]?.verbatim ?? "";
 }
 
 async function newForm(browser: Browser, fields: Record<string, string> = {}): Promise<Record<string, string>> {
@@ -108,8 +114,8 @@ describe("§5.6: who may see and manage keys", () => {
     expect(await listed()).toHaveLength(count);
     expect((await newest()).status).toBe("Active");
     // Spec §1: nor does the sidebar lead there.
-    expect(await members.member.see(`${members.home}/signals`)).not.toContain("settings/api-keys");
-    expect(await members.owner.see(`${members.home}/signals`)).toContain("settings/api-keys");
+    expect((await members.member.read(`${members.home}/signals`)).targets).not.toContain(keysPath);
+    expect((await members.owner.read(`${members.home}/signals`)).targets).toContain(keysPath);
   });
 
   test("a stranger finds nothing, and another workspace's key is not found", async () => {
@@ -144,7 +150,7 @@ describe("§3.1: creating a key", () => {
     expect(copied(html, "curl-universal")).toContain(`curl -X POST '${origin}/api/signal-staging/webhook/${key}'`);
     expect(html).not.toContain("X-Api-Secret");
     const made = await newest();
-    expect(html).toContain(`${members.home}/connect?key=${made.id}`);
+    expect(readHtml(html).targets).toContain(`${members.home}/connect?key=${made.id}`);
     expect((await members.workspace.send(SIGNAL, { key })).status).toBe(202);
 
     // No page shows the key again.
@@ -181,10 +187,10 @@ describe("§3.1: creating a key", () => {
     expect(html).toContain("created already");
     expect(html).toContain("deactivate this key and create a new one");
     const { id } = await newest();
-    expect(html).toContain(`${keysPath}/${id}/deactivate`);
+    expect(readHtml(html).targets).toContain(`${keysPath}/${id}/deactivate`);
     // The way out in one step: the same settings, and the key that nobody has seen ends.
-    expect(html).toContain(`${keysPath}/${id}/rotate?overlap=none`);
-    expect(await members.owner.see(`${keysPath}/${id}/rotate?overlap=none`)).toMatch(/value="none" checked/);
+    expect(readHtml(html).targets).toContain(`${keysPath}/${id}/rotate?overlap=none`);
+    expect(chosenIn(await members.owner.see(`${keysPath}/${id}/rotate?overlap=none`), "overlap")).toEqual(["none"]);
     expect(html).not.toMatch(KEY);
     expect(html).not.toContain(copied(first, "new-key"));
     expect(await listed()).toHaveLength(count);
@@ -258,12 +264,14 @@ describe("§3.1: creating a key", () => {
     ]) {
       expect(html).toContain(error);
     }
-    for (const kept of ['value="2020-01-01T00:00"', 'value="a..b"', 'value="two words"', typed["form_token"] ?? "-"]) {
-      expect(html).toContain(kept);
+    const page = readHtml(html);
+    const values = page.all("input").map(({ value }) => value);
+    for (const kept of ["2020-01-01T00:00", "a..b", "two words", typed["form_token"] ?? "-"]) {
+      expect(values).toContain(kept);
     }
-    expect(html).toMatch(/id="secret"[^>]*checked/);
-    expect(html).toMatch(/value="product_org"[^>]*checked/);
-    expect(html).not.toContain("<script>alert");
+    expect(page.field("secret").isChecked).toBe(true);
+    expect(chosenIn(html, "endpoint_type")).toEqual(["product_org"]);
+    expect(page.inlineScripts).toHaveLength(0);
     expect(await listed()).toHaveLength(count);
   });
 
@@ -301,39 +309,45 @@ describe("§2.1: the payload template", () => {
 
   test("is edited without a script: rows come and go, and everything typed stays", async () => {
     const typed = await newForm(members.owner, { ...TEMPLATE, name: "Kept", sample: "{ not yet" });
-    const more = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "add" })).text();
-    expect(more).toContain('name="rows.2.target"');
-    expect(more).toContain('value="Kept"');
-    expect(more).toContain("{ not yet");
-    const fewer = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "remove.0" })).text();
-    expect(fewer).not.toContain('name="rows.1.target"');
-    expect(fewer).toContain('value="company.region"');
-    expect(fewer).not.toContain("Nothing was saved");
+    const more = readHtml(await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "add" })).text());
+    expect(more.fields("rows.2.target")).toHaveLength(1);
+    expect(more.field("name").value).toBe("Kept");
+    expect(more.text).toContain("{ not yet");
+    const fewer = readHtml(await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "remove.0" })).text());
+    expect(fewer.fields("rows.1.target")).toHaveLength(0);
+    expect(fewer.field("rows.0.path").value).toBe("company.region");
+    expect(fewer.text).not.toContain("Nothing was saved");
   });
 
   test("maps a sample at once, or says exactly why not", async () => {
-    const preview = async (fields: Record<string, string>): Promise<string> => {
+    const preview = async (fields: Record<string, string>): Promise<Part> => {
       const answer = await members.owner.post(`${keysPath}/new/preview`, { ...TEMPLATE, ...fields });
       expect(answer.status).toBe(200);
-      return (await answer.text()).replaceAll("&quot;", '"');
+      return readHtml(await answer.text());
     };
     const record = await preview({ sample: '{"company":{"id":42,"region":"<b>eu</b>"}}' });
-    expect(record).toContain('id="mapped"');
-    expect(record).toContain("<code>42</code>");
-    expect(record).toContain("attributes.region");
-    expect(record).toContain("&lt;b&gt;eu");
-    expect(await preview({ sample: '{"company":{}}' })).toContain("`company.id` (for `external_id`) is required");
-    expect(await preview({ sample: '{"company":' })).toContain("Not valid JSON at line 1, column 12");
-    expect(await preview({ sample: "[]" })).toContain("The body holds no signals");
-    expect(await preview({ sample: "{}", "rows.0.path": "" })).toContain("Mapping 1: Give the path");
-    expect(await preview({ sample: "" })).toContain("The mapped record is shown here.");
+    const mapped = record.one("#mapped");
+    expect(mapped.all("code").map(({ text }) => text)).toContain("42");
+    expect(mapped.text).toContain("attributes.region");
+    expect(mapped.text).toContain("<b>eu");
+    const refusals = [
+      [{ sample: '{"company":{}}' }, "`company.id` (for `external_id`) is required"],
+      [{ sample: '{"company":' }, "Not valid JSON at line 1, column 12"],
+      [{ sample: "[]" }, "The body holds no signals"],
+      [{ sample: "{}", "rows.0.path": "" }, "Mapping 1: Give the path"],
+      [{ sample: "" }, "The mapped record is shown here."],
+    ] as const;
+    for (const [fields, said] of refusals) expect((await preview(fields)).text).toContain(said);
   });
 
   test("is proposed from a sample", async () => {
     const typed = await newForm(members.owner, { ...TEMPLATE, sample: '{"account_id":"a1","mrr":"12.5","zone":"eu"}' });
     const html = await (await members.owner.post(`${keysPath}/new`, { ...typed, do: "fill" })).text();
-    for (const path of ["account_id", "mrr", "zone"]) expect(html).toContain(`value="${path}"`);
-    expect(html).toContain("The mapped record");
+    const values = readHtml(html)
+      .all("input")
+      .map(({ value }) => value);
+    for (const path of ["account_id", "mrr", "zone"]) expect(values).toContain(path);
+    expect(textOf(html)).toContain("The mapped record");
   });
 });
 
@@ -346,9 +360,9 @@ describe("§2.1: the list of keys", () => {
   test("has name, masked key, endpoint type, created, expires, status and last used, and nothing to copy", async () => {
     const key = copied(await create(members.owner, { name: "<script>alert(1)</script>", secret: "on" }), "new-key");
     const html = await members.owner.see(keysPath);
-    expect(html).not.toContain("<script>alert");
-    expect(html).toContain("&lt;script&gt;alert(1)");
-    expect(html).toContain(`${key.slice(0, 8)}…${key.slice(-4)}`);
+    expect(readHtml(html).inlineScripts).toHaveLength(0);
+    expect(textOf(html)).toContain("<script>alert(1)");
+    expect(textOf(html)).toContain(`${key.slice(0, 8)}…${key.slice(-4)}`);
     expect(html).not.toContain(key);
     expect(html).not.toContain("data-copy");
     for (const text of ["Signal Staging", "Never", "Active", "Secret", "Last Used"]) expect(html).toContain(text);
@@ -377,8 +391,7 @@ describe("§2.1: the list of keys", () => {
     const html = await create(members.owner, { name: "Used" });
     await members.workspace.send(SIGNAL, { key: copied(html, "new-key") });
     const { id } = await newest();
-    const row = new RegExp(`<tr id="${id}">[\\s\\S]*?</tr>`).exec(await members.owner.see(keysPath))?.[0];
-    expect(row).toContain("just now");
+    expect((await members.owner.read(keysPath)).one(`tr[id="${id}"]`).text).toContain("just now");
   });
 
   test("goes on from page to page", async () => {
@@ -387,13 +400,12 @@ describe("§2.1: the list of keys", () => {
     for (let at = 0; at < 26; at++) {
       await operator("POST", `/workspaces/${fresh.workspace.id}/keys`, { name: `key no. ${at}.` });
     }
-    const first = await fresh.owner.see(path);
-    expect(first).toContain("key no. 25.");
-    expect(first).not.toContain("key no. 0.");
-    const next = /href="([^"]*cursor=[^"]*)"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
-    const second = await fresh.owner.see(next);
-    expect(second).toContain("key no. 0.");
-    expect(second).not.toContain("key no. 25.");
+    const first = await fresh.owner.read(path);
+    expect(first.text).toContain("key no. 25.");
+    expect(first.text).not.toContain("key no. 0.");
+    const second = await fresh.owner.read(first.next ?? "");
+    expect(second.text).toContain("key no. 0.");
+    expect(second.text).not.toContain("key no. 25.");
   });
 });
 
@@ -446,7 +458,7 @@ describe("the page of a key", () => {
       expect(text).toContain(said);
     }
     expect(html).not.toMatch(KEY);
-    expect(html).toContain(`href="${path}/rotate"`);
+    expect(readHtml(html).targets).toContain(`${path}/rotate`);
   });
 
   test("says what was refused of its calls, by reason, and when", async () => {
@@ -465,8 +477,11 @@ describe("the page of a key", () => {
     const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime: "never" };
     await members.owner.post(`${path}/rotate`, form);
     const { id: next } = await newest();
-    expect(await members.owner.see(path)).toMatch(new RegExp(`Replaced by[\\s\\S]*href="${keysPath}/${next}"`));
-    expect(await members.owner.see(`${keysPath}/${next}`)).toMatch(new RegExp(`Replaces[\\s\\S]*href="${path}"`));
+    const [old, successor] = [await members.owner.read(path), await members.owner.read(`${keysPath}/${next}`)];
+    expect(old.text).toContain("Replaced by");
+    expect(old.targets).toContain(`${keysPath}/${next}`);
+    expect(successor.text).toContain("Replaces");
+    expect(successor.targets).toContain(path);
     expect((await members.member.get(`${keysPath}/${id}`)).status).toBe(403);
   });
 
@@ -500,12 +515,12 @@ describe("the list of keys", () => {
     vi.useFakeTimers({ toFake: ["Date"], now });
     try {
       await of.workspace.newKey({ name: "far", expires_at: inDays(30) });
-      expect(await of.owner.see(path)).not.toContain("warn-text");
+      expect((await of.owner.read(path)).all(".warn-text")).toHaveLength(0);
       const expires_at = new Date(now + 30 * 86_400_000 - 1).toISOString();
       const near = await of.workspace.newKey({ name: "near", expires_at });
-      expect((await of.owner.see(path)).match(/warn-text/g)).toHaveLength(1);
+      expect((await of.owner.read(path)).all(".warn-text")).toHaveLength(1);
       await of.workspace.operator("POST", `/keys/${near.id}/deactivate`);
-      expect(await of.owner.see(path)).not.toContain("warn-text");
+      expect((await of.owner.read(path)).all(".warn-text")).toHaveLength(0);
     } finally {
       vi.useRealTimers();
     }
@@ -516,12 +531,16 @@ describe("the list of keys", () => {
     const path = `${of.home}/settings/api-keys`;
     const { id } = await of.workspace.newKey({ name: "Ended" });
     await of.workspace.operator("POST", `/keys/${id}/deactivate`);
-    expect(await of.owner.see(path)).toMatch(/<details class="inactive-keys" open[^>]*><summary>1 inactive key/);
+    const folded = async () => {
+      const part = (await of.owner.read(path)).one("details.inactive-keys");
+      return { isOpen: part.attribute("open") !== undefined, text: part.text };
+    };
+    expect(await folded()).toMatchObject({ isOpen: true, text: expect.stringMatching(/^1 inactive key/) });
     await of.workspace.newKey({ name: "Alive" });
-    const html = await of.owner.see(path);
-    expect(html).toMatch(/<details class="inactive-keys"><summary>1 inactive key/);
-    expect(html.indexOf("Alive")).toBeLessThan(html.indexOf("inactive-keys"));
-    expect(html.indexOf("Ended")).toBeGreaterThan(html.indexOf("inactive-keys"));
+    const { isOpen, text } = await folded();
+    expect([isOpen, text]).toEqual([false, expect.stringMatching(/^1 inactive key.*Ended/)]);
+    expect(text).not.toContain("Alive");
+    expect(textOf(await of.owner.see(path))).toMatch(/Alive.*1 inactive key.*Ended/);
   });
 });
 
@@ -606,18 +625,21 @@ describe("design §5: rotating a key", () => {
     const noEnd = await post({ lifetime: "90d" });
     expect(noEnd.status).toBe(422);
     const html = await noEnd.text();
-    expect(html).toContain("Choose when the old key ends.");
-    expect(html).toMatch(/<option value="90d" selected/);
+    expect(textOf(html)).toContain("Choose when the old key ends.");
+    expect(readHtml(html).field("lifetime").value).toBe("90d");
     const noExpiration = await post({ overlap: "7d" });
     expect(noExpiration.status).toBe(422);
-    expect(await noExpiration.text()).toMatch(/Choose when the key expires\.[\s\S]*value="7d" checked/);
+    const again = await noExpiration.text();
+    expect(textOf(again)).toContain("Choose when the key expires.");
+    expect(chosenIn(again, "overlap")).toEqual(["7d"]);
   });
 
   test("asks for the successor's expiration where the old key has one, and offers to keep that", async () => {
     await create(members.owner, { name: "Expiring", lifetime: "30d" });
     const { id, expires_at: old } = await newest();
     const html = await members.owner.see(`${keysPath}/${id}/rotate`);
-    expect(html).toMatch(/<option value="" selected[^>]*>Choose…/);
+    const asked = readHtml(html).field("lifetime");
+    expect([asked.value, asked.one("option[selected]").text]).toEqual(["", "Choose…"]);
     const post = async (lifetime: string) => {
       const form = { form_token: crypto.randomUUID(), overlap: "1h", lifetime };
       expect((await members.owner.post(`${keysPath}/${id}/rotate`, form)).status).toBe(200);

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { RefusedCalls } from "../../../src/domain/keys/rejection.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../../src/limits.ts";
 import { newMembers } from "../../support/members.ts";
-import { textOf } from "../../support/pages.ts";
+import { readHtml, textOf } from "../../support/html.ts";
 import type { NewWorkspace } from "../../support/workspace.ts";
 
 /** The people of a new workspace, and the path of its Rejections page. */
@@ -65,7 +65,8 @@ describe("the Rejections page", () => {
     expect(textOf(nothing)).toMatch(
       /kept Reason: .* Clear Key: An API key \(…body\) Clear Days: until 2020-01-01 \(UTC\) Clear/,
     );
-    expect(nothing).toContain(`href="${path}?code=body_not_json&amp;key=key_of_nobody" aria-label="Clear “Days”"`);
+    const clearDays = readHtml(nothing).one('a[aria-label="Clear “Days”"]');
+    expect(clearDays.target).toBe(`${path}?code=body_not_json&key=key_of_nobody`);
     const today = new Date().toISOString().slice(0, 10);
     expect(await shown(`?from=${today}&to=${today}`)).toEqual([true, true, true]);
     expect(await shown("?to=2020-01-01")).toEqual([false, false, false]);
@@ -81,13 +82,8 @@ describe("the Rejections page", () => {
       { ...entry("key_new", Date.now()), code: "body_empty", calls: 5, signals: 0 },
     ]);
     const summary = async (query: string) => {
-      const table = /<table>(?:(?!<table>).)*<caption[^>]*>Refused calls by reason and key.*?<\/table>/s.exec(
-        await member.see(path + query),
-      );
-      return [...textOf(table?.[0] ?? "").matchAll(/An API key (\d+) (\d+)/g)].map(([, calls, signals]) => [
-        calls,
-        signals,
-      ]);
+      const table = (await member.read(path + query)).table("Refused calls by reason and key");
+      return table.rows.map(({ cells }) => cells.slice(2, 4));
     };
     expect(await summary("")).toEqual([
       ["5", "0"],
@@ -103,8 +99,8 @@ describe("the Rejections page", () => {
     expect(await summary(`?from=${today}&code=event_missing`)).toEqual([["2", "2"]]);
     expect(await summary("?key=key_old")).toEqual([["3", "3"]]);
     expect(textOf(await member.see(`${path}?key=key_old`))).toContain("10 refused calls with a key of this workspace");
-    const link = `code=event_missing&amp;key=key_new`;
-    expect(await member.see(`${path}?from=${today}`)).toContain(`?from=${today}&amp;${link}`);
+    const { targets } = await member.read(`${path}?from=${today}`);
+    expect(targets).toContain(`${path}?from=${today}&code=event_missing&key=key_new`);
   });
 
   test("counts a burst without a secret and with a wrong one exactly, each with its cause in words", async () => {
@@ -142,11 +138,9 @@ describe("the Rejections page", () => {
       Array.from({ length: PAGE_ROWS + 5 }, (_, n) => entry(`key_${n}`, Date.now() + n)),
     );
     const pageOf = async (query: string) => {
-      const html = await owner.see(path + query);
-      return {
-        ids: [...html.matchAll(/<code class="small short-id" title="[^"]*">(req_[^<]*)</g)].map(([, id]) => id),
-        next: /href="[^"]*\?([^"]*)" rel="next"/.exec(html)?.[1]?.replaceAll("&amp;", "&"),
-      };
+      const page = await owner.read(path + query);
+      const ids = page.all("code.short-id").map(({ text }) => text);
+      return { ids: ids.filter((id) => id.startsWith("req_")), next: page.next?.split("?")[1] };
     };
     const ids = Array.from({ length: PAGE_ROWS + 5 }, (_, n) => `req_key_${n}`).toReversed();
     const first = await pageOf("?code=event_missing");
@@ -173,10 +167,11 @@ describe("the Rejections page", () => {
     await workspace.counter.countRefused([{ ...entry(key.id, Date.now()), detail: "<script>alert(2)</script>" }]);
     for (const browser of [owner, member]) {
       const html = await browser.see(path);
-      expect(html).toContain("&lt;script&gt;alert(2)&lt;/script&gt;");
-      expect(html.includes("&lt;script&gt;alert(1)&lt;/script&gt;")).toBe(browser === owner);
+      const shown = readHtml(html);
+      expect(shown.text).toContain("<script>alert(2)</script>");
+      expect(shown.text.includes("<script>alert(1)</script>")).toBe(browser === owner);
       expect(html).toContain(key.id);
-      expect(html).not.toContain("<script>alert");
+      expect(shown.inlineScripts).toHaveLength(0);
       expect(html.includes(`settings/api-keys/${key.id}`)).toBe(browser === owner);
     }
     expect((await owner.get(path)).headers.get("cache-control")).toBe("no-store");

@@ -5,7 +5,8 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
-import { textOf } from "../../support/pages.ts";
+import { readHtml, textOf } from "../../support/html.ts";
+import { focusedIn } from "../../support/pages.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let workspace: TestWorkspace;
@@ -77,9 +78,9 @@ async function audit(): Promise<string[]> {
 
 /** Values of the fields of that name, in order. */
 function typed(html: string, name: string): string[] {
-  const areas = [...html.matchAll(new RegExp(`<textarea[^>]*name="${name}"[^>]*>([^<]*)</textarea>`, "g"))];
-  const inputs = [...html.matchAll(new RegExp(`<input[^>]*name="${name}"[^>]*>`, "g"))];
-  return [...inputs.map(([input]) => /value="([^"]*)"/.exec(input)?.[1] ?? ""), ...areas.map(([, text]) => text ?? "")];
+  return readHtml(html)
+    .fields(name)
+    .map(({ value }) => value ?? "");
 }
 
 describe("the list of rules", () => {
@@ -100,22 +101,23 @@ describe("the list of rules", () => {
     const html = await members.member.see(base);
     const text = textOf(html);
     // Of the last 7 and 30 days.
-    expect(text).toContain(
-      "&lt;script&gt;alert(1)&lt;/script&gt; Filled Out * 1 condition demo once a day (UTC) +20 1 2 Enabled",
-    );
+    expect(text).toContain("<script>alert(1)</script> Filled Out * 1 condition demo once a day (UTC) +20 1 2 Enabled");
     expect(text).toContain("Other Other demo each time -5 0 0 Disabled");
-    expect(html).not.toContain("<script>alert");
-    expect(html).toContain(`${base}/${rule.id}`);
-    expect(html).not.toContain("/disable");
-    expect(html).not.toContain("rules/new");
-    expect(await members.admin.see(base)).toContain(`${base}/${rule.id}/disable`);
+    const page = readHtml(html);
+    expect(page.inlineScripts).toHaveLength(0);
+    expect(page.targets).toContain(`${base}/${rule.id}`);
+    expect(page.forms(/\/disable$/)).toHaveLength(0);
+    expect(page.targets).not.toContain(`${base}/new`);
+    const forAdmin = await members.admin.read(base);
+    expect(forAdmin.targets).toContain(`${base}/new`);
+    expect(forAdmin.forms(`${base}/${rule.id}/disable`)).toHaveLength(1);
   });
 
   test("pages by cursor", async () => {
     for (let n = 0; n < 27; n++) await newRule({ name: `rule ${n}` }); // oxlint-disable-line no-await-in-loop
-    const first = await members.member.see(base);
-    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
-    const names = [first, await members.member.see(next)].flatMap((html) => html.match(/>rule \d+</g) ?? []);
+    const first = await members.member.read(base);
+    const second = await members.member.read(first.next ?? "");
+    const names = [first, second].flatMap((page) => page.links(/^rule \d+$/).map(({ text }) => text));
     expect(new Set(names).size).toBe(27);
   });
 });
@@ -150,7 +152,8 @@ describe("creating a rule", () => {
       "from the next signal on",
     );
     const editor = await members.admin.see(`${base}/${rule?.id}`);
-    expect(editor).toContain('<option value="once_per_day" selected="">once a day (UTC)</option>');
+    const frequency = readHtml(editor).field("frequency");
+    expect([frequency.value, frequency.one("option[selected]").text]).toEqual(["once_per_day", "once a day (UTC)"]);
     expect(textOf(await members.member.see(`${base}/${rule?.id}`))).toContain("at most once a day (UTC)");
     expect(await audit()).toEqual(["rule.created admin"]);
   });
@@ -169,28 +172,27 @@ describe("creating a rule", () => {
     expect(textOf(html)).toContain("Condition 2: One of event, source, email, or properties. and a dot path.");
     expect(textOf(html)).toContain("Condition 2: At least one value.");
     expect(typed(html, "points")).toEqual(["many"]);
-    expect(typed(html, "path")).toEqual(["properties.n", "&lt;script&gt;&quot;n&quot;"]);
+    expect(typed(html, "path")).toEqual(["properties.n", '<script>"n"']);
     expect(typed(html, "value")).toEqual(["1", ""]);
-    expect(html).toContain('aria-describedby="condition-1-error"');
+    expect(readHtml(html).all('[aria-describedby="condition-1-error"]')).not.toHaveLength(0);
     expect(await stored()).toEqual([]);
   });
 
   test("begins with the name; what is sent and wrong, with the first field that is; a row that is added, with that", async () => {
-    const focused = (html: string) => [...html.matchAll(/<\w+[^>]* id="([^"]*)"[^>]* autofocus/g)][0]?.[1];
     const post = async (path: string, sent: [string, string][]) =>
-      focused(await (await members.owner.post(path, sent)).text());
+      focusedIn(await (await members.owner.post(path, sent)).text());
     const rows: Row[] = [
       ["properties.n", "equals", "1"],
       ["properties.n", "in", ","],
     ];
-    expect(focused(await members.owner.see(`${base}/new`))).toBe("name");
+    expect(focusedIn(await members.owner.see(`${base}/new`))).toBe("name");
     expect(await post(base, fields(rows, { scoring_signal: "", points: "x" }))).toBe("value-1");
     expect(await post(base, fields([], { points: "x" }))).toBe("points");
     expect(await post(base, fields(rows, { event: "", name: "" }))).toBe("name");
     expect(await post(base, fields(rows, { do: "add" }))).toBe("path-2");
     expect(await post(base, fields(rows, { do: "preview" }))).toBeUndefined();
     const rule = await newRule();
-    expect(focused(await members.owner.see(`${base}/${rule.id}`))).toBeUndefined();
+    expect(focusedIn(await members.owner.see(`${base}/${rule.id}`))).toBeUndefined();
     expect(await post(`${base}/${rule.id}`, fields([], { event: "", version: "1" }))).toBe("event");
   });
 
@@ -202,14 +204,15 @@ describe("creating a rule", () => {
       enabled: false,
       conditions: [{ path: "properties.n", operator: "in", value: [1, "a, b"] }],
     });
-    expect(await members.admin.see(`${base}/${rule.id}`)).toContain(`href="${base}/new?copy=${rule.id}"`);
+    expect((await members.admin.read(`${base}/${rule.id}`)).targets).toContain(`${base}/new?copy=${rule.id}`);
     const html = await members.admin.see(`${base}/new?copy=${rule.id}`);
     expect(textOf(html)).toContain("a signal that both match scores by both");
     const name = typed(html, "name")[0] ?? "";
     expect([Array.from(name).length, name.startsWith("Copy of \u{1F600}")]).toEqual([255, true]);
     expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.n"], ["1\na, b\n"]]);
-    expect(html).toMatch(/<option value="any" selected="">.*<option value="once_ever" selected="">/s);
-    expect(html).not.toMatch(/<input[^>]*name="enabled"[^>]*checked/);
+    const copy = readHtml(html);
+    expect([copy.field("match").value, copy.field("frequency").value]).toEqual(["any", "once_ever"]);
+    expect(copy.field("enabled").isChecked).toBe(false);
     expect(await stored()).toHaveLength(1);
     expect((await members.member.get(`${base}/new?copy=${rule.id}`)).status).toBe(403);
     const other = await newMembers();
@@ -235,7 +238,11 @@ describe("creating a rule", () => {
     const html = await members.owner.see(`${base}/new?from=sig_1`);
     expect(typed(html, "event")).toEqual(["Filled Out Form"]);
     expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.form_name"], ["Demo request"]]);
-    expect(html).toContain('<option value="Filled Out Form"');
+    expect(
+      readHtml(html)
+        .all("datalist option")
+        .map(({ value }) => value),
+    ).toContain("Filled Out Form");
     expect(typed(await members.owner.see(`${base}/new?from=sig_none`), "event")).toEqual([""]);
     const other = await newMembers();
     expect(typed(await other.owner.see(`${other.home}/rules/new?from=sig_1`), "event")).toEqual([""]);
@@ -255,8 +262,8 @@ describe("creating a rule", () => {
       ...many(2, 5, { event: "Filled Out Form" }),
     ]);
     const proposed = (html: string, list: string) => {
-      const [options = ""] = new RegExp(`<datalist id="${list}">.*?</datalist>`, "s").exec(html) ?? [];
-      return [...options.matchAll(/value="([^"]*)"/g)].map(([, value]) => value);
+      const options = readHtml(html).one(`datalist[id="${list}"]`).all("option");
+      return options.map(({ value }) => value);
     };
     const html = await members.owner.see(`${base}/new`);
     expect(proposed(html, "events")).toEqual(["Ordered", "Filled Out Form", "A rare one"]);
@@ -285,7 +292,7 @@ describe("creating a rule", () => {
       { id: "sig_2", ordinal: 2, payload: sent(2, "Newsletter") },
     ]);
     const group = await members.owner.see(`${members.home}/signals/group?event=Filled+Out+Form&source=web`);
-    const link = /href="([^"]*\/rules\/new\?[^"]*)"/.exec(group)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const link = readHtml(group).targets.find((target) => target.includes("/rules/new?")) ?? "";
     const html = await members.owner.see(link);
     expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.plan"], ["pro"]]);
     expect(textOf(html)).toContain("the conditions are what these samples share");
@@ -325,10 +332,10 @@ describe("the preview of a rule", () => {
     const answer = await members.owner.post(`${base}/preview`, fields(rows, { name: "", scoring_signal: "" }));
     const html = await answer.text();
     expect(answer.status).toBe(200);
-    expect(html).not.toContain("<html");
+    expect(readHtml(html).all("html")).toHaveLength(0);
     expect(textOf(html)).toContain("Matches 6 People 2 Points +120");
     expect(textOf(html)).toContain("6 signals of the last 30 days, at +20 each; 12 looked at.");
-    expect(html.match(/<details/g)).toHaveLength(6);
+    expect(readHtml(html).all("details")).toHaveLength(6);
     const once = await (await members.owner.post(`${base}/preview`, fields(rows, { frequency: "once_ever" }))).text();
     expect(textOf(once)).toContain("Matches 6 People 2 Points +40");
     expect(textOf(once)).toContain("6 signals of the last 30 days, of which 2 would score, at +20 each; 12 looked at.");
@@ -339,7 +346,7 @@ describe("the preview of a rule", () => {
     await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
     const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
     expect(textOf(html)).toContain("Matches 12 People 4 Points +240");
-    expect(html.match(/Payload of sig_/g)).toHaveLength(10);
+    expect(readHtml(html).all('[aria-label^="Payload of sig_"]')).toHaveLength(10);
     expect(typed(html, "name")).toEqual(["Asked for a demo"]);
     const month = await (await members.owner.post(base, fields([], { do: "preview", days: "30" }))).text();
     expect(textOf(month)).toContain("Matches 13");
@@ -432,7 +439,7 @@ describe("applying a rule to past signals", () => {
     expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}#job`]);
     const html = await vi.waitFor(async () => {
       const now = await members.member.see(path);
-      expect(now).not.toContain("data-refresh");
+      expect(readHtml(now).all("[data-refresh]")).toHaveLength(0);
       return now;
     });
     expect(textOf(html)).toContain("2 signals looked at, 2 matched");
@@ -448,8 +455,8 @@ describe("applying a rule to past signals", () => {
       [1, 2, 3].map((n) => ({ id: `sig_${n}`, ordinal: n, payload: form(n), at: Date.now() - n * 100 * DAY })),
     );
     const offer = async (at: string, as = members.admin) => {
-      const notice = /<div class="notice good".*?<\/div>/s.exec(await as.see(at))?.[0] ?? "";
-      return { action: /<form method="post" action="([^"]*)"/.exec(notice)?.[1], text: textOf(notice).trim() };
+      const [notice] = (await as.read(at)).all(".notice.good");
+      return { action: notice?.forms()[0]?.target, text: notice?.text ?? "" };
     };
     const created = await members.admin.post(base, fields([["properties.n", "greater_than", "1"]]));
     const at = created.headers.get("location") ?? "";
@@ -489,10 +496,11 @@ describe("applying a rule to past signals", () => {
       const half = JSON.stringify({ ...rule, version: 1, scoringSignal: "demo" });
       storage.sql.exec("UPDATE rule_jobs SET status = 'running', scanned = 250, total = 1000, rule = ?", half);
     });
-    const html = await members.member.see(`${base}/${rule.id}`);
-    expect(html).toMatch(/id="job" class="stack" data-refresh="\d+"/);
-    expect(html).toMatch(/<progress value="250" max="1000"/);
-    expect(textOf(html)).toContain("250 of about 1,000 signals looked at");
+    const job = (await members.member.read(`${base}/${rule.id}`)).one("#job");
+    expect(job.attribute("data-refresh")).toMatch(/^\d+$/);
+    const progress = job.one("progress");
+    expect([progress.value, progress.attribute("max")]).toEqual(["250", "1000"]);
+    expect(job.text).toContain("250 of about 1,000 signals looked at");
     expect(textOf(await members.member.see(base))).toContain("Applying");
   });
 });
@@ -513,7 +521,8 @@ describe("deleting a rule", () => {
     expect(answer.headers.get("location")).toBe(`${base}?done=rule_deleted`);
     expect([await stored(), await people()]).toMatchObject([[], [{ score: 20 }]]);
     expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("are there still, with their points");
-    expect(await members.member.see(`${base}/${id}`)).not.toContain("/delete");
+    expect((await members.owner.read(`${base}/${id}`)).forms(`${base}/${id}/delete`)).toHaveLength(1);
+    expect((await members.member.read(`${base}/${id}`)).forms(/delete/)).toHaveLength(0);
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
@@ -532,8 +541,8 @@ test("plain members read all of the rules and change nothing; strangers and othe
   const rule = await newRule({ conditions: [{ path: "properties.n", operator: "in", value: [1, "<b>"] }] });
   const path = `${base}/${rule.id}`;
   const html = await members.member.see(path);
-  expect(textOf(html)).toContain("properties.n is one of 1, &lt;b&gt;");
-  expect(html).not.toMatch(/<form[^>]*action="\/w\//);
+  expect(textOf(html)).toContain("properties.n is one of 1, <b>");
+  expect(readHtml(html).forms(/^\/w\//)).toHaveLength(0);
   expect((await members.member.get(`${base}/new`)).status).toBe(403);
   const other = await newMembers();
   for (const action of [

@@ -5,7 +5,8 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
-import { textOf, type Browser } from "../../support/pages.ts";
+import { readHtml, textOf } from "../../support/html.ts";
+import { type Browser } from "../../support/pages.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -38,22 +39,19 @@ async function audit(): Promise<string[]> {
 
 /** Rows of a table, as texts. */
 function rowsOf(html: string): string[] {
-  return [...html.matchAll(/<tr>(.*?)<\/tr>/gs)]
-    .map(([, row]) => textOf(row ?? "").trim())
-    .filter((row) => !row.startsWith("Event Source") && !row.startsWith("Received"));
+  return readHtml(html).rows.map(({ text }) => text);
 }
 
 describe("the signal queue", () => {
   test("an empty workspace lists the first steps, each with its tick or its button, until all are done", async () => {
     const of = await newMembers({ key: null });
     const steps = async (browser: Browser, query = "") => {
-      const html = await browser.see(`${of.home}/signals${query}`);
-      const list = /<ol class="first-steps">(.*?)<\/ol>/s.exec(html)?.[1] ?? "";
-      return [...list.matchAll(/<li(.*?)<\/li>/gs)].map(([, step = ""]) =>
-        step.startsWith(' class="done"')
-          ? "done"
-          : (/href="([^"]*)"/.exec(step)?.[1]?.slice(of.home.length + 1) ?? "ask"),
-      );
+      const page = await browser.read(`${of.home}/signals${query}`);
+      return page
+        .all("ol.first-steps li")
+        .map((step) =>
+          step.attribute("class") === "done" ? "done" : (step.targets[0]?.slice(of.home.length + 1) ?? "ask"),
+        );
     };
     expect(await steps(of.owner)).toEqual(["settings/api-keys/new", "connect", "rules/new", "people"]);
     expect(await steps(of.member)).toEqual(["ask", "connect", "ask", "people"]);
@@ -108,10 +106,12 @@ describe("the signal queue", () => {
       "Filled Out Form web 3 1 0 3 days ago just now",
       "Seen segment 1 0 1 just now just now",
     ]);
-    expect(html).toContain('aria-label="3 signals in 14 days, 2 signals today"');
-    expect(html).toContain('aria-label="0 signals in 14 days, 0 signals today"');
-    expect(textOf(html)).toContain("1 signal is held");
-    expect(html).toContain(`${base}/usage`);
+    const page = readHtml(html);
+    const labels = page.all("svg").map((chart) => chart.attribute("aria-label"));
+    expect(labels).toContain("3 signals in 14 days, 2 signals today");
+    expect(labels).toContain("0 signals in 14 days, 0 signals today");
+    expect(page.text).toContain("1 signal is held");
+    expect(page.one("main").targets).toContain(`${base}/usage`);
   });
 
   test("is looked through by part of the name, by source, and for held and anonymous signals", async () => {
@@ -129,7 +129,7 @@ describe("the signal queue", () => {
     expect(await events("only=anonymous")).toEqual(["Seen"]);
     expect(await events("q=form&source=crm")).toEqual([]);
     expect(textOf(await see("?q=nowhere"))).toContain("No event fits");
-    expect(await see("?q=%22%3E%3Cscript%3E")).toContain('value="&quot;&gt;&lt;script&gt;"');
+    expect(readHtml(await see("?q=%22%3E%3Cscript%3E")).field("q").value).toBe('"><script>');
   });
 
   test("a signal's id in the search leads to the signal", async () => {
@@ -152,7 +152,7 @@ describe("the signal queue", () => {
       // oxlint-disable-next-line no-await-in-loop -- each page leads to the next
       const html: string = await members.member.see(path);
       seen.push(...rowsOf(html).map((row) => row.slice(0, 8)));
-      path = /href="([^"]*)" rel="next"/.exec(html)?.[1]?.replaceAll("&amp;", "&");
+      path = readHtml(html).next;
     }
     expect(seen.sort()).toEqual(Array.from({ length: 60 }, (_, n) => payload(n).event));
   });
@@ -172,7 +172,7 @@ describe("the signal queue", () => {
     const first = await see("?q=form");
     expect(rowsOf(first)).toEqual([]);
     expect(textOf(first)).toContain("Looked through 2,000 events");
-    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const next = readHtml(first).next ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });
 
@@ -186,10 +186,10 @@ describe("the signal queue", () => {
     ]);
     const [queue, group] = [await see(""), await see(groupPath(hostile, hostile))];
     for (const html of [queue, group, await see("/all"), await see("/sig_1")]) {
-      expect(html).not.toContain("<script>alert");
-      expect(html).toContain("&lt;script&gt;alert(1)&lt;/script&gt;");
+      expect(readHtml(html).inlineScripts).toHaveLength(0);
+      expect(textOf(html)).toContain("<script>alert(1)</script>");
     }
-    const link = /href="([^"]*\/group\?[^"]*)"/.exec(queue)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const link = readHtml(queue).targets.find((target) => target.includes("/group?")) ?? "";
     expect(textOf(await members.member.see(link))).toContain("The latest sample");
   });
 });
@@ -208,8 +208,9 @@ describe("the page of an event group", () => {
       "Duplicate – sig_…sig_2",
       "Processed p1@example.com sig_…sig_1",
     ]);
-    expect(html).toContain("&quot;plan&quot;: &quot;&lt;b&gt;pro&lt;/b&gt;&quot;");
-    expect(html).toContain(`${base}/rules/new?from=sig_3`);
+    expect(textOf(html)).toContain('"plan": "<b>pro</b>"');
+    const toRule = readHtml(html).targets.find((target) => target.startsWith(`${base}/rules/new?`));
+    expect(new URLSearchParams(toRule?.split("?")[1]).get("from")).toBe("sig_3");
     expect(rowsOf(await see(`${groupPath("Filled Out Form")}&status=held`))).toHaveLength(1);
     expect(textOf(await see(`${groupPath("Filled Out Form")}&status=dead`))).toContain("No signal fits");
     expect(await see(groupPath("Filled Out Form"))).not.toContain("rules/new");
@@ -238,8 +239,8 @@ describe("the list of all signals", () => {
       });
     }
     const ids = async (query: string, browser = members.owner) => {
-      const html = await browser.see(`${base}/signals/all${query}`);
-      return [...new Set([...html.matchAll(/signals\/(sig_\d)"/g)].map(([, id]) => id))];
+      const { targets } = await browser.read(`${base}/signals/all${query}`);
+      return [...new Set(targets.flatMap((target) => /\/signals\/(sig_\d)$/.exec(target)?.[1] ?? []))];
     };
     expect(await ids("")).toEqual(["sig_3", "sig_2", "sig_1", "sig_0"]);
     expect(await ids("?from=2031-05-08&to=2031-05-09")).toEqual(["sig_2", "sig_1"]);
@@ -250,7 +251,8 @@ describe("the list of all signals", () => {
     expect(await ids("?event=Filled+Out+Form&to=2031-05-08&email=p1@example.com")).toEqual(["sig_1"]);
     // Spec §1: nothing of the keys for others.
     expect(await ids(`?key=${other.id}`, members.member)).toHaveLength(4);
-    expect(await see("/all")).not.toContain("Other &lt;key&gt;");
+    expect(textOf(await members.owner.see(`${base}/signals/all`))).toContain("Other <key>");
+    expect(textOf(await see("/all"))).not.toContain("Other <key>");
     expect(textOf(await members.owner.see(`${base}/signals/all?from=2040-01-01`))).toContain("No signal fits");
     vi.useRealTimers();
   });
@@ -264,15 +266,16 @@ describe("the list of all signals", () => {
     expect(textOf(html)).toContain(
       "No signal fits Event name: Form 1 Clear Source: web Clear Email of the person: a@x.example Clear Status: Held Clear Key: key_1 Clear Received: from 2031-01-01 (UTC) Clear Clear all of them",
     );
-    const [, href] = /<a href="([^"]*)" aria-label="Clear “Source”"/.exec(html) ?? [];
-    expect(href?.replaceAll("&amp;", "&")).toBe(`${base}/signals/all?${all.replace("source=web&", "")}`);
+    expect(readHtml(html).one('a[aria-label="Clear “Source”"]').target).toBe(
+      `${base}/signals/all?${all.replace("source=web&", "")}`,
+    );
   });
 
   test("offers the known events and sources", async () => {
     await deliver(workspace.id, [{ id: "sig_1", payload: { ...form(1), source: "the shop" } }]);
-    const html = await see("/all");
-    expect(html).toContain('<datalist id="known-event"><option value="Filled Out Form"></option></datalist>');
-    expect(html).toContain('<datalist id="known-source"><option value="the shop"></option></datalist>');
+    const page = readHtml(await see("/all"));
+    const offered = (id: string) => page.all(`datalist[id="${id}"] option`).map(({ value }) => value);
+    expect([offered("known-event"), offered("known-source")]).toEqual([["Filled Out Form"], ["the shop"]]);
   });
 
   test("finds them by event, person and status, and pages by cursor", async () => {
@@ -300,7 +303,7 @@ describe("the list of all signals", () => {
     }
     const first = await see("/all");
     expect(rowsOf(first)).toHaveLength(25);
-    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const next = readHtml(first).next ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(7);
   });
 
@@ -317,7 +320,7 @@ describe("the list of all signals", () => {
     const first = await see("/all?event=Rare&email=p1@example.com");
     expect(rowsOf(first)).toEqual([]);
     expect(textOf(first)).toContain("Looked through 2,000 signals");
-    const next = /href="([^"]*)" rel="next"/.exec(first)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const next = readHtml(first).next ?? "";
     expect(rowsOf(await members.member.see(next))).toHaveLength(1);
   });
 });
@@ -351,13 +354,13 @@ describe("a signal's page", () => {
       "Recorded",
       "p1@example.com, named by its email.",
       "2 rules tried, 1 matched",
-      "+20 demo, by Asked &lt;b&gt;for&lt;/b&gt; a demo version 1 (now version 2)",
+      "+20 demo, by Asked <b>for</b> a demo version 1 (now version 2)",
       "+20 points",
     ]) {
       expect(text).toContain(said);
     }
-    expect(html).toContain(`${base}/rules/${rule.id}`);
-    expect(html).toContain(`${base}/rules/new?from=${id}`);
+    expect(readHtml(html).targets).toContain(`${base}/rules/${rule.id}`);
+    expect(readHtml(html).targets).toContain(`${base}/rules/new?from=${id}`);
     // A rule that scores a person once says of the next signal why it scores nothing.
     await workspace.operator("PATCH", `/rules/${rule.id}`, { frequency: "once_per_day" });
     const next: string[] = [];
@@ -373,7 +376,7 @@ describe("a signal's page", () => {
     const already = await members.owner.see(`${base}/signals/${silent}`);
     expect(textOf(already)).toContain("0 demo, already scored that day, by");
     expect(textOf(already)).toContain("The person's score is as it was.");
-    expect(already).toContain(`<a href="${base}/signals/${scoring}">already scored that day</a>`);
+    expect(readHtml(already).link("already scored that day").target).toBe(`${base}/signals/${scoring}`);
 
     // Spec §1: keys are the owners' and admins'.
     const read = await members.member.see(path);
@@ -386,7 +389,7 @@ describe("a signal's page", () => {
     await workspace.store.applyRule({ ruleId: "rule_newer", rule: null, rulesVersion: 1_000 });
     const { id } = await (await workspace.send(form(1))).json<{ id: string }>();
     const html = await see(`/${id}`);
-    expect(html).toMatch(/id="trace" data-refresh="\d+"/);
+    expect(readHtml(html).one("#trace").attribute("data-refresh")).toMatch(/^\d+$/);
     expect(textOf(html)).toContain("In flight It is accepted and on its way to the store.");
     expect(textOf(html)).toContain("Accepted: signal 1 of 1,000,000");
     expect(textOf(html)).toContain("It is shown once the signal is recorded.");
@@ -463,7 +466,7 @@ describe("dead letters", () => {
     const html = await members.admin.see(`${base}/signals/dead-letters`);
     expect(rowsOf(html)).toHaveLength(2);
     expect(textOf(html)).toContain("Could not be processed: SyntaxError");
-    expect(html).not.toContain("<script>no json");
+    expect(readHtml(html).inlineScripts).toHaveLength(0);
 
     const one = await members.admin.post(`${base}/signals/dead-letters/replay`, { id: "sig_1" });
     expect([one.status, one.headers.get("location")]).toEqual([303, `${base}/signals/sig_1?done=replayed`]);

@@ -8,7 +8,7 @@ import type { RefusedCall } from "../../../src/quota/protocol.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 import { newMembers } from "../../support/members.ts";
-import { textOf } from "../../support/pages.ts";
+import { readHtml, textOf } from "../../support/html.ts";
 
 const START = Date.UTC(2031, 2, 5, 12);
 const DAY = 86_400_000;
@@ -159,7 +159,10 @@ describe("the key's page", () => {
     }
     await workspace.send("{ nonsense");
     const html = await owner.see(path);
-    expect(html).toContain('aria-label="3 calls accepted and 1 refused in 30 days. Most on one day: 4."');
+    const labels = readHtml(html)
+      .all("svg")
+      .map((chart) => chart.attribute("aria-label"));
+    expect(labels).toContain("3 calls accepted and 1 refused in 30 days. Most on one day: 4.");
     const text = textOf(html);
     expect(text).toContain("3 calls accepted and 1 refused in 30 days.");
     const today = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeZone: "UTC" }).format(Date.now());

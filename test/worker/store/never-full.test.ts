@@ -19,7 +19,7 @@ import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";
 import { newMembers } from "../../support/members.ts";
 import type { Members } from "../../support/members.ts";
-import { textOf } from "../../support/pages.ts";
+import { textOf } from "../../support/html.ts";
 import { newPlan, operator } from "../../support/workspace.ts";
 import type { Problem, TestWorkspace } from "../../support/workspace.ts";
 
