@@ -1,75 +1,84 @@
 /**
- * What the store's alarm does: a table of chores, each with when it is due and one bounded step of it. One that fails rests
- * before it is tried again, and keeps no other from its turn.
+ * What the store's alarm does: a table of chores, each with when it is due and one bounded step of it. One after the other,
+ * in this order, since they work on the same lines.
  */
-import { errorText, logEvent } from "../platform/log.ts";
-import type { FailingChores } from "./failing-chores.ts";
+import type { HandOn } from "../events/hand-on.ts";
+import type { Chore } from "./chore-runner.ts";
+import { nextErasureMs, stepErasure } from "./deletion/erasure.ts";
+import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
+import { deleteExpired, nextRetentionMs } from "./deletion/retention.ts";
+import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
+import type { ColdObjects } from "./log/cold-objects.ts";
+import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
+import { nextLinkJobMs } from "./people/link-jobs.ts";
+import { stepRuleJob } from "./rules/reconcile.ts";
+import { nextRuleJobMs } from "./rules/rule-jobs.ts";
+import type { StoreState } from "./state/store-state.ts";
 
-/** A chore of the store's alarm that has failed is tried again after this long. */
-export const CHORE_REST_MS = 60_000;
-
-export interface Chore {
-  /** Name of the chore in logs and in health. */
-  name: string;
-  /** When the chore is due, in milliseconds since 1970; null: there is nothing to do. */
-  due(nowMs: number): number | null;
-  /** Does a bounded part of the chore. */
-  step(nowMs: number): void | Promise<void>;
+/** What chores work on: the store, as it is when they ask. */
+export interface ChoreWork {
+  storage: DurableObjectStorage;
+  state(): StoreState;
+  coldObjects(): ColdObjects;
+  /** The size of the database at which the store is full. */
+  maxBytes(): number;
+  isFull(): boolean;
+  /** Runs a transaction: all of it, or nothing. */
+  transact(act: () => void): void;
+  link(): Promise<void>;
+  handOn(): HandOn;
 }
 
-export class Chores {
-  readonly #chores: readonly Chore[];
-  readonly #workspaceId: string;
-  readonly #failing: FailingChores;
-  /** Until when a chore that has failed rests, by its name. */
-  readonly #restUntilMs = new Map<string, number>();
+export function choresOf(store: ChoreWork): readonly Chore[] {
+  const afterMs = (): number => coldAfterMs(store.storage.sql, store.maxBytes());
+  return [
+    {
+      name: "purge",
+      due: () => nextPurgeMs(store.state()),
+      step: (nowMs) => store.transact(() => purgeHeld(store.state(), nowMs)),
+    },
+    {
+      name: "apply_rules",
+      // A rule's job makes entries in people's lists, and no room: it waits while the store is full.
+      due: () => (store.isFull() ? null : nextRuleJobMs(store.storage.sql)),
+      step: async () => void (await stepRuleJob(store.state(), store.coldObjects(), store.storage)),
+    },
+    {
+      name: "erase",
+      due: (nowMs) => nextErasureMs(store.state(), nowMs),
+      step: (nowMs) => store.transact(() => stepErasure(store.state(), nowMs)),
+    },
+    {
+      name: "retention",
+      due: () => nextRetentionMs(store.state()),
+      step: (nowMs) => store.transact(() => deleteExpired(store.state(), nowMs)),
+    },
+    { name: "link", due: () => nextLinkJobMs(store.storage.sql), step: () => store.link() },
+    {
+      name: "cold",
+      due: (nowMs) => nextColdWorkMs(store.storage.sql, nowMs, afterMs()),
+      step: (nowMs) => workOnCold(store, nowMs, afterMs()),
+    },
+    {
+      name: "tell_dead_letters",
+      due: () => nextDeadLetterNewsMs(store.state()),
+      step: (nowMs) => store.transact(() => raiseDeadLetters(store.state(), nowMs)),
+    },
+    { name: "hand_on", due: () => store.handOn().dueMs, step: () => store.handOn().run() },
+  ];
+}
 
-  constructor(workspaceId: string, failing: FailingChores, chores: readonly Chore[]) {
-    this.#workspaceId = workspaceId;
-    this.#failing = failing;
-    this.#chores = chores;
-  }
-
-  /** When the alarm is to ring, in milliseconds since 1970; infinity: never. */
-  nextMs(nowMs: number): number {
-    return Math.min(...this.#chores.map((chore) => this.#dueMs(chore, nowMs)));
-  }
-
-  /** Takes a step of each chore that is due. Never throws: an alarm that throws six times is gone. */
-  async run(): Promise<void> {
-    for (const chore of this.#chores) {
-      try {
-        // oxlint-disable-next-line no-await-in-loop -- one after the other: they work on the same lines
-        if (this.#dueMs(chore, Date.now()) <= Date.now()) await this.#take(chore);
-      } catch (error) {
-        logEvent("chore_failed", { workspace: this.#workspaceId, chore: chore.name, error: errorText(error) });
-        this.failed(chore.name, error);
-      }
-    }
-  }
-
-  /** Lets a chore that has failed rest before it is tried again; health says that it fails, and why. */
-  failed(name: string, error: unknown): void {
-    this.#restUntilMs.set(name, Date.now() + CHORE_REST_MS);
-    try {
-      this.#failing.failed(name, errorText(error), Date.now());
-    } catch (unwritten) {
-      logEvent("notes_failed", { workspace: this.#workspaceId, error: errorText(unwritten) });
-    }
-  }
-
-  /**
-   * Takes a step. Only a chore that rests no longer than before has succeeded: linking, which is not only the alarm's, says
-   * by itself that it failed.
-   */
-  async #take(chore: Chore): Promise<void> {
-    const restedUntilMs = this.#restUntilMs.get(chore.name);
-    await chore.step(Date.now());
-    if (this.#restUntilMs.get(chore.name) === restedUntilMs) this.#failing.succeeded(chore.name);
-  }
-
-  #dueMs(chore: Chore, nowMs: number): number {
-    const due = chore.due(nowMs) ?? Number.POSITIVE_INFINITY;
-    return Math.max(due, this.#restUntilMs.get(chore.name) ?? 0);
-  }
+/**
+ * Removes from cold storage what must not be kept any longer, and then moves payloads there. One that fails keeps none of
+ * the others from its turn: an object that cannot be read for good must not keep payloads from moving, or the store would
+ * fill up.
+ */
+async function workOnCold(store: ChoreWork, nowMs: number, afterMs: number): Promise<void> {
+  const work = { storage: store.storage, log: store.state().signals, objects: store.coldObjects() };
+  const failures: unknown[] = [];
+  const failed = (error: unknown): void => void failures.push(error);
+  await scrubObject(work).catch(failed);
+  await removeObjects(work, nowMs).catch(failed);
+  await moveToCold(work, nowMs, afterMs).catch(failed);
+  if (failures.length > 0) throw failures[0];
 }

@@ -14,14 +14,12 @@ import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { within } from "../platform/time-limit.ts";
-import { Chores } from "./chores.ts";
-import { erasePerson, findErasure, nextErasureMs, stepErasure } from "./deletion/erasure.ts";
-import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
-import { deleteExpired, nextRetentionMs, setRetention } from "./deletion/retention.ts";
-import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
+import { ChoreRunner } from "./chore-runner.ts";
+import { choresOf } from "./chores.ts";
+import { erasePerson, findErasure } from "./deletion/erasure.ts";
+import { setRetention } from "./deletion/retention.ts";
 import { wantEvents } from "./events/wanted.ts";
-import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
-import { hasFreshLinkJob, hurryLinkJobs, nextLinkJobMs } from "./people/link-jobs.ts";
+import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
 import type { ErasureReceipt, StoreConfig } from "./protocol/data-care.ts";
 import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
@@ -29,8 +27,7 @@ import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from ".
 import { StoreReads } from "./queries/store-reads.ts";
 import { recordSignals } from "./record/record-signals.ts";
 import type { RecordedBatch } from "./record/record-signals.ts";
-import { stepRuleJob } from "./rules/reconcile.ts";
-import { findRuleJob, nextRuleJobMs, startRuleJob } from "./rules/rule-jobs.ts";
+import { findRuleJob, startRuleJob } from "./rules/rule-jobs.ts";
 import { isStale } from "./state/applied-rules.ts";
 import { takeFreshRows } from "./state/recorded-rows.ts";
 
@@ -44,41 +41,20 @@ export class SignalStore extends StoreReads {
   #handingOn: HandOn | null = null;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
-  readonly #chores = new Chores(this.workspaceId, this.failing, [
-    {
-      name: "purge",
-      due: () => nextPurgeMs(this.state),
-      step: (nowMs) => this.transact(() => purgeHeld(this.state, nowMs)),
-    },
-    {
-      name: "apply_rules",
-      // A rule's job makes entries in people's lists, and no room: it waits while the store is full.
-      due: () => (this.isFull() ? null : nextRuleJobMs(this.state.sql)),
-      step: async () => void (await stepRuleJob(this.state, this.coldObjects(), this.ctx.storage)),
-    },
-    {
-      name: "erase",
-      due: (nowMs) => nextErasureMs(this.state, nowMs),
-      step: (nowMs) => this.transact(() => stepErasure(this.state, nowMs)),
-    },
-    {
-      name: "retention",
-      due: () => nextRetentionMs(this.state),
-      step: (nowMs) => this.transact(() => deleteExpired(this.state, nowMs)),
-    },
-    { name: "link", due: () => nextLinkJobMs(this.state.sql), step: () => this.link() },
-    {
-      name: "cold",
-      due: (nowMs) => nextColdWorkMs(this.state.sql, nowMs, this.#coldAfterMs),
-      step: (nowMs) => this.#workOnCold(nowMs),
-    },
-    {
-      name: "tell_dead_letters",
-      due: () => nextDeadLetterNewsMs(this.state),
-      step: (nowMs) => this.transact(() => raiseDeadLetters(this.state, nowMs)),
-    },
-    { name: "hand_on", due: () => this.#handOn.dueMs, step: () => this.#handOn.run() },
-  ]);
+  readonly #chores = new ChoreRunner(
+    this.workspaceId,
+    this.failing,
+    choresOf({
+      storage: this.ctx.storage,
+      state: () => this.state,
+      coldObjects: () => this.coldObjects(),
+      maxBytes: () => storeMaxBytes(this.env),
+      isFull: () => this.isFull(),
+      transact: (act) => this.transact(act),
+      link: () => this.link(),
+      handOn: () => this.#handOn,
+    }),
+  );
 
   /**
    * Records the signals of outbox rows; rows that were recorded before change nothing. If a signal cannot be recorded, none
@@ -222,24 +198,6 @@ export class SignalStore extends StoreReads {
       this.#chores.failed("link", error);
     }
     this.#alarmForNext();
-  }
-
-  /**
-   * Removes from cold storage what must not be kept any longer, and then moves payloads there. One that fails keeps none of
-   * the others from its turn: an object that cannot be read for good must not keep payloads from moving, or the store would fill up.
-   */
-  async #workOnCold(nowMs: number): Promise<void> {
-    const work = { storage: this.ctx.storage, log: this.state.signals, objects: this.coldObjects() };
-    const failures: unknown[] = [];
-    const failed = (error: unknown): void => void failures.push(error);
-    await scrubObject(work).catch(failed);
-    await removeObjects(work, nowMs).catch(failed);
-    await moveToCold(work, nowMs, this.#coldAfterMs).catch(failed);
-    if (failures.length > 0) throw failures[0];
-  }
-
-  get #coldAfterMs(): number {
-    return coldAfterMs(this.state.sql, storeMaxBytes(this.env));
   }
 
   /** Records a row on its own: each of its signals is recorded, or becomes a dead letter. */

@@ -6,50 +6,26 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
-import { pointsOf } from "../../domain/rules/evaluation.ts";
 import { Leaving } from "../deletion/leaving.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { isDropped } from "../log/line-remains.ts";
 import { keepsPayload } from "../log/line.ts";
-import type { Facts } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
-import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
+import { findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
-import type { Columns, ExportRow } from "./export-text.ts";
+import type { ExportRow } from "./export-text.ts";
+import { SIGNAL_COLUMNS, rowOfDeadLetter, rowOfLine } from "./exported-signal.ts";
+import type { ExportedLine } from "./exported-signal.ts";
 import { Names } from "./names.ts";
-import { countedOf } from "./scored.ts";
 
 /** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 const EXPORT_PAGE_SEGMENTS = 20;
-
-const COLUMNS: Columns = {
-  id: "value",
-  status: "value",
-  kind: "value",
-  event: "value",
-  source: "value",
-  email: "value",
-  user_id: "value",
-  anonymous_id: "value",
-  endpoint: "value",
-  key_id: "value",
-  verdict: "value",
-  ordinal: "value",
-  received_at: "time",
-  recorded_at: "time",
-  duplicate_of: "value",
-  linked_at: "time",
-  points: "value",
-  dead_reason: "value",
-  erased_at: "time",
-  payload: "json",
-};
 
 /** The number behind which the next page goes on, and where each of the three ends. */
 interface Position {
@@ -74,12 +50,12 @@ export async function exportSignals(
     const page = new SignalsPage(state, cold);
     const next = page.read(cursor === null ? beginning(state) : (JSON.parse(cursor) as Position));
     if (page.missing.length === 0) {
-      const title = cursor === null && format === "csv" ? headerOf(COLUMNS) : "";
+      const title = cursor === null && format === "csv" ? headerOf(SIGNAL_COLUMNS) : "";
       const text =
         title +
         page
           .rows()
-          .map((row) => lineOf(row, COLUMNS, format))
+          .map((row) => lineOf(row, SIGNAL_COLUMNS, format))
           .join("");
       return { text, next: next && JSON.stringify(next) };
     }
@@ -95,11 +71,6 @@ function beginning(state: StoreState): Position {
 
 function lastDeadOf({ sql }: StoreState): number {
   return sql.exec<{ last: number | null }>("SELECT max(seq) AS last FROM dead_letters").one().last ?? 0;
-}
-
-interface ExportedLine {
-  facts: Facts;
-  payload: string | null;
 }
 
 /** What is on one page, read in one go. */
@@ -150,7 +121,9 @@ class SignalsPage {
   rows(): ExportRow[] {
     const names = new Names(this.#state.sql);
     names.load(this.#found.flatMap(({ facts }) => (facts === null ? [] : [facts])));
-    return this.#found.map((one) => (one.facts === null ? deadRow(one.dead) : this.#toRow(one, names)));
+    return this.#found.map((one) =>
+      one.facts === null ? rowOfDeadLetter(one.dead) : rowOfLine(this.#state, one, names),
+    );
   }
 
   /** Reads dead letters. @returns the number read last; null where there are no more. */
@@ -226,60 +199,5 @@ class SignalsPage {
     }
     const dead = findDeadLetter(sql, id);
     if (dead !== null && dead.seq > lastDead) this.#addDead(dead);
-  }
-
-  #toRow({ facts, payload }: ExportedLine, names: Names): ExportRow {
-    const { admission } = facts;
-    return {
-      id: admission.id,
-      status: facts.status,
-      kind: facts.kind,
-      event: facts.event,
-      source: facts.source,
-      email: names.of(facts),
-      user_id: facts.userId,
-      anonymous_id: facts.anonymousId,
-      endpoint: admission.endpoint,
-      key_id: admission.keyId,
-      verdict: admission.verdict,
-      ordinal: admission.ordinal,
-      received_at: admission.receivedAtMs,
-      recorded_at: facts.recordedAtMs,
-      duplicate_of: facts.duplicateOf,
-      linked_at: facts.linkedAtMs,
-      points: pointsOf(countedOf(this.#state, facts)),
-      dead_reason: null,
-      erased_at: facts.erasedAtMs,
-      payload,
-    };
-  }
-}
-
-function deadRow(row: DeadLetterRow): ExportRow {
-  const { endpoint, keyId, verdict, ordinal } = admissionOf(row);
-  return {
-    id: row.id,
-    status: row.status,
-    kind: "unknown",
-    endpoint,
-    key_id: keyId,
-    verdict,
-    ordinal,
-    received_at: row.received_at,
-    recorded_at: row.recorded_at,
-    points: 0,
-    dead_reason: row.reason,
-    erased_at: row.erased_at,
-    payload: row.payload === null || isJson(row.payload) ? row.payload : JSON.stringify(row.payload),
-  };
-}
-
-/** Whether a payload is JSON. Only a dead letter's can be anything else. */
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }

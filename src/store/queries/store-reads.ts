@@ -25,7 +25,7 @@ import type { PreviewPage, PreviewRange, RuleJob, RuleSuggestions, RuleFacts } f
 import type { EventGroup, QueueFilter, QueueGroup, QueuePage, RecentNames } from "../protocol/signal-queue.ts";
 import type { StoredSignal, KnownRows } from "../protocol/signals-to-record.ts";
 import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
-import { latestDeadLetterMs, listDeadLetters } from "../record/dead-letters.ts";
+import { listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
 import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
@@ -42,6 +42,7 @@ import { readPersonPage } from "./person-page.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
 import { findSignals } from "./signal-list.ts";
+import { readHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {
@@ -103,18 +104,9 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return ruleVersions(this.state.sql);
   }
 
-  /** How the store is. Pages that were freed do not count: what is deleted makes room at once. */
+  /** How the store is, see store-health.ts. */
   health(): StoreHealth {
-    const { sql, originals, books } = this.state;
-    return {
-      totals: this.totals(),
-      deadLetterMs: latestDeadLetterMs(sql),
-      failingJobs: [...this.failing.list()],
-      bytes: sql.databaseSize,
-      maxBytes: storeMaxBytes(this.env),
-      duplicatesCoveredMs: originals.coveredMs(Date.now()),
-      refusedUpTo: books.refusedUpTo,
-    };
+    return readHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
   }
 
   protected isFull(): boolean {
