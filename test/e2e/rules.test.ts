@@ -42,17 +42,19 @@ test("a new rule begins in its name; what is proposed follows the event while it
   await send(key, { ...FORM, event: "Ordered", properties: { total: 5 } });
   await expect.poll(() => workspace.score("jane@example.com")).toBe(0);
   const page = await open(workspace, "/new");
-  expect(await focused(page)).toBe("name");
+  await expect.poll(() => focused(page)).toBe("name");
   await expect
     .poll(async () => page.reload().then(() => proposed(page, "events")))
     .toEqual(["Filled Out Form", "Ordered"]);
+  // The browser gives the focus with the first frame, after the page has loaded.
+  await expect.poll(() => focused(page)).toBe("name");
   await page.keyboard.type("Ordered something");
   await page.getByLabel("Event", { exact: true }).fill("Ordered");
   await expect.poll(() => proposed(page, "paths")).toEqual(["event", "source", "email", "properties.total"]);
   await page.getByLabel("Points").fill("many");
   await page.getByRole("button", { name: "Create rule" }).click();
   await page.getByRole("alert").waitFor();
-  expect(await focused(page)).toBe("scoring_signal");
+  await expect.poll(() => focused(page)).toBe("scoring_signal");
   expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Ordered something");
 });
 
