@@ -40,12 +40,12 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
   refusedPauseMs: number;
 }
 
-interface Entry {
+interface CachedKey {
   key: KnownKey;
   readAtMs: number;
 }
 
-const entries = new Lru<string, Entry>(KEY_CACHE_ENTRIES);
+const entries = new Lru<string, CachedKey>(KEY_CACHE_ENTRIES);
 
 /** Keys that the Quota Counter has called deactivated. They are so for ever: nothing is forgotten but for the bound. */
 const deactivated = new Lru<string, KnownKey>(DEACTIVATED_KEYS);

@@ -73,7 +73,7 @@ async function consumeSome(
     const again = messages.some(({ queued }) => queued.attempts > 1);
     const result = await handle(env, { workspaceId, rows, again });
     if (result.outcome === "full") await leaveInOutbox(env, workspaceId);
-    else await settle(env, workspaceId, rows, result.refused);
+    else await settleRows(env, workspaceId, rows, result.refused);
     for (const { queued, content } of messages) {
       if (content.newer > 0) letWait(queued);
       else queued.ack();
@@ -86,7 +86,7 @@ async function consumeSome(
 }
 
 /** Settles the rows that the store has taken; those that it has refused stay in the outbox. */
-async function settle(env: Env, workspaceId: string, rows: ReceivedRow[], refused: number[]): Promise<void> {
+async function settleRows(env: Env, workspaceId: string, rows: ReceivedRow[], refused: number[]): Promise<void> {
   if (refused.length > 0) logEvent("rows_refused", { workspace: workspaceId, rows: refused.length });
   const isRefused = new Set(refused);
   const recorded = rows.map(({ row }) => row.row).filter((row) => !isRefused.has(row));
@@ -158,13 +158,13 @@ function recordWith(rulesFor: (workspaceId: string) => Promise<WorkspaceRules>):
       RECORD_TIMEOUT_MS,
       store.record(batch, { rulesVersion: current.version, carefully: again }),
     );
-    if (result.outcome === "recorded" && result.linksWait) await link(store, workspaceId);
+    if (result.outcome === "recorded" && result.linksWait) await linkAtOnce(store, workspaceId);
     return result;
   };
 }
 
 /** Links at once what the store has noted to be linked. Should this fail, the store's alarm does it. */
-async function link(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
+async function linkAtOnce(store: DurableObjectStub<SignalStore>, workspaceId: string): Promise<void> {
   try {
     await within(RECORD_TIMEOUT_MS, store.link());
   } catch (error) {

@@ -46,13 +46,13 @@ export class CounterNews {
     if (this.#wanted.size === 0) return NONE;
     const events: WorkspaceEvent[] = [];
     if (closed.length > 0 && this.wants("period.closed")) {
-      for (const period of closed) events.push(newEvent("period.closed", closedPeriod(period), nowMs));
+      for (const period of closed) events.push(newEvent("period.closed", closedPeriodData(period), nowMs));
     }
     if (this.wants("usage.level")) {
       const refusedBefore = closed.length > 0 ? 0 : before.rejected;
       const { told, news } = usageNews({ told: ledger.told, now: ledger, hasRefused: ledger.rejected > refusedBefore });
       ledger.told = told;
-      for (const level of news) events.push(newEvent("usage.level", usageLevel(level, ledger), nowMs));
+      for (const level of news) events.push(newEvent("usage.level", usageLevelData(level, ledger), nowMs));
     }
     return events;
   }
@@ -72,7 +72,7 @@ export class CounterNews {
   }
 }
 
-function usageLevel(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {
+function usageLevelData(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {
   return {
     level,
     used: ordinalsTaken(ledger),
@@ -82,7 +82,7 @@ function usageLevel(level: EventData["usage.level"]["level"], ledger: Ledger): E
   };
 }
 
-function closedPeriod(period: EndedPeriod): EventData["period.closed"] {
+function closedPeriodData(period: EndedPeriod): EventData["period.closed"] {
   return {
     ...span(period),
     signal_limit: period.signalLimit,

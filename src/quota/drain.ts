@@ -9,7 +9,7 @@
  * there is room again. A restart forgets that the store is full, and is told again by what it sends.
  */
 import { errorText, logEvent } from "../platform/log.ts";
-import { STORE_PROBE_MS } from "./admission.ts";
+import { STORE_PROBE_MS } from "./commit-decisions.ts";
 import { within } from "../platform/time-limit.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { writeMessage } from "../wire/message.ts";

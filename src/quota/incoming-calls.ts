@@ -4,8 +4,8 @@
  */
 import type { RequestRate } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./admission.ts";
-import type { CommitDecisions, CountedCall } from "./admission.ts";
+import { countSignals, decideAdmissions, periodState, refusedCall, refusedFor } from "./commit-decisions.ts";
+import type { CommitDecisions, CountedCall } from "./commit-decisions.ts";
 import type { CallNotes } from "./call-notes.ts";
 import { GroupCommit } from "./commits.ts";
 import type { LedgerState } from "./ledger-state.ts";

@@ -36,7 +36,7 @@ export interface AcceptedCall {
   signals: number;
 }
 
-interface Row {
+interface KeyUseRow {
   [column: string]: SqlStorageValue;
   key_id: string;
   used_ms: number;
@@ -57,7 +57,7 @@ export class KeyUse {
     sql.exec(`CREATE TABLE IF NOT EXISTS key_use (
       key_id TEXT PRIMARY KEY, used_ms INTEGER NOT NULL, accepted_ms INTEGER NOT NULL, written_ms INTEGER NOT NULL,
       admitted INTEGER NOT NULL, calls TEXT NOT NULL, lost TEXT NOT NULL) WITHOUT ROWID`);
-    for (const row of sql.exec<Row>("SELECT * FROM key_use")) {
+    for (const row of sql.exec<KeyUseRow>("SELECT * FROM key_use")) {
       const { key_id, used_ms: usedMs, accepted_ms: acceptedMs, written_ms: writtenMs, admitted, calls, lost } = row;
       this.#uses.set(key_id, { ...NEVER, usedMs, acceptedMs, writtenMs, isWritten: false, admitted, calls, lost });
     }

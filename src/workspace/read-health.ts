@@ -2,8 +2,8 @@
  * How a workspace is: how full, what waits, what fails. Asked of its two Durable Objects, one call each; only where the
  * books do not balance by these two, which signals on their way explain as a rule, they are read once more and with care.
  */
-import { balanceBooks } from "../domain/quota/books.ts";
-import type { Books } from "../domain/quota/books.ts";
+import { balanceBooks } from "../domain/quota/balance.ts";
+import type { Balance } from "../domain/quota/balance.ts";
 import type { HealthFigures } from "../domain/health/alarm.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
@@ -18,7 +18,7 @@ export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting"
 }
 
 export interface Health extends HealthFigures, Room {
-  books: Books;
+  books: Balance;
 }
 
 export async function readHealth(env: Env, workspaceId: string): Promise<Health> {

@@ -94,7 +94,7 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
   let stepsLeft = TEMPLATE_MAX_STEPS;
   for (const { target, path, pathText, type, required } of template) {
     const refuseValue = (code: TemplateError["code"], expected: string): void => {
-      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${kindOf(sent, code)}.`;
+      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${kindSent(sent, code)}.`;
       errors.push({ target, path: pathText, code, detail, ...echoOf(sent, code) });
     };
     const reading = new PathReading(path, { firstOnly: true, maxSteps: stepsLeft });
@@ -200,7 +200,7 @@ function echoOf(sent: unknown, code: TemplateError["code"]): { sent?: string } {
 }
 
 /** What was sent instead, as the end of a sentence that says nothing of its value. A text that counts as missing is blank. */
-function kindOf(sent: unknown, code: TemplateError["code"]): string {
+function kindSent(sent: unknown, code: TemplateError["code"]): string {
   if (sent === undefined) return "missing";
   if (sent === null) return "null";
   if (Array.isArray(sent)) return "an array";

@@ -17,7 +17,7 @@ export interface Filled {
  */
 export type RoomLevel = "ok" | "filling" | "full" | "restored" | "refusing";
 
-export interface Room {
+export interface RoomFigures {
   store: Filled;
   outbox: Filled;
   /** Whether the Quota Counter was restored from a backup, so that the Signal Store refuses what it sends. */
@@ -25,7 +25,7 @@ export interface Room {
 }
 
 /** The worst level that holds. */
-export function roomLevel({ store, outbox, isRestored }: Room): RoomLevel {
+export function roomLevel({ store, outbox, isRestored }: RoomFigures): RoomLevel {
   if (outbox.bytes >= outbox.maxBytes) return "refusing";
   if (isRestored) return "restored";
   if (store.bytes >= store.maxBytes) return "full";

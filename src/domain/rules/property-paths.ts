@@ -24,13 +24,13 @@ export function propertyPaths(samples: readonly JsonObject[], limit: number): st
   for (const properties of samples) {
     for (const [path] of leavesOf(properties)) {
       if (paths.size === limit) return [...paths];
-      if (reaches(properties, path)) paths.add(path);
+      if (hasValueAt(properties, path)) paths.add(path);
     }
   }
   return [...paths];
 }
 
-function reaches(properties: JsonObject, path: string): boolean {
+function hasValueAt(properties: JsonObject, path: string): boolean {
   const steps = isRulePath(path) ? parseDotPath(path.slice("properties.".length)) : undefined;
   return steps !== undefined && readValue(properties, steps) !== undefined;
 }

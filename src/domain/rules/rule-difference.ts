@@ -15,18 +15,18 @@ export function ruleDifferences(before: RuleContent, after: RuleContent): RuleDi
       return before[field] === after[field] ? [] : [{ field, from: before[field], to: after[field] }];
     }
     const [from, to] = [before.conditions, after.conditions];
-    if (textOf(from) === textOf(to)) return [];
-    const [had, has] = [new Set(from.map(textOf)), new Set(to.map(textOf))];
+    if (jsonOf(from) === jsonOf(to)) return [];
+    const [had, has] = [new Set(from.map(jsonOf)), new Set(to.map(jsonOf))];
     return [
       {
         field,
-        removed: from.filter((one) => !has.has(textOf(one))),
-        added: to.filter((one) => !had.has(textOf(one))),
+        removed: from.filter((one) => !has.has(jsonOf(one))),
+        added: to.filter((one) => !had.has(jsonOf(one))),
       },
     ];
   });
 }
 
-function textOf(value: unknown): string {
+function jsonOf(value: unknown): string {
   return JSON.stringify(value);
 }

@@ -66,7 +66,7 @@ export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<Si
 function isAround(text: Utf8Text, { open, close }: ItemSpans): boolean {
   const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];
   if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
-  const around = parsed(`${text.slice(start, open)}[]${text.slice(close, end)}`);
+  const around = jsonValue(`${text.slice(start, open)}[]${text.slice(close, end)}`);
   if (around === undefined) return false;
   return !isJsonObject(around.value) || (around.value["event"] === undefined && around.value["type"] === undefined);
 }
@@ -120,7 +120,7 @@ function readOne(text: Utf8Text, start: number, end: number, depth: number, rule
   const slice = text.slice(start, end);
   const bytes = text.lengthOf(slice, end - start);
   if (bytes > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, bytes) : null;
-  const payload = parsed(slice);
+  const payload = jsonValue(slice);
   if (payload === undefined) return null;
   if (depth > SIGNAL_MAX_DEPTH) {
     const detail = `The signal is nested ${depth} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
@@ -141,7 +141,7 @@ function isJson({ bytes }: Utf8Text, start: number, end: number): boolean {
 }
 
 /** The value of a JSON text, in an object of its own; undefined: not JSON. */
-function parsed(text: string): { value: unknown } | undefined {
+function jsonValue(text: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };
   } catch {

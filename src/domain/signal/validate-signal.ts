@@ -23,7 +23,7 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
   if (!isJsonObject(payload)) {
     return refuse({
       code: "signal_not_object",
-      detail: `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kindOf(payload)}.`,
+      detail: `A signal is a JSON object such as {"event":"Filled Out Form"}, but this is ${kindInWords(payload)}.`,
     });
   }
   const callType = cdpCallType(payload);
@@ -53,7 +53,7 @@ function checkEvent(event: unknown, what: string): SignalRefusal | undefined {
     };
   }
   if (typeof event !== "string") {
-    return { code: "event_invalid", detail: `\`event\` is ${kindOf(event)}; send the event's name as a text.` };
+    return { code: "event_invalid", detail: `\`event\` is ${kindInWords(event)}; send the event's name as a text.` };
   }
   if (holdsCredential(event)) {
     return { code: "event_invalid", detail: `\`event\` ${CREDENTIAL}. Send a name for what happened.` };
@@ -77,7 +77,7 @@ function checkEmail(email: unknown): SignalRefusal | undefined {
   if (typeof email !== "string") {
     return {
       code: "email_invalid",
-      detail: `\`email\` is ${kindOf(email)}; send one address as a text, or leave \`email\` out.`,
+      detail: `\`email\` is ${kindInWords(email)}; send one address as a text, or leave \`email\` out.`,
     };
   }
   const address = email.trim();
@@ -100,7 +100,7 @@ function checkSource(source: unknown): SignalRefusal | undefined {
   if (typeof source !== "string") {
     return {
       code: "source_invalid",
-      detail: `\`source\` is ${kindOf(source)}; send the source's name as a text, or leave \`source\` out.`,
+      detail: `\`source\` is ${kindInWords(source)}; send the source's name as a text, or leave \`source\` out.`,
     };
   }
   if (holdsCredential(source)) {
@@ -118,7 +118,7 @@ function checkProperties(properties: unknown): SignalRefusal | undefined {
   if (properties === undefined || properties === null || isJsonObject(properties)) return undefined;
   return {
     code: "properties_invalid",
-    detail: `\`properties\` is ${kindOf(properties)}; send an object such as {"form_name":"Contact"}, or leave \`properties\` out.`,
+    detail: `\`properties\` is ${kindInWords(properties)}; send an object such as {"form_name":"Contact"}, or leave \`properties\` out.`,
   };
 }
 
@@ -128,7 +128,7 @@ function codePoints(text: string): number {
   return count;
 }
 
-function kindOf(value: unknown): string {
+function kindInWords(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   if (typeof value === "string") return "a text";

@@ -1,7 +1,7 @@
 /** Usage, books and refused calls: what is answered, and the records turned into it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
-import type { Books } from "../../domain/quota/books.ts";
+import type { Balance } from "../../domain/quota/balance.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
 import type { Rejection } from "../../domain/keys/rejection.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
@@ -57,7 +57,7 @@ export const booksAnswer = z
   })
   .meta({ id: "Books" });
 
-export function booksJson({ deadLettered, inFlight, ...books }: Books): z.infer<typeof booksAnswer> {
+export function booksJson({ deadLettered, inFlight, ...books }: Balance): z.infer<typeof booksAnswer> {
   return { ...books, dead_lettered: deadLettered, in_flight: inFlight };
 }
 

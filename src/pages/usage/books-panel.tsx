@@ -1,5 +1,5 @@
 /** The books (design §1.2) as an equation: every signal answered with 202 is in exactly one place. */
-import type { Books } from "../../domain/quota/books.ts";
+import type { Balance } from "../../domain/quota/balance.ts";
 import { day, grouped } from "../views/format.ts";
 import { Badge, Panel } from "../views/parts.tsx";
 
@@ -21,7 +21,7 @@ const TERMS = {
   purged: { name: "purged", meaning: "were held when their period ended", list: "signals/all?status=purged" },
   deadLettered: { name: "dead letters", meaning: "could not be processed", list: "signals/dead-letters" },
   inFlight: { name: "in flight", meaning: "accepted, and on their way" },
-} as const satisfies Record<Exclude<keyof Books, "accepted" | "balanced">, Term>;
+} as const satisfies Record<Exclude<keyof Balance, "accepted" | "balanced">, Term>;
 
 export function BooksPanel({
   path,
@@ -29,7 +29,7 @@ export function BooksPanel({
   periodStartMs,
 }: {
   path: string;
-  books: { all: Books; period: Books };
+  books: { all: Balance; period: Balance };
   periodStartMs: number;
 }) {
   return (
@@ -48,7 +48,7 @@ export function BooksPanel({
   );
 }
 
-function Equation({ path, title, books }: { path: string; title: string; books: Books }) {
+function Equation({ path, title, books }: { path: string; title: string; books: Balance }) {
   const terms = Object.entries(TERMS) as [keyof typeof TERMS, Term][];
   return (
     <section class="stack">

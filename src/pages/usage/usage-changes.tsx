@@ -1,7 +1,7 @@
 /** What owners and admins can change on the Usage page: overages, held signals, the plan. */
 import type { Plan } from "../../control/plans.ts";
 import type { Workspace } from "../../control/workspaces.ts";
-import type { Books } from "../../domain/quota/books.ts";
+import type { Balance } from "../../domain/quota/balance.ts";
 import type { OveragePrice } from "../../domain/quota/overage-price.ts";
 import type { Usage } from "../../quota/protocol.ts";
 import { atPrice, changeSaid, heldSaid, thatCost } from "../views/usage-copy.ts";
@@ -19,7 +19,7 @@ export interface ChangesData {
   /** What overages cost on the workspace's plan; null: no price is configured. */
   price: OveragePrice | null;
   /** The books since the workspace began, and those of the current period. */
-  books: { all: Books; period: Books };
+  books: { all: Balance; period: Balance };
   /** Whether whoever looks is owner or admin: only they see what can be changed. */
   manager: boolean;
 }

@@ -4,7 +4,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { OUTBOX_MAX_BYTES, RETRY_MIN_SECONDS } from "../../../src/limits.ts";
 import { ADMIT_SLICE_MAX_BYTES } from "../../../src/ingest/admit.ts";
-import { STORE_PROBE_MS } from "../../../src/quota/admission.ts";
+import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
 import { readMessage } from "../../../src/wire/message.ts";
 import type { RecordOptions, RecordResult, RowToRecord } from "../../../src/store/protocol/signals-to-record.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";

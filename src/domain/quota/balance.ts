@@ -18,7 +18,7 @@ export interface RecordedCounts {
   deadLettered: number;
 }
 
-export interface Books extends RecordedCounts {
+export interface Balance extends RecordedCounts {
   accepted: number;
   inFlight: number;
   balanced: boolean;
@@ -29,7 +29,7 @@ export interface Books extends RecordedCounts {
  * the missing ones may be no more than those unsettled before the store was read, plus those admitted since. At rest,
  * with nothing unsettled, any discrepancy shows.
  */
-export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Books {
+export function balanceBooks(before: Admissions, recorded: RecordedCounts, after: Admissions): Balance {
   const { processed, duplicates, held, purged, deadLettered } = recorded;
   const missing = after.admitted - (processed + duplicates + held + purged + deadLettered);
   const admittedMeanwhile = after.admitted - before.admitted;

@@ -1,6 +1,6 @@
 /** Design §1.2 and invariant 1: the books balance, and show it when they do not. */
 import { describe, expect, test } from "vitest";
-import { balanceBooks, readAgain } from "../../../../src/domain/quota/books.ts";
+import { balanceBooks, readAgain } from "../../../../src/domain/quota/balance.ts";
 
 const recorded = { processed: 60, duplicates: 10, held: 20, purged: 5, deadLettered: 5 };
 const at = (admitted: number, unsettled: number) => ({ admitted, unsettled });
