@@ -13,6 +13,9 @@ declare global {
       HOSTILE_CASES?: string;
       HOSTILE_SEED?: string;
       HOSTILE_FROM?: string;
+      /** Of the races: how many trials of each, and the first one's seed. */
+      RACES_TRIALS?: string;
+      RACES_SEED?: string;
       /** Of the run with faults: how many seeds, and the first of them. */
       FAULTS_SEEDS?: string;
       FAULTS_SEED?: string;

@@ -1,0 +1,123 @@
+/**
+ * Invariant 4 over HTTP: when a deactivation has returned, no call with the key that begins afterwards is answered with 202,
+ * although two isolates remember the key and 32 senders are busy with it. `npm run test:races -- --trials 1000` for longer.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { randomNumbers } from "../../src/dev/random.ts";
+import { build } from "../bench/build.ts";
+import { OperatorApi } from "../bench/operator-api.ts";
+import { applySql, start } from "../bench/start.ts";
+import type { RunningWorker } from "../bench/start.ts";
+
+const TRIALS = Number(process.env["RACES_TRIALS"] ?? 10);
+const FIRST_SEED = Number(process.env["RACES_SEED"] ?? Date.now() % 2 ** 31);
+const ROOT = path.resolve(import.meta.dirname, "../..");
+const TOKEN = "races-operator";
+const SENDERS = 32;
+/** Calls that each sender makes after it has been told that the key is deactivated. */
+const CALLS_AFTER = 2;
+
+let scratch: string;
+let running: RunningWorker;
+/** Two Workers with the same database and the same objects, each an isolate with a memory of keys of its own. */
+let origins: [string, string];
+let workspaceId: string;
+
+beforeAll(async () => {
+  scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-races-"));
+  const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  const vars = { OPERATOR_TOKEN: TOKEN, REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" };
+  running = await start(built, { stateDir: path.join(scratch, "state"), vars, consumer: built });
+  await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
+  origins = [running.origin, running.besideOrigin];
+  ({ workspaceId } = await new OperatorApi(running.origin, TOKEN).provision(100_000_000, []));
+}, 120_000);
+
+afterAll(async () => {
+  await running.stop();
+  rmSync(scratch, { recursive: true, force: true });
+});
+
+interface Made {
+  sent: number;
+  accepted: number;
+  /** Statuses of the calls that began after the deactivation had returned. */
+  after: number[];
+}
+
+/** @param seed says how many calls the key has been used for, and by which Worker and how it is ended. */
+async function trial(seed: number): Promise<Made> {
+  const random = randomNumbers(seed);
+  const [one, other] = random() < 0.5 ? origins : [origins[1], origins[0]];
+  const api = new OperatorApi(one, TOKEN);
+  const { id, key } = await api.newKey(workspaceId);
+  const enough = SENDERS + Math.floor(random() * 200);
+  const isRotated = random() < 0.25;
+  const batch = random() < 0.5 ? 1 : 3;
+  const made: Made = { sent: 0, accepted: 0, after: [] };
+  const warm = Promise.withResolvers<void>();
+  let isOver = false;
+
+  const send = async (origin: string): Promise<number> => {
+    const signals = Array.from({ length: batch }, (_, nth) => ({ event: "Visit", n: `${seed}-${made.sent}-${nth}` }));
+    made.sent++;
+    const answer = await fetch(`${origin}/api/signal-staging/webhook/${key}`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        "cf-connecting-ip": `10.${made.sent % 250}.${seed % 250}.${made.sent >> 8}`,
+      },
+      body: JSON.stringify(batch === 1 ? signals[0] : signals),
+    });
+    await answer.arrayBuffer();
+    if (answer.status === 202) made.accepted += batch;
+    if (made.accepted >= enough) warm.resolve();
+    return answer.status;
+  };
+  const sender = async (nth: number): Promise<void> => {
+    const origin = nth % 2 === 0 ? one : other;
+    for (let left = CALLS_AFTER; left > 0;) {
+      const isLate = isOver;
+      // oxlint-disable-next-line no-await-in-loop
+      const status = await send(origin);
+      if (isLate) made.after.push(status);
+      if (isLate) left--;
+    }
+  };
+  for (const origin of origins) expect(await send(origin)).toBe(202);
+  const senders = Promise.all(Array.from({ length: SENDERS }, (_, nth) => sender(nth)));
+  await warm.promise;
+  await api.post(`workspaces/${workspaceId}/keys/${id}/${isRotated ? "rotate" : "deactivate"}`, {
+    ...(isRotated && { overlap: "none" }),
+  });
+  isOver = true;
+  await senders;
+  return made;
+}
+
+test(
+  `no call that begins after the deactivation has returned is accepted, in ${TRIALS} trials with ${SENDERS} senders`,
+  async () => {
+    const all: Made = { sent: 0, accepted: 0, after: [] };
+    for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {
+      // oxlint-disable-next-line no-await-in-loop
+      const made = await trial(seed);
+      expect(made.after, `npm run test:races -- --trials 1 --seed ${seed}`).toHaveLength(SENDERS * CALLS_AFTER);
+      expect(new Set(made.after), `npm run test:races -- --trials 1 --seed ${seed}`).toEqual(new Set([401]));
+      all.sent += made.sent;
+      all.accepted += made.accepted;
+      all.after.push(...made.after);
+    }
+    process.stdout.write(
+      `races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${all.sent} calls, ${all.accepted} signals accepted, ${all.after.length} calls after a deactivation, none accepted\n`,
+    );
+    const usage = await new OperatorApi(running.origin, TOKEN).get<{ accepted: number }>(
+      `workspaces/${workspaceId}/usage`,
+    );
+    expect(usage.accepted).toBe(all.accepted);
+  },
+  60_000 + TRIALS * 5_000,
+);

@@ -1,0 +1,307 @@
+/**
+ * What happens at once must come out as if one had come after the other: the end of a billing period under load, two admins
+ * on the same thing, and recording, linking, rules and deletion on the same lines. `npm run test:races -- --trials 1000` for
+ * longer; a trial that fails names its seed, which repeats it. Deactivation under load is in fault/deactivation.
+ */
+import { env } from "cloudflare:workers";
+import { afterEach, expect, test, vi } from "vitest";
+import type { Usage } from "../../../src/dev/operator-client.ts";
+import { ring, ringUntilQuiet } from "../../support/cold.ts";
+import { Chance } from "../../support/hostile/chance.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import type { Browser } from "../../support/pages.ts";
+import { expectToAddUp } from "../../support/read-store.ts";
+import { concurrently, newPlan, newWorkspace } from "../../support/workspace.ts";
+
+const TRIALS = Number(env.RACES_TRIALS ?? 5);
+const FIRST_SEED = Number(env.RACES_SEED ?? Date.now() % 2 ** 31);
+const SENDERS = 32;
+const TIMEOUT_MS = 60_000 + TRIALS * 10_000;
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** One after the other, each from a seed of its own. */
+function trials(says: string, run: (chance: Chance) => Promise<void>): void {
+  test(
+    `${says}, in ${TRIALS} trials`,
+    async () => {
+      expect.hasAssertions();
+      for (let seed = FIRST_SEED; seed < FIRST_SEED + TRIALS; seed++) {
+        try {
+          // oxlint-disable-next-line no-await-in-loop
+          await run(new Chance(seed));
+        } catch (error) {
+          throw new Error(`repeat it with npm run test:races -- --trials 1 --seed ${seed}`, { cause: error });
+        } finally {
+          vi.useRealTimers();
+        }
+      }
+      process.stdout.write(`races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${says}\n`);
+    },
+    TIMEOUT_MS,
+  );
+}
+
+/** Runs them all at once, each begun in an order that the seed makes, some after a few turns of others. */
+async function atOnce<T>(chance: Chance, actions: readonly (() => Promise<T>)[]): Promise<T[]> {
+  const order = actions.map((action, index) => ({
+    action,
+    index,
+    at: chance.below(1_000),
+    turns: chance.below(4) * 3,
+  }));
+  const answers: T[] = [];
+  await Promise.all(
+    order
+      .toSorted((one, other) => one.at - other.at)
+      .map(async ({ action, index, turns }) => {
+        // oxlint-disable-next-line no-await-in-loop
+        for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+        answers[index] = await action();
+      }),
+  );
+  return answers;
+}
+
+const statusesOf = (answers: readonly Response[]): number[] => answers.map(({ status }) => status).toSorted();
+
+trials(
+  "each signal is in exactly one billing period, and each period takes exactly L and holds exactly L",
+  async (chance) => {
+    const limit = 5 + chance.below(20);
+    const anchor = Date.UTC(2031, chance.below(12), 1 + chance.below(28), chance.below(24));
+    const endMs = new Date(anchor).setUTCMonth(new Date(anchor).getUTCMonth() + 1);
+    vi.useFakeTimers({ toFake: ["Date"], now: endMs - 1_000 });
+    const workspace = await newWorkspace({ signalLimit: limit, anchor: new Date(anchor).toISOString() });
+    // The clock passes the end while calls are under way: when the first period is full, or long before.
+    const isFull = chance.oneIn(2);
+    const passesAt = isFull ? 2 * limit + SENDERS + chance.below(limit) : chance.below(2 * limit);
+    const calls = passesAt + 2 * limit + SENDERS + chance.below(limit);
+    const statuses = await concurrently(SENDERS, calls, async (nth) => {
+      if (nth === passesAt) vi.setSystemTime(endMs);
+      const answer = await workspace.send({ event: "Visit", email: `p${nth}@example.com` });
+      await answer.body?.cancel();
+      return answer.status;
+    });
+    expect(new Set(statuses)).toEqual(new Set([202, 429]));
+    const taken = statuses.filter((status) => status === 202).length;
+    const ofFirst = taken - 2 * limit;
+    if (isFull) expect(ofFirst).toBe(2 * limit);
+
+    const usage = await workspace.operator<Usage & { history: Usage[] }>("GET", "/usage");
+    expect(usage).toMatchObject({ accepted: limit, held: limit });
+    const accepted = Math.min(limit, ofFirst);
+    expect(usage.history).toMatchObject([{ accepted, held: ofFirst - accepted }]);
+    expect(usage.rejected + (usage.history[0]?.rejected ?? 0)).toBe(calls - taken);
+    const books = await workspace.settled();
+    expect(books).toMatchObject({ accepted: taken, processed: limit + accepted, balanced: true });
+    expect(books.held + books.purged).toBe(taken - limit - accepted);
+    await expectToAddUp(workspace.id);
+  },
+);
+
+/** Owner and admin, in either order. */
+function twoOf({ owner, admin }: Members, chance: Chance): [Browser, Browser] {
+  return chance.oneIn(2) ? [owner, admin] : [admin, owner];
+}
+
+const RULE: [string, string][] = [
+  ["name", "r"],
+  ["event", "Visit"],
+  ["match", "all"],
+  ["scoring_signal", "s"],
+  ["frequency", "every_time"],
+  ["enabled", "on"],
+];
+
+trials("of two who save the same version of a rule one is told, and the rule is the other's", async (chance) => {
+  const team = await newMembers();
+  const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
+  const { id } = await team.workspace.operator<{ id: string }>("POST", "/rules", rule);
+  const points = twoOf(team, chance).map((browser, nth) => ({ browser, points: 10 + nth }));
+  const answers = await atOnce(
+    chance,
+    points.map(
+      ({ browser, points: wanted }) =>
+        () =>
+          browser.post(`${team.home}/rules/${id}`, [
+            ...RULE,
+            ["points", String(wanted)],
+            ["version", "1"],
+            ["do", "save"],
+          ]),
+    ),
+  );
+  expect(statusesOf(answers)).toEqual([303, 409]);
+  const won = points[answers.findIndex(({ status }) => status === 303)]?.points;
+  expect(await team.workspace.operator("GET", `/rules/${id}`)).toMatchObject({ points: won, version: 2 });
+});
+
+trials("of two owners who remove each other, or leave, one stays", async (chance) => {
+  const team = await newMembers({ key: null });
+  const { home, owner, workspace } = team;
+  await workspace.operator("PATCH", `/members/${team.admin.email}`, { role: "owner" });
+  const change = (by: Browser, of: Browser) => () =>
+    chance.oneIn(2)
+      ? by.post(`${home}/settings/members/remove`, { email: of.email })
+      : by.post(`${home}/settings/members/role`, { email: of.email, role: "member" });
+  const isMutual = chance.oneIn(2);
+  const answers = await atOnce(chance, [
+    change(owner, isMutual ? team.admin : owner),
+    change(team.admin, isMutual ? owner : team.admin),
+  ]);
+  expect(answers.every(({ status }) => status < 500)).toBe(true);
+  const { items } = await workspace.operator<{ items: { role: string }[] }>("GET", "/members");
+  expect(items.filter(({ role }) => role === "owner")).toHaveLength(1);
+});
+
+trials("what two make of plan and overages at once, the counter goes by as well", async (chance) => {
+  const team = await newMembers({ key: null });
+  const plans = [await newPlan(10 + chance.below(90)), await newPlan(100 + chance.below(900))];
+  const { workspace } = team;
+  await atOnce<unknown>(chance, [
+    ...plans.map((plan) => () => workspace.operator("PATCH", "", { plan })),
+    ...twoOf(team, chance).map(
+      (browser, nth) => () => browser.post(`${team.home}/usage/overages`, { overages: nth === 0 ? "on" : "off" }),
+    ),
+  ]);
+  const { plan, overages } = await workspace.operator<{ plan: string; overages: boolean }>("GET", "");
+  const limits = await Promise.all(plans.map((id) => limitOf(id)));
+  expect(await workspace.counter.usage()).toMatchObject({ signalLimit: limits[plans.indexOf(plan)], overages });
+});
+
+async function limitOf(plan: string): Promise<number | undefined> {
+  const found = await env.DB.prepare("SELECT signal_limit FROM plans WHERE id = ?")
+    .bind(plan)
+    .first<{ signal_limit: number }>();
+  return found?.signal_limit;
+}
+
+trials("held signals that two release at once are released once", async (chance) => {
+  const limit = 5 + chance.below(10);
+  const team = await newMembers({ signalLimit: limit });
+  const { workspace } = team;
+  await workspace.send(
+    Array.from({ length: 2 * limit }, (_, nth) => ({ event: "Visit", email: `p${nth}@example.com` })),
+  );
+  await workspace.settled();
+  const room = 1 + chance.below(limit - 1);
+  await workspace.operator("PATCH", "", { plan: await newPlan(limit + room) });
+  await atOnce<unknown>(chance, [
+    ...twoOf(team, chance).map((browser) => () => browser.post(`${team.home}/usage/release`)),
+    () => workspace.operator("POST", "/held/release"),
+    () => workspace.send({ event: "Late", email: "late@example.com" }),
+  ]);
+  const books = await workspace.settled();
+  const { accepted, held } = (await workspace.counter.usage()) ?? {};
+  // The late one is held behind the others, whoever was faster.
+  expect(accepted).toBe(limit + room);
+  expect(held).toBe(limit - room + 1);
+  expect(books).toMatchObject({
+    accepted: 2 * limit + 1,
+    processed: limit + room,
+    held: limit - room + 1,
+    balanced: true,
+  });
+  await expectToAddUp(workspace.id);
+});
+
+trials(
+  "a key that is renamed, rotated and deactivated at once is deactivated, and each successor that was shown works",
+  async (chance) => {
+    const team = await newMembers();
+    const { home, workspace } = team;
+    const base = `${home}/settings/api-keys/${workspace.key.id}`;
+    const rotate = (browser: Browser) => async () =>
+      browser.post(`${base}/rotate`, { form_token: crypto.randomUUID(), overlap: "24h", lifetime: "never" });
+    const [one, other] = twoOf(team, chance);
+    const answers = await atOnce(chance, [
+      rotate(one),
+      rotate(other),
+      () => one.post(`${base}/name`, { name: "renamed" }),
+      () => other.post(`${base}/deactivate`),
+      () => one.post(`${base}/deactivate`),
+    ]);
+    expect(answers.every(({ status }) => status < 500)).toBe(true);
+    expect((await workspace.send({ event: "Visit" })).status).toBe(401);
+    const shown: string[] = [];
+    for (const answer of answers.slice(0, 2))
+      shown.push(...new Set((await answer.text()).match(/sk_[0-9A-Za-z]{40}/g)));
+    const { items } = await workspace.operator<{ items: { id: string; status: string; name: string }[] }>(
+      "GET",
+      "/keys",
+    );
+    expect(items.filter(({ status }) => status === "Active")).toHaveLength(shown.length);
+    expect(items.find(({ id }) => id === workspace.key.id)).toMatchObject({ status: "Inactive" });
+    for (const key of shown) expect((await workspace.send({ event: "Visit" }, { key })).status).toBe(202);
+  },
+);
+
+/** Who is never deleted: what they score must be exact whatever happens around them. */
+const STAY = 4;
+
+trials(
+  "recording, linking, rules and deletion on the same lines leave what they would one after the other",
+  async (chance) => {
+    const workspace = await newWorkspace({ signalLimit: 1_000_000 });
+    const rule = { name: "r", event: "Visit", scoring_signal: "s", points: 1 };
+    const { id: ruleId } = await workspace.operator<{ id: string }>("POST", "/rules", rule);
+    const visits = Array.from({ length: STAY }, () => 0);
+    let sent = 0;
+    const send = async (body: unknown): Promise<void> => {
+      const answer = await workspace.send(body);
+      await answer.body?.cancel();
+      if (answer.status !== 202) throw new Error(`answered ${answer.status}`);
+    };
+    const visit = (person: number) => () => {
+      const named = chance.oneIn(2) ? { email: `stays${person}@example.com` } : { anonymousId: `visitor-${person}` };
+      const visited = { type: "track", event: "Visit", messageId: `m${sent++}`, ...named };
+      visits[person] = (visits[person] ?? 0) + 1;
+      return send(visited);
+    };
+    const identify = (person: number) => () =>
+      send({
+        type: "identify",
+        messageId: `m${sent++}`,
+        anonymousId: `visitor-${person}`,
+        traits: { email: `stays${person}@example.com` },
+      });
+    const goes = () =>
+      send([
+        { event: "Visit", messageId: `m${sent++}`, anonymousId: "goer" },
+        { type: "identify", messageId: `m${sent++}`, anonymousId: "goer", traits: { email: "goes@example.com" } },
+        { event: "Visit", messageId: `m${sent++}`, email: "goes@example.com" },
+      ]);
+    const others = [
+      goes,
+      () => workspace.operator("DELETE", "/people/goes@example.com").then(() => undefined),
+      () => workspace.operator("PATCH", `/rules/${ruleId}`, { points: 1 + chance.below(9) }).then(() => undefined),
+      () => workspace.operator("POST", `/rules/${ruleId}/apply`).then(() => undefined),
+      () => ring(workspace.id, { seal: chance.oneIn(3) }),
+      () => ring(workspace.id),
+    ];
+    for (let round = 0; round < 4; round++) {
+      const actions = Array.from({ length: 12 }, () => {
+        const person = chance.below(STAY);
+        return chance.oneIn(2) ? visit(person) : chance.oneIn(3) ? identify(person) : chance.pick(others);
+      });
+      // oxlint-disable-next-line no-await-in-loop
+      await atOnce(chance, actions);
+    }
+    for (let person = 0; person < STAY; person++) await identify(person)();
+    await workspace.settled();
+    await workspace.operator("DELETE", "/people/goes@example.com");
+    await workspace.operator("PATCH", `/rules/${ruleId}`, { points: 3 });
+    await workspace.operator("POST", `/rules/${ruleId}/apply`);
+    await ringUntilQuiet(workspace.id);
+    const books = await workspace.settled();
+    expect(books).toMatchObject({ balanced: true, dead_lettered: 0, duplicates: 0, in_flight: 0 });
+    const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+    expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(
+      visits.map((count, person) => [`stays${person}@example.com`, 3 * count]),
+    );
+    await expectToAddUp(workspace.id);
+  },
+);
