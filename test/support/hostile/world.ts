@@ -126,13 +126,11 @@ export async function newBystander(): Promise<TestWorkspace> {
 export const OPERATOR = `Bearer ${env.OPERATOR_TOKEN}`;
 
 /**
- * Takes the world's workspaces out of the control plane, so that what is asked of all workspaces does not wake all of the
- * earlier worlds. Here each object that wakes loads a module through the test's runner, which waits for one at a time.
+ * Takes all workspaces but one out of the control plane, so that what is asked of all workspaces does not wake those of all
+ * the earlier worlds. Here each object that wakes loads a module through the test's runner, which waits for one at a time.
  */
-export async function forgetWorld({ subject, foreign }: World): Promise<void> {
-  for (const id of [subject["workspace_id"], foreign["workspace_id"]]) {
-    await env.DB.batch(FORGOTTEN.map((what) => env.DB.prepare(`DELETE FROM ${what} = ?`).bind(id)));
-  }
+export async function forgetAllBut({ id }: TestWorkspace): Promise<void> {
+  await env.DB.batch(FORGOTTEN.map((what) => env.DB.prepare(`DELETE FROM ${what} <> ?`).bind(id)));
 }
 
 const FORGOTTEN = [

@@ -9,7 +9,7 @@ import { isWellFormedKey } from "../../../src/domain/keys/api-key.ts";
 import { FORMS } from "../../support/hostile/bodies.ts";
 import { Chance } from "../../support/hostile/chance.ts";
 import { hostileCase, ROUTES, type HostileCase } from "../../support/hostile/requests.ts";
-import { forgetWorld, newBystander, newWorld, scoreOfNewSignal, type World } from "../../support/hostile/world.ts";
+import { forgetAllBut, newBystander, newWorld, scoreOfNewSignal, type World } from "../../support/hostile/world.ts";
 import "../../support/receiver.ts";
 import { expectToAddUp } from "../../support/read-store.ts";
 import { call } from "../../support/workspace.ts";
@@ -144,7 +144,7 @@ test(
         });
         await expectToAddUp(sound.id);
       }
-      await forgetWorld(world);
+      await forgetAllBut(bystander);
     }
     vi.restoreAllMocks();
     process.stdout.write(
