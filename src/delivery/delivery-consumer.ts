@@ -4,7 +4,9 @@
  */
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { DueDelivery, Parcel } from "../destinations/destination-calls.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { errorText, logEvent } from "../platform/log.ts";
+import { within } from "../platform/time-limit.ts";
 import { sendEmail } from "./email.ts";
 import { postToReceiver } from "./post.ts";
 
@@ -18,10 +20,10 @@ async function deliverOne(env: Env, { workspaceId, deliveryId, attempt }: DueDel
   const fields = { workspace: workspaceId, delivery: deliveryId, attempt };
   try {
     const destinations = env.DESTINATIONS.getByName(workspaceId);
-    const parcel = (await destinations.take(deliveryId, attempt)) as Parcel | null;
+    const parcel = await within<Parcel | null>(CALL_TIMEOUT_MS, destinations.take(deliveryId, attempt));
     if (parcel === null) return;
     const result = await send(env, workspaceId, parcel);
-    await destinations.report(deliveryId, attempt, result);
+    await within(CALL_TIMEOUT_MS, destinations.report(deliveryId, attempt, result));
     const { status, tookMs } = result;
     const outcome = result.error === null ? "delivered" : "failed";
     const sent = { destination: parcel.destinationId, type: parcel.event.type, status, outcome, ms: tookMs };

@@ -13,6 +13,8 @@ import type { StoredParts } from "./stored-parts.ts";
 const EVENT_SEEN_DAYS = 14;
 /** A source that does not take within this what it is to raise is told again. */
 const WANTED_TIMEOUT_MS = 10_000;
+/** Reading the keys takes no longer, or is tried again: the alarm that waits for it has deliveries to see to. */
+const KEY_NOTICES_TIMEOUT_MS = 10_000;
 /** How often keys are looked at that end soon or are silent, and what is over is cleared away. */
 const DESTINATIONS_CHORE_MS = 3_600_000;
 
@@ -68,7 +70,7 @@ export class Upkeep {
     const { types } = wantedBy(roster.all(), settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     const { keyNotices } = await import("./due-key-notices.ts");
-    return keyNotices(this.#env, workspaceId, types, nowMs);
+    return within(KEY_NOTICES_TIMEOUT_MS, keyNotices(this.#env, workspaceId, types, nowMs));
   }
 
   /** Takes in what was found, in one transaction with the events that it returns to be raised. */

@@ -8,6 +8,8 @@ import type { AppEnv } from "../env.ts";
 import type { Refusal } from "../domain/keys/refusal.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { storedDetail } from "../http/problem.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
+import { within } from "../platform/time-limit.ts";
 import type { KnownKey } from "./key-cache.ts";
 
 /** How long an isolate sums up calls that did not authenticate before it tells the counter. */
@@ -46,7 +48,7 @@ async function tellSoon(env: Env, key: KnownKey, waitMs: number): Promise<void> 
   key.refused = [];
   key.refusedToldMs = 0;
   try {
-    await env.QUOTA_COUNTER.getByName(key.workspaceId).countRefused(refused);
+    await within(CALL_TIMEOUT_MS, env.QUOTA_COUNTER.getByName(key.workspaceId).countRefused(refused));
   } catch (error) {
     logEvent("refused_calls_lost", { workspace: key.workspaceId, calls: refused.length, error: errorText(error) });
   }

@@ -67,8 +67,6 @@ export class FaultyLife {
   readonly answers = new Map<number, number>();
   hasOverages = false;
   readonly #keys: Keys;
-  /** The real ones, for what the tests do with an object. */
-  readonly #objects = { QUOTA_COUNTER: env.QUOTA_COUNTER, SIGNAL_STORE: env.SIGNAL_STORE };
   readonly #clock: WaitingClock;
   readonly #queue: Queued[];
   /** Messages that the queue has given up. */
@@ -159,11 +157,11 @@ export class FaultyLife {
   }
 
   get #counter() {
-    return this.#objects.QUOTA_COUNTER.getByName(this.workspace.id);
+    return this.faults.real.QUOTA_COUNTER.getByName(this.workspace.id);
   }
 
   get #store() {
-    return this.#objects.SIGNAL_STORE.getByName(this.workspace.id);
+    return this.faults.real.SIGNAL_STORE.getByName(this.workspace.id);
   }
 
   #pick(name: string, from: number): number {

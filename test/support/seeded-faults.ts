@@ -31,6 +31,8 @@ export class SeededFaults {
   readonly hung: string[] = [];
   /** What a call is to end in, whatever the seed says; null: as that says. */
   ends: (call: string) => Outcome | null = () => null;
+  /** The real objects, for what tests do with one of them beside calling it. */
+  readonly real = { QUOTA_COUNTER: env.QUOTA_COUNTER, SIGNAL_STORE: env.SIGNAL_STORE };
   readonly #real: Map<string, unknown>;
   readonly #originals = new WeakMap<object, object>();
   readonly #waiting: Waiting;
@@ -116,8 +118,8 @@ export class SeededFaults {
     if (outcome === "is never answered") {
       this.hung.push(name);
       this.#waiting.hung();
-      // Half of what nobody hears of has taken its effect.
-      if (this.draw("effect") < 0.5) await this.#made(make, isLeaf).catch(() => null);
+      // Half of what nobody hears of by chance has taken its effect.
+      if (this.ends(name) === null && this.draw("effect") < 0.5) await this.#made(make, isLeaf).catch(() => null);
       return new Promise(() => {});
     }
     const answer = await this.#made(make, isLeaf);

@@ -2,12 +2,14 @@
  * What is called and never answers, neither well nor ill: whoever waits for it is answered all the same, in the end, and what
  * it was called for is tried again. A clock that jumps to the end of each time limit makes this quick.
  */
+import { createExecutionContext, runInDurableObject, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
-import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { findWorkspace } from "../../../src/control/workspaces.ts";
+import { deliver } from "../../../src/delivery/delivery-consumer.ts";
 import { exportFile } from "../../../src/workspace/export-file.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
@@ -109,6 +111,50 @@ describe("a message comes again, and is recorded once,", () => {
     expect(result.explicitAcks).toHaveLength(1);
     await ringUntilQuiet(workspace.id);
     expect(await scoreOfVisitor()).toBe(5);
+  });
+});
+
+describe("what goes on behind an answer ends too:", () => {
+  test("telling the Quota Counter of calls that did not authenticate, which are then lost", async () => {
+    const secret = await workspace.newKey({ secret: true });
+    const log = vi.spyOn(console, "log");
+    await whileNever(/COUNTER\.countRefused/, async () => {
+      expect((await workspace.send(VISIT, { key: secret.key })).status).toBe(401);
+      for (let tries = 0; tries < 200 && !logged(log.mock.calls, "refused_calls_lost"); tries++) await clock.really(25);
+    });
+    expect(logged(log.mock.calls, "refused_calls_lost")).toBe(true);
+  });
+
+  test.each(["take", "report"])(
+    "a delivery of which Destinations does not answer `%s`, and which comes again",
+    async (name) => {
+      const parcel = { destinationId: "dst_1", type: "webhook", target: "http://192.0.2.1/", secrets: [], event: {} };
+      const log = vi.spyOn(console, "log");
+      const answer = (call: string) => (call === name ? (clock.hung(), new Promise<never>(() => {})) : parcel);
+      const getByName = () => ({ take: async () => answer("take"), report: async () => answer("report") });
+      const message = { body: JSON.stringify({ workspaceId: "ws_1", deliveryId: "dlv_1", attempt: 1 }) };
+      const context = createExecutionContext();
+      const delivering = { ...env, DESTINATIONS: { getByName } } as unknown as Env;
+      deliver({ messages: [message] } as unknown as MessageBatch<string>, delivering, context);
+      await clock.watch(waitOnExecutionContext(context), () => 0);
+      expect(logged(log.mock.calls, "delivery_lost")).toBe(true);
+    },
+  );
+});
+
+function logged(calls: readonly (readonly unknown[])[], event: string): boolean {
+  return calls.some(([line]) => String(line).startsWith(`{"event":"${event}"`));
+}
+
+describe("the alarm of Destinations", () => {
+  test("ends when the keys of which it is to tell cannot be read, and is set again", async () => {
+    const destination = { name: "CRM", type: "webhook", target: "https://receiver.example/", events: ["key.expiring"] };
+    await workspace.operator("POST", "/destinations", destination);
+    const object = env.DESTINATIONS.getByName(workspace.id);
+    clock.pass(7_200_000);
+    await whileNever(/^DB\./, () => runInDurableObject(object, (instance) => instance.alarm()));
+    const alarmMs = await runInDurableObject(object, (_, { storage }) => storage.getAlarm());
+    expect(alarmMs).toBe(Date.now() + SAFETY_ALARM_MS);
   });
 });
 

@@ -1,0 +1,133 @@
+/**
+ * A workspace by a clock of its own: hours pass from alarm to alarm and from message to message, as the objects have set
+ * them and as the queue delivers, while some of what is called fails, or never answers. Nothing else makes anything go on.
+ */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { expect } from "vitest";
+import { consumeMessages } from "./deliver.ts";
+import { SeededFaults } from "./seeded-faults.ts";
+import type { Outcome } from "./seeded-faults.ts";
+import type { WaitingClock } from "./waiting-clock.ts";
+import { newWorkspace } from "./workspace.ts";
+import type { Problem, TestWorkspace } from "./workspace.ts";
+
+export const MINUTE = 60_000;
+export const HOUR = 60 * MINUTE;
+
+interface Queued {
+  body: string;
+  attempts: number;
+  /** When it is to be delivered. */
+  atMs: number;
+}
+
+/** What fails, and how: calls such as `SIGNALS.sendBatch`. */
+export type Outage = readonly (readonly [RegExp, Outcome])[];
+
+export class OutageRun {
+  readonly workspace: TestWorkspace;
+  readonly faults: SeededFaults;
+  /** Ids of what was answered with 202. */
+  readonly acknowledged: string[] = [];
+  /** Seconds that senders were told to wait, of each call that was answered with 503. */
+  readonly refused: number[] = [];
+  readonly #clock: WaitingClock;
+  readonly #queue: Queued[];
+  #sent = 0;
+
+  private constructor(workspace: TestWorkspace, clock: WaitingClock, faults: SeededFaults, queue: Queued[]) {
+    this.workspace = workspace;
+    this.#clock = clock;
+    this.faults = faults;
+    this.#queue = queue;
+  }
+
+  static async make(clock: WaitingClock): Promise<OutageRun> {
+    const queue: Queued[] = [];
+    const faults = new SeededFaults(clock, {
+      sendBatch: (messages) => {
+        for (const { body } of messages) queue.push({ body: String(body), attempts: 1, atMs: Date.now() });
+        return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
+      },
+    });
+    faults.begin(1, 0);
+    const workspace = await newWorkspace();
+    const rule = { name: "visit", event: "Visit", conditions: [], scoring_signal: "visit", points: 1 };
+    await workspace.operator("POST", "/rules", rule);
+    return new OutageRun(workspace, clock, faults, queue);
+  }
+
+  begin(outage: Outage): void {
+    this.faults.ends = (call) => outage.find(([calls]) => calls.test(call))?.[1] ?? null;
+  }
+
+  end(): void {
+    this.faults.ends = () => null;
+  }
+
+  /** Sends a signal; it is acknowledged, or refused for a time. */
+  async send(signal: object): Promise<number> {
+    const messageId = `message ${this.#sent++}`;
+    const body = { type: "track", event: "Visit", messageId, ...signal };
+    const response = await this.#inTime(this.workspace.send(body));
+    if (response.status === 202) this.acknowledged.push((await response.json<{ id: string }>()).id);
+    else {
+      expect(response.status).toBe(503);
+      expect((await response.json<Problem>()).code).toBe("unavailable");
+      this.refused.push(Number(response.headers.get("retry-after")));
+    }
+    return response.status;
+  }
+
+  /** Time passes: alarms ring, and messages are delivered, when they are due. */
+  async pass(ms: number): Promise<void> {
+    const endMs = Date.now() + ms;
+    for (;;) {
+      /* oxlint-disable no-await-in-loop -- one after the other, as time goes */
+      // What a commit has set going is sent at once, with a timer of milliseconds.
+      await this.#clock.really(2);
+      const [counterMs, storeMs] = [await this.#alarmMs(this.#counter), await this.#alarmMs(this.#store)];
+      const queueMs = Math.min(...this.#queue.map(({ atMs }) => atMs));
+      const nextMs = Math.min(counterMs, storeMs, queueMs);
+      if (nextMs > endMs) break;
+      if (nextMs > Date.now()) this.#clock.pass(nextMs - Date.now());
+      if (queueMs === nextMs) await this.#inTime(this.#deliver());
+      else await this.#inTime(runDurableObjectAlarm(counterMs === nextMs ? this.#counter : this.#store));
+      /* oxlint-enable no-await-in-loop */
+    }
+    if (endMs > Date.now()) this.#clock.pass(endMs - Date.now());
+  }
+
+  get backlog() {
+    return this.workspace.counter.backlog();
+  }
+
+  get #counter() {
+    return this.faults.real.QUOTA_COUNTER.getByName(this.workspace.id);
+  }
+
+  get #store() {
+    return this.faults.real.SIGNAL_STORE.getByName(this.workspace.id);
+  }
+
+  async #deliver(): Promise<void> {
+    const due = this.#queue.filter(({ atMs }) => atMs <= Date.now());
+    for (const message of due) this.#queue.splice(this.#queue.indexOf(message), 1);
+    const bodies = due.map(({ body }) => body);
+    const { retryMessages } = await consumeMessages(bodies, { attempts: due.map(({ attempts }) => attempts) });
+    for (const { msgId, delaySeconds = 0 } of retryMessages) {
+      const { body = "", attempts = 0 } = due[Number(msgId)] ?? {};
+      this.#queue.push({ body, attempts: attempts + 1, atMs: Date.now() + delaySeconds * 1_000 });
+    }
+  }
+
+  /** When the object is to be rung; infinity: never. */
+  async #alarmMs(stub: DurableObjectStub): Promise<number> {
+    const alarmMs = await runInDurableObject(stub, (_, { storage }) => storage.getAlarm());
+    return alarmMs ?? Number.POSITIVE_INFINITY;
+  }
+
+  #inTime<T>(work: Promise<T>): Promise<T> {
+    return this.#clock.watch(work, () => (this.faults.underWay > 0 ? null : this.faults.moves));
+  }
+}
