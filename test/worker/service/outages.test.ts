@@ -1,0 +1,224 @@
+/**
+ * Design §1.2, hours of it: what is down, alone or two at once, fails or does not even answer. Senders are answered with 202
+ * all the while, or told to come again; and when it is over, all goes on by itself, by the alarms that are set.
+ */
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { coldState, ring } from "../../support/cold.ts";
+import { HOUR, MINUTE, OutageRun } from "../../support/outage.ts";
+import type { Outage } from "../../support/outage.ts";
+import { expectToAddUp } from "../../support/read-store.ts";
+import { WaitingClock } from "../../support/waiting-clock.ts";
+
+/** So far ahead that the platform's own clock rings none of the alarms. */
+const AHEAD_MS = 24 * HOUR;
+const OUTAGE_HOURS = 3;
+/** After what is down has come back, everything has arrived: what was given up is sent again every 15 minutes. */
+const RECOVERY_MS = 20 * MINUTE;
+
+/** Of a test: hours pass in seconds, in more where the machine has much else to do. */
+const LIMIT_MS = 60_000;
+
+const bindings = { ...env, OUTBOX_MAX_BYTES: undefined, STORE_MAX_BYTES: undefined };
+const clock = new WaitingClock();
+let run: OutageRun;
+
+beforeEach(async () => {
+  clock.begin(Date.now() + AHEAD_MS);
+  vi.spyOn(console, "log").mockImplementation(() => undefined);
+  run = await OutageRun.make(clock);
+});
+
+afterEach(() => {
+  run.faults.end();
+  clock.end();
+  vi.restoreAllMocks();
+  Object.assign(env, bindings);
+});
+
+const QUEUE_FAILS = [/^SIGNALS\./, "fails"] as const;
+const QUEUE_HANGS = [/^SIGNALS\./, "is never answered"] as const;
+const QUEUE_LIES = [/^SIGNALS\./, "fails after success"] as const;
+const R2_HANGS = [/^COLD/, "is never answered"] as const;
+const STORE_FAILS = [/STORE\.(record|link)/, "fails"] as const;
+const STORE_HANGS = [/STORE\.(record|link)/, "is never answered"] as const;
+const SETTLE_FAILS = [/COUNTER\.settle/, "fails"] as const;
+
+const OUTAGES: [string, Outage][] = [
+  ["the queue fails", [QUEUE_FAILS]],
+  ["the queue does not answer", [QUEUE_HANGS]],
+  ["the queue takes everything and says that it has failed", [QUEUE_LIES]],
+  ["R2 does not answer", [R2_HANGS]],
+  ["the Signal Store fails", [STORE_FAILS]],
+  ["the Signal Store does not answer", [STORE_HANGS]],
+  ["nothing can be settled", [SETTLE_FAILS]],
+  ["neither the queue nor R2 answers", [QUEUE_HANGS, R2_HANGS]],
+  ["the queue says that it fails, and the Signal Store does not answer", [QUEUE_LIES, STORE_HANGS]],
+  ["nothing can be settled, and R2 does not answer", [SETTLE_FAILS, R2_HANGS]],
+];
+
+const visitor = (name: string) => ({ anonymousId: `visitor ${name}` });
+const known = (name: string) => ({ type: "identify", ...visitor(name), traits: { email: `${name}@example.com` } });
+
+/** So much time passes, after what has been sent was sealed: only that is moved to R2. */
+async function sealed(ms: number): Promise<void> {
+  await run.pass(MINUTE);
+  await ring(run.workspace.id, { setNext: true });
+  await run.pass(ms);
+}
+
+describe(`for ${OUTAGE_HOURS} hours`, () => {
+  test.each(OUTAGES)(
+    "%s: every signal is acknowledged, and within 20 minutes after it all are processed, linked and counted once",
+    async (_, outage) => {
+      // The first visitor's payload is in R2 when it begins, the second one's is to be moved there meanwhile.
+      await run.send(visitor("first"));
+      await sealed(26 * HOUR);
+      await run.send(visitor("second"));
+      await sealed(22 * HOUR);
+      expect((await coldState(run.workspace.id)).cold).toHaveLength(1);
+
+      run.begin(outage);
+      await run.send(known("first"));
+      for (let half = 0; half < 2 * OUTAGE_HOURS; half++) {
+        await run.send({ email: `p${half % 3}@example.com`, n: half });
+        await run.pass(30 * MINUTE);
+      }
+      await run.send(known("second"));
+      expect(run.refused).toEqual([]);
+      expect(run.faults.hung.length > 0 || outage.every(([, how]) => how !== "is never answered")).toBe(true);
+
+      run.end();
+      await run.pass(RECOVERY_MS);
+      await expectAllProcessed();
+      const { items } = await run.workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+      const scores = items.map(({ email, score }) => `${email} ${score}`).toSorted();
+      expect(scores).toEqual([
+        "first@example.com 1",
+        ...[0, 1, 2].map((n) => `p${n}@example.com ${(2 * OUTAGE_HOURS) / 3}`),
+        "second@example.com 1",
+      ]);
+      expect((await coldState(run.workspace.id)).cold.length).toBeGreaterThan(1);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe("where D1 does not answer for hours", () => {
+  test(
+    "senders are told to come again once their key is no longer known; what was acknowledged is processed after it",
+    async () => {
+      await run.send({ email: "a@example.com" });
+      run.begin([[/^DB\./, "is never answered"]]);
+      const statuses: number[] = [];
+      for (let minute = 0; minute < OUTAGE_HOURS * 60; minute += 3) {
+        statuses.push(await run.send({ email: "a@example.com" }));
+        await run.pass(3 * MINUTE);
+      }
+      const known = statuses.lastIndexOf(202);
+      expect(statuses).toEqual(statuses.map((_, index) => (index <= known ? 202 : 503)));
+      expect(known).toBeGreaterThanOrEqual(2);
+      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+
+      run.end();
+      await run.pass(RECOVERY_MS);
+      await expectAllProcessed();
+      expect(await run.send({ email: "a@example.com" })).toBe(202);
+    },
+    LIMIT_MS,
+  );
+});
+
+describe("where so much waits that the outbox is full", () => {
+  test.each([
+    ["the queue fails", QUEUE_FAILS],
+    ["the queue does not answer", QUEUE_HANGS],
+    ["the Signal Store does not answer", STORE_HANGS],
+  ])(
+    "since %s for hours: new calls are told to come again before that, and all drains after it",
+    async (_, outage) => {
+      await run.send(large());
+      await run.pass(MINUTE);
+      await limitOutbox(500_000);
+      run.begin([outage]);
+      await sendUntilRefused();
+      const { outboxBytes, outboxMaxBytes } = await run.backlog;
+      expect(outboxBytes).toBeLessThan(outboxMaxBytes + 50_000);
+      for (let hour = 0; hour < OUTAGE_HOURS; hour++) {
+        await run.pass(HOUR);
+        expect(await run.send(large())).toBe(503);
+      }
+      expect((await run.backlog).outboxBytes).toBeLessThan(outboxMaxBytes + 50_000);
+      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+      expect(await run.workspace.books()).toMatchObject({ accepted: run.acknowledged.length, balanced: true });
+
+      run.end();
+      await run.pass(RECOVERY_MS);
+      await expectAllProcessed();
+      expect(await run.send(large())).toBe(202);
+    },
+    LIMIT_MS,
+  );
+
+  test(
+    "since the Signal Store is, for hours, as R2 takes nothing: once that answers there is room, and all drains",
+    async () => {
+      for (let n = 0; n < 30; n++) await run.send(large());
+      await sealed(MINUTE);
+      run.begin([R2_HANGS]);
+      const { bytes } = await run.workspace.store.health();
+      Object.assign(env, { STORE_MAX_BYTES: String(bytes + 80_000) });
+      await limitOutbox(500_000);
+      await sendUntilRefused();
+      expect(await run.backlog).toMatchObject({ storeFull: true });
+      for (let hour = 0; hour < OUTAGE_HOURS; hour++) {
+        await run.pass(HOUR);
+        expect(await run.send(large())).toBe(503);
+      }
+      expect(run.refused.every((seconds) => seconds > 0)).toBe(true);
+      expect(await run.workspace.books()).toMatchObject({ accepted: run.acknowledged.length, balanced: true });
+      expect(await run.workspace.operator("GET", "/health")).toMatchObject({ status: "stuck" });
+
+      run.end();
+      await run.pass(RECOVERY_MS);
+      await expectAllProcessed();
+      expect((await coldState(run.workspace.id)).cold).not.toEqual([]);
+      expect(await run.send(large())).toBe(202);
+    },
+    LIMIT_MS,
+  );
+});
+
+/** Some 20 KB that no compression makes smaller. */
+function large(): object {
+  const text = Buffer.from(crypto.getRandomValues(new Uint8Array(15_000))).toString("base64");
+  return { email: "a@example.com", text };
+}
+
+/** From so many bytes more than there are, the outbox takes no new calls. */
+async function limitOutbox(more: number): Promise<void> {
+  Object.assign(env, { OUTBOX_MAX_BYTES: String((await run.backlog).outboxBytes + more) });
+}
+
+async function sendUntilRefused(): Promise<void> {
+  for (let sent = 0; sent < 200; sent++) {
+    if ((await run.send(large())) === 503) return;
+    await run.pass(10_000);
+  }
+  throw new Error("nothing is refused");
+}
+
+async function expectAllProcessed(): Promise<void> {
+  const { acknowledged, workspace } = run;
+  expect(await workspace.books()).toMatchObject({
+    accepted: acknowledged.length,
+    processed: acknowledged.length,
+    in_flight: 0,
+    balanced: true,
+  });
+  expect((await run.backlog).unsettledSignals).toBe(0);
+  const traces = acknowledged.map((id) => workspace.operator<{ status: string }>("GET", `/signals/${id}`));
+  expect(new Set((await Promise.all(traces)).map(({ status }) => status))).toEqual(new Set(["processed"]));
+  expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", alarms: [] });
+  await expectToAddUp(workspace.id);
+}
