@@ -130,7 +130,7 @@ describe("what goes on behind an answer ends too:", () => {
     async (name) => {
       const parcel = { destinationId: "dst_1", type: "webhook", target: "http://192.0.2.1/", secrets: [], event: {} };
       const log = vi.spyOn(console, "log");
-      const answer = (call: string) => (call === name ? (clock.hung(), new Promise<never>(() => {})) : parcel);
+      const answer = (asked: string) => (asked === name ? (clock.hung(), new Promise<never>(() => {})) : parcel);
       const getByName = () => ({ take: async () => answer("take"), report: async () => answer("report") });
       const message = { body: JSON.stringify({ workspaceId: "ws_1", deliveryId: "dlv_1", attempt: 1 }) };
       const context = createExecutionContext();
