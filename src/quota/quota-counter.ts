@@ -202,7 +202,6 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
     return this.#notes.keyCalls(keyId, Date.now());
   }
 
-  /** The rejections list, those with the latest calls first. */
   rejections(limit: number): Rejection[] {
     return this.#notes.latestRejections(limit, Date.now());
   }
