@@ -11,6 +11,7 @@ import type { WantedEvents } from "../domain/events/workspace-event.ts";
 import { storeMaxBytes } from "../env.ts";
 import { HandOn } from "../events/hand-on.ts";
 import { CALL_TIMEOUT_MS } from "../limits.ts";
+import { Alarm } from "../platform/alarm.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.ts";
 import { within } from "../platform/time-limit.ts";
@@ -37,7 +38,8 @@ const LINK_TURN_STEPS = 10;
 const FULL_NOTED_MS = 3_600_000;
 
 export class SignalStore extends StoreReads {
-  #alarmAtMs = Number.POSITIVE_INFINITY;
+  /** One alarm for all chores. */
+  readonly #alarm = new Alarm(this.ctx);
   #handingOn: HandOn | null = null;
   /** The turn at linking that is under way, and those that wait for it. */
   #linking: Promise<void> = Promise.resolve();
@@ -155,7 +157,7 @@ export class SignalStore extends StoreReads {
   }
 
   override async alarm(): Promise<void> {
-    this.#alarmAtMs = Number.POSITIVE_INFINITY;
+    this.#alarm.rang();
     await this.#chores.run();
     this.#alarmForNext();
   }
@@ -177,7 +179,7 @@ export class SignalStore extends StoreReads {
     return (this.#handingOn ??= new HandOn(this.state.raised, {
       workspaceId: this.workspaceId,
       raise: (events) => this.env.DESTINATIONS.getByName(this.workspaceId).raise(events),
-      alarmBy: (atMs) => this.#alarmBy(atMs),
+      alarmBy: (atMs) => this.#alarm.by(atMs),
     }));
   }
 
@@ -216,18 +218,9 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /**
-   * Sets the one alarm for all chores; the earliest wins. One that was set before a restart is not known, so all are looked
-   * at.
-   */
+  /** Has the alarm ring when the next chore is due. */
   #alarmForNext(): void {
     this.#handOn.start();
-    this.#alarmBy(this.#chores.nextMs(Date.now()));
-  }
-
-  #alarmBy(atMs: number): void {
-    if (atMs >= this.#alarmAtMs) return;
-    this.#alarmAtMs = atMs;
-    void this.ctx.storage.setAlarm(atMs);
+    this.#alarm.by(this.#chores.nextMs(Date.now()));
   }
 }
