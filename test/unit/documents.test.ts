@@ -25,6 +25,7 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   "test:overload": { reason: "the fault tests run the same for some seconds" },
   "test:soak": { reason: "takes half an hour; check:types checks it" },
   "test:races": { reason: "the fault and the worker tests run the same, less often" },
+  "test:faults": { reason: "the worker tests run the same, less often" },
   "test:hostile": { reason: "the worker tests run the same, less often" },
   "upgrade:leave": { reason: "is run once for each release; test/fault/upgrade.test.ts reads what it makes" },
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
