@@ -11,7 +11,7 @@ import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-new
 import type { ColdObjects } from "./log/cold-objects.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
-import { stepRuleJob } from "./rules/reconcile.ts";
+import { stepRuleJob } from "./rules/rule-job-steps.ts";
 import { nextRuleJobMs } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
 

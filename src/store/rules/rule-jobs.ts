@@ -1,6 +1,6 @@
 /**
  * Mapping rules that are applied to the signals that are stored already (design §8.5): which, and how far each is. The
- * steps are in reconcile.ts.
+ * steps are in rule-job-steps.ts.
  */
 import { eventRange } from "../../domain/rules/event-pattern.ts";
 import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";

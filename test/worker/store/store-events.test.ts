@@ -16,7 +16,7 @@ import {
 } from "../../../src/store/events/dead-letter-news.ts";
 import { wantEvents } from "../../../src/store/events/wanted.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { stepRuleJob } from "../../../src/store/rules/reconcile.ts";
+import { stepRuleJob } from "../../../src/store/rules/rule-job-steps.ts";
 import { recordSignals } from "../../../src/store/record/record-signals.ts";
 import { startRuleJob } from "../../../src/store/rules/rule-jobs.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";

@@ -18,7 +18,7 @@ import { countInBooks } from "../../../../src/store/state/books.ts";
 import { recordSignals } from "../../../../src/store/record/record-signals.ts";
 import type { RuleJob, RuleToApply } from "../../../../src/store/protocol/rules-on-history.ts";
 import { previewPage } from "../../../../src/store/rules/preview.ts";
-import { stepRuleJob } from "../../../../src/store/rules/reconcile.ts";
+import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
 import { ruleFacts } from "../../../../src/store/rules/rule-facts.ts";
 import { findRuleJob, nextRuleJobMs, startRuleJob } from "../../../../src/store/rules/rule-jobs.ts";
 import { isStale } from "../../../../src/store/state/applied-rules.ts";

@@ -7,47 +7,26 @@
  * have been run through the rules as they were then, or newer ones (see `isStale`); what a newer version of the rule made is
  * left alone.
  */
-import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
-import { eventRange } from "../../domain/rules/event-pattern.ts";
+import { compileRules } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules, MappingRule } from "../../domain/rules/mapping-rule.ts";
-import { COLD_RETRY_MS, RULE_STEP_SEGMENTS, RULE_STEP_SIGNALS } from "../../limits.ts";
+import { COLD_RETRY_MS, RULE_STEP_SIGNALS } from "../../limits.ts";
 import { countScores, raiseRuleApplied } from "./rule-news.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { Facts } from "../log/line.ts";
 import { readPayloads } from "../log/payloads.ts";
 import type { Payloads } from "../log/payloads.ts";
-import type { Segment } from "../log/segment.ts";
 import { People } from "../people/people.ts";
 import { scoredBy } from "../people/timeline-text.ts";
 import type { Scored } from "../people/timeline-text.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { removeDroppedScores } from "./dropped-scores.ts";
+import { nextCandidates, outdatedVerdicts, seqsAbout, verdictVersions } from "./rule-candidates.ts";
+import type { CandidateSegment, VerdictVersions } from "./rule-candidates.ts";
 import { readRuleDays } from "../state/rule-days.ts";
 import { countIn, countReplaced, dueRuleJob, isCurrentJob, ruleOf, saveProgress } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
-import { canScore, hasEventsOf, isCounted, matchesOf } from "./rule-signals.ts";
+import { matchesOf } from "./rule-signals.ts";
 import type { ScorableFacts } from "./rule-signals.ts";
-
-/** The version that each verdict of a rule is of. */
-type Versions = ReadonlyMap<number, number>;
-
-/** A line that may come to score something else. */
-interface Candidate {
-  seq: number;
-  facts: ScorableFacts;
-  /**
-   * Whether the rule is about the line's event: then it takes the payload to say what it scores. Otherwise it scores
-   * nothing.
-   */
-  isAbout: boolean;
-}
-
-/** A segment as it was read, with the lines of it that may change. */
-interface Part {
-  segment: Segment;
-  candidates: Candidate[];
-  scanned: number;
-}
 
 type ScoreChanges = Map<number, { before: Scored | null; after: Scored | null }>;
 
@@ -65,12 +44,12 @@ export async function stepRuleJob(
 ): Promise<boolean> {
   const job = dueRuleJob(state.sql, Date.now());
   if (job === null) return false;
-  const { parts, areLast } = nextParts(state, job, limit);
+  const { parts, areLast } = nextCandidates(state, job, limit);
   const payloads = await readPayloads(
     state.signals,
     objects,
     parts
-      .map(({ segment, candidates }) => ({ segment, seqs: seqsOf(candidates) }))
+      .map(({ segment, candidates }) => ({ segment, seqs: seqsAbout(candidates) }))
       .filter(({ seqs }) => seqs.length > 0),
   );
   try {
@@ -85,61 +64,6 @@ export async function stepRuleJob(
   }
 }
 
-/** The next segments that a job looks at: one at least, if there is one, and whether they are the last. */
-function nextParts(state: StoreState, job: RuleJobRow, limit: number): { parts: Part[]; areLast: boolean } {
-  const rule = ruleOf(job);
-  const outdated = outdatedVerdicts(job, verdictsOf(state.sql, job.rule_id));
-  const parts: Part[] = [];
-  const hasNothing = rule === null && (outdated.length === 0 || readRuleDays(state, job.rule_id) === null);
-  if (job.person_id !== null || hasNothing) return { parts, areLast: true };
-  const { read, event } = reader(job, rule, outdated);
-  let candidates = 0;
-  for (const segment of state.signals.walk(job.position, { event })) {
-    if (segment.firstSeq > job.last_seq) break;
-    const part = read(segment);
-    parts.push(part);
-    candidates += part.candidates.length;
-    if (segment.lastSeq === job.last_seq) break;
-    if (candidates >= limit || parts.length >= RULE_STEP_SEGMENTS) return { parts, areLast: false };
-  }
-  return { parts, areLast: true };
-}
-
-/** What finds the candidates of a segment, and the event of the segments that are to be looked at; undefined: all are. */
-function reader(
-  job: RuleJobRow,
-  rule: MappingRule | null,
-  outdated: readonly number[],
-): { read: (segment: Segment) => Part; event: string | undefined } {
-  const compiled = compileRules(rule === null ? [] : [rule]);
-  const { prefix: event, exact } = eventRange(rule?.event ?? "");
-  const isOutdated = new Set(outdated);
-  const read = (segment: Segment): Part => {
-    const part: Part = { segment, candidates: [], scanned: 0 };
-    for (const seq of linesOf(segment, compiled, exact ? event : null, isOutdated)) {
-      const facts = segment.facts(seq);
-      const isAbout = facts.event !== null && isAboutEvent(compiled, facts.event);
-      if (isAbout && isCounted(facts)) part.scanned++;
-      if (!canScore(facts) || (facts.linkedAtMs ?? 0) > job.requested_at) continue;
-      if (isAbout || facts.verdicts.some((id) => isOutdated.has(id))) part.candidates.push({ seq, facts, isAbout });
-    }
-    return part;
-  };
-  return { read, event: rule !== null && exact && outdated.length === 0 ? event : undefined };
-}
-
-/** Numbers of the lines that the rule is about, or has scored, and of few others. */
-function linesOf(
-  segment: Segment,
-  compiled: CompiledRules,
-  event: string | null,
-  outdated: ReadonlySet<number>,
-): Iterable<number> {
-  const scored = outdated.size === 0 ? [] : segment.seqsScored(outdated);
-  if (!hasEventsOf(segment, compiled)) return scored;
-  return event === null ? segment.seqs() : new Set([...segment.seqsWith("event", event), ...scored]);
-}
-
 /** One step of a job, in its transaction. */
 class Step {
   readonly #state: StoreState;
@@ -147,7 +71,7 @@ class Step {
   readonly #nowMs: number;
   readonly #rule: MappingRule | null;
   readonly #compiled: CompiledRules;
-  readonly #versions: Versions;
+  readonly #versions: VerdictVersions;
   readonly #people: People;
   /** Changes of what lines score, by person. */
   readonly #changes = new Map<number, ScoreChanges>();
@@ -158,11 +82,11 @@ class Step {
     this.#nowMs = nowMs;
     this.#rule = ruleOf(job);
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
-    this.#versions = verdictsOf(state.sql, job.rule_id);
+    this.#versions = verdictVersions(state.sql, job.rule_id);
     this.#people = new People(state);
   }
 
-  take(parts: readonly Part[], areLast: boolean, payloads: Payloads, limit: number): void {
+  take(parts: readonly CandidateSegment[], areLast: boolean, payloads: Payloads, limit: number): void {
     const { sql, signals } = this.#state;
     const job = this.#job;
     const areTaken = parts.every((part) => this.#takePart(part, payloads));
@@ -182,7 +106,7 @@ class Step {
    * Takes in a segment. Returns whether the next one can be taken: this one has not changed since it was read, and its
    * payloads are there.
    */
-  #takePart({ segment, candidates, scanned }: Part, payloads: Payloads): boolean {
+  #takePart({ segment, candidates, scanned }: CandidateSegment, payloads: Payloads): boolean {
     const job = this.#job;
     if (candidates.length > 0 && !this.#state.signals.isCurrent(segment)) return false;
     if (candidates.some(({ seq, isAbout }) => isAbout && !payloads.has(seq))) {
@@ -234,22 +158,4 @@ class Step {
     const outdated = new Set(outdatedVerdicts(job, this.#versions));
     return removeDroppedScores(this.#state, job, outdated, limit);
   }
-}
-
-function verdictsOf(sql: SqlStorage, ruleId: string): Versions {
-  const rows = sql.exec<{ id: number; rule_version: number }>(
-    "SELECT id, rule_version FROM verdicts WHERE rule_id = ?",
-    ruleId,
-  );
-  return new Map([...rows].map(({ id, rule_version: version }) => [id, version] as const));
-}
-
-/** Verdicts that no line is to have any more where the rule is not about its event. */
-function outdatedVerdicts({ rule, rule_version: version }: RuleJobRow, versions: Versions): number[] {
-  const last = version ?? Number.POSITIVE_INFINITY;
-  return [...versions].filter(([, one]) => (rule === null ? one <= last : one < last)).map(([id]) => id);
-}
-
-function seqsOf(candidates: readonly Candidate[]): number[] {
-  return candidates.filter(({ isAbout }) => isAbout).map(({ seq }) => seq);
 }
