@@ -97,7 +97,7 @@ export const COLD_RETRY_MS = 60_000;
 // --- Data care ---
 
 /** How long a deletion is remembered, in days: its receipt, and the hashes that stop what was still on its way then. */
-export const ERASURE_REMEMBERED_DAYS = 30;
+export const DELETION_REMEMBERED_DAYS = 30;
 
 // --- Destinations ---
 

@@ -30,14 +30,14 @@ CREATE TABLE `product_orgs` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `product_orgs_external_id_unique` ON `product_orgs` (`external_id`);--> statement-breakpoint
 CREATE INDEX `product_orgs_last_seen` ON `product_orgs` (`last_seen`);--> statement-breakpoint
-CREATE TABLE `erased_names` (
+CREATE TABLE `deleted_names` (
 	`hash` text PRIMARY KEY NOT NULL,
 	`at` integer NOT NULL,
 	`since` integer NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `erased_names_at` ON `erased_names` (`at`);--> statement-breakpoint
-CREATE TABLE `erasures` (
+CREATE INDEX `deleted_names_at` ON `deleted_names` (`at`);--> statement-breakpoint
+CREATE TABLE `deletions` (
 	`id` text PRIMARY KEY NOT NULL,
 	`email_hash` text NOT NULL,
 	`requested_at` integer NOT NULL,
@@ -57,8 +57,8 @@ CREATE TABLE `erasures` (
 	`cold_objects` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE INDEX `erasures_email_hash` ON `erasures` (`email_hash`,`requested_at`);--> statement-breakpoint
-CREATE INDEX `erasures_finished` ON `erasures` (`finished_at`,`requested_at`);--> statement-breakpoint
+CREATE INDEX `deletions_email_hash` ON `deletions` (`email_hash`,`requested_at`);--> statement-breakpoint
+CREATE INDEX `deletions_finished` ON `deletions` (`finished_at`,`requested_at`);--> statement-breakpoint
 CREATE TABLE `retention` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`days` integer,
@@ -228,7 +228,7 @@ CREATE TABLE `dead_letters` (
 	`payload` text,
 	`recorded_at` integer NOT NULL,
 	`received_at` integer NOT NULL,
-	`erased_at` integer
+	`deleted_at` integer
 );
 --> statement-breakpoint
 CREATE INDEX `dead_letters_id` ON `dead_letters` (`id`);--> statement-breakpoint

@@ -54,7 +54,7 @@ export class Destinations extends DurableObject<Env> {
 
   /** Takes over what has happened: durable when it resolves. An event that was raised before is ignored. */
   raise(events: WorkspaceEvent[]): void {
-    this.#changes.run((nowMs) => this.#flow.raise(this.#stored.erasure.withoutErased(events), nowMs));
+    this.#changes.run((nowMs) => this.#flow.raise(this.#stored.deletion.withoutDeleted(events), nowMs));
   }
 
   // --- Who is told what ---
@@ -195,8 +195,8 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** Deletes a person's data from what waits to be delivered and from what is kept. Repeating it is harmless. */
-  erase(email: string): void {
-    this.ctx.storage.transactionSync(() => this.#stored.erasure.erase(email, Date.now()));
+  deletePerson(email: string): void {
+    this.ctx.storage.transactionSync(() => this.#stored.deletion.deletePerson(email, Date.now()));
   }
 
   /** Does what is due. Never throws: an alarm that throws six times is gone. */
@@ -210,7 +210,7 @@ export class Destinations extends DurableObject<Env> {
       if (notices === null) return;
       this.#changes.run((nowMs) => {
         this.#flow.raise(this.#upkeep.looked(notices, nowMs), nowMs);
-        this.#stored.erasure.clearAway(nowMs);
+        this.#stored.deletion.clearAway(nowMs);
       });
     } catch (error) {
       logEvent("destinations_alarm_failed", { workspace: this.#workspaceId, error: errorText(error) });

@@ -1,7 +1,7 @@
 /** All that the object keeps, each part written by one file. */
 import { Deliveries } from "./deliveries.ts";
 import { createTables } from "./destination-tables.ts";
-import { EventErasure } from "./event-erasure.ts";
+import { EventDeletion } from "./event-deletion.ts";
 import { Roster } from "./roster.ts";
 import { ScoredEvents } from "./scored-events.ts";
 import { Settings } from "./settings.ts";
@@ -12,7 +12,7 @@ export class StoredParts {
   readonly deliveries: Deliveries;
   readonly scored: ScoredEvents;
   readonly settings: Settings;
-  readonly erasure: EventErasure;
+  readonly deletion: EventDeletion;
 
   constructor(sql: SqlStorage) {
     createTables(sql);
@@ -21,7 +21,7 @@ export class StoredParts {
     this.deliveries = new Deliveries(sql);
     this.scored = new ScoredEvents(sql);
     this.settings = new Settings(sql);
-    this.erasure = new EventErasure(sql);
+    this.deletion = new EventDeletion(sql);
   }
 
   /** Forgets what memory has of the tables: after a transaction was taken back, that may not be what is stored. */

@@ -6,7 +6,7 @@ import { accountRoutes } from "./routes/account-routes.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./docs/document-routes.tsx";
 import { destinationRoutes } from "./routes/destination-routes.ts";
-import { erasureRoutes } from "./routes/erasure-routes.ts";
+import { deletionRoutes } from "./routes/deletion-routes.ts";
 import { exportRoutes } from "./routes/export-routes.ts";
 import { operator } from "./environment.ts";
 import { limitBody } from "../http/body-limit.ts";
@@ -79,7 +79,7 @@ const described = operator
   .route("/", signalRoutes)
   .route("/", accountRoutes)
   .route("/", exportRoutes)
-  .route("/", erasureRoutes)
+  .route("/", deletionRoutes)
   .route("/", destinationRoutes);
 
 export const documentRoutes = createDocumentRoutes(described.routes);

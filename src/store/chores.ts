@@ -4,7 +4,7 @@
  */
 import type { HandOn } from "../events/hand-on.ts";
 import type { Chore } from "./chore-runner.ts";
-import { nextErasureMs, stepErasure } from "./deletion/erasure.ts";
+import { nextDeletionMs, stepDeletions } from "./deletion/person-deletions.ts";
 import { nextPurgeMs, purgeHeld } from "./deletion/purge.ts";
 import { deleteExpired, nextRetentionMs } from "./deletion/retention.ts";
 import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-news.ts";
@@ -45,8 +45,8 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
     },
     {
       name: "erase",
-      due: (nowMs) => nextErasureMs(store.state(), nowMs),
-      step: (nowMs) => store.transact(() => stepErasure(store.state(), nowMs)),
+      due: (nowMs) => nextDeletionMs(store.state(), nowMs),
+      step: (nowMs) => store.transact(() => stepDeletions(store.state(), nowMs)),
     },
     {
       name: "retention",

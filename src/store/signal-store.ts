@@ -17,12 +17,12 @@ import { restoreAtNextStart, type PointInTime } from "../platform/point-in-time.
 import { within } from "../platform/time-limit.ts";
 import { ChoreRunner } from "./chore-runner.ts";
 import { choresOf } from "./chores.ts";
-import { erasePerson, findErasure } from "./deletion/erasure.ts";
+import { beginDeletion, findDeletion } from "./deletion/person-deletions.ts";
 import { setRetention } from "./deletion/retention.ts";
 import { wantEvents } from "./events/wanted.ts";
 import { hasFreshLinkJob, hurryLinkJobs } from "./people/link-jobs.ts";
 import { stepLinkJobs } from "./people/linking.ts";
-import type { ErasureReceipt, StoreConfig } from "./protocol/data-care.ts";
+import type { DeletionReceipt, StoreConfig } from "./protocol/data-care.ts";
 import type { RuleJob, RuleToApply } from "./protocol/rules-on-history.ts";
 import type { RecordOptions, RecordResult, RowToRecord, SignalToRecord } from "./protocol/signals-to-record.ts";
 import { StoreReads } from "./queries/store-reads.ts";
@@ -112,16 +112,16 @@ export class SignalStore extends StoreReads {
   }
 
   /**
-   * Deletes a person with everything that is linked to them, see deletion/erasure.ts. What the call does not get done the
+   * Deletes a person with everything that is linked to them, see deletion/person-deletions.ts. What the call does not get done the
    * alarm does. Repeating it is harmless: the same deletion while it is under way, else another one, for what has come since.
    *
    * @param id of the receipt, if it is a new one.
    * @param email trimmed and lower-cased.
    */
-  erase(id: string, email: string): ErasureReceipt {
-    this.transact(() => erasePerson(this.state, id, email, Date.now()));
+  deletePerson(id: string, email: string): DeletionReceipt {
+    this.transact(() => beginDeletion(this.state, id, email, Date.now()));
     this.#alarmForNext();
-    const receipt = findErasure(this.state.sql, email);
+    const receipt = findDeletion(this.state.sql, email);
     if (receipt === null) throw new Error("a deletion that was just begun is gone");
     return receipt;
   }

@@ -56,8 +56,8 @@ const random = chances("kill -9 in the middle of jobs");
 let service: Service;
 
 /** Workspaces with signals from long ago. */
-const old = { erasure: nowhere(), retention: nowhere(), cold: nowhere() };
-const sentLongAgo = { erasure: [] as string[], retention: [] as string[], cold: [] as string[] };
+const old = { deletion: nowhere(), retention: nowhere(), cold: nowhere() };
+const sentLongAgo = { deletion: [] as string[], retention: [] as string[], cold: [] as string[] };
 const GONE = { email: "gone@example.com", userId: "gone-user", anonymousId: "gone-browser" };
 const GONE_SIGNALS = 6_000;
 /** Ten steps of retention, so that it is caught under way. */
@@ -71,9 +71,9 @@ beforeAll(async () => {
   for (const [slug, workspace] of Object.entries(old)) Object.assign(workspace, await provision(slug));
   const identify = { type: "identify", ...GONE, email: undefined, traits: { email: GONE.email, name: "Zoe Gone" } };
   const theirs = visits(GONE_SIGNALS, { type: "track", userId: GONE.userId });
-  sentLongAgo.erasure = [
-    ...(await send(old.erasure, [identify])),
-    ...(await send(old.erasure, [...theirs, ...visits(1_000)])),
+  sentLongAgo.deletion = [
+    ...(await send(old.deletion, [identify])),
+    ...(await send(old.deletion, [...theirs, ...visits(1_000)])),
   ];
   for (let bulks = 0; bulks < EXPIRED_BULKS; bulks++) {
     sentLongAgo.retention.push(
@@ -131,7 +131,7 @@ test("design §8.5: after kill -9 while a rule is applied to the past, every sig
 }, 120_000);
 
 test("design §8: after kill -9 while a person is deleted, nothing of them is left, and nobody else has lost anything", async () => {
-  const { erasure: workspace } = old;
+  const { deletion: workspace } = old;
   const before = await scores(workspace);
   const person = `workspaces/${workspace.id}/people/${GONE.email}`;
   await service.api.call("DELETE", person);
@@ -140,12 +140,12 @@ test("design §8: after kill -9 while a person is deleted, nothing of them is le
     () => Promise.resolve(),
     async () => ((await receipt()).complete ? "done" : "under way"),
   );
-  await waitForAbandoned("erasure");
+  await waitForAbandoned("deletion");
   await expect.poll(async () => (await receipt()).complete, PATIENCE).toBe(true);
   expect((await receipt()).signals).toBe(GONE_SIGNALS + 1);
 
-  const sent = sentLongAgo.erasure.length;
-  const all = await expectBooks(workspace, sentLongAgo.erasure, { accepted: sent, processed: sent });
+  const sent = sentLongAgo.deletion.length;
+  const all = await expectBooks(workspace, sentLongAgo.deletion, { accepted: sent, processed: sent });
   const text = JSON.stringify(all);
   for (const name of [...Object.values(GONE), "Zoe"]) expect(text).not.toContain(name);
   expect(all.filter(({ payload }) => payload !== null)).toHaveLength(sent - GONE_SIGNALS - 1);

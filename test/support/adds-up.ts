@@ -57,10 +57,10 @@ export function expectStateToAddUp(state: StoreState, { hasDropped = false } = {
 
   const counted = new Map<string, { count: number; held: number; anonymous: number }>();
   for (const { facts } of [...lines, ...held]) {
-    const { kind, status, event, source, erasedAtMs } = facts;
+    const { kind, status, event, source, deletedAtMs } = facts;
     if (kind !== "signal" || event === null) continue;
     const isCounted = status === "processed" || status === "anonymous" || status === "held";
-    if (!isCounted || erasedAtMs !== null) continue;
+    if (!isCounted || deletedAtMs !== null) continue;
     const group = counted.get(`${event} ${source}`) ?? { count: 0, held: 0, anonymous: 0 };
     group.count++;
     if (status === "held") group.held++;

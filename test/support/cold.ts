@@ -118,7 +118,7 @@ export async function ringUntilQuiet(workspaceId: string, limit = 60): Promise<v
       return storage.sql
         .exec<{ busy: number; writing: number }>(
           `SELECT EXISTS (SELECT 1 FROM cold_scrubs) OR EXISTS (SELECT 1 FROM rule_jobs WHERE status <> 'done')
-             OR EXISTS (SELECT 1 FROM erasures WHERE finished_at IS NULL) OR EXISTS (SELECT 1 FROM link_jobs)
+             OR EXISTS (SELECT 1 FROM deletions WHERE finished_at IS NULL) OR EXISTS (SELECT 1 FROM link_jobs)
              OR EXISTS (SELECT 1 FROM cold_objects WHERE state <> 'stored') AS busy,
              EXISTS (SELECT 1 FROM cold_objects WHERE state = 'writing') AS writing`,
         )

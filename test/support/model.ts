@@ -18,8 +18,8 @@ export interface Said {
   event: string;
 }
 
-/** `accepted` is on its way, or has taken its effect; `erased` has, and belongs to a person who was deleted since. */
-type Place = "accepted" | "held" | "purged" | "erased";
+/** `accepted` is on its way, or has taken its effect; `deleted` has, and belongs to a person who was deleted since. */
+type Place = "accepted" | "held" | "purged" | "deleted";
 
 interface ModelSignal extends Said {
   id: string;
@@ -117,13 +117,13 @@ export class Model {
     return { released, still_held: held.length - released };
   }
 
-  /** Deletes a person with all that is theirs: what was accepted is erased, what is held is purged. */
-  erase(person: number): void {
+  /** Deletes a person with all that is theirs: what was accepted is deleted, what is held is purged. */
+  deletePerson(person: number): void {
     const isLinked = this.isLinked(person);
     for (const signal of this.signals) {
       if (signal.person !== person) continue;
       if (!isLinked && signal.names === "anonymous" && signal.kind === "signal") continue;
-      if (signal.place === "accepted") signal.place = "erased";
+      if (signal.place === "accepted") signal.place = "deleted";
       if (signal.place === "held") signal.place = "purged";
     }
   }

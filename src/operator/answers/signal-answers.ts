@@ -130,7 +130,7 @@ export function traceJson(trace: SignalTrace, keyName: string | null): z.infer<t
       scored_by: rule.scoredBy,
     })),
     points: trace.points,
-    erased_at: isoOrNull(trace.erasedAtMs),
+    erased_at: isoOrNull(trace.deletedAtMs),
     payload: trace.payload,
     in_cold_storage: trace.inColdStorage,
   };

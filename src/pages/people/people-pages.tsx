@@ -13,7 +13,7 @@ import { readExport } from "./export-copy.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { readPeopleQuery } from "./people-query.ts";
 import { requireManager } from "../session/require-sign-in.ts";
-import { DeletePersonView, ReceiptView } from "./erasure-view.tsx";
+import { DeletePersonView, ReceiptView } from "./deletion-view.tsx";
 import { PeopleView, personPath } from "./people-view.tsx";
 import { PersonView } from "./person-view.tsx";
 
@@ -29,7 +29,7 @@ export const peoplePages = pages
     const asked = { cursor: c.req.query("cursor") ?? null, limit: PAGE_ROWS };
     const people = await storeOf(c).findPeople(list.query, asked);
     const nobody = people.items.length === 0 && list.q.includes("@");
-    const wasDeleted = nobody && (await storeOf(c).erasure(list.q.toLowerCase())) !== null;
+    const wasDeleted = nobody && (await storeOf(c).deletion(list.q.toLowerCase())) !== null;
     const shown = { base: workspacePath(c), list, people, wasDeleted, mayExport: mayManage(c), nowMs: Date.now() };
     return page(c, { title: "People", section: "people" }, <PeopleView {...shown} />);
   })
@@ -44,13 +44,13 @@ export const peoplePages = pages
     });
   })
   .get("/deletions/:deletion_id", async (c) => {
-    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    const receipt = await storeOf(c).deletionById(c.req.param("deletion_id"));
     if (receipt === null) return notFoundPage(c, "deletion");
     const view = { base: workspacePath(c), email: null, receipt, isBack: false, nowMs: Date.now() };
     return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
   })
   .get("/deletions/:deletion_id/download", async (c) => {
-    const receipt = await storeOf(c).erasureById(c.req.param("deletion_id"));
+    const receipt = await storeOf(c).deletionById(c.req.param("deletion_id"));
     if (receipt === null) return notFoundPage(c, "deletion");
     const { requestedAtMs, finishedAtMs, ...counts } = receipt;
     const times = { requestedAt: iso(requestedAtMs), finishedAt: finishedAtMs === null ? null : iso(finishedAtMs) };
@@ -95,7 +95,7 @@ export const peoplePages = pages
   })
   .get("/:email/deletion", async (c) => {
     const email = addressOf(c);
-    const [receipt, isBack] = await Promise.all([storeOf(c).erasure(email), isThere(c, email)]);
+    const [receipt, isBack] = await Promise.all([storeOf(c).deletion(email), isThere(c, email)]);
     if (receipt === null) return notFoundPage(c, "deletion");
     const view = { base: workspacePath(c), email, receipt, isBack, nowMs: Date.now() };
     return page(c, { title: "Deletion receipt", section: "people" }, <ReceiptView {...view} />);
@@ -120,7 +120,7 @@ async function isThere(c: Ctx, email: string): Promise<boolean> {
 }
 
 async function receiptOr404(c: Ctx, email: string): Promise<Response> {
-  return (await storeOf(c).erasure(email)) === null ? notFoundPage(c, "person") : toReceipt(c, email);
+  return (await storeOf(c).deletion(email)) === null ? notFoundPage(c, "person") : toReceipt(c, email);
 }
 
 function toReceipt(c: Ctx, email: string): Response {

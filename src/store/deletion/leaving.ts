@@ -10,7 +10,7 @@ import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { Receipt } from "../receipt.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
-import { isOfErased } from "../people/erased-names.ts";
+import { isOfDeleted } from "../people/deleted-names.ts";
 
 export class Leaving {
   readonly #sql: SqlStorage;
@@ -18,13 +18,13 @@ export class Leaving {
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
-    const jobs = sql.exec("SELECT 1 FROM erasures WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
+    const jobs = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL LIMIT 1");
     this.#isAnybody = jobs.toArray().length > 0;
   }
 
   /** The facts of a line as its person's deletion will leave them. */
   factsOf(facts: Facts, nowMs: number): Facts {
-    if (!this.#isAnybody || facts.erasedAtMs !== null) return facts;
+    if (!this.#isAnybody || facts.deletedAtMs !== null) return facts;
     const { owner, admission } = facts;
     const isLeaving = owner === null ? this.#names(visitorOf(facts), admission) : !this.#isThere(owner.personId);
     return isLeaving ? afterDeletion(facts, nowMs) : facts;
@@ -39,7 +39,7 @@ export class Leaving {
 
   #names(visitor: VisitorNames, receipt: Receipt): boolean {
     const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
-    if (isOfErased(this.#sql, visitor, receipt, claimsOf)) return true;
+    if (isOfDeleted(this.#sql, visitor, receipt, claimsOf)) return true;
     if (visitor.email !== undefined) return false;
     // Ids that the deletion has not come to yet still say whose they were.
     const { userId, anonymousId } = visitor;

@@ -1,14 +1,14 @@
 /** Deletions of persons, and how long signals are kept. */
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-export type ErasureStep = "identities" | "lines" | "held" | "dead_letters" | "cold";
+export type DeletionStage = "identities" | "lines" | "held" | "dead_letters" | "cold";
 
-/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See erasure.ts. */
-export const erasures = sqliteTable(
-  "erasures",
+/** Deletions of persons: the receipt, and while it is under way what is to be deleted. See person-deletions.ts. */
+export const deletions = sqliteTable(
+  "deletions",
   {
     id: text("id").primaryKey(),
-    /** The email's hash, by which a receipt is found: see people/erased-names.ts. */
+    /** The email's hash, by which a receipt is found: see people/deleted-names.ts. */
     emailHash: text("email_hash").notNull(),
     requestedAt: integer("requested_at").notNull(),
     /** When the deletion was asked for last: what is received later is somebody new's. */
@@ -18,8 +18,8 @@ export const erasures = sqliteTable(
     /** The email that is still to be looked for; null once that is done, and where there was no such person. */
     email: text("email"),
     personId: integer("person_id"),
-    /** The step that is next, and how far it is: see erasure.ts. */
-    step: text("step").$type<ErasureStep>().notNull(),
+    /** The step that is next, and how far it is: see person-deletions.ts. */
+    step: text("step").$type<DeletionStage>().notNull(),
     position: integer("position").notNull(),
     people: integer("people").notNull(),
     identities: integer("identities").notNull(),
@@ -31,8 +31,8 @@ export const erasures = sqliteTable(
     coldObjects: integer("cold_objects").notNull(),
   },
   (table) => [
-    index("erasures_email_hash").on(table.emailHash, table.requestedAt),
-    index("erasures_finished").on(table.finishedAt, table.requestedAt),
+    index("deletions_email_hash").on(table.emailHash, table.requestedAt),
+    index("deletions_finished").on(table.finishedAt, table.requestedAt),
   ],
 );
 

@@ -47,7 +47,7 @@ export const COLUMNS = [
   { name: "linkedAfter", is: "number", ofPerson: true },
   { name: "duplicateOf", is: "text", ofPerson: true },
   { name: "traits", is: "text", ofPerson: true },
-  { name: "erasedAfter", is: "number", ofPerson: false },
+  { name: "deletedAfter", is: "number", ofPerson: false },
   { name: "pathSource", is: "text", ofPerson: true },
   { name: "idempotencyKey", is: "text", ofPerson: true },
 ] as const satisfies readonly { name: string; is: "number" | "text"; ofPerson: boolean }[];
@@ -83,7 +83,7 @@ export function encodeFacts(facts: Facts): Cell[] {
     after(facts.linkedAtMs, receivedAtMs),
     facts.duplicateOf ?? 0,
     writeTraits(traits),
-    after(facts.erasedAtMs, receivedAtMs),
+    after(facts.deletedAtMs, receivedAtMs),
     admission.pathSource ?? 0,
     admission.idempotencyKey ?? 0,
   ];
@@ -125,7 +125,7 @@ export function decodeFacts(cell: (name: ColumnName) => Cell): Facts {
     duplicateOf: text("duplicateOf"),
     rulesTried: number("rulesTried"),
     verdicts: verdictsOf(cell("verdicts")),
-    erasedAtMs: timeAfter(number("erasedAfter"), receivedAtMs),
+    deletedAtMs: timeAfter(number("deletedAfter"), receivedAtMs),
   };
 }
 

@@ -5,7 +5,7 @@ import type { Facts } from "./line.ts";
 /** What is left of a signal whose person is deleted: id, event and its place in the books. */
 export function afterDeletion(facts: Facts, nowMs: number): Facts {
   const status = facts.status === "anonymous" ? "processed" : facts.status === "held" ? "purged" : facts.status;
-  return { ...withoutPerson(facts), status, erasedAtMs: nowMs };
+  return { ...withoutPerson(facts), status, deletedAtMs: nowMs };
 }
 
 /** What is left of a held signal whose period is over. */
@@ -21,7 +21,7 @@ export function afterRetention(facts: Facts): Facts {
     admission: { ...left.admission, id: "", keyId: "" },
     status: "released",
     event: null,
-    erasedAtMs: null,
+    deletedAtMs: null,
   };
 }
 

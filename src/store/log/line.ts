@@ -41,7 +41,7 @@ export interface Facts {
   /** Numbers of what the rules made of the signal, see rules/verdicts.ts. */
   verdicts: readonly number[];
   /** When the signal's person was deleted; from then on nothing here names anybody. */
-  erasedAtMs: number | null;
+  deletedAtMs: number | null;
 }
 
 export interface Line {
@@ -51,11 +51,11 @@ export interface Line {
 }
 
 /** Whether the payload of such a line is kept. */
-export function keepsPayload({ status, erasedAtMs }: Facts): boolean {
-  return erasedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
+export function keepsPayload({ status, deletedAtMs }: Facts): boolean {
+  return deletedAtMs === null && (status === "processed" || status === "anonymous" || status === "held");
 }
 
 /** Whether other signals can be duplicates of this one. */
-export function isOriginal({ status, erasedAtMs }: Facts): boolean {
-  return erasedAtMs === null && (status === "processed" || status === "anonymous");
+export function isOriginal({ status, deletedAtMs }: Facts): boolean {
+  return deletedAtMs === null && (status === "processed" || status === "anonymous");
 }

@@ -25,7 +25,7 @@ type Row = { key: ArrayBuffer; at: number; ordinal: number };
 export function dropOldestIds(sql: SqlStorage, personId: number, kind: VisitorId["kind"], count: number): number[] {
   const oldest = sql.exec<Row>(OLDEST, personId, ...keysOf(kind), count).toArray();
   return oldest.flatMap(({ key, at, ordinal }) => {
-    forgetPairs(sql, key);
+    deletePairs(sql, key);
     return sql
       .exec<{ person_id: number }>(DROP, key, at, ordinal)
       .toArray()
@@ -34,7 +34,7 @@ export function dropOldestIds(sql: SqlStorage, personId: number, kind: VisitorId
 }
 
 /** Deletes the pairs of an id, each of which is there both ways. */
-export function forgetPairs(sql: SqlStorage, key: ArrayBuffer): void {
+export function deletePairs(sql: SqlStorage, key: ArrayBuffer): void {
   sql.exec("DELETE FROM pairs WHERE (key, other_key) IN (SELECT other_key, key FROM pairs WHERE key = ?)", key);
   sql.exec("DELETE FROM pairs WHERE key = ?", key);
 }

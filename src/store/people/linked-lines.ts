@@ -97,7 +97,7 @@ export class Linking {
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
-    const isOpen = facts.erasedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
+    const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
     const owner = isOpen ? this.#people.ownerOf(visitorOf(facts), receipt) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && before.by !== "anonymous_id")) {

@@ -93,8 +93,8 @@ export const linkJobs = sqliteTable(
 );
 
 /** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
-export const erasedNames = sqliteTable(
-  "erased_names",
+export const deletedNames = sqliteTable(
+  "deleted_names",
   {
     hash: text("hash").primaryKey(),
     /** Signals received after this time are not the deleted person's. */
@@ -102,5 +102,5 @@ export const erasedNames = sqliteTable(
     /** Since when an id was the person's, where others had it too. */
     since: integer("since").notNull(),
   },
-  (table) => [index("erased_names_at").on(table.at)],
+  (table) => [index("deleted_names_at").on(table.at)],
 );

@@ -19,7 +19,7 @@ export interface ExportPage {
 }
 
 /** What the deletion of a person has taken away so far. */
-export interface ErasureReceipt {
+export interface DeletionReceipt {
   /** `del_` + UUIDv7. */
   id: string;
   requestedAtMs: number;

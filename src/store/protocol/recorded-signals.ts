@@ -52,7 +52,7 @@ export interface SignalTrace extends SignalSummary {
   rulesMatched: MatchedRule[];
   points: number;
   /** When the signal's person was deleted, and all that was theirs with it; null: they were not. */
-  erasedAtMs: number | null;
+  deletedAtMs: number | null;
   /** The payload as it was sent; null when it is not kept, and while cold storage does not answer. */
   payload: unknown;
   inColdStorage: boolean;

@@ -57,7 +57,7 @@ export function rowOfLine(state: StoreState, { facts, payload }: ExportedLine, n
     linked_at: facts.linkedAtMs,
     points: pointsOf(countedOf(state, facts)),
     dead_reason: null,
-    erased_at: facts.erasedAtMs,
+    erased_at: facts.deletedAtMs,
     payload,
   };
 }
@@ -76,7 +76,7 @@ export function rowOfDeadLetter(row: DeadLetterRow): ExportRow {
     recorded_at: row.recorded_at,
     points: 0,
     dead_reason: row.reason,
-    erased_at: row.erased_at,
+    erased_at: row.deleted_at,
     payload: row.payload === null || isJson(row.payload) ? row.payload : JSON.stringify(row.payload),
   };
 }

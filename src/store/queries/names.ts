@@ -38,7 +38,7 @@ export class Names {
     this.#leaving ??= new Map(
       this.#sql
         .exec<{ email: string; asked_at: number }>(
-          "SELECT email, asked_at FROM erasures WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at",
+          "SELECT email, asked_at FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at",
         )
         .toArray()
         .map(({ email: leaving, asked_at }) => [leaving, asked_at] as const),

@@ -7,11 +7,11 @@ import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import { storeMaxBytes } from "../../env.ts";
 import type { Page, PageOf } from "../../platform/list-page.ts";
 import { WatchedObject } from "../../platform/watchers.ts";
-import { findErasure, findErasureById } from "../deletion/erasure.ts";
+import { findDeletion, findDeletionById } from "../deletion/person-deletions.ts";
 import { FailingChores } from "../failing-chores.ts";
 import { ColdObjects } from "../log/cold-objects.ts";
 import type { Account, AccountFilter, AccountPage, AccountsQuery, AccountSummary } from "../protocol/account-pages.ts";
-import type { ErasureReceipt, ExportPage, ExportRange } from "../protocol/data-care.ts";
+import type { DeletionReceipt, ExportPage, ExportRange } from "../protocol/data-care.ts";
 import type { Person, PeoplePage, PeopleQuery, PersonPage, PersonTimeline } from "../protocol/people-pages.ts";
 import type {
   DeadLetter,
@@ -196,12 +196,12 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return readPersonPage(this.state, email, timeline, page);
   }
 
-  erasure(email: string): ErasureReceipt | null {
-    return findErasure(this.state.sql, email);
+  deletion(email: string): DeletionReceipt | null {
+    return findDeletion(this.state.sql, email);
   }
 
-  erasureById(id: string): ErasureReceipt | null {
-    return findErasureById(this.state.sql, id);
+  deletionById(id: string): DeletionReceipt | null {
+    return findDeletionById(this.state.sql, id);
   }
 
   async accounts(filter: AccountFilter, page: Page): Promise<PageOf<Account>> {

@@ -71,7 +71,7 @@ function traceLine(state: StoreState, { facts, segment }: Place, payload: string
     rulesMatched: matched,
     points: pointsOf(matched.filter(({ scored }) => scored)),
     payload: keepsPayload(facts) ? parsed(payload) : null,
-    erasedAtMs: facts.erasedAtMs,
+    deletedAtMs: facts.deletedAtMs,
     inColdStorage: keepsPayload(facts) && segment.coldObject !== null,
   };
 }
@@ -104,7 +104,7 @@ function traceDead(state: StoreState, id: string): SignalTrace | null {
     rulesMatched: [],
     points: 0,
     payload: parsed(row.payload),
-    erasedAtMs: row.erased_at,
+    deletedAtMs: row.deleted_at,
     inColdStorage: false,
   };
 }

@@ -15,7 +15,7 @@ export interface DeadLetterRow {
   payload: string | null;
   recorded_at: number;
   received_at: number;
-  erased_at: number | null;
+  deleted_at: number | null;
 }
 
 export function insertDeadLetter(sql: SqlStorage, signal: SignalToRecord, reason: string, nowMs: number): void {

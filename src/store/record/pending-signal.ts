@@ -11,7 +11,7 @@ export interface PendingSignal {
   status: Exclude<LineStatus, "released"> | "dead";
   /** Why the signal is a dead letter; null: it could be processed. */
   deadReason: string | null;
-  isErased: boolean;
+  isDeleted: boolean;
   hash: Uint8Array | null;
   /** The signal of which this one is a duplicate: of the same batch, or recorded before. Null: it is none. */
   original: PendingSignal | Original | null;
@@ -27,7 +27,7 @@ export function toPending(signal: SignalToRecord): PendingSignal {
     receipt: { receivedAtMs, ordinal },
     status: "processed",
     deadReason: signal.work.kind === "dead" ? signal.work.reason : null,
-    isErased: false,
+    isDeleted: false,
     hash: null,
     original: null,
     owner: null,

@@ -133,7 +133,7 @@ function append(state: StoreState, one: PendingSignal, nowMs: number): Facts | n
   const facts = factsOf(state, one, status, nowMs);
   const keepsPayload = status !== "duplicate" && status !== "purged";
   const line = { facts, payload: keepsPayload ? signal.payload : null };
-  if (signal.admission.verdict === "held" && !one.isErased) {
+  if (signal.admission.verdict === "held" && !one.isDeleted) {
     one.seq = -state.held.append(line, null);
     return facts;
   }

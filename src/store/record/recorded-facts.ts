@@ -36,7 +36,7 @@ export function factsOf(state: StoreState, one: PendingSignal, status: LineStatu
     duplicateOf: one.original === null ? null : idOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
     verdicts: state.verdicts.idsOf(matches),
-    erasedAtMs: one.isErased ? nowMs : null,
+    deletedAtMs: one.isDeleted ? nowMs : null,
   };
 }
 

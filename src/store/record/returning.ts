@@ -42,7 +42,7 @@ export class Returning {
   /** Takes a signal out of the held ones. One that was purged on its way is recorded all the same. */
   #leaveHeld({ admission: { id } }: SignalToRecord, place: number): boolean {
     const facts = this.#released.has(place) ? null : this.#state.held.read(place);
-    if (facts === null || facts.admission.id !== id || facts.erasedAtMs !== null) return false;
+    if (facts === null || facts.admission.id !== id || facts.deletedAtMs !== null) return false;
     const { status } = facts;
     if (status !== "held" && status !== "purged") return false;
     changeStatus(this.#counts, countedSignal(facts), status, "released");

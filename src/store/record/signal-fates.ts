@@ -1,7 +1,7 @@
 /** What becomes of the signals of a batch, each in exactly one place. */
 import { hashBytes } from "../log/originals.ts";
 import type { Candidate } from "../log/originals.ts";
-import { isOfErased, namesErasedUntilMs } from "../people/erased-names.ts";
+import { isOfDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import type { People } from "../people/people.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -13,13 +13,13 @@ import type { PendingSignal } from "./pending-signal.ts";
  * processed.
  */
 export function decideFates(state: StoreState, pending: readonly PendingSignal[], people: People, nowMs: number): void {
-  const erasedUntilMs = namesErasedUntilMs(state.sql);
+  const namesUntilMs = namesDeletedUntilMs(state.sql);
   const candidates: { one: PendingSignal; key: string; candidate: Candidate }[] = [];
   for (const one of pending) {
     const { admission, work } = one.signal;
-    if (isErased(state, one, people, erasedUntilMs)) {
+    if (isDeleted(state, one, people, namesUntilMs)) {
       one.status = "purged";
-      one.isErased = true;
+      one.isDeleted = true;
     } else if (work.kind === "dead") one.status = "dead";
     else if (admission.verdict === "held") one.status = admission.periodEndMs <= nowMs ? "purged" : "held";
     else if (work.contentHash !== null) {
@@ -44,16 +44,16 @@ export function decideFates(state: StoreState, pending: readonly PendingSignal[]
 }
 
 /** Whether a signal's person has been deleted. A dead letter goes by the fields that name people, as far as it can be read. */
-function isErased(
+function isDeleted(
   state: StoreState,
   { signal, receipt }: PendingSignal,
   people: People,
-  erasedUntilMs: number,
+  namesUntilMs: number,
 ): boolean {
-  if (receipt.receivedAtMs > erasedUntilMs) return false;
+  if (receipt.receivedAtMs > namesUntilMs) return false;
   const isDead = signal.work.kind === "dead";
   const visitor = isDead ? visitorOfPayload(signal.payload, signal.admission) : visitorOf(signal);
-  return visitor !== null && isOfErased(state.sql, visitor, receipt, (id) => people.identities.claimsOf(id));
+  return visitor !== null && isOfDeleted(state.sql, visitor, receipt, (id) => people.identities.claimsOf(id));
 }
 
 function isNear(one: PendingSignal, other: PendingSignal, windowMs: number): boolean {

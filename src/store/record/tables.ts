@@ -13,7 +13,7 @@ export const deadLetters = sqliteTable(
     payload: text("payload"),
     recordedAt: integer("recorded_at").notNull(),
     receivedAt: integer("received_at").notNull(),
-    erasedAt: integer("erased_at"),
+    deletedAt: integer("deleted_at"),
   },
   (table) => [index("dead_letters_id").on(table.id)],
 );

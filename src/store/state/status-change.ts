@@ -9,8 +9,8 @@ import { countInBooks } from "./books.ts";
 import type { BookColumn, Books } from "./books.ts";
 import type { EventGroupChanges, GroupCounts, GroupName } from "./event-group-changes.ts";
 
-/** Where a signal stands. `erased`: it was processed, and its person has been deleted; `released`: it is here no more. */
-export type Standing = LineStatus | "dead" | "erased" | "unrecorded";
+/** Where a signal stands. `deleted`: it was processed, and its person has been deleted; `released`: it is here no more. */
+export type Standing = LineStatus | "dead" | "deleted" | "unrecorded";
 
 /** A signal as far as the counts know it. */
 export interface CountedSignal {
@@ -35,7 +35,7 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
   held: { column: "held", inGroup: { count: 1, held: 1, anonymous: 0 } },
   // A duplicate is counted by its original. What is left of the others is of no group: their source is forgotten.
   duplicate: { column: "duplicates", inGroup: NO_GROUP },
-  erased: { column: "processed", inGroup: NO_GROUP },
+  deleted: { column: "processed", inGroup: NO_GROUP },
   purged: { column: "purged", inGroup: NO_GROUP },
   dead: { column: "deadLettered", inGroup: NO_GROUP },
   released: { column: null, inGroup: NO_GROUP },
@@ -81,8 +81,8 @@ function difference(before: GroupCounts, after: GroupCounts): GroupCounts {
   };
 }
 
-export function standingOf({ status, erasedAtMs }: Facts): Standing {
-  return status === "processed" && erasedAtMs !== null ? "erased" : status;
+export function standingOf({ status, deletedAtMs }: Facts): Standing {
+  return status === "processed" && deletedAtMs !== null ? "deleted" : status;
 }
 
 /** A line as the counts know it. */

@@ -110,7 +110,7 @@ test("a person who is deleted is told of no more, but for what was under way", a
   destinations.gate = new Promise((resolve) => (open = resolve));
   await deliver(workspaceId, [signal(0)]);
   await deliver(workspaceId, [signal(3), signal(1)]);
-  await store(workspaceId).erase("del_1", EMAILS[0] ?? "");
+  await store(workspaceId).deletePerson("del_1", EMAILS[0] ?? "");
   open();
   await handedOn(workspaceId);
   expect(destinations.calls).toBe(2);

@@ -375,7 +375,9 @@ async function meanwhileDo(what: string, { workspaceId, ids }: Rules): Promise<v
     }
     await unlessBroken(() => ring(workspaceId));
   } else if (what === "delete a stranger") {
-    await unlessBroken(() => signalStore(env, workspaceId).erase(`del_${crypto.randomUUID()}`, "stranger@example.com"));
+    await unlessBroken(() =>
+      signalStore(env, workspaceId).deletePerson(`del_${crypto.randomUUID()}`, "stranger@example.com"),
+    );
   }
 }
 

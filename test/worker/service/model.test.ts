@@ -260,7 +260,7 @@ const commands: fc.Arbitrary<Command>[] = [
   fc.nat(PEOPLE - 1).map((person) =>
     command(`delete ${emailOf(person)}`, async (model, real) => {
       await real.quiet();
-      model.erase(person);
+      model.deletePerson(person);
       await real.workspace.operator("DELETE", `/people/${emailOf(person)}`);
       await ringUntilQuiet(real.workspace.id);
     }),
@@ -285,7 +285,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
 
   expect(await workspace.books()).toMatchObject({
     accepted: model.signals.length,
-    processed: model.count("accepted", "erased"),
+    processed: model.count("accepted", "deleted"),
     held: model.count("held"),
     purged: model.count("purged"),
     duplicates: 0,

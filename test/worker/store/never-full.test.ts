@@ -8,12 +8,12 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS } from "../../../src/domain/duration.ts";
 import {
   DUPLICATE_WINDOW_WITH_ID_MS,
-  ERASURE_REMEMBERED_DAYS,
+  DELETION_REMEMBERED_DAYS,
   OUTBOX_MAX_BYTES,
   STORE_MAX_BYTES,
 } from "../../../src/limits.ts";
 import { STORE_PROBE_MS } from "../../../src/quota/commit-decisions.ts";
-import { FULL_DRAINED_MS } from "../../../src/store/deletion/erasure.ts";
+import { FULL_DRAINED_MS } from "../../../src/store/deletion/person-deletions.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { expectToAddUp, readStore } from "../../support/read-store.ts";
 import { bucketWith, coldState, ring, withBindings } from "../../support/cold.ts";
@@ -234,9 +234,9 @@ describe("a full store", () => {
     await workspace.operator("DELETE", "/people/big@example.com");
     const names = () =>
       runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
-        sql.exec("SELECT * FROM erased_names").toArray(),
+        sql.exec("SELECT * FROM deleted_names").toArray(),
       );
-    for (let day = 0; day < ERASURE_REMEMBERED_DAYS + 2; day++) {
+    for (let day = 0; day < DELETION_REMEMBERED_DAYS + 2; day++) {
       vi.setSystemTime(Date.now() + DAY_MS - STORE_PROBE_MS);
       await probe();
       await eventually(async () => {

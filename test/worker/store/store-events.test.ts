@@ -8,7 +8,7 @@ import type { EventType } from "../../../src/domain/events/workspace-event.ts";
 import { eventTypes } from "../../../src/domain/events/workspace-event.ts";
 import { SCORED_EVENT_MAX_SIGNALS } from "../../../src/store/events/score-news.ts";
 import { RAISED_MAX_CHARACTERS } from "../../../src/events/raised-events.ts";
-import { erasePerson } from "../../../src/store/deletion/erasure.ts";
+import { beginDeletion } from "../../../src/store/deletion/person-deletions.ts";
 import {
   nextDeadLetterNewsMs,
   raiseDeadLetters,
@@ -361,7 +361,7 @@ describe("what waits", () => {
       want(store, [5]);
       store.record(NOW, signal(ANN), signal(BOB));
       store.record(NOW, signal(ANN));
-      erasePerson(store.state, "del_1", ANN, NOW);
+      beginDeletion(store.state, "del_1", ANN, NOW);
       const events = taken(store);
       expect(JSON.stringify(events)).not.toContain(ANN);
       expect(events.map(({ type }) => type)).toEqual(["person.score_crossed", "person.scored"]);

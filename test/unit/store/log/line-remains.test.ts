@@ -35,7 +35,7 @@ const FULL: Facts = {
   duplicateOf: "jane-original",
   rulesTried: 3,
   verdicts: [1, 2],
-  erasedAtMs: null,
+  deletedAtMs: null,
 };
 const PLACE_IN_THE_BOOKS = { id: "sig_1", keyId: "key_1", ordinal: 7, periodStartMs: NOW - 5, periodEndMs: NOW + 5 };
 

@@ -2,7 +2,7 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { describe, expect, test } from "vitest";
-import { erasePerson } from "../../../../src/store/deletion/erasure.ts";
+import { beginDeletion } from "../../../../src/store/deletion/person-deletions.ts";
 import { moveToCold, nextColdWorkMs, COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { scrubCold } from "../../../../src/store/log/cold-removals.ts";
 import { textOfBucket } from "../../../support/everything.ts";
@@ -35,10 +35,10 @@ describe("an object of cold storage that is rewritten", () => {
       }
       const work = { storage: store.storage, log: store.state.signals, objects: store.objects };
       await moveToCold(work, NOW + COLD_AFTER_MS);
-      erasePerson(store.state, "del_1", "cleo@example.com", NOW + COLD_AFTER_MS);
+      beginDeletion(store.state, "del_1", "cleo@example.com", NOW + COLD_AFTER_MS);
       between = () => {
         between = () => {};
-        erasePerson(store.state, "del_2", "ann@example.com", NOW + COLD_AFTER_MS);
+        beginDeletion(store.state, "del_2", "ann@example.com", NOW + COLD_AFTER_MS);
       };
       await store.workOnCold(NOW + COLD_AFTER_MS);
       const left = await textOfBucket(store.workspaceId);
@@ -94,8 +94,8 @@ test("an object of cold storage that cannot be read holds up what is to be remov
   await ring(workspace.id);
   await send(3, "cleo@example.com");
   await withBindings(workspace.id, { COLD: bucket });
-  await workspace.store.erase("del_1", "ann@example.com");
-  await workspace.store.erase("del_2", "bob@example.com");
+  await workspace.store.deletePerson("del_1", "ann@example.com");
+  await workspace.store.deletePerson("del_2", "bob@example.com");
   for (let rings = 0; rings < 12; rings++) {
     // Each time as if the chore that has failed had rested.
     await evictDurableObject(workspace.store);
@@ -109,5 +109,5 @@ test("an object of cold storage that cannot be read holds up what is to be remov
   const left = await textOfBucket(workspace.id);
   expect(left).toContain("said by ann");
   expect(left).not.toContain("said by bob");
-  expect((await workspace.store.erasure("ann@example.com"))?.finishedAtMs).toBeNull();
+  expect((await workspace.store.deletion("ann@example.com"))?.finishedAtMs).toBeNull();
 });

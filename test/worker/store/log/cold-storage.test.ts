@@ -255,7 +255,7 @@ describe("what happens while signals are being fetched", () => {
     await send(...visits(4, 2));
     await ring(workspace.id);
     await changeRules();
-    await whileFetching(() => store().erase("del_1", "stranger@example.com"));
+    await whileFetching(() => store().deletePerson("del_1", "stranger@example.com"));
     await send(identify(0));
     expect(await scoreOf(0)).toBe(4);
     await send(identify(1));

@@ -51,7 +51,7 @@ function factsOf(id: string, over: Partial<Facts> = {}): Facts {
     duplicateOf: null,
     rulesTried: 0,
     verdicts: [],
-    erasedAtMs: null,
+    deletedAtMs: null,
     ...over,
   };
 }
@@ -77,7 +77,7 @@ const facts: fc.Arbitrary<Omit<Facts, "admission">> = fc.record({
   duplicateOf: maybe,
   rulesTried: fc.nat(20),
   verdicts: fc.array(fc.integer({ min: 1, max: 900 }), { maxLength: 4 }),
-  erasedAtMs: fc.option(fc.integer({ min: 1, max: NOW }), { freq: 9 }),
+  deletedAtMs: fc.option(fc.integer({ min: 1, max: NOW }), { freq: 9 }),
 });
 const line = fc.record({
   facts,
@@ -151,7 +151,8 @@ describe("the log", () => {
                   log.rewrite(segment, changes);
                   for (const [seq, changed] of changes) {
                     const isOriginal =
-                      (changed.status === "processed" || changed.status === "anonymous") && changed.erasedAtMs === null;
+                      (changed.status === "processed" || changed.status === "anonymous") &&
+                      changed.deletedAtMs === null;
                     const before = next.get(seq);
                     if (before !== undefined)
                       next.set(seq, { ...before, facts: changed, hash: isOriginal ? before.hash : null });
@@ -363,7 +364,7 @@ describe("cold storage", () => {
       expect((await env.COLD.list({ prefix: `cold/${id}/` })).objects.length).toBe(1);
     }));
 
-  test("what is erased is in no object any more once they say so, whenever it was erased", () =>
+  test("what is deleted is in no object any more once they say so, whenever it was deleted", () =>
     inStore(async (storage, id) => {
       const log = newLog(storage.sql);
       const objects = new ColdObjects(env.COLD, id);
@@ -387,7 +388,7 @@ describe("cold storage", () => {
       expect(storage.sql.exec("SELECT state FROM cold_objects").toArray()).toEqual([{ state: "stored" }]);
     }));
 
-  test("what is erased while its object is being written is not used, and removed", () =>
+  test("what is deleted while its object is being written is not used, and removed", () =>
     inStore(async (storage, id) => {
       const log = newLog(storage.sql);
       const [first = ""] = fill(log, 2);
@@ -397,7 +398,7 @@ describe("cold storage", () => {
             ? async (...given: Parameters<R2Bucket["put"]>) => {
                 const found = log.find(first);
                 const segment = log.segmentOf(found?.seq ?? 0);
-                if (found !== null && segment !== null && found.facts.erasedAtMs === null) {
+                if (found !== null && segment !== null && found.facts.deletedAtMs === null) {
                   log.rewrite(segment, new Map([[found.seq, afterDeletion(found.facts, NOW)]]));
                   log.blank(segment, [found.seq]);
                 }

@@ -6,7 +6,12 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { PERSON_MAX_IDS } from "../../../../src/limits.ts";
-import { erasePerson, findErasure, nextErasureMs, stepErasure } from "../../../../src/store/deletion/erasure.ts";
+import {
+  beginDeletion,
+  findDeletion,
+  nextDeletionMs,
+  stepDeletions,
+} from "../../../../src/store/deletion/person-deletions.ts";
 import { exportPeople } from "../../../../src/store/queries/export-people.ts";
 import { readPeople } from "../../../../src/store/queries/people-list.ts";
 import { readPersonPage } from "../../../../src/store/queries/person-page.ts";
@@ -153,12 +158,12 @@ describe("an id that is dropped", () => {
       leave(store, BOB, 1, { atMs: NOW - 1 });
       store.record(NOW + 1, identify(BOB, { anonymousId: "zz-shared" }));
       store.record(NOW + 2, identify(ANN, { anonymousId: "zz-shared" }));
-      erasePerson(store.state, "del_1", BOB, NOW + 3);
-      expect(findErasure(store.sql, BOB)).toMatchObject({ identities: expect.closeTo(1_000, -2), finishedAtMs: null });
+      beginDeletion(store.state, "del_1", BOB, NOW + 3);
+      expect(findDeletion(store.sql, BOB)).toMatchObject({ identities: expect.closeTo(1_000, -2), finishedAtMs: null });
       store.record(NOW + 4, identify(ANN, { anonymousId: "new" }));
       expect(holderOf(store, anonymous("zz-shared"))).toBeNull();
       finish(store, NOW + 5);
-      expect(findErasure(store.sql, BOB)?.identities).toBe(PERSON_MAX_IDS);
+      expect(findDeletion(store.sql, BOB)?.identities).toBe(PERSON_MAX_IDS);
     }));
 
   test("leaves no pair behind: what it was paired with is not pulled along by who is named next", () =>
@@ -182,10 +187,10 @@ describe("an id that is dropped", () => {
       store.record(NOW + 3, identify(ANN, { anonymousId: "zz-new" }));
       store.seal();
       expect(holderOf(store, anonymous("zz-old"))).toBeNull();
-      erasePerson(store.state, "del_1", ANN, NOW + 4);
+      beginDeletion(store.state, "del_1", ANN, NOW + 4);
       finish(store, NOW + 4);
-      expect(findErasure(store.sql, ANN)).toMatchObject({ identities: PERSON_MAX_IDS, signals: 4 });
-      expect(store.state.signals.find(theirs)?.facts).toMatchObject({ erasedAtMs: NOW + 4, anonymousId: null });
+      expect(findDeletion(store.sql, ANN)).toMatchObject({ identities: PERSON_MAX_IDS, signals: 4 });
+      expect(store.state.signals.find(theirs)?.facts).toMatchObject({ deletedAtMs: NOW + 4, anonymousId: null });
       expect(textOfTables(store.sql)).not.toMatch(/zz-|taken-/);
     }));
 });
@@ -301,8 +306,8 @@ test("counting a person's ids costs no row; an id beyond the limit costs that of
   }));
 
 function finish(store: TestStore, nowMs: number): void {
-  for (let steps = 0; (nextErasureMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; steps++) {
+  for (let steps = 0; (nextDeletionMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs; steps++) {
     if (steps > 1_000) throw new Error("it does not end");
-    stepErasure(store.state, nowMs);
+    stepDeletions(store.state, nowMs);
   }
 }

@@ -154,7 +154,7 @@ describe("signals", () => {
     await deliver(workspace.id, [signal({ email, verdict: "held" }), signal({ email, verdict: "held", at: NOW })]);
     await runInDurableObject(workspace.store, (_, { storage: { sql } }) => {
       sql.exec(
-        `INSERT INTO erasures (id, email_hash, requested_at, asked_at, email, step, position, people, identities, signals,
+        `INSERT INTO deletions (id, email_hash, requested_at, asked_at, email, step, position, people, identities, signals,
            anonymous, held, dead_letters, scoring_signals, cold_objects)
          VALUES ('del_1', 'x', ?1, ?1, ?2, 'held', 0, 1, 0, 0, 0, 0, 0, 0, 0)`,
         NOW - 1,

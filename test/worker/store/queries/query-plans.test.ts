@@ -49,7 +49,7 @@ const EXCEPTIONS = {
   held_segments: "the same of held signals",
   destinations: "a few rows",
   switched_off: "a row for each destination that was switched off, until the audit log has it",
-  erased: "a row for each person who was deleted lately",
+  deleted_people: "a row for each person who was deleted lately",
   scored: "what waits to be gathered for destinations, which is bounded: once after a start",
   messages: "the latest that destinations were told, when a person is deleted",
   deliveries: "the same",
@@ -303,7 +303,7 @@ const CALLS: Record<string, Call> = {
     await workspace.operator("DELETE", "/people/b@example.com");
     await ring(workspace.id);
     const receipt = await workspace.operator<{ id: string }>("GET", "/people/b@example.com/deletion");
-    expect(await workspace.store.erasureById(receipt.id)).not.toBeNull();
+    expect(await workspace.store.deletionById(receipt.id)).not.toBeNull();
     await deliver(workspace.id, [{ id: "sig_d", payload: { ...form(5), email: "b@example.com" }, at: START }]);
   },
   retention: async ({ workspace }) => {

@@ -1,8 +1,8 @@
 /** Deleting a person, and the receipt for it. */
 import * as z from "zod";
 import { iso } from "../../control/database.ts";
-import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
-import type { ErasureReceipt } from "../../store/protocol/data-care.ts";
+import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import type { DeletionReceipt } from "../../store/protocol/data-care.ts";
 import { deletePerson } from "../../workspace/delete-person.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { byOperator, operator } from "../environment.ts";
@@ -34,7 +34,7 @@ const DELETED =
   "before and are still on their way are deleted as they arrive; what is received later makes a new person. Account data is not " +
   "searched. Repeating it is harmless.";
 
-export const erasureRoutes = operator
+export const deletionRoutes = operator
   .createApp()
   .delete(
     "/workspaces/:workspace_id/people/:person_email",
@@ -57,12 +57,12 @@ export const erasureRoutes = operator
     operation({
       tag: "Data care",
       summary: "Get the receipt of a person's deletion",
-      description: `The latest one, for ${ERASURE_REMEMBERED_DAYS} days.`,
+      description: `The latest one, for ${DELETION_REMEMBERED_DAYS} days.`,
       answers: { 200: { description: "The receipt.", schema: receiptAnswer } },
     }),
     async (c) => {
       const email = addressOf(c.req.param("person_email"));
-      const receipt = await signalStore(c.env, c.get("workspace").id).erasure(email);
+      const receipt = await signalStore(c.env, c.get("workspace").id).deletion(email);
       return receipt === null ? notFound(c, "deletion") : c.json(receiptJson(receipt, email));
     },
   );
@@ -72,7 +72,7 @@ function addressOf(text: string): string {
   return text.trim().toLowerCase();
 }
 
-function receiptJson(receipt: ErasureReceipt, email: string): z.infer<typeof receiptAnswer> {
+function receiptJson(receipt: DeletionReceipt, email: string): z.infer<typeof receiptAnswer> {
   return {
     id: receipt.id,
     email,

@@ -3,7 +3,7 @@ import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import type { IdClaim } from "../people/claims.ts";
-import { forgetPairs } from "../people/dropped-ids.ts";
+import { deletePairs } from "../people/dropped-ids.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { visitorOf } from "../people/visitor-names.ts";
@@ -22,31 +22,10 @@ import type { StoreState } from "../state/store-state.ts";
 import { Blanking } from "./blanking.ts";
 import type { Blanked } from "./blanking.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
-import { isOfErased, rememberName } from "../people/erased-names.ts";
-import type { ErasureStep } from "./tables.ts";
-
-/** A job as it is stored; see tables.ts. */
-export interface ErasureRow {
-  [column: string]: SqlStorageValue;
-  id: string;
-  requested_at: number;
-  asked_at: number;
-  finished_at: number | null;
-  /** Email of the person; null: what is left is up to cold storage. */
-  email: string | null;
-  person_id: number | null;
-  step: ErasureStep;
-  /** The line, or the dead letter, that was looked at last. */
-  position: number;
-  people: number;
-  identities: number;
-  signals: number;
-  anonymous: number;
-  held: number;
-  dead_letters: number;
-  scoring_signals: number;
-  cold_objects: number;
-}
+import { isOfDeleted, rememberName } from "../people/deleted-names.ts";
+import { saveJob } from "./deletion-job.ts";
+import type { DeletionJob } from "./deletion-job.ts";
+import type { DeletionStage } from "./tables.ts";
 
 /** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
 const PAGE_DEAD_LETTERS = 50;
@@ -54,14 +33,14 @@ const DEAD_LETTER_LINES = 10;
 /** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
 
-export class ErasureWork {
+export class DeletionStep {
   readonly #state: StoreState;
-  readonly #job: ErasureRow;
+  readonly #job: DeletionJob;
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
 
-  constructor(state: StoreState, job: ErasureRow, nowMs: number) {
+  constructor(state: StoreState, job: DeletionJob, nowMs: number) {
     this.#state = state;
     this.#job = job;
     this.#nowMs = nowMs;
@@ -80,7 +59,7 @@ export class ErasureWork {
     this.#people.write();
     this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
-    this.#writeJob();
+    saveJob(this.#state.sql, this.#job);
     this.#state.signals.flush();
     this.#state.held.flush();
   }
@@ -103,8 +82,8 @@ export class ErasureWork {
     }
   }
 
-  #goOn(step: ErasureStep): number {
-    this.#job.step = step;
+  #goOn(stage: DeletionStage): number {
+    this.#job.step = stage;
     this.#job.position = 0;
     return 1;
   }
@@ -125,7 +104,7 @@ export class ErasureWork {
       this.#job.position = 0;
       return IDENTITY_LINES;
     }
-    this.#eraseListed(id, entries);
+    this.#deleteListed(id, entries);
     this.#job.position = last.seq;
     return entries.length;
   }
@@ -137,15 +116,15 @@ export class ErasureWork {
     rememberName(sql, { ...id, sinceMs: theirs.at(-1)?.receivedAtMs ?? 0 }, this.#job.asked_at);
     // The plus keeps SQLite from the index on the person, by which it would go through all of their ids for each.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
-    forgetPairs(sql, key);
+    deletePairs(sql, key);
     // Where somebody else has the id too, their part of its list is linked from now on.
     if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
     else endLinkJob(sql, id);
     this.#job.identities++;
   }
 
-  /** Erases listed lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
-  #eraseListed(id: VisitorId, entries: readonly Entry[]): void {
+  /** Deletes listed lines that are not linked yet, or that an anonymous id gave to somebody before this user id was known. */
+  #deleteListed(id: VisitorId, entries: readonly Entry[]): void {
     const claims = claimsInStore(this.#state.sql, id);
     const isTheirs = (facts: Facts): boolean => {
       const { admission, email, userId } = facts;
@@ -157,7 +136,7 @@ export class ErasureWork {
       }
       return this.#inForce(claims, admission) === this.#job.person_id;
     };
-    for (const line of this.#eraseLines(entries, isTheirs)) {
+    for (const line of this.#deleteLines(entries, isTheirs)) {
       const { owner } = line.facts;
       if (owner === null || owner.personId === this.#job.person_id) continue;
       this.#people.disown(owner.personId, [{ seq: line.seq, scored: scoredBy(line.facts) }]);
@@ -175,7 +154,7 @@ export class ErasureWork {
     const list = personList(personId);
     const entries = firstEntries(sql, list);
     if (entries.length === 0) return this.#goOn("held");
-    this.#eraseLines(entries, () => true);
+    this.#deleteLines(entries, () => true);
     for (const { scored } of entries) {
       for (const id of scored?.verdicts ?? []) {
         const match = verdicts.get(id);
@@ -188,7 +167,7 @@ export class ErasureWork {
     return entries.length;
   }
 
-  #eraseLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
+  #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
     const { signals } = this.#state;
     const all: Blanked[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
@@ -200,7 +179,7 @@ export class ErasureWork {
     return all;
   }
 
-  /** Erases what names the person in a segment of held signals, which are nobody's. */
+  /** Deletes what names the person in a segment of held signals, which are nobody's. */
   #held(): number {
     const { held } = this.#state;
     for (const segment of held.walk(this.#job.position, { status: "held" })) {
@@ -235,7 +214,7 @@ export class ErasureWork {
       );
       if (named === null || !this.#names(named, admission)) continue;
       sql.exec(
-        `UPDATE dead_letters SET status = 'purged', admission = ?, reason = '', payload = NULL, erased_at = ?
+        `UPDATE dead_letters SET status = 'purged', admission = ?, reason = '', payload = NULL, deleted_at = ?
          WHERE seq = ?`,
         JSON.stringify(admission),
         this.#nowMs,
@@ -248,27 +227,6 @@ export class ErasureWork {
   }
 
   #names(visitor: VisitorNames, receipt: Receipt): boolean {
-    return isOfErased(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
-  }
-
-  #writeJob(): void {
-    const job = this.#job;
-    this.#state.sql.exec(
-      `UPDATE erasures SET email = ?2, person_id = ?3, step = ?4, position = ?5, identities = ?6, signals = ?7,
-         anonymous = ?8, held = ?9, dead_letters = ?10, scoring_signals = ?11, cold_objects = ?12
-       WHERE id = ?1`,
-      job.id,
-      job.email,
-      job.person_id,
-      job.step,
-      job.position,
-      job.identities,
-      job.signals,
-      job.anonymous,
-      job.held,
-      job.dead_letters,
-      job.scoring_signals,
-      job.cold_objects,
-    );
+    return isOfDeleted(this.#state.sql, visitor, receipt, (id) => this.#people.identities.claimsOf(id));
   }
 }

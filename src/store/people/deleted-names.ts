@@ -24,7 +24,7 @@ export function hashOfName({ kind, value }: Name): string {
 /** Remembers a name of a person who is deleted. @param atMs signals received later are not the deleted person's. */
 export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
   sql.exec(
-    `INSERT INTO erased_names (hash, at, since) VALUES (?, ?, ?)
+    `INSERT INTO deleted_names (hash, at, since) VALUES (?, ?, ?)
      ON CONFLICT DO UPDATE SET at = max(at, excluded.at), since = excluded.since`,
     hashOfName(name),
     atMs,
@@ -36,8 +36,8 @@ export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
  * When a person was last deleted whose names are remembered, in milliseconds since 1970: signals received later are no
  * deleted person's. 0: none was.
  */
-export function namesErasedUntilMs(sql: SqlStorage): number {
-  return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM erased_names").one().at ?? 0;
+export function namesDeletedUntilMs(sql: SqlStorage): number {
+  return sql.exec<{ at: number | null }>("SELECT max(at) AS at FROM deleted_names").one().at ?? 0;
 }
 
 /**
@@ -46,20 +46,20 @@ export function namesErasedUntilMs(sql: SqlStorage): number {
  *
  * @param claimsOf to whom an id belongs now.
  */
-export function isOfErased(
+export function isOfDeleted(
   sql: SqlStorage,
   { email, userId, anonymousId }: VisitorNames,
   receipt: Receipt,
   claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
-  if (email !== undefined) return erasedSince(sql, { kind: "email", value: email }, receipt) !== null;
+  if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt) !== null;
   const ids: VisitorId[] = [];
   if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
   if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
   for (const id of ids) {
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
-    const sinceMs = erasedSince(sql, id, receipt);
+    const sinceMs = deletedSince(sql, id, receipt);
     // Others have had the id too, so that it is the person's who had it last when the signal was received.
     if (sinceMs !== null && (claim === undefined || isBetween(claim.receivedAtMs, sinceMs, receipt.receivedAtMs))) {
       return true;
@@ -70,9 +70,9 @@ export function isOfErased(
 }
 
 /** Since when a name was a deleted person's; null: it was nobody's who was deleted after the receipt. */
-function erasedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number | null {
+function deletedSince(sql: SqlStorage, name: Name, { receivedAtMs }: Receipt): number | null {
   const [row] = sql.exec<{ since: number }>(
-    "SELECT since FROM erased_names WHERE hash = ? AND at >= ?",
+    "SELECT since FROM deleted_names WHERE hash = ? AND at >= ?",
     hashOfName(name),
     receivedAtMs,
   );

@@ -2,8 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { ERASURE_REMEMBERED_DAYS } from "../../../../src/limits.ts";
-import { ERASURE_ROWS } from "../../../../src/store/deletion/erasure.ts";
+import { DELETION_REMEMBERED_DAYS } from "../../../../src/limits.ts";
+import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
 import type { ExportPage } from "../../../../src/store/protocol/data-care.ts";
 import { linesOf } from "../../../support/adds-up.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
@@ -35,12 +35,12 @@ interface Receipt {
   [count: string]: unknown;
 }
 
-const erase = (email: string) => workspace.operator<Receipt>("DELETE", `/people/${encodeURIComponent(email)}`);
+const deletePerson = (email: string) => workspace.operator<Receipt>("DELETE", `/people/${encodeURIComponent(email)}`);
 const receipt = (email: string) => workspace.operator<Receipt>("GET", `/people/${encodeURIComponent(email)}/deletion`);
 
 /** Deletes, and waits until it is done. */
-async function erased(email: string): Promise<Receipt> {
-  await erase(email);
+async function deleted(email: string): Promise<Receipt> {
+  await deletePerson(email);
   await ringUntilQuiet(workspace.id);
   return vi.waitFor(async () => {
     const now = await receipt(email);
@@ -71,15 +71,15 @@ async function everything(): Promise<string> {
 }
 
 /** Of all signals of the store, wherever they are. */
-function all(): Promise<{ id: string; status: string; erasedAtMs: number | null }[]> {
+function all(): Promise<{ id: string; status: string; deletedAtMs: number | null }[]> {
   return readStore(workspace.id, ({ signals, held, sql }) => [
-    ...[...linesOf(signals as never), ...linesOf(held)].map(({ facts: { admission, status, erasedAtMs } }) => ({
+    ...[...linesOf(signals as never), ...linesOf(held)].map(({ facts: { admission, status, deletedAtMs } }) => ({
       id: admission.id,
       status,
-      erasedAtMs,
+      deletedAtMs,
     })),
-    ...sql.exec<{ id: string; status: string; erasedAtMs: number | null }>(
-      "SELECT id, status, erased_at AS erasedAtMs FROM dead_letters",
+    ...sql.exec<{ id: string; status: string; deletedAtMs: number | null }>(
+      "SELECT id, status, deleted_at AS deletedAtMs FROM dead_letters",
     ),
   ]);
 }
@@ -137,7 +137,7 @@ describe("a person who is deleted", () => {
   test("is nowhere any more: not in a table, not in cold storage, not in the audit log", async () => {
     await history();
     expect(await everything()).toMatch(/jane/);
-    const answer = await erased(JANE);
+    const answer = await deleted(JANE);
     expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane|doe@/);
     expect(answer).toEqual({
       id: expect.stringMatching(/^del_/),
@@ -166,7 +166,7 @@ describe("a person who is deleted", () => {
     expect(before.map(({ status }) => status).sort()).toEqual(
       ["processed", "processed", "processed", "duplicate", "held", "held", "held", "dead"].sort(),
     );
-    await erased(JANE);
+    await deleted(JANE);
     expect(await Promise.all(bob.map(({ id }) => trace(id)))).toEqual(before);
     expect(await workspace.operator("GET", `/people?email=${BOB}`)).toEqual(person);
     expect(await trace("sig_carol")).toEqual(carol);
@@ -175,7 +175,7 @@ describe("a person who is deleted", () => {
 
   test("does not come back, however often the signals are delivered again, released or replayed", async () => {
     const { jane } = await history();
-    await erased(JANE);
+    await deleted(JANE);
     const before = await all();
     await send(...jane);
     const places = await readStore(workspace.id, ({ held }) =>
@@ -197,7 +197,7 @@ describe("a person who is deleted", () => {
 
   test("leaves traces that say so", async () => {
     await history();
-    await erased(JANE);
+    await deleted(JANE);
     expect(await trace("sig_jane_form")).toMatchObject({
       status: "processed",
       event: "E",
@@ -217,7 +217,7 @@ describe("a person who is deleted", () => {
     const sample = async () =>
       (await workspace.operator<{ items: { sample: { id: string } }[] }>("GET", "/events")).items[0]?.sample.id;
     expect(await sample()).toBe("sig_jane");
-    await erased(JANE);
+    await deleted(JANE);
     expect(await sample()).toBe("sig_bob");
   });
 });
@@ -235,11 +235,11 @@ describe("signals that were on their way", () => {
 
   test("that were received before the deletion, and are recorded after it, are deleted as they arrive", async () => {
     await history();
-    await erased(JANE);
+    await deleted(JANE);
     await send(...late.map((signal, index) => ({ ...signal, ordinal: 400 + index })));
     expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
     const arrived = (await all()).filter(({ id }) => id.startsWith("sig_late"));
-    expect(arrived.map(({ status, erasedAtMs }) => [status, erasedAtMs !== null])).toEqual(
+    expect(arrived.map(({ status, deletedAtMs }) => [status, deletedAtMs !== null])).toEqual(
       late.map(() => ["purged", true]),
     );
     await keepsItsBooks();
@@ -247,7 +247,7 @@ describe("signals that were on their way", () => {
 
   test("that were received after the deletion make a new person; a visitor of theirs is unknown again", async () => {
     await history();
-    await erased(JANE);
+    await deleted(JANE);
     const at = Date.now() + 1_000;
     await send(...late.slice(0, 2).map((signal, index) => ({ ...signal, at, ordinal: 400 + index })));
     expect(await workspace.operator("GET", `/people?email=${JANE}`)).toMatchObject({
@@ -258,18 +258,18 @@ describe("signals that were on their way", () => {
 
   test("are remembered as hashes for a while, and then not at all", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
-    await erased(JANE);
-    await query("UPDATE erased_names SET at = at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
-    await query("UPDATE erasures SET finished_at = finished_at - ?", (ERASURE_REMEMBERED_DAYS + 1) * DAY);
+    await deleted(JANE);
+    await query("UPDATE deleted_names SET at = at - ?", (DELETION_REMEMBERED_DAYS + 1) * DAY);
+    await query("UPDATE deletions SET finished_at = finished_at - ?", (DELETION_REMEMBERED_DAYS + 1) * DAY);
     await ring(workspace.id);
-    expect(await query("SELECT * FROM erased_names")).toEqual([]);
+    expect(await query("SELECT * FROM deleted_names")).toEqual([]);
     await expect(receipt(JANE)).rejects.toThrow("404");
   });
 });
 
 describe("a deletion", () => {
   test("of very many signals goes on after the call, in bounded steps; the person is gone at once", async () => {
-    const count = 2 * ERASURE_ROWS + 1;
+    const count = 2 * DELETION_STEP_LINES + 1;
     const signals = Array.from({ length: count }, (_, n) => ({
       id: `sig_${n}`,
       payload: { event: "E", email: JANE, n },
@@ -278,9 +278,9 @@ describe("a deletion", () => {
     await send(...signals);
     // The alarm does not ring by itself while this function holds the object.
     const people = await runInDurableObject(workspace.store, (instance) => {
-      const first = instance.erase("del_1", JANE);
+      const first = instance.deletePerson("del_1", JANE);
       expect(first).toMatchObject({ people: 1, finishedAtMs: null });
-      expect(first.signals).toBeGreaterThanOrEqual(ERASURE_ROWS);
+      expect(first.signals).toBeGreaterThanOrEqual(DELETION_STEP_LINES);
       expect(first.signals).toBeLessThan(count);
       expect(instance.people({}, { cursor: null, limit: 10 }).items).toEqual([]);
       return instance.people({ email: JANE }, { cursor: null, limit: 10 }).items;
@@ -296,7 +296,7 @@ describe("a deletion", () => {
 
   test("that is under way is of somebody whom no export names any more, in whatever it has not come to yet", async () => {
     const { jane } = await history();
-    const many = Array.from({ length: 2 * ERASURE_ROWS + 1 }, (_, n) => ({
+    const many = Array.from({ length: 2 * DELETION_STEP_LINES + 1 }, (_, n) => ({
       id: `sig_${n}`,
       payload: { event: "E", email: JANE, n },
       ordinal: 1_000 + n,
@@ -306,7 +306,7 @@ describe("a deletion", () => {
     await consumeMessages([messageOf(workspace.id, [buried])], { queue: "signals-dlq" });
     expect(await trace("sig_jane_buried")).toMatchObject({ status: "dead", payload: { email: JANE } });
     const exported = await runInDurableObject(workspace.store, async (instance, { storage }) => {
-      expect(instance.erase("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
+      expect(instance.deletePerson("del_1", JANE)).toMatchObject({ people: 1, held: 0, finishedAtMs: null });
       // Without its alarm the deletion does not go on while payloads are fetched.
       await storage.deleteAlarm();
       let text = "";
@@ -326,33 +326,33 @@ describe("a deletion", () => {
     expect(jane.filter(({ id }) => exported.includes(`"${id}"`))).toHaveLength(jane.length);
     expect(exported).toContain(BOB);
     expect(exported).toContain("visitor-bob");
-    await erased(JANE);
+    await deleted(JANE);
   });
 
   test("that is asked for again while it is under way takes what has come since along, and somebody new", async () => {
     await history();
     const later = { at: Date.now() + 1_000, ordinal: 500 };
     const answers = await runInDurableObject(workspace.store, async (instance) => {
-      const first = instance.erase("del_1", JANE);
-      return [first, instance.erase("del_2", JANE)];
+      const first = instance.deletePerson("del_1", JANE);
+      return [first, instance.deletePerson("del_2", JANE)];
     });
     expect(answers).toMatchObject([
       { id: "del_1", finishedAtMs: null, signals: 3 },
       { id: "del_1", finishedAtMs: null, signals: 3 },
     ]);
     await send({ id: "sig_new", payload: { event: "E", email: JANE }, ...later });
-    expect(await erased(JANE)).toMatchObject({ people: 1, signals: 1 });
+    expect(await deleted(JANE)).toMatchObject({ people: 1, signals: 1 });
     expect((await everything()).replaceAll(/sig_\w+/g, "")).not.toMatch(/jane/);
     await keepsItsBooks();
   });
 
   test("may be repeated, also of somebody whom nobody knows", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
-    const first = await erased(JANE);
-    const second = await erased(` ${JANE.toUpperCase()} `);
+    const first = await deleted(JANE);
+    const second = await deleted(` ${JANE.toUpperCase()} `);
     expect(first).toMatchObject({ people: 1, signals: 1 });
     expect(second).toMatchObject({ email: JANE, people: 0, signals: 0, complete: true });
-    expect(await erase("nobody@example.com")).toMatchObject({ people: 0, signals: 0, complete: true });
+    expect(await deletePerson("nobody@example.com")).toMatchObject({ people: 0, signals: 0, complete: true });
   });
 
   test("has no receipt before it was asked for", async () => {
@@ -361,7 +361,7 @@ describe("a deletion", () => {
 
   test("is not complete before R2 has done its part", async () => {
     await history();
-    const answer = await erase(JANE);
+    const answer = await deletePerson(JANE);
     expect(answer).toMatchObject({ complete: false, finished_at: null, people: 1 });
     await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
     await ringUntilQuiet(workspace.id);
@@ -372,7 +372,7 @@ describe("a deletion", () => {
 
   test("is in the audit log with its counts, and nothing of the person", async () => {
     await send({ id: "sig_1", payload: { event: "E", email: JANE } });
-    const { id } = await erase(JANE);
+    const { id } = await deletePerson(JANE);
     const entry = await env.DB.prepare("SELECT actor, action, target, detail FROM audit_log WHERE target = ?")
       .bind(id)
       .first<{ detail: string }>();
@@ -396,7 +396,7 @@ describe("a deletion", () => {
     await workspace.send({ event: "E", email: JANE });
     await workspace.send({ event: "E", email: BOB });
     const before = await workspace.settled();
-    await erased(JANE);
+    await deleted(JANE);
     expect(await workspace.books()).toEqual(before);
     expect(before.balanced).toBe(true);
     expect((await everything()).includes("jane")).toBe(false);
@@ -407,10 +407,10 @@ describe("a deletion", () => {
     const isCounted = () => workspace.store.hasScoringSignals(items[0]?.id ?? "");
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
     await send({ id: "sig_bob", payload: { event: "E", email: BOB } });
-    await erased(JANE);
+    await deleted(JANE);
     await expectToAddUp(workspace.id);
     expect(await isCounted()).toBe(true);
-    await erased(BOB);
+    await deleted(BOB);
     await expectToAddUp(workspace.id);
     expect(await isCounted()).toBe(false);
   });
@@ -419,7 +419,7 @@ describe("a deletion", () => {
     const { items } = await workspace.operator<{ items: { id: string }[] }>("GET", "/rules");
     await send({ id: "sig_bob", payload: { event: "E", email: BOB }, at: NOW - 100 * DAY });
     await send({ id: "sig_jane", payload: { event: "E", email: JANE } });
-    await erased(JANE);
+    await deleted(JANE);
     expect(await workspace.store.hasScoringSignals(items[0]?.id ?? "")).toBe(true);
   });
 });

@@ -1,9 +1,9 @@
 /** A deleted person leaves nothing in what waits to be delivered, nor in what is shown of what was. */
 import type { EventData, EventType, WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { ERASURE_REMEMBERED_DAYS } from "../limits.ts";
+import { DELETION_REMEMBERED_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 
-export class EventErasure {
+export class EventDeletion {
   readonly #sql: SqlStorage;
 
   constructor(sql: SqlStorage) {
@@ -11,8 +11,8 @@ export class EventErasure {
   }
 
   /** Deletes a person's data from what is stored. What is under way to a receiver at this moment cannot be taken back. */
-  erase(email: string, nowMs: number): void {
-    this.#sql.exec("INSERT OR REPLACE INTO erased (email_hash, at_ms) VALUES (?, ?)", hashOf(email), nowMs);
+  deletePerson(email: string, nowMs: number): void {
+    this.#sql.exec("INSERT OR REPLACE INTO deleted_people (email_hash, at_ms) VALUES (?, ?)", hashOf(email), nowMs);
     const needle = JSON.stringify(email).slice(1, -1);
     for (const { seq, data } of this.#find("scored", needle)) {
       const left = withoutPerson(JSON.parse(data) as EventData["person.scored"], email);
@@ -33,26 +33,26 @@ export class EventErasure {
    * The events as far as they may be kept: a source may have raised an event of a person before they were deleted, and hand
    * it on after.
    */
-  withoutErased(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
-    const erased = new Map(
-      [...this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM erased")].map(
+  withoutDeleted(events: readonly WorkspaceEvent[]): WorkspaceEvent[] {
+    const deleted = new Map(
+      [...this.#sql.exec<{ email_hash: string; at_ms: number }>("SELECT email_hash, at_ms FROM deleted_people")].map(
         (row) => [row.email_hash, row.at_ms] as const,
       ),
     );
-    if (erased.size === 0) return [...events];
-    const isErased = (email: string, time: number) => (erased.get(hashOf(email)) ?? 0) >= time;
+    if (deleted.size === 0) return [...events];
+    const isDeleted = (email: string, time: number) => (deleted.get(hashOf(email)) ?? 0) >= time;
     return events.flatMap((event): WorkspaceEvent[] => {
       if (event.type !== "person.scored") {
         const email = "email" in event.data ? event.data.email : null;
-        return email !== null && isErased(email, event.time) ? [] : [event];
+        return email !== null && isDeleted(email, event.time) ? [] : [event];
       }
-      const scoring_signals = event.data.scoring_signals.filter(({ email }) => !isErased(email, event.time));
+      const scoring_signals = event.data.scoring_signals.filter(({ email }) => !isDeleted(email, event.time));
       return scoring_signals.length === 0 ? [] : [{ ...event, data: { scoring_signals } }];
     });
   }
 
   clearAway(nowMs: number): void {
-    this.#sql.exec("DELETE FROM erased WHERE at_ms < ?", nowMs - ERASURE_REMEMBERED_DAYS * 24 * 3_600_000);
+    this.#sql.exec("DELETE FROM deleted_people WHERE at_ms < ?", nowMs - DELETION_REMEMBERED_DAYS * 24 * 3_600_000);
   }
 
   /** Rows that may hold a text, which is looked for in them as it stands in JSON. */

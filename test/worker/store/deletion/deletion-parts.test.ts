@@ -1,15 +1,15 @@
 /**
  * The deletion of a person (src/store/deletion), in the store's parts: what it finds, at whatever time it comes, and what it
- * lets alone. Over HTTP, with everything around it: erasure.test.ts.
+ * lets alone. Over HTTP, with everything around it: person-deletion.test.ts.
  */
 import { describe, expect, test } from "vitest";
 import {
-  erasePerson,
-  findErasure,
-  nextErasureMs,
-  stepErasure,
-  ERASURE_ROWS,
-} from "../../../../src/store/deletion/erasure.ts";
+  beginDeletion,
+  findDeletion,
+  nextDeletionMs,
+  stepDeletions,
+  DELETION_STEP_LINES,
+} from "../../../../src/store/deletion/person-deletions.ts";
 import { wantEvents } from "../../../../src/store/events/wanted.ts";
 import { Leaving } from "../../../../src/store/deletion/leaving.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
@@ -55,17 +55,17 @@ const dead = (sent: Sent): Sent => ({ ...sent, dead: true });
 
 function finish(store: TestStore, nowMs = LATER): number {
   let steps = 0;
-  while ((nextErasureMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs) {
-    stepErasure(store.state, nowMs);
+  while ((nextDeletionMs(store.state, nowMs) ?? Number.POSITIVE_INFINITY) <= nowMs) {
+    stepDeletions(store.state, nowMs);
     if (++steps > 1_000) throw new Error("it does not end");
   }
   return steps;
 }
 
-function erase(store: TestStore, email = JANE, nowMs = LATER) {
-  erasePerson(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
+function deletePerson(store: TestStore, email = JANE, nowMs = LATER) {
+  beginDeletion(store.state, `del_${crypto.randomUUID()}`, email, nowMs);
   finish(store, nowMs);
-  return findErasure(store.sql, email);
+  return findDeletion(store.sql, email);
 }
 
 /** Statuses of signals by their ids; dead letters too. */
@@ -76,7 +76,7 @@ function statusOf({ state, sql }: TestStore, id = ""): string | null {
 
 /** What is no person's; what the deletion writes itself; and where lines are, whose columns are looked at by themselves. */
 const OTHER_TABLES =
-  /^(product_org|rule_(days|jobs)$|retention$|erasures$|erased_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
+  /^(product_org|rule_(days|jobs)$|retention$|deletions$|deleted_names$|cold_|(held|signals)_(segments|facts|payloads|late)$)/;
 
 /** Columns that hold nothing at all: what is left in them would not be seen. A new one asks for something to be said here. */
 function columnsThatSayNothing({ sql }: TestStore): string[] {
@@ -125,7 +125,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       const of = (who: RegExp) =>
         linesOf(store.state.signals as never).filter(({ facts }) => who.test(JSON.stringify(facts)));
       const bobs = of(/bob/u);
-      expect(erase(store)).toMatchObject({
+      expect(deletePerson(store)).toMatchObject({
         people: 1,
         identities: 2,
         signals: 2,
@@ -136,7 +136,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       });
       await store.workOnCold(LATER + COLD_AFTER_MS);
       finish(store);
-      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
       expect(of(/bob/u)).toEqual(bobs);
@@ -186,11 +186,11 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       store.state.signals.flush();
       expect(columnsThatSayNothing(store)).toEqual([]);
       expect(linesThatSayNothing(store)).toEqual([]);
-      expect(erase(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
+      expect(deletePerson(store)).toMatchObject({ people: 1, held: 2, deadLetters: 3 });
       expect(store.sql.exec("SELECT * FROM once").toArray()).toEqual([]);
       await store.workOnCold(LATER + COLD_AFTER_MS);
       finish(store);
-      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
       expect(namesIn(textOfTables(store.sql).toLowerCase())).toBeNull();
       expect(namesIn((await textOfBucket(store.workspaceId)).toLowerCase())).toBeNull();
       store.restart();
@@ -204,7 +204,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       const [bob] = store.record(NOW, form(BOB));
       store.record(NOW, form(JANE));
       await settle(store);
-      erase(store);
+      deletePerson(store);
       expect(store.sql.exec("SELECT sample_id FROM event_groups").one()).toEqual({ sample_id: bob });
       const [again] = store.record(LATER + 1, { ...form(JANE), receivedAtMs: LATER + 1 });
       expect(statusOf(store, again)).toBe("processed");
@@ -232,7 +232,7 @@ describe("signals that are set aside", () => {
         dead({ payload: { type: "track", event: "E", messageId: "m", userId: 42 } }),
         dead({ payload: `{"event":"E","email":"${JANE.replace("@", String.raw`\u0040`)}"}` }),
       );
-      expect(erase(store)).toMatchObject({ held: 2, deadLetters: 3 });
+      expect(deletePerson(store)).toMatchObject({ held: 2, deadLetters: 3 });
       expect(kept.map((id) => statusOf(store, id))).toEqual(["held", "held", "dead", "dead", "dead"]);
       expect(gone.map((id) => statusOf(store, id))).toEqual(gone.map(() => "purged"));
     });
@@ -255,7 +255,7 @@ describe("signals that are set aside", () => {
         at(NOW - 50, dead),
       );
       const [janes, theirs] = store.record(NOW, at(NOW - 150, held), at(NOW - 150, dead, { userId: "u-jane" }));
-      expect(erase(store)).toMatchObject({ held: 1, deadLetters: 1 });
+      expect(deletePerson(store)).toMatchObject({ held: 1, deadLetters: 1 });
       expect([bobs, earlier, later, deads].map((id) => statusOf(store, id))).toEqual(["held", "held", "held", "dead"]);
       expect([janes, theirs].map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
     });
@@ -264,7 +264,7 @@ describe("signals that are set aside", () => {
   test("keep nothing where they come after the deletion, and name the person by such a field", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, identify(JANE, "v-jane", "u-jane"));
-      erase(store);
+      deletePerson(store);
       const [letter, visited, unread, others] = store.record(
         LATER + 5,
         { ...dead(form(JANE)), receivedAtMs: NOW, pathSource: "web-jane", idempotencyKey: "jane" },
@@ -278,7 +278,7 @@ describe("signals that are set aside", () => {
         "dead",
         "dead",
       ]);
-      expect(store.state.signals.find(letter ?? "")?.facts.erasedAtMs).toBe(LATER + 5);
+      expect(store.state.signals.find(letter ?? "")?.facts.deletedAtMs).toBe(LATER + 5);
       const [heldLate] = store.record(LATER + 5, { ...held(form(JANE, 9)), receivedAtMs: NOW });
       expect(statusOf(store, heldLate)).toBe("purged");
       expect(namesIn(textOfTables(store.sql))).toBeNull();
@@ -293,7 +293,7 @@ describe("signals that are set aside", () => {
     const workspaceId = await inStore((store) => {
       const [waiting = "", letter = ""] = store.record(NOW, held(form(JANE)), dead(form(JANE, 1)));
       const place = store.sql.exec<{ seq: number }>("SELECT seq FROM dead_letters").one().seq;
-      erase(store);
+      deletePerson(store);
       store.record(
         LATER + 5,
         { ...form(JANE), id: waiting, receivedAtMs: NOW, again: { from: "held", place: 1 } },
@@ -311,7 +311,7 @@ describe("signals that are set aside", () => {
     const workspaceId = await inStore((store) => {
       const [id = ""] = store.record(NOW, { ...held(form(JANE)), periodEndMs: NOW + 5 });
       purgeHeld(store.state, NOW + 5);
-      erase(store);
+      deletePerson(store);
       store.record(LATER + 5, {
         ...form(JANE),
         id,
@@ -344,7 +344,7 @@ describe("what is not linked yet", () => {
   test("is deleted with the person whose id it names, and its link job with it", async () => {
     const workspaceId = await inStore((store) => {
       waiting(store);
-      expect(erase(store)).toMatchObject({ anonymous: 1, signals: 1 });
+      expect(deletePerson(store)).toMatchObject({ anonymous: 1, signals: 1 });
       expect(store.sql.exec("SELECT * FROM link_jobs").toArray()).toEqual([]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       return store.workspaceId;
@@ -362,7 +362,7 @@ describe("what is not linked yet", () => {
       store.record(NOW + 1, identify(BOB, "v-bob", "u-1"));
       store.record(NOW + 2, identify(JANE, "v-1"));
       expect(keysIn(store, "SELECT key FROM pairs")).toHaveLength(4);
-      erase(store);
+      deletePerson(store);
       expect(keysIn(store, "SELECT key FROM pairs ORDER BY key")).toEqual(["av-2", "uu-2"]);
     });
   });
@@ -372,7 +372,7 @@ describe("what is not linked yet", () => {
       store.record(NOW - 10, visit("v-jane", 1, { userId: "u-bob" }));
       waiting(store);
       store.record(NOW + 1, identify(BOB, "v-bob", "u-bob"));
-      expect(erase(store)).toMatchObject({ anonymous: 1 });
+      expect(deletePerson(store)).toMatchObject({ anonymous: 1 });
       expect(statusOf(store, store.state.signals.read(1)?.admission.id)).toBe("anonymous");
       expect(dueLinkJobs(store.sql, LATER + DAY, 9)).toEqual([{ kind: "user_id", value: "u-bob" }]);
     });
@@ -380,20 +380,20 @@ describe("what is not linked yet", () => {
 
   test("goes to nobody while its person's deletion is under way", async () => {
     await inStore((store) => {
-      const more = Array.from({ length: ERASURE_ROWS + 700 }, (_, n) => visit("v-jane", n + 1));
+      const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
       waiting(store, ...more);
-      erasePerson(store.state, "del_1", JANE, LATER);
-      expect(findErasure(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null });
       expect(firstEntries(store.sql, visitorList({ kind: "anonymous_id", value: "v-jane" }))).not.toEqual([]);
       expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
-      const last = store.state.signals.read(ERASURE_ROWS + 700);
-      expect(last).toMatchObject({ anonymousId: "v-jane", erasedAtMs: null });
+      const last = store.state.signals.read(DELETION_STEP_LINES + 700);
+      expect(last).toMatchObject({ anonymousId: "v-jane", deletedAtMs: null });
       expect(last && new Leaving(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
       // Somebody new, from the same browser.
       const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
       expect(statusOf(store, newer)).toBe("anonymous");
       finish(store);
-      expect(findErasure(store.sql, JANE)).toMatchObject({ anonymous: ERASURE_ROWS + 701, signals: 1 });
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: DELETION_STEP_LINES + 701, signals: 1 });
       expect(statusOf(store, newer)).toBe("anonymous");
     });
   });
@@ -405,8 +405,12 @@ describe("what is not linked yet", () => {
         payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-bob", userId: "u-jane" },
       });
       store.record(NOW + 2, identify(JANE, "v-jane", "u-jane"));
-      erase(store);
-      expect(store.state.signals.find(id ?? "")?.facts).toMatchObject({ owner: null, userId: null, erasedAtMs: LATER });
+      deletePerson(store);
+      expect(store.state.signals.find(id ?? "")?.facts).toMatchObject({
+        owner: null,
+        userId: null,
+        deletedAtMs: LATER,
+      });
       expect(store.sql.exec("SELECT email, score FROM people").toArray()).toEqual([{ email: BOB, score: 0 }]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       return store.workspaceId;
@@ -419,13 +423,13 @@ describe("cold storage", () => {
   test("that is being written meanwhile holds no copy when the deletion is complete", async () => {
     const workspaceId = crypto.randomUUID();
     await inStore(async ({ storage }) => {
-      let erased = false;
+      let isBegun = false;
       const bucket = bucketWith({
         before: (call) => {
-          if (call !== "put" || erased) return;
-          erased = true;
-          erase(store);
-          expect(findErasure(store.sql, JANE)?.finishedAtMs).toBeNull();
+          if (call !== "put" || isBegun) return;
+          isBegun = true;
+          deletePerson(store);
+          expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBeNull();
         },
       });
       const store = new TestStore(workspaceId, storage, bucket);
@@ -433,10 +437,10 @@ describe("cold storage", () => {
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      expect(erased).toBe(true);
+      expect(isBegun).toBe(true);
       expect(isScrubbing(store.sql)).toBe(false);
       finish(store);
-      expect(findErasure(store.sql, JANE)?.finishedAtMs).not.toBeNull();
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).not.toBeNull();
       expect(namesIn(await textOfBucket(workspaceId))).toBeNull();
       expect(await textOfBucket(workspaceId)).toContain(BOB);
     });
@@ -447,13 +451,13 @@ describe("cold storage", () => {
       store.record(NOW, form(JANE), form(BOB));
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      expect(erase(store)).toMatchObject({ signals: 1, coldObjects: 1, finishedAtMs: null });
-      expect(nextErasureMs(store.state, LATER)).toBeGreaterThan(LATER);
+      expect(deletePerson(store)).toMatchObject({ signals: 1, coldObjects: 1, finishedAtMs: null });
+      expect(nextDeletionMs(store.state, LATER)).toBeGreaterThan(LATER);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       expect(namesIn(await textOfBucket(store.workspaceId))).not.toBeNull();
       await store.workOnCold(LATER);
       finish(store);
-      expect(findErasure(store.sql, JANE)?.finishedAtMs).toBe(LATER);
+      expect(findDeletion(store.sql, JANE)?.finishedAtMs).toBe(LATER);
       expect(namesIn(await textOfBucket(store.workspaceId))).toBeNull();
     });
   });
@@ -468,14 +472,14 @@ describe("a large person", () => {
          INSERT INTO identities (key, at, ordinal, person_id) SELECT CAST('av-jane-' || i AS BLOB), 1, 1, 1 FROM n`,
       );
       const [waiting] = store.record(NOW, held(visit("v-jane-59999")));
-      erasePerson(store.state, "del_1", JANE, LATER);
-      expect(findErasure(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ people: 1, finishedAtMs: null, signals: 0 });
       const claims = new Identities(store.sql).claimsOf({ kind: "anonymous_id", value: "v-jane-60000" });
       expect(claims).toEqual([]);
       expect(store.sql.exec("SELECT * FROM people").toArray()).toEqual([]);
-      expect(rowsRead(store.sql, () => stepErasure(store.state, LATER))).toBeLessThan(20 * ERASURE_ROWS);
+      expect(rowsRead(store.sql, () => stepDeletions(store.state, LATER))).toBeLessThan(20 * DELETION_STEP_LINES);
       expect(finish(store)).toBeGreaterThan(10);
-      expect(findErasure(store.sql, JANE)).toMatchObject({
+      expect(findDeletion(store.sql, JANE)).toMatchObject({
         identities: 60_000,
         signals: 1,
         held: 1,
@@ -488,18 +492,18 @@ describe("a large person", () => {
 
   test("of many signals is deleted in bounded steps, each of which a crash may follow", async () => {
     const workspaceId = await inStore((store) => {
-      const count = 2 * ERASURE_ROWS + 1;
+      const count = 2 * DELETION_STEP_LINES + 1;
       store.record(NOW, ...Array.from({ length: count }, (_, n) => form(JANE, n)), form(BOB));
-      erasePerson(store.state, "del_1", JANE, LATER);
+      beginDeletion(store.state, "del_1", JANE, LATER);
       const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
       expect(left()).toBeGreaterThan(0);
       expect(left()).toBeLessThan(count);
-      for (let steps = 0; findErasure(store.sql, JANE)?.finishedAtMs === null; steps++) {
+      for (let steps = 0; findDeletion(store.sql, JANE)?.finishedAtMs === null; steps++) {
         if (steps > 20) throw new Error("it does not end");
         store.restart();
-        stepErasure(store.state, LATER);
+        stepDeletions(store.state, LATER);
       }
-      expect(findErasure(store.sql, JANE)).toMatchObject({ signals: count, scoringSignals: count });
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ signals: count, scoringSignals: count });
       return store.workspaceId;
     });
     await expectToAddUp(workspaceId);
@@ -510,7 +514,7 @@ describe("a large person", () => {
       const others = Array.from({ length: PURGE_ROWS + 900 }, (_, n) => held(form(BOB, n)));
       const letters = Array.from({ length: 120 }, (_, n) => dead(form(BOB, n)));
       const ids = store.record(NOW, ...others, held(form(JANE)), ...letters, dead(form(JANE)));
-      expect(erase(store)).toMatchObject({ people: 0, held: 1, deadLetters: 1, finishedAtMs: LATER });
+      expect(deletePerson(store)).toMatchObject({ people: 0, held: 1, deadLetters: 1, finishedAtMs: LATER });
       expect(ids.filter((id) => statusOf(store, id) === "purged")).toHaveLength(2);
     });
   });
@@ -522,15 +526,15 @@ describe("a deletion that is asked for again", () => {
       store.record(NOW, form(JANE), identify(JANE, "v-jane"));
       store.seal();
       await store.workOnCold(NOW + COLD_AFTER_MS);
-      erasePerson(store.state, "del_1", JANE, LATER);
+      beginDeletion(store.state, "del_1", JANE, LATER);
       const ids = store.record(
         LATER + 5,
         { ...held(form(JANE, 1)), receivedAtMs: LATER + 5 },
         { ...held(visit("v-jane", 1)), receivedAtMs: LATER + 5 },
       );
       expect(ids.map((id) => statusOf(store, id))).toEqual(["held", "held"]);
-      erasePerson(store.state, "del_2", JANE, LATER + 10);
-      expect(findErasure(store.sql, JANE)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
+      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_1", people: 1, signals: 2, held: 2 });
       expect(ids.map((id) => statusOf(store, id))).toEqual(["purged", "purged"]);
       return store.workspaceId;
     });
@@ -539,20 +543,20 @@ describe("a deletion that is asked for again", () => {
 
   test("is another one where somebody new has the email by now, and both are carried out", async () => {
     const workspaceId = await inStore((store) => {
-      store.record(NOW, ...Array.from({ length: ERASURE_ROWS + 900 }, (_, n) => form(JANE, n)));
-      erasePerson(store.state, "del_1", JANE, LATER);
+      store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES + 900 }, (_, n) => form(JANE, n)));
+      beginDeletion(store.state, "del_1", JANE, LATER);
       store.record(LATER + 5, { ...form(JANE, -1), receivedAtMs: LATER + 5 });
-      erasePerson(store.state, "del_2", JANE, LATER + 10);
-      expect(findErasure(store.sql, JANE)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
+      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ id: "del_2", people: 1, finishedAtMs: null });
       finish(store, LATER + 10);
-      expect(findErasure(store.sql, JANE)).toMatchObject({
+      expect(findDeletion(store.sql, JANE)).toMatchObject({
         id: "del_2",
         people: 1,
         signals: 1,
         finishedAtMs: LATER + 10,
       });
-      expect(store.sql.exec("SELECT signals FROM erasures WHERE id = 'del_1'").one()).toEqual({
-        signals: ERASURE_ROWS + 900,
+      expect(store.sql.exec("SELECT signals FROM deletions WHERE id = 'del_1'").one()).toEqual({
+        signals: DELETION_STEP_LINES + 900,
       });
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       return store.workspaceId;
@@ -563,8 +567,8 @@ describe("a deletion that is asked for again", () => {
   test("finds nothing, and is complete at once", async () => {
     await inStore((store) => {
       store.record(NOW, form(JANE));
-      erase(store);
-      expect(erase(store, JANE, LATER + 5)).toMatchObject({ people: 0, signals: 0, finishedAtMs: LATER + 5 });
+      deletePerson(store);
+      expect(deletePerson(store, JANE, LATER + 5)).toMatchObject({ people: 0, signals: 0, finishedAtMs: LATER + 5 });
     });
   });
 });
@@ -577,7 +581,7 @@ test("what retention has dropped of a person leaves nothing behind when they are
     setRetention(store.sql, { retentionDays: 31 }, NOW);
     deleteExpired(store.state, NOW);
     expect(linesOf(store.state.signals as never)).toHaveLength(1);
-    expect(erase(store)).toMatchObject({ signals: 1, scoringSignals: 2 });
+    expect(deletePerson(store)).toMatchObject({ signals: 1, scoringSignals: 2 });
     expect(namesIn(textOfTables(store.sql))).toBeNull();
     expect([...ruleDaysOf(store.state)].map(([, { count }]) => count)).toEqual([1]);
     return store.workspaceId;

@@ -1,7 +1,7 @@
 /** The deletion of a person: what it takes away, and the receipt for it. */
 import { TRAIT_NAMES, traitsInWords } from "../../domain/signal/traits.ts";
-import { ERASURE_REMEMBERED_DAYS } from "../../limits.ts";
-import type { ErasureReceipt } from "../../store/protocol/data-care.ts";
+import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import type { DeletionReceipt } from "../../store/protocol/data-care.ts";
 import { FormErrors, TextField } from "../views/fields.tsx";
 import { grouped } from "../views/format.ts";
 import { Badge, Fact, FactList, PageHead, Notice, Panel, Time } from "../views/parts.tsx";
@@ -73,7 +73,7 @@ export function ReceiptView({
   base: string;
   /** The deleted person's email; null: not known, because the receipt was found by its id. */
   email: string | null;
-  receipt: ErasureReceipt;
+  receipt: DeletionReceipt;
   /** Whether there is a person of this email again. */
   isBack: boolean;
   nowMs: number;
@@ -123,9 +123,9 @@ export function ReceiptView({
         </Panel>
       </div>
       <p class="quiet small">
-        The receipt can be found for {ERASURE_REMEMBERED_DAYS} days, from Activity or by searching People for the email;
-        the entry under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without the
-        email.
+        The receipt can be found for {DELETION_REMEMBERED_DAYS} days, from Activity or by searching People for the
+        email; the entry under <a href={`${base}/settings/activity?action=person.deleted`}>Activity</a> stays, without
+        the email.
         {isBack && " Since the deletion, signals have named this email again, and made a new person."}
       </p>
     </>
@@ -141,7 +141,7 @@ const COUNTS = [
   ["deadLetters", "Dead letters"],
   ["scoringSignals", "Scoring signals"],
   ["coldObjects", "Objects of cold storage"],
-] as const satisfies readonly (readonly [keyof ErasureReceipt, string])[];
+] as const satisfies readonly (readonly [keyof DeletionReceipt, string])[];
 
 function Crumbs({ base, email }: { base: string; email: string | null }) {
   return (

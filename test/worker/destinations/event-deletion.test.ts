@@ -14,7 +14,7 @@ toldInEachTest((made) => {
   ({ told, receiver } = made);
 });
 
-function erase(email = EMAIL): Promise<unknown> {
+function deletePerson(email = EMAIL): Promise<unknown> {
   return told.workspace.operator("DELETE", `/people/${encodeURIComponent(email)}`);
 }
 
@@ -39,7 +39,7 @@ test("nothing that waits, is gathered, was delivered or was answered holds a del
   await told.raise(scored(EMAIL), scored("stays@example.com", EMAIL));
   expect(await stored()).toContain(EMAIL);
 
-  await erase();
+  await deletePerson();
 
   expect(await stored()).not.toMatch(/gone(@|%40)example/);
   receiver.answer = () => new Response("ok");
@@ -59,7 +59,7 @@ test("what a source has raised before a deletion and hands on after it is droppe
   const { id } = await told.create(receiver, { events: ["person.score_crossed", "person.scored"] });
   const [late, lateScored] = [crossed(EMAIL), scored(EMAIL, "stays@example.com")];
   vi.setSystemTime(Date.now() + 1_000);
-  await erase();
+  await deletePerson();
   await told.raise(late, lateScored);
   await until(() => expect(receiver.received).toHaveLength(1));
   expect(receiver.received[0]?.body.data).toMatchObject({ scoring_signals: [{ email: "stays@example.com" }] });
@@ -76,8 +76,8 @@ test("the deletion of somebody whose address is part of another's takes nothing 
   receiver.answer = () => new Response("no", { status: 500 });
   await told.raise(crossed(`not-${EMAIL}`), crossed('quoted"name@example.com'));
   await until(() => expect(receiver.received).toHaveLength(2));
-  await erase();
+  await deletePerson();
   expect(await stored()).toContain(`not-${EMAIL}`);
-  await erase('quoted"name@example.com');
+  await deletePerson('quoted"name@example.com');
   expect(await stored()).not.toContain("quoted");
 });

@@ -3,7 +3,7 @@ import type { WorkspaceEvent } from "../../domain/events/workspace-event.ts";
 import type { StoreState } from "../state/store-state.ts";
 
 /** Takes a person out of events that wait. @param email trimmed and lower-cased, as events have it. */
-export function forgetInEvents({ raised }: StoreState, email: string): void {
+export function deleteFromEvents({ raised }: StoreState, email: string): void {
   raised.rewrite((event) => without(event, email));
 }
 

@@ -1,0 +1,122 @@
+/** Deletions of persons as they are stored: what is asked for, how far it is, and the receipt of what it has deleted. */
+import type { DeletionReceipt } from "../protocol/data-care.ts";
+import { hashOfName } from "../people/deleted-names.ts";
+import type { DeletionStage } from "./tables.ts";
+
+/** A job as it is stored; see tables.ts. */
+export interface DeletionJob {
+  [column: string]: SqlStorageValue;
+  id: string;
+  requested_at: number;
+  asked_at: number;
+  finished_at: number | null;
+  /** Email of the person; null: what is left is up to cold storage. */
+  email: string | null;
+  person_id: number | null;
+  step: DeletionStage;
+  /** The line, or the dead letter, that was looked at last. */
+  position: number;
+  people: number;
+  identities: number;
+  signals: number;
+  anonymous: number;
+  held: number;
+  dead_letters: number;
+  scoring_signals: number;
+  cold_objects: number;
+}
+
+/** Stores a new deletion. @param personId null: there is no such person, only what may name them. */
+export function insertJob(
+  sql: SqlStorage,
+  { id, email, personId }: { id: string; email: string; personId: number | null },
+  nowMs: number,
+): void {
+  sql.exec(
+    `INSERT INTO deletions (id, email_hash, requested_at, asked_at, email, person_id, step, position, people, identities,
+       signals, anonymous, held, dead_letters, scoring_signals, cold_objects)
+     VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, ?7, 0, 0, 0, 0, 0, 0, 0)`,
+    id,
+    hashOfName({ kind: "email", value: email }),
+    nowMs,
+    email,
+    personId,
+    personId === null ? "held" : "identities",
+    Number(personId !== null),
+  );
+}
+
+/** Stores how far a deletion has come, and what it has deleted. */
+export function saveJob(sql: SqlStorage, job: DeletionJob): void {
+  sql.exec(
+    `UPDATE deletions SET ${PROGRESS.map((column) => `${column} = ?`).join(", ")} WHERE id = ?`,
+    ...PROGRESS.map((column) => job[column]),
+    job.id,
+  );
+}
+
+/** The columns that a step changes. */
+const PROGRESS = [
+  "email",
+  "person_id",
+  "step",
+  "position",
+  "identities",
+  "signals",
+  "anonymous",
+  "held",
+  "dead_letters",
+  "scoring_signals",
+  "cold_objects",
+] as const satisfies readonly (keyof DeletionJob)[];
+
+/** Begins the search anew, for what the names of the person have brought since. */
+export function lookAgain(sql: SqlStorage, job: DeletionJob, email: string, nowMs: number): void {
+  sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
+  const isAtThePerson = job.step === "identities" || job.step === "lines";
+  sql.exec(
+    "UPDATE deletions SET email = ?, asked_at = ?, step = ?, position = ? WHERE id = ?",
+    email,
+    nowMs,
+    isAtThePerson ? job.step : "held",
+    isAtThePerson ? job.position : 0,
+    job.id,
+  );
+}
+
+/** The latest deletion of whoever had an email. */
+export function findJob(sql: SqlStorage, email: string): DeletionJob | undefined {
+  const hash = hashOfName({ kind: "email", value: email });
+  return sql
+    .exec<DeletionJob>("SELECT * FROM deletions WHERE email_hash = ? ORDER BY requested_at DESC, id DESC LIMIT 1", hash)
+    .toArray()[0];
+}
+
+export function findJobById(sql: SqlStorage, id: string): DeletionJob | undefined {
+  return sql.exec<DeletionJob>("SELECT * FROM deletions WHERE id = ?", id).toArray()[0];
+}
+
+/** Of the jobs with something left to delete, the one that waits longest. */
+export function nextJob(sql: SqlStorage): DeletionJob | undefined {
+  return sql
+    .exec<DeletionJob>(
+      "SELECT * FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at LIMIT 1",
+    )
+    .toArray()[0];
+}
+
+export function toReceipt(job: DeletionJob): DeletionReceipt {
+  return {
+    id: job.id,
+    requestedAtMs: job.requested_at,
+    finishedAtMs: job.finished_at,
+    people: job.people,
+    identities: job.identities,
+    signals: job.signals,
+    anonymous: job.anonymous,
+    held: job.held,
+    deadLetters: job.dead_letters,
+    scoringSignals: job.scoring_signals,
+    coldObjects: job.cold_objects,
+  };
+}

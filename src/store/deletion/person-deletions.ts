@@ -1,0 +1,96 @@
+/**
+ * The deletion of a person, with everything that is linked to them (docs/signal-store.md): a job in steps, each
+ * one transaction. The first step takes the person away, so that from then on they are named nowhere and what comes is
+ * somebody new's. What is left is read off the tables: identities, then the list of the person's lines, then held
+ * signals and dead letters, each page by page. The store's alarm sees to it, and ends the job when R2 holds no copy.
+ */
+import { DAY_MS } from "../../domain/duration.ts";
+import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";
+import { deleteFromEvents } from "../events/deleted-in-events.ts";
+import type { DeletionReceipt } from "../protocol/data-care.ts";
+import { isScrubbing } from "../log/cold-removals.ts";
+import { readEntries } from "../people/timeline-text.ts";
+import { insertEntries } from "../people/timelines.ts";
+import { personList } from "../people/visitor-keys.ts";
+import type { StoreState } from "../state/store-state.ts";
+import { rememberName } from "../people/deleted-names.ts";
+import { findJob, findJobById, insertJob, lookAgain, nextJob, toReceipt } from "./deletion-job.ts";
+import { DeletionStep } from "./deletion-step.ts";
+
+/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+export const DELETION_STEP_LINES = 2_000;
+/** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
+export const FULL_DRAINED_MS = 86_400_000;
+
+const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
+
+/**
+ * Begins to delete, with the first step. While a deletion of the same person is under way, that one goes on, and looks
+ * again for what has come since; unless somebody new has the email by now.
+ */
+export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
+  const { sql } = state;
+  const last = findJob(sql, email);
+  const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
+  if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, nowMs);
+  else {
+    if (person !== undefined) takeAway(sql, person, nowMs);
+    insertJob(sql, { id, email, personId: person?.id ?? null }, nowMs);
+  }
+  deleteFromEvents(state, email);
+  rememberName(sql, { kind: "email", value: email }, nowMs);
+  stepDeletions(state, nowMs);
+}
+
+/** The receipt of the latest deletion of an email. Null when the person was not deleted, or that is long ago. */
+export function findDeletion(sql: SqlStorage, email: string): DeletionReceipt | null {
+  const job = findJob(sql, email);
+  return job === undefined ? null : toReceipt(job);
+}
+
+/** The receipt by its own id. Null when there is none, or none any more. */
+export function findDeletionById(sql: SqlStorage, id: string): DeletionReceipt | null {
+  const job = findJobById(sql, id);
+  return job === undefined ? null : toReceipt(job);
+}
+
+/** When a deletion is to go on, in milliseconds since 1970; null when none is under way. */
+export function nextDeletionMs({ sql, books }: StoreState, nowMs: number): number | null {
+  const inR2 = sql.exec("SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NULL LIMIT 1").toArray();
+  if (nextJob(sql) !== undefined || (inR2.length > 0 && !isScrubbing(sql))) return nowMs;
+  const oldest = sql.exec<{ at: number | null }>("SELECT min(at) AS at FROM deleted_names").one().at;
+  return oldest === null ? null : Math.max(oldest + REMEMBERED_MS, books.fullAtMs + FULL_DRAINED_MS);
+}
+
+/** Takes the job that waits longest one step further, and ends those that were waiting for cold storage only. */
+export function stepDeletions(state: StoreState, nowMs: number): void {
+  const { sql } = state;
+  if (state.books.fullAtMs + FULL_DRAINED_MS <= nowMs) {
+    sql.exec(
+      "DELETE FROM deleted_names WHERE hash IN (SELECT hash FROM deleted_names WHERE at <= ? LIMIT ?)",
+      nowMs - REMEMBERED_MS,
+      DELETION_STEP_LINES,
+    );
+  }
+  sql.exec("DELETE FROM deletions WHERE finished_at <= ?", nowMs - REMEMBERED_MS);
+  const job = nextJob(sql);
+  if (job !== undefined) new DeletionStep(state, job, nowMs).run(DELETION_STEP_LINES);
+  if (isScrubbing(sql)) return;
+  sql.exec("UPDATE deletions SET finished_at = ? WHERE finished_at IS NULL AND email IS NULL", nowMs);
+}
+
+/**
+ * Takes the person away. Their number is never used again: lines that still name it are nobody's, and ids that are still
+ * theirs too.
+ */
+function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }, nowMs: number): void {
+  insertEntries(sql, personList(id), readEntries(recent));
+  sql.exec("DELETE FROM people WHERE id = ?", id);
+  // Lines of their ids that were about to be linked are looked through first: see DeletionStep.
+  sql.exec(
+    `UPDATE link_jobs SET due_at = ?
+     WHERE key IN (SELECT key FROM identities WHERE person_id = ?)`,
+    nowMs + DAY_MS,
+    id,
+  );
+}
