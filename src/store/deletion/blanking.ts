@@ -7,7 +7,7 @@ import type { Facts } from "../log/line.ts";
 import { keepsPayload } from "../log/line.ts";
 import type { Log } from "../log/log.ts";
 import type { Segment } from "../log/segment.ts";
-import { EventGroupChanges, settleGroups } from "../state/event-group-changes.ts";
+import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
 import type { SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -66,7 +66,7 @@ export class Blanking {
     const { sql } = this.#state;
     this.#groups.write(this.#state);
     // Samples are settled last: one that is gone must not come back.
-    settleGroups(this.#state);
+    updateGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);
   }

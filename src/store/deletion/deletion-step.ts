@@ -1,4 +1,4 @@
-/** What a step of a person's deletion does: pages of one part after the other, until it has done enough. */
+/** What a step of a person's deletion does: portions of one part after the other, until it has done enough. */
 import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
@@ -6,7 +6,7 @@ import type { IdClaim } from "../people/claims.ts";
 import { deletePairs } from "../people/dropped-ids.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
-import { visitorOf } from "../people/visitor-names.ts";
+import { namesOnLine } from "../people/visitor-names.ts";
 import { People } from "../people/people.ts";
 import type { VisitorNames } from "../people/visitor-names.ts";
 import { scoredBy } from "../people/timeline-text.ts";
@@ -28,7 +28,7 @@ import type { DeletionJob } from "./deletion-job.ts";
 import type { DeletionStage } from "./tables.ts";
 
 /** Dead letters that are read at a time: each may have 64 KB, and is parsed, which is the work of several lines. */
-const PAGE_DEAD_LETTERS = 50;
+const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 /** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
@@ -49,12 +49,12 @@ export class DeletionStep {
   }
 
   /**
-   * Takes a step. @param lines how many it is the work of, or a page more: afterwards the job is stored as far as it has
+   * Takes a step. @param lines how many it is the work of, or a portion more: afterwards the job is stored as far as it has
    * come.
    */
   run(lines: number): void {
     let left = lines;
-    while (left > 0 && this.#job.email !== null) left -= this.#page();
+    while (left > 0 && this.#job.email !== null) left -= this.#takePortion();
     this.#blanking.write();
     this.#people.write();
     this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
@@ -64,8 +64,8 @@ export class DeletionStep {
     this.#state.held.flush();
   }
 
-  /** Does one page. @returns how many lines it was the work of. */
-  #page(): number {
+  /** Does one portion. @returns how many lines it was the work of. */
+  #takePortion(): number {
     switch (this.#job.step) {
       case "identities":
         return this.#identity();
@@ -88,7 +88,7 @@ export class DeletionStep {
     return 1;
   }
 
-  /** Deletes a page of what is listed under one of the person's ids; after the last one, the id. */
+  /** Deletes a portion of what is listed under one of the person's ids; after the last one, the id. */
   #identity(): number {
     const { sql } = this.#state;
     const [row] = sql.exec<{ key: ArrayBuffer }>(
@@ -100,7 +100,7 @@ export class DeletionStep {
     const entries = firstEntries(sql, visitorList(id), this.#job.position);
     const last = entries.at(-1);
     if (last === undefined) {
-      this.#forget(id);
+      this.#deleteId(id);
       this.#job.position = 0;
       return IDENTITY_LINES;
     }
@@ -109,7 +109,7 @@ export class DeletionStep {
     return entries.length;
   }
 
-  #forget(id: VisitorId): void {
+  #deleteId(id: VisitorId): void {
     const { sql } = this.#state;
     const key = visitorKey(id);
     const theirs = claimsInStore(sql, id).filter(({ personId }) => personId === this.#job.person_id);
@@ -147,7 +147,7 @@ export class DeletionStep {
     return claimInForce(claims, receipt)?.personId;
   }
 
-  /** Deletes the oldest page of the person's list, with what its lines have scored, also those that retention has dropped. */
+  /** Deletes the oldest portion of the person's list, with what its lines have scored, also those that retention has dropped. */
   #lines(): number {
     const { sql, verdicts, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
@@ -185,7 +185,7 @@ export class DeletionStep {
     for (const segment of held.walk(this.#job.position, { status: "held" })) {
       const theirs = segment.seqs().filter((seq) => {
         const facts = segment.facts(seq);
-        return facts.status === "held" && this.#names(visitorOf(facts), facts.admission);
+        return facts.status === "held" && this.#names(namesOnLine(facts), facts.admission);
       });
       this.#job.held += this.#blanking.blank(held, segment, theirs, (facts) =>
         afterDeletion(facts, this.#nowMs),
@@ -202,7 +202,7 @@ export class DeletionStep {
       .exec<DeadLetterRow>(
         "SELECT * FROM dead_letters WHERE status = 'dead' AND seq > ? ORDER BY seq LIMIT ?",
         this.#job.position,
-        PAGE_DEAD_LETTERS,
+        DEAD_LETTERS_AT_ONCE,
       )
       .toArray();
     for (const row of rows) {
@@ -223,7 +223,7 @@ export class DeletionStep {
       changeStatus(this.#blanking.counts, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
-    return rows.length < PAGE_DEAD_LETTERS ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;
+    return rows.length < DEAD_LETTERS_AT_ONCE ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;
   }
 
   #names(visitor: VisitorNames, receipt: Receipt): boolean {

@@ -2,7 +2,7 @@
  * The deletion of a person, with everything that is linked to them (docs/signal-store.md): a job in steps, each
  * one transaction. The first step takes the person away, so that from then on they are named nowhere and what comes is
  * somebody new's. What is left is read off the tables: identities, then the list of the person's lines, then held
- * signals and dead letters, each page by page. The store's alarm sees to it, and ends the job when R2 holds no copy.
+ * signals and dead letters, a portion at a time. The store's alarm sees to it, and ends the job when R2 holds no copy.
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { DELETION_REMEMBERED_DAYS } from "../../limits.ts";

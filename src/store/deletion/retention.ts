@@ -16,7 +16,7 @@ import type { Segment } from "../log/segment.ts";
 import type { StoreConfig } from "../protocol/data-care.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
-import { EventGroupChanges, settleGroups } from "../state/event-group-changes.ts";
+import { EventGroupChanges, updateGroups } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal, standingOf } from "../state/status-change.ts";
 import type { CountedSignal, Standing } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -121,7 +121,7 @@ class Dropping {
   write(): void {
     const { sql } = this.#state;
     this.#groups.write(this.#state);
-    settleGroups(this.#state);
+    updateGroups(this.#state);
     this.#lists.write(sql);
     releaseObjects(sql, this.#objects);
   }
@@ -140,7 +140,7 @@ class Dropping {
       log.drop(segment);
       if (coldObject !== null) this.#objects.add(coldObject);
     } else if (old.length > 0) {
-      log.forget(
+      log.dropLines(
         segment,
         old.map(({ seq }) => seq),
       );

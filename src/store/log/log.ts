@@ -218,9 +218,9 @@ export class Log<Meta extends LogMeta = LogMeta> {
   }
 
   /** Deletes some lines of a sealed segment: no id finds them, and nothing is left but their places. */
-  forget(segment: Segment, seqs: readonly number[]): void {
+  dropLines(segment: Segment, seqs: readonly number[]): void {
     const { row } = segment;
-    if (row === null) throw new Error("open lines cannot be forgotten");
+    if (row === null) throw new Error("open lines cannot be dropped");
     for (const seq of seqs) this.#ids.remove(row, segment.facts(seq).admission.id, seq);
     if (row.cold === null) this.blank(segment, seqs);
     this.rewrite(segment, new Map(seqs.map((seq) => [seq, afterRetention(segment.facts(seq))] as const)));

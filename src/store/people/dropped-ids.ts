@@ -1,5 +1,5 @@
 /**
- * The ids that a person has too many of: the oldest go. Dropped means forgotten: a signal that carries such an id is an
+ * The ids that a person has too many of: the oldest go. The store does not know a dropped id any more: a signal that carries such an id is an
  * unknown visitor's again, until an identify call names it once more. What it has brought is the person's already and stays
  * theirs, so that an id with signals that are still to be linked is passed over for now.
  */

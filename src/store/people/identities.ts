@@ -16,13 +16,13 @@ export const CLAIM_SPREADS_TO = 1_000;
 
 type Row = { at: number; ordinal: number; person_id: number };
 
-// Claims of somebody who is being deleted go page by page: they count for nothing from the beginning.
+// Claims of somebody who is being deleted go a portion at a time: they count for nothing from the beginning.
 const COUNTS = "EXISTS (SELECT 1 FROM people WHERE people.id = person_id)";
 const READ = `SELECT at, ordinal, person_id FROM identities WHERE key = ? AND ${COUNTS} ORDER BY at, ordinal`;
 /** The claims of several ids, with the place of each id among those that are asked for. */
 const READ_MANY = `SELECT keys.key, at, ordinal, person_id FROM json_each(?) AS keys
   CROSS JOIN identities ON identities.key = unhex(keys.value) WHERE ${COUNTS}`;
-const PAGE_VALUES = 500;
+const PORTION_VALUES = 500;
 
 type Growth = Record<VisitorId["kind"], number>;
 
@@ -42,9 +42,9 @@ export class Identities {
   preload(ids: readonly VisitorId[]): Set<number> {
     const persons = new Set<number>();
     const byList = new Map(ids.map((id) => [visitorList(id), id] as const));
-    for (const page of pagesOf(byList)) {
-      const keys = page.map(([, id]) => new Uint8Array(visitorKey(id)).toHex());
-      const claims = page.map((): IdClaim[] => []);
+    for (const portion of portionsOf(byList)) {
+      const keys = portion.map(([, id]) => new Uint8Array(visitorKey(id)).toHex());
+      const claims = portion.map((): IdClaim[] => []);
       const rows = this.#sql
         .exec(READ_MANY, JSON.stringify(keys))
         .raw<[index: number, at: number, ordinal: number, personId: number]>();
@@ -52,7 +52,7 @@ export class Identities {
         claims[index]?.push({ receivedAtMs, ordinal, personId });
         persons.add(personId);
       }
-      for (const [index, [list]] of page.entries()) this.#claims.set(list, (claims[index] ?? []).sort(byReceipt));
+      for (const [index, [list]] of portion.entries()) this.#claims.set(list, (claims[index] ?? []).sort(byReceipt));
     }
     return persons;
   }
@@ -191,9 +191,9 @@ export function claimsInStore(sql: SqlStorage, id: VisitorId): IdClaim[] {
 }
 
 /** Each value once, in as many at a time as a statement takes: one for many is a third of the work of one for each. */
-export function* pagesOf<Value>(values: Iterable<Value>): Generator<Value[]> {
+export function* portionsOf<Value>(values: Iterable<Value>): Generator<Value[]> {
   const all = [...new Set(values)];
-  for (let from = 0; from < all.length; from += PAGE_VALUES) yield all.slice(from, from + PAGE_VALUES);
+  for (let from = 0; from < all.length; from += PORTION_VALUES) yield all.slice(from, from + PORTION_VALUES);
 }
 
 function byReceipt(one: Receipt, other: Receipt): number {

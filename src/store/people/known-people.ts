@@ -1,6 +1,6 @@
 /** Persons that a batch has come across, by number and by email: each is read once, and remembered as it is to be. */
 import type { StoreState } from "../state/store-state.ts";
-import { pagesOf } from "./identities.ts";
+import { portionsOf } from "./identities.ts";
 import { READ_PEOPLE, READ_PERSON, newPerson, toPersonColumns } from "./stored-person.ts";
 import type { PersonColumns, RawPerson } from "./stored-person.ts";
 import type { Entry } from "./timeline-text.ts";
@@ -68,8 +68,8 @@ export class KnownPeople {
     known: Map<Value, KnownPerson | null>,
     values: Iterable<Value>,
   ): void {
-    for (const page of pagesOf(values)) {
-      const unknown = page.filter((value) => !known.has(value));
+    for (const portion of portionsOf(values)) {
+      const unknown = portion.filter((value) => !known.has(value));
       const rows = this.#state.sql.exec(READ_PEOPLE[column], JSON.stringify(unknown)).raw<RawPerson>();
       for (const raw of rows) this.#remember(toKnown(raw));
       for (const value of unknown) if (!known.has(value)) known.set(value, null);

@@ -12,7 +12,7 @@ import type { EventGroupChanges } from "../state/event-group-changes.ts";
 import { changeStatus, countedSignal } from "../state/status-change.ts";
 import { evaluateSignal } from "../../domain/rules/evaluation.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { visitorOf } from "./visitor-names.ts";
+import { namesOnLine } from "./visitor-names.ts";
 import type { People } from "./people.ts";
 import { scoredBy } from "./timeline-text.ts";
 import { allEntries, changeEntries } from "./timelines.ts";
@@ -98,7 +98,7 @@ export class Linking {
     const { admission, owner: before } = facts;
     const receipt = { receivedAtMs: admission.receivedAtMs, ordinal: admission.ordinal };
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
-    const owner = isOpen ? this.#people.ownerOf(visitorOf(facts), receipt) : null;
+    const owner = isOpen ? this.#people.ownerOf(namesOnLine(facts), receipt) : null;
     const email = owner && this.#people.emailOf(owner.personId);
     if (owner === null || email === null || (before !== null && before.by !== "anonymous_id")) {
       this.#done.add(seq);

@@ -8,7 +8,7 @@ import type { Admission } from "../../wire/admission.ts";
 export type VisitorNames = Pick<NormalisedSignal, "email" | "userId" | "anonymousId">;
 
 /** The names of a line, as the signal itself has them. */
-export function visitorOf({ email, userId, anonymousId }: Facts): VisitorNames {
+export function namesOnLine({ email, userId, anonymousId }: Facts): VisitorNames {
   return {
     ...(email === null ? {} : { email }),
     ...(userId === null ? {} : { userId }),

@@ -6,7 +6,7 @@
  * its stead. Twice comes only what was dead and is replayed while a file with more than one page of dead letters begins, or
  * what was held before it died.
  */
-import { Leaving } from "../deletion/leaving.ts";
+import { BeingDeleted } from "../deletion/being-deleted.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import { isDropped } from "../log/line-remains.ts";
 import { keepsPayload } from "../log/line.ts";
@@ -77,7 +77,7 @@ function lastDeadOf({ sql }: StoreState): number {
 class SignalsPage {
   readonly #state: StoreState;
   readonly #cold: Payloads;
-  readonly #leaving: Leaving;
+  readonly #beingDeleted: BeingDeleted;
   readonly #found: (ExportedLine | { facts: null; dead: DeadLetterRow })[] = [];
   #looked = 0;
   #segments = 0;
@@ -88,7 +88,7 @@ class SignalsPage {
   constructor(state: StoreState, cold: Payloads) {
     this.#state = state;
     this.#cold = cold;
-    this.#leaving = new Leaving(state.sql);
+    this.#beingDeleted = new BeingDeleted(state.sql);
   }
 
   /** Reads the page. @returns where the next page begins; null where this is the last. */
@@ -164,7 +164,7 @@ class SignalsPage {
   #add(log: Log, segment: Segment, seq: number): void {
     const stored = segment.facts(seq);
     if (isDropped(stored)) return;
-    const facts = this.#leaving.factsOf(stored, Date.now());
+    const facts = this.#beingDeleted.factsOf(stored, Date.now());
     let payload: string | null | undefined = null;
     if (keepsPayload(facts)) {
       const here = log.payloadsOf(segment);
@@ -183,7 +183,7 @@ class SignalsPage {
   }
 
   #addDead(row: DeadLetterRow): void {
-    const isLeaving = this.#leaving.hasDeadLetter(row);
+    const isLeaving = this.#beingDeleted.hasDeadLetter(row);
     this.#found.push({ facts: null, dead: isLeaving ? { ...row, payload: null, reason: "" } : row });
     this.#characters += row.payload?.length ?? 0;
   }

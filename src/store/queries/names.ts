@@ -7,7 +7,7 @@ import type { Facts } from "../log/line.ts";
 export class Names {
   readonly #sql: SqlStorage;
   readonly #emails = new Map<number, string | null>();
-  #leaving: ReadonlyMap<string, number> | null = null;
+  #beingDeleted: ReadonlyMap<string, number> | null = null;
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
@@ -35,7 +35,7 @@ export class Names {
 
   /** Whether the person who had this email then is being deleted. */
   #isLeaving(email: string, atMs: number): boolean {
-    this.#leaving ??= new Map(
+    this.#beingDeleted ??= new Map(
       this.#sql
         .exec<{ email: string; asked_at: number }>(
           "SELECT email, asked_at FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL ORDER BY requested_at",
@@ -43,6 +43,6 @@ export class Names {
         .toArray()
         .map(({ email: leaving, asked_at }) => [leaving, asked_at] as const),
     );
-    return atMs <= (this.#leaving.get(email) ?? -1);
+    return atMs <= (this.#beingDeleted.get(email) ?? -1);
   }
 }

@@ -28,9 +28,9 @@ import type { StoreHealth, StoreTotals } from "../protocol/store-health.ts";
 import { listDeadLetters } from "../record/dead-letters.ts";
 import { previewPage } from "../rules/preview.ts";
 import { hasScoringSignals, ruleFacts } from "../rules/rule-facts.ts";
-import { findRuleJob, ruleVersions } from "../rules/rule-jobs.ts";
+import { findRuleJob, appliedVersions } from "../rules/rule-jobs.ts";
 import { readTotals } from "../state/books.ts";
-import { settleGroups } from "../state/event-group-changes.ts";
+import { updateGroups } from "../state/event-group-changes.ts";
 import { knownRows } from "../state/recorded-rows.ts";
 import { StoreState } from "../state/store-state.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
@@ -68,7 +68,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     const { state } = this;
     if (Object.keys(state.books.groups).length > 0) {
       this.transact(() => {
-        settleGroups(state);
+        updateGroups(state);
         state.signals.flush();
       });
     }
@@ -101,7 +101,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   /** The versions of the mapping rules, and of all of them together, that the store has seen; 0: none. */
   ruleVersions(): RuleVersions {
-    return ruleVersions(this.state.sql);
+    return appliedVersions(this.state.sql);
   }
 
   /** How the store is, see store-health.ts. */

@@ -7,7 +7,7 @@ import { compileRules, isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { MappingRule } from "../../domain/rules/mapping-rule.ts";
 import type { RuleVersions } from "../../domain/rules/rule-versions.ts";
 import type { RuleJob, RuleJobStatus, RuleToApply } from "../protocol/rules-on-history.ts";
-import { settleGroups } from "../state/event-group-changes.ts";
+import { updateGroups } from "../state/event-group-changes.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { raiseRuleApplied } from "./rule-news.ts";
 
@@ -67,7 +67,7 @@ export function startRuleJob(state: StoreState, toApply: RuleToApply, nowMs: num
   // The job before ends here, so that what it has done so far is all that it does.
   if (before !== null && before.status !== "done") raiseRuleApplied(state, before, nowMs);
   state.signals.seal();
-  settleGroups(state);
+  updateGroups(state);
   state.sql.exec(
     `INSERT OR REPLACE INTO rule_jobs (rule_id, rule, rule_version, rules_version, status, requested_at, due_at, last_seq,
        position, total, scanned, matched, added, changed, removed)
@@ -109,7 +109,7 @@ export function dueRuleJob(sql: SqlStorage, nowMs: number): RuleJobRow | null {
  * The highest version of all of the workspace's rules of which anything was applied to what is stored; and that of each rule
  * that has scored.
  */
-export function ruleVersions(sql: SqlStorage): RuleVersions {
+export function appliedVersions(sql: SqlStorage): RuleVersions {
   const { rules } = sql.exec<{ rules: number | null }>("SELECT max(rules_version) AS rules FROM rule_jobs").one();
   const rows = sql.exec<{ rule_id: string; version: number }>(
     "SELECT rule_id, max(rule_version) AS version FROM verdicts GROUP BY rule_id",

@@ -101,7 +101,7 @@ export class EventGroupChanges {
       const known = books.groups[key];
       books.groups[key] = known === undefined ? change : sum(known, change);
     }
-    if (Object.keys(books.groups).length > PENDING_GROUPS) settle(sql, books.groups);
+    if (Object.keys(books.groups).length > PENDING_GROUPS) writeChanges(sql, books.groups);
   }
 
   #group({ event, source }: GroupName): GroupChange {
@@ -116,11 +116,11 @@ export class EventGroupChanges {
 }
 
 /** Brings the rows of the groups up to date, for whoever reads them. The caller flushes the log. */
-export function settleGroups({ sql, books }: StoredGroups): void {
-  settle(sql, books.groups);
+export function updateGroups({ sql, books }: StoredGroups): void {
+  writeChanges(sql, books.groups);
 }
 
-function settle(sql: SqlStorage, groups: Record<string, GroupChange>): void {
+function writeChanges(sql: SqlStorage, groups: Record<string, GroupChange>): void {
   for (const [key, change] of Object.entries(groups)) {
     const [row] = sql.exec<Row>(READ, change.event, change.source);
     if (row === undefined) insert(sql, change);

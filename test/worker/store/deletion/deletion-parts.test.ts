@@ -11,7 +11,7 @@ import {
   DELETION_STEP_LINES,
 } from "../../../../src/store/deletion/person-deletions.ts";
 import { wantEvents } from "../../../../src/store/events/wanted.ts";
-import { Leaving } from "../../../../src/store/deletion/leaving.ts";
+import { BeingDeleted } from "../../../../src/store/deletion/being-deleted.ts";
 import { purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { deleteExpired, setRetention } from "../../../../src/store/deletion/retention.ts";
 import { isScrubbing } from "../../../../src/store/log/cold-removals.ts";
@@ -21,7 +21,7 @@ import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
-import { settleGroups } from "../../../../src/store/state/event-group-changes.ts";
+import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
 import { linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";
@@ -182,7 +182,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       );
       store.record(NOW + 2, { ...said(held(form(JANE, 3))), periodEndMs: NOW + 2 });
       await settle(store);
-      settleGroups(store.state);
+      updateGroups(store.state);
       store.state.signals.flush();
       expect(columnsThatSayNothing(store)).toEqual([]);
       expect(linesThatSayNothing(store)).toEqual([]);
@@ -194,7 +194,7 @@ describe.each(["open", "sealed", "cold"])("a person whose signals are %s", (wher
       expect(namesIn(textOfTables(store.sql).toLowerCase())).toBeNull();
       expect(namesIn((await textOfBucket(store.workspaceId)).toLowerCase())).toBeNull();
       store.restart();
-      settleGroups(store.state);
+      updateGroups(store.state);
       expect(store.sql.exec("SELECT event, source FROM event_groups").toArray()).toEqual([]);
     });
   });
@@ -388,7 +388,7 @@ describe("what is not linked yet", () => {
       expect(dueLinkJobs(store.sql, LATER + 60_000, 9)).toEqual([]);
       const last = store.state.signals.read(DELETION_STEP_LINES + 700);
       expect(last).toMatchObject({ anonymousId: "v-jane", deletedAtMs: null });
-      expect(last && new Leaving(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
+      expect(last && new BeingDeleted(store.sql).factsOf(last, LATER).anonymousId).toBeNull();
       // Somebody new, from the same browser.
       const [newer] = store.record(LATER + 10, { ...visit("v-jane", -1), receivedAtMs: LATER + 10 });
       expect(statusOf(store, newer)).toBe("anonymous");

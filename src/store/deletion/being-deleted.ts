@@ -3,7 +3,7 @@ import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
 import { claimInForce } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
-import { visitorOf } from "../people/visitor-names.ts";
+import { namesOnLine } from "../people/visitor-names.ts";
 import type { VisitorNames } from "../people/visitor-names.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
 import { admissionOf } from "../record/dead-letters.ts";
@@ -12,7 +12,7 @@ import type { Receipt } from "../receipt.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
 import { isOfDeleted } from "../people/deleted-names.ts";
 
-export class Leaving {
+export class BeingDeleted {
   readonly #sql: SqlStorage;
   readonly #isAnybody: boolean;
 
@@ -26,7 +26,7 @@ export class Leaving {
   factsOf(facts: Facts, nowMs: number): Facts {
     if (!this.#isAnybody || facts.deletedAtMs !== null) return facts;
     const { owner, admission } = facts;
-    const isLeaving = owner === null ? this.#names(visitorOf(facts), admission) : !this.#isThere(owner.personId);
+    const isLeaving = owner === null ? this.#names(namesOnLine(facts), admission) : !this.#isThere(owner.personId);
     return isLeaving ? afterDeletion(facts, nowMs) : facts;
   }
 
