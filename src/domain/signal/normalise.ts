@@ -9,7 +9,7 @@ import { isAbsent, presentText } from "./present-text.ts";
 import { CDP_CALL_TYPES } from "./signal.ts";
 import type { JsonObject } from "../json/json-object.ts";
 import type { NormalisedSignal } from "./signal.ts";
-import { addTemplateTraits, addTraits } from "./traits.ts";
+import { traitsTold } from "./traits.ts";
 
 /** Event name of a `page` call. */
 const PAGE_VIEW_EVENT = "Page Viewed";
@@ -40,6 +40,10 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   // The traits of a `group` call are the group's, and say nothing of the person.
   const traits = callType === "group" ? EMPTY : object(payload["traits"]);
   const contextTraits = object(context["traits"]);
+  const email = emailOf(payload, callType, traits, contextTraits);
+  const properties = propertiesOf(payload, callType, context);
+  // Spec §2.2: the marketing template has the person's fields among the properties.
+  const template = callType === undefined && email !== undefined ? properties : null;
 
   const signal: NormalisedSignal = {
     kind: callType === "identify" ? "identify" : "signal",
@@ -49,10 +53,9 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
       (callType === undefined ? presentText(payload["source"]) : cdpSource(payload, context)) ??
       UNKNOWN,
     hasOwnId: isPresentId(payload["messageId"]) || isPresentId(payload["id"]),
-    properties: propertiesOf(payload, callType, context),
-    traits: {},
+    properties,
+    traits: traitsTold(traits, contextTraits, template),
   };
-  const email = emailOf(payload, callType, traits, contextTraits);
   if (email !== undefined) signal.email = email;
   const userId = usableId(payload["userId"]);
   if (userId !== undefined) signal.userId = userId;
@@ -60,11 +63,6 @@ export function normalise(payload: JsonObject, pathSource: string | undefined): 
   if (anonymousId !== undefined) signal.anonymousId = anonymousId;
   const previousId = callType === "alias" ? usableId(payload["previousId"]) : undefined;
   if (previousId !== undefined) signal.previousId = previousId;
-
-  addTraits(signal.traits, traits);
-  addTraits(signal.traits, contextTraits);
-  // Spec §2.2: the marketing template has the person's fields among the properties.
-  if (callType === undefined && email !== undefined) addTemplateTraits(signal.traits, signal.properties);
   return signal;
 }
 

@@ -72,18 +72,23 @@ export function traitsInWords(traits: readonly TraitName[], word: "and" | "or", 
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} ${word} ${words.at(-1)}`;
 }
 
-/** Fills in the traits that are still missing with those of a call. */
-export function addTraits(into: Traits, traits: Readonly<JsonObject>): void {
-  for (const trait of TRAIT_NAMES) add(into, trait, TRAITS[trait].ofTraits(traits));
-}
-
-/** Fills in the traits that are still missing from the properties of the marketing template. */
-export function addTemplateTraits(into: Traits, properties: Readonly<JsonObject>): void {
-  for (const trait of TRAIT_NAMES) add(into, trait, TRAITS[trait].ofTemplate(properties));
-}
-
-function add(into: Traits, trait: TraitName, value: string | undefined): void {
-  if (value !== undefined && into[trait] === undefined) into[trait] = value;
+/**
+ * The traits that a signal tells: each as the first of these has it that says anything.
+ *
+ * @param template the properties of the marketing template; null where the signal is none.
+ */
+export function traitsTold(
+  traits: Readonly<JsonObject>,
+  contextTraits: Readonly<JsonObject>,
+  template: Readonly<JsonObject> | null,
+): Traits {
+  const told: Traits = {};
+  for (const name of TRAIT_NAMES) {
+    const { ofTraits, ofTemplate } = TRAITS[name];
+    const value = ofTraits(traits) ?? ofTraits(contextTraits) ?? (template === null ? undefined : ofTemplate(template));
+    if (value !== undefined) told[name] = value;
+  }
+  return told;
 }
 
 function fullName(first: unknown, last: unknown): string | undefined {
