@@ -78,8 +78,10 @@ export class WaitingClock {
   }
 
   #jump(): void {
-    const nextMs = Math.min(...this.#dueMs.values());
-    if (nextMs > Date.now() && nextMs < Number.POSITIVE_INFINITY) vi.setSystemTime(nextMs);
+    // What is overdue looks at the clock by itself, or is a timer of an object that is gone.
+    const nowMs = Date.now();
+    const nextMs = Math.min(...[...this.#dueMs.values()].filter((dueMs) => dueMs > nowMs));
+    if (nextMs < Number.POSITIVE_INFINITY) vi.setSystemTime(nextMs);
   }
 
   /** Looks at the clock from where it was set: a timer of an object is that object's. */
