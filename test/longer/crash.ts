@@ -1,12 +1,16 @@
 /**
  * `npm run test:crash -- --rounds 100 [--seed 1]`: the test of kill -9 under load, with as many kills as are asked for. A
- * run that fails is repeated by its seed.
+ * run that fails is repeated by its seed. `-- --disk 64M`: on a disk of that size, which gets full, instead.
  */
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
-const { values } = parseArgs({ options: { rounds: { type: "string", default: "100" }, seed: { type: "string" } } });
-await runLonger("fault", "test/fault/kill.test.ts", {
-  CRASH_ROUNDS: countAsked("rounds", values.rounds, 1_000_000),
-  FAULT_SEED: values.seed,
+const { values } = parseArgs({
+  options: { rounds: { type: "string", default: "100" }, seed: { type: "string" }, disk: { type: "string" } },
 });
+if (values.disk === undefined) {
+  await runLonger("fault", "test/fault/kill.test.ts", {
+    CRASH_ROUNDS: countAsked("rounds", values.rounds, 1_000_000),
+    FAULT_SEED: values.seed,
+  });
+} else await runLonger("fault", "test/fault/full-disk.test.ts", { CRASH_DISK: values.disk });

@@ -1,0 +1,108 @@
+/**
+ * Invariant 2 on a disk that is full: the built Worker on a small file system in memory, which a ballast fills to the last
+ * page. `npm run test:crash -- --disk 64M`: mounting takes rights that not everybody has, so it is no part of `npm test`.
+ */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Books } from "../../src/dev/operator-client.ts";
+import { Service } from "./support/service.ts";
+
+const DISK = process.env["CRASH_DISK"];
+const CONNECTIONS = 8;
+const CALLS_WHILE_FULL = 200;
+/** What is left beside the ballast: some 100 signals. */
+const LEFT_BYTES = 6 * 1024 * 1024;
+const PAYLOAD_BYTES = 20_000;
+
+let service: Service | undefined;
+let [workspaceId, key] = ["", ""];
+let sent = 0;
+const acknowledged: string[] = [];
+
+/** Whether a file system of that size could be mounted where the service keeps its state. */
+function mount(directory: string, size: string): boolean {
+  mkdirSync(directory);
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", directory], { stdio: "pipe" });
+    return true;
+  } catch (error) {
+    process.stdout.write(`full disk: skipped, for nothing can be mounted here: ${String(error)}\n`);
+    return false;
+  }
+}
+
+beforeAll(async () => {
+  if (DISK === undefined) return;
+  const built = await Service.build();
+  if (!mount(built.stateDir, DISK)) return built.remove();
+  service = built;
+  await service.migrate(0, {});
+  ({ workspaceId, key } = await service.api.provision(1_000_000, []));
+}, 60_000);
+
+afterAll(async () => {
+  await service?.stop();
+  if (service !== undefined) execFileSync("umount", [service.stateDir]);
+  await service?.remove();
+});
+
+/** Posts a signal that no compression makes smaller; the status, which is 202, or 503 with a time to wait. */
+async function post(): Promise<number> {
+  if (service === undefined) throw new Error("there is no service");
+  const text = Buffer.from(crypto.getRandomValues(new Uint8Array((PAYLOAD_BYTES * 3) / 4))).toString("base64");
+  const n = sent++;
+  const body = JSON.stringify({ email: `p${n % 20}@example.com`, event: "Visit", messageId: `message ${n}`, text });
+  const answer = await service.post(`signal-staging/webhook/${key}`, body);
+  const told = await answer.text();
+  expect([202, 503], told).toContain(answer.status);
+  if (answer.status === 202) acknowledged.push((JSON.parse(told) as { id: string }).id);
+  else expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+  return answer.status;
+}
+
+async function postMany(calls: number): Promise<number[]> {
+  const statuses: number[] = [];
+  const sender = async () => {
+    // oxlint-disable-next-line no-await-in-loop -- each sender waits for its answer
+    while (statuses.length < calls) statuses.push(await post());
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, sender));
+  return statuses;
+}
+
+test("a full disk answers 503, loses nothing that was acknowledged, and goes on when there is room again", async ({
+  skip,
+}) => {
+  if (service === undefined) return skip("needs --disk, and the right to mount");
+  const { api, stateDir } = service;
+  const ballast = path.join(stateDir, "ballast");
+  await postMany(50);
+  const { bavail, bsize } = statfsSync(stateDir);
+  writeFileSync(ballast, new Uint8Array(bavail * bsize - LEFT_BYTES));
+
+  const filling = await postMany(1_000);
+  expect(filling).toContain(503);
+  expect(statfsSync(stateDir).bavail * bsize).toBeLessThan(LEFT_BYTES);
+  const whileFull = await postMany(CALLS_WHILE_FULL);
+  expect(whileFull).toContain(503);
+
+  rmSync(ballast);
+  await expect.poll(post, { timeout: 120_000, interval: 500 }).toBe(202);
+  await expect
+    .poll(async () => (await api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+      timeout: 180_000,
+      interval: 500,
+    })
+    .toBe(0);
+  const signals = await api.list<{ id: string; status: string }>(`workspaces/${workspaceId}/signals`);
+  const places = new Map(signals.map(({ id, status }) => [id, status]));
+  const lost = acknowledged.filter((id) => places.get(id) !== "processed").length;
+  const refused = [...filling, ...whileFull].filter((status) => status === 503).length;
+  process.stdout.write(`full disk: ${acknowledged.length} answered with 202, ${lost} lost, ${refused} with 503\n`);
+  expect(lost).toBe(0);
+  expect(places.size).toBe(signals.length);
+  const books = await api.get<Books>(`workspaces/${workspaceId}/books`);
+  expect(books).toMatchObject({ accepted: signals.length, in_flight: 0, balanced: true });
+}, 600_000);
