@@ -20,28 +20,27 @@ interface WantedLines {
 
 /** Payloads of lines, with as few calls of R2 as can be. Never throws. */
 export async function readPayloads(log: Log, objects: ColdObjects, wanted: Iterable<WantedLines>): Promise<Payloads> {
-  const payloads = new Map<number, string | null>();
+  const payloads: Payload[] = [];
   const cold: WantedLines[] = [];
   for (const one of wanted) {
     const here = log.payloadsOf(one.segment);
     if (here === null) cold.push(one);
-    else take(one, here, payloads);
+    else payloads.push(...wantedOf(one, here));
   }
   const reads = together(cold);
   while (reads.length > 0) {
     const some = reads.splice(0, COLD_READS_AT_ONCE);
     // oxlint-disable-next-line no-await-in-loop -- only so many at a time
-    await Promise.all(some.map((group) => readCold(log, objects, group, payloads)));
+    const found = await Promise.all(some.map((group) => readCold(log, objects, group)));
+    payloads.push(...found.flat());
   }
-  return payloads;
+  return new Map(payloads);
 }
 
-function take(
-  { segment, seqs }: WantedLines,
-  lines: readonly (string | null)[],
-  into: Map<number, string | null>,
-): void {
-  for (const seq of seqs) into.set(seq, lines[seq - segment.firstSeq] ?? null);
+type Payload = readonly [seq: number, payload: string | null];
+
+function wantedOf({ segment, seqs }: WantedLines, lines: readonly (string | null)[]): Payload[] {
+  return seqs.map((seq) => [seq, lines[seq - segment.firstSeq] ?? null] as const);
 }
 
 /** Groups of segments that are in the same object, and near each other in it. */
@@ -63,12 +62,8 @@ function byObject(one: WantedLines, other: WantedLines): number {
   return (placeOf(one).cold ?? "").localeCompare(placeOf(other).cold ?? "");
 }
 
-async function readCold(
-  log: Log,
-  objects: ColdObjects,
-  group: readonly WantedLines[],
-  into: Map<number, string | null>,
-): Promise<void> {
+async function readCold(log: Log, objects: ColdObjects, group: readonly WantedLines[]): Promise<Payload[]> {
+  const payloads: Payload[] = [];
   const places = group.map(placeOf);
   const from = Math.min(...places.map((place) => place.cold_offset));
   const to = Math.max(...places.map((place) => place.cold_offset + place.cold_bytes));
@@ -76,7 +71,8 @@ async function readCold(
   for (const one of group) {
     const { cold_offset: offset, cold_bytes: length } = placeOf(one);
     if (bytes !== null) {
-      take(one, unpackPayloads(bytes.subarray(offset - from, offset - from + length), one.segment.lines), into);
+      const here = unpackPayloads(bytes.subarray(offset - from, offset - from + length), one.segment.lines);
+      payloads.push(...wantedOf(one, here));
       continue;
     }
     // A segment that was not read may have been moved meanwhile, into another object, which is then asked once.
@@ -85,8 +81,9 @@ async function readCold(
     if (now?.row === null || now?.row === undefined || moved === null || moved === placeOf(one).cold) continue;
     // oxlint-disable-next-line no-await-in-loop -- rare
     const again = await objects.read(moved, now.row.cold_offset, now.row.cold_bytes);
-    if (again !== null) take({ segment: now, seqs: one.seqs }, unpackPayloads(again, now.lines), into);
+    if (again !== null) payloads.push(...wantedOf({ segment: now, seqs: one.seqs }, unpackPayloads(again, now.lines)));
   }
+  return payloads;
 }
 
 function placeOf({ segment }: WantedLines): SegmentRow {

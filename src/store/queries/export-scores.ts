@@ -3,7 +3,7 @@ import type { ExportFormat, ExportPage } from "../protocol/data-care.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "./export-text.ts";
 import type { Columns } from "./export-text.ts";
-import { counting, isScored, nextEntries, toScoringSignals } from "./scored.ts";
+import { counting, isScored, nextEntries, toScoringSignals } from "./scored-entries.ts";
 
 /** People and parts of their lists that one page looks at where only what has scored is exported: some 20 ms where nobody has. */
 const EXPORT_PAGE_LOOKS = 1_000;

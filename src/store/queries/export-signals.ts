@@ -22,7 +22,7 @@ import { headerOf, lineOf, EXPORT_PAGE_ROWS, EXPORT_PAGE_MAX_CHARACTERS } from "
 import type { ExportRow } from "./export-text.ts";
 import { SIGNAL_COLUMNS, rowOfDeadLetter, rowOfLine } from "./exported-signal.ts";
 import type { ExportedLine } from "./exported-signal.ts";
-import { Names } from "./names.ts";
+import { Names } from "./named-people.ts";
 
 /** Segments that one page of an export reads: the largest together hold about EXPORT_PAGE_MAX_CHARACTERS. */
 const EXPORT_PAGE_SEGMENTS = 20;

@@ -5,8 +5,8 @@ import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
 import type { Columns, ExportRow } from "./export-text.ts";
-import type { Names } from "./names.ts";
-import { countedOf } from "./scored.ts";
+import type { Names } from "./named-people.ts";
+import { countedOf } from "./scored-entries.ts";
 
 export const SIGNAL_COLUMNS: Columns = {
   id: "value",

@@ -7,7 +7,7 @@ import { isCursorOf, listPeople } from "./people-search.ts";
 import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
-import { latestScored, toScoringSignals } from "./scored.ts";
+import { latestScored, toScoringSignals } from "./scored-entries.ts";
 
 /** Signals of a person, the latest, among which the operator API looks for scoring signals. */
 const PERSON_SCORES_LOOK = 1_000;

@@ -11,8 +11,8 @@ import { firstIdentities } from "./person-identities.ts";
 import { PERSON_COLUMNS, toPersonSummary } from "./person-row.ts";
 import type { PersonRow } from "./person-row.ts";
 import { readScoreCurve, SCORE_CURVE_SIGNALS } from "./score-curve.ts";
-import { counting, isScored, latestScored, toScoringSignals } from "./scored.ts";
-import type { ListedPerson } from "./scored.ts";
+import { counting, isScored, latestScored, toScoringSignals } from "./scored-entries.ts";
+import type { ListedPerson } from "./scored-entries.ts";
 import { sharedIds } from "./shared-ids.ts";
 import { shownStatus } from "./signal-list.ts";
 

@@ -120,18 +120,11 @@ export function groupsByDay(
     direction: isUp ? "up" : "down",
     nextDay: (day) =>
       isUp ? nextDay(EARLIEST, Math.max(day, sinceDay), untilDay) : nextDay(LATEST, Math.min(day, untilDay), sinceDay),
-    rows: (day, behind) => {
-      const isBehind = behind === null ? "" : "AND (event, source) > (?3, ?4)";
-      return sql
-        .exec<ScannedGroup>(
-          `SELECT event, source, count, held, anonymous, last_seen FROM event_groups
-           WHERE last_day = ?1 ${isBehind} ORDER BY event, source LIMIT ?2`,
-          day,
-          QUEUE_SCAN_GROUPS,
-          ...(behind ?? []),
-        )
-        .toArray();
-    },
+    rows: (day, behind) =>
+      (behind === null
+        ? sql.exec<ScannedGroup>(FIRST_OF_DAY, day, QUEUE_SCAN_GROUPS)
+        : sql.exec<ScannedGroup>(NEXT_OF_DAY, day, ...behind, QUEUE_SCAN_GROUPS)
+      ).toArray(),
     keyOf: ({ event, source }) => [event, source],
     orderOf: ({ event, source, last_seen }) => [isUp ? last_seen : -last_seen, event, source],
     compare: ascending,
@@ -139,6 +132,9 @@ export function groupsByDay(
   return byDay(list, from);
 }
 
+const OF_DAY = `SELECT event, source, count, held, anonymous, last_seen FROM event_groups WHERE last_day = ?`;
+const FIRST_OF_DAY = `${OF_DAY} ORDER BY event, source LIMIT ?`;
+const NEXT_OF_DAY = `${OF_DAY} AND (event, source) > (?, ?) ORDER BY event, source LIMIT ?`;
 const LATEST = "SELECT max(last_day) AS day FROM event_groups WHERE last_day <= ? AND last_day >= ?";
 const EARLIEST = "SELECT min(last_day) AS day FROM event_groups WHERE last_day >= ? AND last_day <= ?";
 

@@ -7,8 +7,8 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import type { ColdObjects } from "../log/cold-objects.ts";
 import type { RuleSuggestions } from "../protocol/rules-on-history.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { samplesOfGroups } from "./event-groups.ts";
 import { recentGroups, type ScannedGroup, QUEUE_SUGGEST_GROUPS } from "./queue-page.ts";
+import { samplesOfGroups } from "./sampled-groups.ts";
 
 /** Events that the editor of a rule proposes, the most frequent of the latest groups; and paths, of so many samples. */
 const RULE_SUGGEST_EVENTS = 100;

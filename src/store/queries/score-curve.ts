@@ -1,8 +1,8 @@
 /** A person's score over time, from the scoring signals that made it, in at most SCORE_CURVE_STEPS steps. */
 import type { ScoreCurve } from "../protocol/people-pages.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { latestScored } from "./scored.ts";
-import type { ListedPerson } from "./scored.ts";
+import { latestScored } from "./scored-entries.ts";
+import type { ListedPerson } from "./scored-entries.ts";
 
 /** Steps of the curve of a person's score: one for every few pixels. */
 export const SCORE_CURVE_STEPS = 120;

@@ -6,9 +6,9 @@ import { LIST_SCAN_SIGNALS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
 import type { FindFilter, FoundSignals, SignalStatus, SignalSummary } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Names } from "./names.ts";
-import { ALL, newestFirst } from "./newest.ts";
-import type { Found, Places } from "./newest.ts";
+import { Names } from "./named-people.ts";
+import { ALL, newestFirst } from "./newest-signals.ts";
+import type { Found, Places } from "./newest-signals.ts";
 
 /** A page of the signals that are asked for. A cursor that was not given out here finds nothing. */
 export function findSignals(state: StoreState, filter: FindFilter, { cursor, limit }: Page): FoundSignals {

@@ -33,15 +33,15 @@ import { readTotals } from "../state/books.ts";
 import { updateGroups } from "../state/event-group-changes.ts";
 import { knownRows } from "../state/recorded-rows.ts";
 import { StoreState } from "../state/store-state.ts";
-import { deadSignals, deadSignalsById, heldSignals } from "./again.ts";
-import { listEventGroups } from "./event-groups.ts";
-import { latestSignals } from "./live.ts";
+import { latestSignals } from "./latest-signals.ts";
 import { readPeople } from "./people-list.ts";
 import { findPeople } from "./people-search.ts";
 import { readPersonPage } from "./person-page.ts";
 import { findGroup, queuePage, recentNames } from "./queue-page.ts";
 import { suggestForRule } from "./rule-suggestions.ts";
+import { listEventGroups } from "./sampled-groups.ts";
 import { findSignals } from "./signal-list.ts";
+import { deadSignals, deadSignalsById, heldSignals } from "./signals-to-send-again.ts";
 import { readHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
@@ -113,7 +113,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return this.state.sql.databaseSize >= storeMaxBytes(this.env);
   }
 
-  /** Held signals that are to be released, see again.ts. */
+  /** Held signals that are to be released, see signals-to-send-again.ts. */
   held(periodEndMs: number, cursor: number, limit: number): StoredSignal[] {
     return heldSignals(this.state, periodEndMs, cursor, limit);
   }
@@ -140,7 +140,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return findSignals(this.state, filter, page);
   }
 
-  /** What the live page begins with, see live.ts. */
+  /** What the live page begins with, see latest-signals.ts. */
   latest(limit: number): LiveSignal[] {
     return latestSignals(this.state, limit);
   }
@@ -224,9 +224,9 @@ export class StoreReads extends WatchedObject<LiveSignal> {
     return listDeadLetters(this.state.sql, page);
   }
 
-  /** A page of an export, see export.ts. */
+  /** A page of an export, see export-page.ts. */
   async exportPage(range: ExportRange): Promise<ExportPage> {
-    const { exportPage } = await import("./export.ts");
+    const { exportPage } = await import("./export-page.ts");
     return exportPage(this.state, this.coldObjects(), range);
   }
 

@@ -12,7 +12,7 @@ import type { MatchedRule, SignalTrace } from "../protocol/recorded-signals.ts";
 import { admissionOf, findDeadLetter } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Names } from "./names.ts";
+import { Names } from "./named-people.ts";
 import { shownStatus, toSummary } from "./signal-list.ts";
 
 interface Place {

@@ -26,7 +26,7 @@ import { idOf, toPending, visitorOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";
 import { factsOf } from "./recorded-facts.ts";
 import { toLive } from "./recorded-live.ts";
-import { Returning } from "./returning.ts";
+import { Returning } from "./returning-signals.ts";
 import { decideFates } from "./signal-fates.ts";
 
 export interface RecordedBatch {

@@ -7,7 +7,7 @@ import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { afterPurge } from "../../../src/store/log/line-remains.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
-import { heldSignals } from "../../../src/store/queries/again.ts";
+import { heldSignals } from "../../../src/store/queries/signals-to-send-again.ts";
 import { expectStateToAddUp, linesOf } from "../../support/adds-up.ts";
 import { rowsRead } from "../../support/rows-read.ts";
 import { inStore } from "../../support/store.ts";

@@ -14,7 +14,7 @@ import {
 } from "../../../../src/store/people/timelines.ts";
 import type { Entry, Scored } from "../../../../src/store/people/timeline-text.ts";
 import { keyOf, personList } from "../../../../src/store/people/visitor-keys.ts";
-import { nextEntries } from "../../../../src/store/queries/scored.ts";
+import { nextEntries } from "../../../../src/store/queries/scored-entries.ts";
 
 const seq = fc.integer({ min: 1, max: 2_000 });
 const scored: fc.Arbitrary<Scored | null> = fc.option(

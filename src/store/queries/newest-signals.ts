@@ -14,7 +14,7 @@ import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { admissionOf } from "../record/dead-letters.ts";
 import type { StoreState } from "../state/store-state.ts";
-import type { Names } from "./names.ts";
+import type { Names } from "./named-people.ts";
 
 /** A dead letter without what was sent. */
 export interface DeadSummary {

@@ -2,9 +2,9 @@
 import { pointsOf } from "../../domain/rules/evaluation.ts";
 import type { LiveSignal } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { Names } from "./names.ts";
-import { ALL, newestFirst } from "./newest.ts";
-import { countedOf } from "./scored.ts";
+import { Names } from "./named-people.ts";
+import { ALL, newestFirst } from "./newest-signals.ts";
+import { countedOf } from "./scored-entries.ts";
 import { toSummary } from "./signal-list.ts";
 
 /** The latest signals, the latest first. */
