@@ -1,6 +1,6 @@
 /**
  * A Quota Counter that was restored from a backup has forgotten what came since: rows that the Signal Store has recorded,
- * under numbers that it would use again. Here its ledger and its outbox are brought behind them, see workspace/recovery.ts.
+ * under numbers that it would use again. Here its ledger and its outbox are brought behind them, see workspace/recover-workspace.ts.
  */
 import type { LedgerState } from "./ledger-state.ts";
 import type { Outbox } from "./outbox.ts";

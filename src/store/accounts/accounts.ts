@@ -1,7 +1,7 @@
 /**
  * Accounts as a batch sees and changes them (design §8.7): upserted by external id; the latest by receipt wins, field by
  * field, so that any order of delivery ends in the same account, as long as the account has room for every update.
- * Plain SQL, as in store/tables.ts.
+ * Plain SQL: no query builder has a say in what is written for an update.
  */
 import { updateRefusal, valueBytes } from "../../domain/accounts/account-size.ts";
 import { canonicalJson } from "../../domain/signal/canonical-form.ts";

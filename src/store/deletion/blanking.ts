@@ -65,7 +65,7 @@ export class Blanking {
   write(): void {
     const { sql } = this.#state;
     this.#groups.write(this.#state);
-    // Samples are settled last: one that is gone must not come back.
+    // Samples are replaced last: one that is gone must not come back.
     updateGroups(this.#state);
     this.#lists.write(sql);
     replaceSamples(this.#state, this.#gone);

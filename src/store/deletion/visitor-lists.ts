@@ -7,7 +7,7 @@ import type { ListKey } from "../people/visitor-keys.ts";
 export class VisitorLists {
   readonly #gone = new Map<ListKey, Map<number, "gone">>();
 
-  /** Notes a line that is to leave the lists on which record.ts and linking.ts put it. @param facts as they were. */
+  /** Notes a line that is to leave the lists on which recording (record-signals.ts) and linking put it. @param facts as they were. */
   remove(seq: number, { userId, anonymousId, owner }: Facts): void {
     if (userId !== null && (owner === null || owner.by === "anonymous_id")) {
       this.#remove(visitorList({ kind: "user_id", value: userId }), seq);

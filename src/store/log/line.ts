@@ -38,7 +38,7 @@ export interface Facts {
   linkedAtMs: number | null;
   duplicateOf: string | null;
   rulesTried: number;
-  /** Numbers of what the rules made of the signal, see rules/verdicts.ts. */
+  /** Numbers of what the rules made of the signal, see state/verdicts.ts. */
   verdicts: readonly number[];
   /** When the signal's person was deleted; from then on nothing here names anybody. */
   deletedAtMs: number | null;

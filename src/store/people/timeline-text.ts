@@ -13,7 +13,7 @@ export interface Scored {
   signalId: string;
   /** Receipt of the signal. */
   atMs: number;
-  /** Numbers of the verdicts, see rules/verdicts.ts. */
+  /** Numbers of the verdicts, see state/verdicts.ts. */
   verdicts: readonly number[];
 }
 

@@ -10,7 +10,7 @@ export function factsOf(state: StoreState, one: PendingSignal, status: LineStatu
   const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
-  // Purged means forgotten: who it was and what it said are not written at all; a duplicate's original says it, which is
+  // Of a purged signal neither who it was nor what it said is written at all; a duplicate's original says it, which is
   // found when its person is deleted, while the duplicate is not.
   const names = status === "purged" || status === "duplicate" ? null : worked?.normalised;
   const comesAgain = status === "held";

@@ -33,7 +33,7 @@ const COUNTED: Record<Standing, { column: BookColumn | null; inGroup: GroupCount
   processed: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 0 } },
   anonymous: { column: "processed", inGroup: { count: 1, held: 0, anonymous: 1 } },
   held: { column: "held", inGroup: { count: 1, held: 1, anonymous: 0 } },
-  // A duplicate is counted by its original. What is left of the others is of no group: their source is forgotten.
+  // A duplicate is counted by its original. What is left of the others is of no group: their source is gone.
   duplicate: { column: "duplicates", inGroup: NO_GROUP },
   deleted: { column: "processed", inGroup: NO_GROUP },
   purged: { column: "purged", inGroup: NO_GROUP },

@@ -45,7 +45,7 @@ describe("email, where there are the binding and a sender", () => {
   });
 
   test("has for an event a sentence and a link, known by its id", async () => {
-    const send = vi.fn<EmailBinding["send"]>();
+    const send = vi.fn<EmailBinding["send"]>().mockResolvedValue(undefined);
     expect(await sendEmail(withEmail(send), PARCEL)).toMatchObject({ status: null, error: null });
     expect(send.mock.lastCall?.[0]).toEqual({
       from: "signals@example.com",
