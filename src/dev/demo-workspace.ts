@@ -5,7 +5,14 @@
  */
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type { ApiKey, CreatedKey, Member, NewRule, OperatorClient, Workspace } from "./operator-client.ts";
+import type {
+  KeyAnswer,
+  CreatedKeyAnswer,
+  MemberAnswer,
+  RuleBody,
+  OperatorClient,
+  WorkspaceAnswer,
+} from "./operator-client.ts";
 
 export interface DemoWorkspace {
   workspace_id: string;
@@ -15,13 +22,13 @@ export interface DemoWorkspace {
 
 export const DEMO_SLUG = "demo";
 
-export const DEMO_MEMBERS: Member[] = [
+export const DEMO_MEMBERS: MemberAnswer[] = [
   { email: "owner@example.com", role: "owner" },
   { email: "admin@example.com", role: "admin" },
   { email: "member@example.com", role: "member" },
 ];
 
-export const DEMO_RULES: NewRule[] = [
+export const DEMO_RULES: RuleBody[] = [
   {
     name: "Asked for a demo",
     event: "Filled Out Form",
@@ -46,28 +53,28 @@ export function demoWorkspaceFile(stateDir: string): string {
 /** Makes what is missing, once: what a developer changes or removes later stays so. */
 export async function seedDemoWorkspace(operator: OperatorClient, stateDir: string): Promise<DemoWorkspace> {
   const kept = await readKept(stateDir);
-  const workspaces = await operator.list<Workspace>("workspaces");
+  const workspaces = await operator.list<WorkspaceAnswer>("workspaces");
   const found = workspaces.find((workspace) => workspace.slug === DEMO_SLUG);
   if (found !== undefined && found.id === kept?.workspace_id && (await isActive(operator, kept))) return kept;
 
   const workspace =
     found ??
-    (await operator.post<Workspace>("workspaces", { slug: DEMO_SLUG, name: "Demo workspace", plan: "growth" }));
+    (await operator.post<WorkspaceAnswer>("workspaces", { slug: DEMO_SLUG, name: "Demo workspace", plan: "growth" }));
   const home = `workspaces/${workspace.id}`;
   if (kept?.workspace_id !== workspace.id) {
-    const members = new Set((await operator.list<Member>(`${home}/members`)).map(({ email }) => email));
+    const members = new Set((await operator.list<MemberAnswer>(`${home}/members`)).map(({ email }) => email));
     for (const member of DEMO_MEMBERS) if (!members.has(member.email)) await operator.post(`${home}/members`, member);
-    const rules = new Set((await operator.list<NewRule>(`${home}/rules`)).map(({ name }) => name));
+    const rules = new Set((await operator.list<RuleBody>(`${home}/rules`)).map(({ name }) => name));
     for (const rule of DEMO_RULES) if (!rules.has(rule.name)) await operator.post(`${home}/rules`, rule);
   }
-  const key = await operator.post<CreatedKey>(`${home}/keys`, { name: "Demo key" });
+  const key = await operator.post<CreatedKeyAnswer>(`${home}/keys`, { name: "Demo key" });
   const made = { workspace_id: workspace.id, key_id: key.id, key: key.key };
   await writeFile(demoWorkspaceFile(stateDir), `${JSON.stringify(made, null, 2)}\n`, { mode: 0o600 });
   return made;
 }
 
 async function isActive(operator: OperatorClient, { workspace_id, key_id }: DemoWorkspace): Promise<boolean> {
-  const keys = await operator.list<ApiKey>(`workspaces/${workspace_id}/keys`);
+  const keys = await operator.list<KeyAnswer>(`workspaces/${workspace_id}/keys`);
   return keys.some((key) => key.id === key_id && key.status === "Active");
 }
 

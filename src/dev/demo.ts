@@ -17,8 +17,8 @@ import { provision } from "./demo/provision.ts";
 import { startReceiver, reportCrossings } from "./demo/receiver.ts";
 import { report } from "./demo/report.ts";
 import { send } from "./demo/send.ts";
-import { OperatorClient, type Books } from "./operator-client.ts";
-import { applyMigrations, startService, WranglerError, type Service } from "./service.ts";
+import { OperatorClient, type BooksAnswer } from "./operator-client.ts";
+import { applyMigrations, startService, WranglerError, type Service } from "./local-service.ts";
 import { bold, dim, Progress, red } from "./terminal.ts";
 
 const SETTLE_MS = 60_000;
@@ -91,11 +91,11 @@ async function demonstrate(origin: string, token: string): Promise<boolean> {
 }
 
 /** Waits until nothing is in flight any more, and gives the books. Null when that takes too long. */
-async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<Books | null> {
+async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<BooksAnswer | null> {
   console.log(`\n${bold("Waiting until all are processed")}`);
   const progress = new Progress();
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(200)) {
-    const books = await operator.get<Books>(`${home}/books`);
+    const books = await operator.get<BooksAnswer>(`${home}/books`);
     const done = books.accepted - books.in_flight;
     const bar = "█".repeat(Math.round((done / books.accepted) * 40)).padEnd(40, "░");
     progress.show(`  ${bar} ${done} of ${books.accepted}`);

@@ -41,28 +41,28 @@ export class OperatorClient {
   }
 }
 
-export interface Workspace {
+export interface WorkspaceAnswer {
   id: string;
   slug: string;
 }
 
-export interface Member {
+export interface MemberAnswer {
   email: string;
   role: "owner" | "admin" | "member";
 }
 
-export interface ApiKey {
+export interface KeyAnswer {
   id: string;
   status: "Active" | "Inactive";
 }
 
 /** The answer to a key's creation, the only one with the full key and the secret. */
-export interface CreatedKey extends ApiKey {
+export interface CreatedKeyAnswer extends KeyAnswer {
   key: string;
   secret?: string;
 }
 
-export interface NewRule {
+export interface RuleBody {
   name: string;
   event: string;
   match?: "all" | "any";
@@ -71,7 +71,7 @@ export interface NewRule {
   points: number;
 }
 
-export interface Books {
+export interface BooksAnswer {
   accepted: number;
   processed: number;
   duplicates: number;
@@ -82,7 +82,7 @@ export interface Books {
   balanced: boolean;
 }
 
-export interface Usage {
+export interface UsageAnswer {
   period_start: string;
   period_end: string;
   signal_limit: number;
@@ -91,7 +91,7 @@ export interface Usage {
   rejected: number;
 }
 
-export interface EventGroup {
+export interface EventGroupAnswer {
   event: string;
   source: string;
   count: number;
@@ -99,7 +99,7 @@ export interface EventGroup {
   anonymous: number;
 }
 
-export interface Person {
+export interface PersonAnswer {
   email: string;
   name: string | null;
   company: string | null;
@@ -110,7 +110,7 @@ export interface Person {
   scoring_signals: { scoring_signal: string; points: number; signal_id: string }[];
 }
 
-export interface Rejection {
+export interface RejectionAnswer {
   key_name: string | null;
   status: number;
   code: string;

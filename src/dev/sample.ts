@@ -1,13 +1,13 @@
 /** `npm run dev -- --sample`: three weeks of believable signals in the demo workspace, to look at. */
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { setClock, WORKER_WITH_CLOCK } from "./clock.ts";
+import { setClock, WORKER_WITH_CLOCK } from "./worker-clock.ts";
 import { createKeys } from "./demo/provision.ts";
 import { sendThreeWeeks } from "./demo/three-weeks.ts";
 import { beginOf } from "./demo/weeks.ts";
 import { DEMO_SLUG, seedDemoWorkspace } from "./demo-workspace.ts";
-import { OperatorClient, type Workspace } from "./operator-client.ts";
-import { PROJECT_DIR, startService } from "./service.ts";
+import { OperatorClient, type WorkspaceAnswer } from "./operator-client.ts";
+import { PROJECT_DIR, startService } from "./local-service.ts";
 import { Progress } from "./terminal.ts";
 
 /**
@@ -20,7 +20,7 @@ export async function fillSample(stateDir: string, token: string, signal: AbortS
   const service = await startService({ stateDir, port: "0", args, signal, entry: WORKER_WITH_CLOCK });
   try {
     const operator = new OperatorClient(service.origin, token);
-    const workspaces = await operator.list<Workspace>("workspaces");
+    const workspaces = await operator.list<WorkspaceAnswer>("workspaces");
     if (workspaces.some(({ slug }) => slug === DEMO_SLUG)) return false;
     const nowMs = Date.now();
     await setClock(service.origin, beginOf(nowMs));

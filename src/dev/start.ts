@@ -10,7 +10,7 @@ import { demoWorkspaceFile, seedDemoWorkspace } from "./demo-workspace.ts";
 import { OperatorClient } from "./operator-client.ts";
 import { operatorToken } from "./operator-token.ts";
 import { fillSample } from "./sample.ts";
-import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./service.ts";
+import { applyMigrations, PROJECT_DIR, startService, WranglerError } from "./local-service.ts";
 import { claimState, requireFreePort, Misuse } from "./single-instance.ts";
 import { welcome } from "./welcome.ts";
 

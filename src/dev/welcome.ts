@@ -1,7 +1,7 @@
 /** What `npm run dev` says when the service runs: calls that work as they are. */
 import path from "node:path";
 import { DEMO_MEMBERS, DEMO_RULES, DEMO_SLUG, type DemoWorkspace } from "./demo-workspace.ts";
-import { PROJECT_DIR } from "./service.ts";
+import { PROJECT_DIR } from "./local-service.ts";
 
 export interface Running {
   origin: string;

@@ -7,7 +7,7 @@ import { provision } from "../../src/dev/demo/provision.ts";
 import type { DemoKeys } from "../../src/dev/demo/delivery.ts";
 import { sendThreeWeeks, waitUntilProcessed } from "../../src/dev/demo/three-weeks.ts";
 import { beginOf } from "../../src/dev/demo/weeks.ts";
-import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/clock.ts";
+import { setClock, WORKER_WITH_CLOCK } from "../../src/dev/worker-clock.ts";
 import { OperatorClient } from "../../src/dev/operator-client.ts";
 import { build } from "../bench/build.ts";
 import { applySql, start } from "../bench/start.ts";

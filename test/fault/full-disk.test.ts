@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { Service } from "./support/service.ts";
 
 const DISK = process.env["CRASH_DISK"];
@@ -91,7 +91,7 @@ test("a full disk answers 503, loses nothing that was acknowledged, and goes on 
   rmSync(ballast);
   await expect.poll(post, { timeout: 120_000, interval: 500 }).toBe(202);
   await expect
-    .poll(async () => (await api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+    .poll(async () => (await api.get<BooksAnswer>(`workspaces/${workspaceId}/books`)).in_flight, {
       timeout: 180_000,
       interval: 500,
     })
@@ -103,6 +103,6 @@ test("a full disk answers 503, loses nothing that was acknowledged, and goes on 
   process.stdout.write(`full disk: ${acknowledged.length} answered with 202, ${lost} lost, ${refused} with 503\n`);
   expect(lost).toBe(0);
   expect(places.size).toBe(signals.length);
-  const books = await api.get<Books>(`workspaces/${workspaceId}/books`);
+  const books = await api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
   expect(books).toMatchObject({ accepted: signals.length, in_flight: 0, balanced: true });
 }, 600_000);

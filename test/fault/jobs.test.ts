@@ -11,7 +11,7 @@ import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
 import { Service, chances } from "./support/service.ts";
 import { readStored } from "./support/stored.ts";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
 /** Kills of each job, at moments that nobody chose. */
 const KILLS = 3;
@@ -318,7 +318,7 @@ async function send(workspace: Workspace, signals: readonly object[]): Promise<s
   return results?.map((one) => one.id) ?? [id ?? ""];
 }
 
-function books({ id }: Workspace): Promise<Books> {
+function books({ id }: Workspace): Promise<BooksAnswer> {
   return service.api.get(`workspaces/${id}/books`);
 }
 
@@ -335,7 +335,7 @@ async function scores({ id }: Workspace): Promise<Map<string, number>> {
 async function expectBooks(
   workspace: Workspace,
   ids: readonly string[],
-  expected: Partial<Books>,
+  expected: Partial<BooksAnswer>,
   { hasDropped = false } = {},
 ): Promise<Exported[]> {
   expect(await books(workspace)).toMatchObject({ ...expected, in_flight: 0, balanced: true });

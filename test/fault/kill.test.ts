@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
 import { Service, chances } from "./support/service.ts";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
 const CONNECTIONS = 32;
 /** Rounds of load, each ended by a kill at a moment that nobody chose: `npm run test:crash -- --rounds 100`. */
@@ -93,12 +93,12 @@ test(
     expect(answered.length).toBeGreaterThan(ROUNDS * CONNECTIONS);
 
     await expect
-      .poll(async () => (await service.api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+      .poll(async () => (await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`)).in_flight, {
         timeout: 40_000,
         interval: 200,
       })
       .toBe(0);
-    const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+    const books = await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
     const signals = await service.api.list<{ id: string; status: string; email: string }>(
       `workspaces/${workspaceId}/signals`,
     );

@@ -3,7 +3,7 @@
  * it has taken on, and is as before soon after. `npm run test:overload -- --seconds 60` for longer.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import type { BenchRule } from "../bench/rules.ts";
 import { callSteadily } from "./support/open-loop.ts";
 import type { Answered, Call } from "./support/open-loop.ts";
@@ -99,7 +99,7 @@ test(
           const answer = await service.post(path.slice("/api/".length), body);
           const text = await answer.text();
           if (answer.status === 202) accepted.push((JSON.parse(text) as { id: string }).id);
-          const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+          const books = await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
           return answer.status === 202 && performance.now() - askedAt < PROMPT_MS && books.in_flight < 10;
         },
         { timeout: RECOVERED_MS, interval: 100 },
@@ -112,11 +112,11 @@ test(
     );
 
     await expect
-      .poll(async () => (await service.api.get<Books>(`workspaces/${workspaceId}/books`)).in_flight, {
+      .poll(async () => (await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`)).in_flight, {
         timeout: 20_000,
       })
       .toBe(0);
-    const books = await service.api.get<Books>(`workspaces/${workspaceId}/books`);
+    const books = await service.api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);
     const all = accepted.length;
     expect(new Set(accepted).size).toBe(all);
     expect(books).toMatchObject({ accepted: all, processed: all, balanced: true });

@@ -5,7 +5,7 @@
 import path from "node:path";
 import { cpSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { DAY_MS } from "../../src/domain/duration.ts";
 import { readBuilt } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
@@ -221,7 +221,7 @@ class Upgrade {
     return response.status;
   }
 
-  books(): Promise<Books> {
+  books(): Promise<BooksAnswer> {
     return this.service.api.get(`${this.home}/books`);
   }
 

@@ -11,7 +11,7 @@ import { median } from "../bench/median.ts";
 import { callSteadily } from "../fault/support/open-loop.ts";
 import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { countAsked } from "./run-longer.ts";
 
 const GROWTH_MAX = 1.1;
@@ -73,14 +73,14 @@ try {
   const outbox: number[] = [];
   for (let isOver = false; !isOver; isOver = await Promise.race([sleep(SAMPLE_MS, false), load.then(() => true)])) {
     samples.push(service.running.residentBytes());
-    outbox.push((await service.api.get<Books>(`${home}/books`)).in_flight);
+    outbox.push((await service.api.get<BooksAnswer>(`${home}/books`)).in_flight);
   }
 
   const endsAt = Date.now() + DRAINED_MS;
-  let books = await service.api.get<Books>(`${home}/books`);
+  let books = await service.api.get<BooksAnswer>(`${home}/books`);
   while (books.in_flight > 0 && Date.now() < endsAt) {
     await sleep(100);
-    books = await service.api.get<Books>(`${home}/books`);
+    books = await service.api.get<BooksAnswer>(`${home}/books`);
   }
   const people = await service.api.list<{ email: string; score: number }>(`${home}/people`);
   const scores = new Map(people.map(({ email, score }) => [email, score]));

@@ -5,8 +5,8 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { OperatorClient, type Workspace } from "../../src/dev/operator-client.ts";
-import { applyMigrations, startService, type Service } from "../../src/dev/service.ts";
+import { OperatorClient, type WorkspaceAnswer } from "../../src/dev/operator-client.ts";
+import { applyMigrations, startService, type Service } from "../../src/dev/local-service.ts";
 
 const EVIL = "evil.example:8787";
 const MEMBER = "owner@acme.example";
@@ -23,7 +23,7 @@ beforeAll(async () => {
   const args = ["--inspector-port", "0", "--env-file", vars, "--var", "SIGN_IN:local"];
   service = await startService({ stateDir: scratch, port: "0", args });
   const operator = new OperatorClient(service.origin, TOKEN);
-  const { id } = await operator.post<Workspace>("workspaces", { slug: "acme", name: "Acme", plan: "free" });
+  const { id } = await operator.post<WorkspaceAnswer>("workspaces", { slug: "acme", name: "Acme", plan: "free" });
   await operator.post(`workspaces/${id}/members`, { email: MEMBER, role: "owner" });
 }, 60_000);
 

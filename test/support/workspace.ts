@@ -1,6 +1,6 @@
 /** A workspace of its own for each test, provisioned through the operator API, and the calls that tests make on it. */
 import { env, exports } from "cloudflare:workers";
-import type { Books } from "../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
 const HOST = "https://signals.example";
 
@@ -108,12 +108,12 @@ export class TestWorkspace {
     });
   }
 
-  books(): Promise<Books> {
-    return this.operator<Books>("GET", "/books");
+  books(): Promise<BooksAnswer> {
+    return this.operator<BooksAnswer>("GET", "/books");
   }
 
   /** Waits until nothing is in flight any more. */
-  async settled(): Promise<Books> {
+  async settled(): Promise<BooksAnswer> {
     for (let tries = 0; tries < 400; tries++) {
       // Asked first: what is settled now has been recorded before.
       const { unsettled } = await this.counter.books();

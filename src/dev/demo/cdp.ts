@@ -1,7 +1,7 @@
 /** Customer data platforms: webhook destinations, batching ones too, and server-side SDKs. */
 import { gzipSync } from "node:zlib";
 import { JSON_TYPE, type Call, type DemoKeys, type Sender } from "./delivery.ts";
-import { cdpCall, IDENTIFIED, identifyCall, pageCall, trackCall, VISITORS } from "./payloads.ts";
+import { cdpCall, IDENTIFIED, identifyCall, pageCall, trackCall, VISITORS } from "./sender-payloads.ts";
 
 const PRICES = "https://example.com/pricing";
 

@@ -1,5 +1,5 @@
 /** What a sender of the demo delivers, and what must come of it. */
-import type { Lead } from "./payloads.ts";
+import type { Lead } from "./sender-payloads.ts";
 
 /** The full keys of the demo's senders. */
 export interface DemoKeys {

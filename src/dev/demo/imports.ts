@@ -1,6 +1,6 @@
 /** A bulk import of signals, and account data from the product's database. */
 import { JSON_TYPE, type Call, type DemoKeys, type Sender } from "./delivery.ts";
-import { LEADS } from "./payloads.ts";
+import { LEADS } from "./sender-payloads.ts";
 
 export function imports({ campaigns, accounts }: DemoKeys): Sender {
   const lines = Array.from({ length: 100 }, (_, at) => {

@@ -1,6 +1,6 @@
 /** Senders that know whom they speak of: marketing automation and CRM workflows, one call per record. */
 import { JSON_TYPE, type Call, type DemoKeys, type Sender } from "./delivery.ts";
-import { type Lead, LEADS, webhookBody } from "./payloads.ts";
+import { type Lead, LEADS, webhookBody } from "./sender-payloads.ts";
 
 const EMAILS = ["Spring 1", "Spring 2", "Spring 3", "Spring 4"];
 

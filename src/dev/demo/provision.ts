@@ -1,9 +1,9 @@
 /** What the demo's senders need: a workspace with a plan, mapping rules and keys. */
 import { DEMO_MEMBERS, DEMO_RULES } from "../demo-workspace.ts";
-import type { CreatedKey, NewRule, OperatorClient, Workspace } from "../operator-client.ts";
+import type { CreatedKeyAnswer, RuleBody, OperatorClient, WorkspaceAnswer } from "../operator-client.ts";
 import type { DemoKeys } from "./delivery.ts";
 
-const RULES: NewRule[] = [
+const RULES: RuleBody[] = [
   ...DEMO_RULES,
   { name: "Used a feature", event: "Feature *", scoring_signal: "product_usage", points: 2 },
   { name: "Attended a webinar", event: "Attended - *", scoring_signal: "webinar_attended", points: 5 },
@@ -21,9 +21,9 @@ const PAYLOAD_TEMPLATE = [
 /** A workspace of its own, and the keys that its senders have. */
 export async function provision(
   operator: OperatorClient,
-): Promise<{ workspace: Workspace; keys: DemoKeys; rules: number }> {
+): Promise<{ workspace: WorkspaceAnswer; keys: DemoKeys; rules: number }> {
   await operator.call("PUT", "plans/demo", { name: "Demo", signal_limit: 1_000, paid: true });
-  const workspace = await operator.post<Workspace>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
+  const workspace = await operator.post<WorkspaceAnswer>("workspaces", { slug: "demo", name: "Demo", plan: "demo" });
   const home = `workspaces/${workspace.id}`;
   for (const member of DEMO_MEMBERS) await operator.post(`${home}/members`, member);
   for (const rule of RULES) await operator.post(`${home}/rules`, rule);
@@ -33,7 +33,7 @@ export async function provision(
 
 /** @param home the workspace's path below `/operator/`. */
 export async function createKeys(operator: OperatorClient, home: string): Promise<DemoKeys> {
-  const create = (fields: object): Promise<CreatedKey> => operator.post<CreatedKey>(`${home}/keys`, fields);
+  const create = (fields: object): Promise<CreatedKeyAnswer> => operator.post<CreatedKeyAnswer>(`${home}/keys`, fields);
   const campaigns = await create({ name: "Campaigns and website" });
   const crm = await create({ name: "CRM workflows", secret: true });
   const accounts = await create({

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
-import type { OperatorClient, Person } from "../operator-client.ts";
+import type { OperatorClient, PersonAnswer } from "../operator-client.ts";
 import { bold, mark, table } from "../terminal.ts";
 
 /** A score that only those who are really interested reach. */
@@ -71,7 +71,7 @@ export async function reportCrossings(
   home: string,
   receiver: DemoReceiver,
 ): Promise<boolean> {
-  const people = await operator.list<Person>(`${home}/people`);
+  const people = await operator.list<PersonAnswer>(`${home}/people`);
   const expected = people.filter(({ score }) => score >= THRESHOLD).map(({ email }) => email);
   for (const untilMs = Date.now() + WAIT_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
     if (receiver.crossings.size >= expected.length) break;

@@ -1,21 +1,28 @@
 /** What came of the demo's signals, as the operator API tells it, against what was sent. */
 import type { Sent } from "./send.ts";
-import type { Books, EventGroup, OperatorClient, Person, Rejection, Usage } from "../operator-client.ts";
+import type {
+  BooksAnswer,
+  EventGroupAnswer,
+  OperatorClient,
+  PersonAnswer,
+  RejectionAnswer,
+  UsageAnswer,
+} from "../operator-client.ts";
 import { bold, cut, mark, table } from "../terminal.ts";
 
 export interface Outcome extends Sent {
   /** The books at the end; null when not all signals were processed in time. */
-  settled: Books | null;
+  settled: BooksAnswer | null;
   signalLimit: number;
   startedMs: number;
 }
 
 export async function report(operator: OperatorClient, home: string, outcome: Outcome): Promise<boolean> {
-  const people = await operator.list<Person>(`${home}/people`);
-  const groups = await operator.list<EventGroup>(`${home}/events`);
-  const usage = await operator.get<Usage>(`${home}/usage`);
-  const { items: rejections } = await operator.get<{ items: Rejection[] }>(`${home}/rejections`);
-  const books = await operator.get<Books>(`${home}/books`);
+  const people = await operator.list<PersonAnswer>(`${home}/people`);
+  const groups = await operator.list<EventGroupAnswer>(`${home}/events`);
+  const usage = await operator.get<UsageAnswer>(`${home}/usage`);
+  const { items: rejections } = await operator.get<{ items: RejectionAnswer[] }>(`${home}/rejections`);
+  const books = await operator.get<BooksAnswer>(`${home}/books`);
 
   section("People and their scores");
   people.sort((one, other) => other.score - one.score || one.email.localeCompare(other.email));
@@ -68,7 +75,7 @@ export async function report(operator: OperatorClient, home: string, outcome: Ou
   return check(outcome, { people, usage, books });
 }
 
-function check(outcome: Outcome, found: { people: Person[]; usage: Usage; books: Books }): boolean {
+function check(outcome: Outcome, found: { people: PersonAnswer[]; usage: UsageAnswer; books: BooksAnswer }): boolean {
   const { people, usage, books } = found;
   const kept = outcome.accepted + outcome.held;
   const placed = books.processed + books.duplicates + books.held + books.purged + books.dead_lettered + books.in_flight;
@@ -111,7 +118,7 @@ function section(title: string): void {
 }
 
 /** What a score is made of, such as `demo_requested, pricing_viewed ×3`. */
-function madeOf(scoringSignals: Person["scoring_signals"]): string {
+function madeOf(scoringSignals: PersonAnswer["scoring_signals"]): string {
   const byName = Map.groupBy(scoringSignals, (scored) => scored.scoring_signal);
   return [...byName].map(([name, { length }]) => (length === 1 ? name : `${name} ×${length}`)).join(", ");
 }

@@ -1,7 +1,7 @@
 /** Sends three weeks of signals to a Worker whose clock can be set, as if they had come in their time. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { setClock } from "../clock.ts";
-import type { Books, OperatorClient } from "../operator-client.ts";
+import { setClock } from "../worker-clock.ts";
+import type { BooksAnswer, OperatorClient } from "../operator-client.ts";
 import type { DemoKeys } from "./delivery.ts";
 import { imports } from "./imports.ts";
 import { mistakes } from "./mistakes.ts";
@@ -51,7 +51,7 @@ export async function sendThreeWeeks(
 /** Waits until nothing is in flight any more. @throws Error when that takes too long. */
 export async function waitUntilProcessed(operator: OperatorClient, home: string): Promise<void> {
   for (const untilMs = Date.now() + SETTLE_MS; Date.now() < untilMs; await sleep(POLL_MS)) {
-    if ((await operator.get<Books>(`${home}/books`)).in_flight === 0) return;
+    if ((await operator.get<BooksAnswer>(`${home}/books`)).in_flight === 0) return;
   }
   throw new Error("The signals are still in flight.");
 }

@@ -1,7 +1,7 @@
 /** Three weeks of a workspace's signals, the same ones each time, for the pictures and for `npm run dev -- --sample`. */
 import type { DemoKeys } from "./delivery.ts";
-import { LEADS } from "./payloads.ts";
-import { randomNumbers } from "../random.ts";
+import { LEADS } from "./sender-payloads.ts";
+import { randomNumbers } from "../random-numbers.ts";
 
 const DAY_MS = 86_400_000;
 const DAYS = 20;

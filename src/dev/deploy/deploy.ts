@@ -1,5 +1,5 @@
 /** `npm run deploy [-- --env NAME]`: the check, the migrations of D1, the Worker. Nothing is changed while something is missing. */
-import { checkDeploy, environmentOf, runWrangler } from "./run.ts";
+import { checkDeploy, environmentOf, runWrangler } from "./deploy-steps.ts";
 
 const args = process.argv.slice(2);
 const environment = environmentOf(args);

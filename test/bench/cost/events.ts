@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
-import type { CreatedKey, Workspace } from "../../../src/dev/operator-client.ts";
+import type { CreatedKeyAnswer, WorkspaceAnswer } from "../../../src/dev/operator-client.ts";
 import type { BuiltWorker } from "../build.ts";
 import { OperatorApi } from "../operator-api.ts";
 import { applySql, start } from "../start.ts";
@@ -85,8 +85,8 @@ async function provision(
   destinations: number,
 ): Promise<string> {
   await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: 1_000_000, paid: true });
-  const { id } = await api.post<Workspace>("workspaces", { slug, name: slug, plan: slug });
-  const { key } = await api.post<CreatedKey>(`workspaces/${id}/keys`, { name: slug });
+  const { id } = await api.post<WorkspaceAnswer>("workspaces", { slug, name: slug, plan: slug });
+  const { key } = await api.post<CreatedKeyAnswer>(`workspaces/${id}/keys`, { name: slug });
   const rule = {
     name: "visits",
     event: "Visit",

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import type { CreatedKey, Workspace } from "../../../src/dev/operator-client.ts";
+import type { CreatedKeyAnswer, WorkspaceAnswer } from "../../../src/dev/operator-client.ts";
 import type { BuiltWorker } from "../build.ts";
 import type { Contestant } from "../contestants.ts";
 import { OperatorApi } from "../operator-api.ts";
@@ -148,10 +148,10 @@ async function provision(
   slug: string,
   signalLimit: number,
   options: { secret?: true },
-): Promise<CreatedKey & { workspaceId: string }> {
+): Promise<CreatedKeyAnswer & { workspaceId: string }> {
   await api.call("PUT", `plans/${slug}`, { name: slug, signal_limit: signalLimit, paid: true });
-  const { id: workspaceId } = await api.post<Workspace>("workspaces", { slug, name: slug, plan: slug });
-  const key = await api.post<CreatedKey>(`workspaces/${workspaceId}/keys`, { name: slug, ...options });
+  const { id: workspaceId } = await api.post<WorkspaceAnswer>("workspaces", { slug, name: slug, plan: slug });
+  const key = await api.post<CreatedKeyAnswer>(`workspaces/${workspaceId}/keys`, { name: slug, ...options });
   return { ...key, workspaceId };
 }
 

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { brotliCompressSync, brotliDecompressSync, constants } from "node:zlib";
-import type { Books } from "../../../src/dev/operator-client.ts";
+import type { BooksAnswer } from "../../../src/dev/operator-client.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 export const LEFT_STATES = path.join(import.meta.dirname, "../upgrade");
@@ -48,7 +48,7 @@ export interface Left {
   /** A signal whose payload is in R2, and that payload. */
   cold: { id: string; payload: unknown };
   /** What is to be true once everything has arrived. */
-  arrived: { books: Books; scores: Record<string, number> };
+  arrived: { books: BooksAnswer; scores: Record<string, number> };
   /** Is paused, and a delivery that has failed waits for it. */
   destination: { id: string; secret: string };
 }

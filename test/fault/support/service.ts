@@ -7,7 +7,7 @@ import type { BuiltWorker } from "../../bench/build.ts";
 import { OperatorApi } from "../../bench/operator-api.ts";
 import { applySql, start } from "../../bench/start.ts";
 import type { RunningWorker } from "../../bench/start.ts";
-import { randomNumbers } from "../../../src/dev/random.ts";
+import { randomNumbers } from "../../../src/dev/random-numbers.ts";
 
 export const ROOT = path.resolve(import.meta.dirname, "../../..");
 const TOKEN = "fault-operator";

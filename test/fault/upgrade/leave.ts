@@ -8,7 +8,7 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DAY_MS } from "../../../src/domain/duration.ts";
-import type { Books, CreatedKey } from "../../../src/dev/operator-client.ts";
+import type { BooksAnswer, CreatedKeyAnswer } from "../../../src/dev/operator-client.ts";
 import { writeMessage } from "../../../src/wire/message.ts";
 import { build } from "../../bench/build.ts";
 import { objectFile } from "../support/object-file.ts";
@@ -44,7 +44,7 @@ try {
   const home = `workspaces/${id}`;
   await service.api.post(`${home}/members`, { email: OWNER, role: "owner" });
   await service.api.post(`${home}/members`, { email: "member@left.example", role: "member" });
-  const key = (settings: object) => service.api.post<CreatedKey>(`${home}/keys`, settings);
+  const key = (settings: object) => service.api.post<CreatedKeyAnswer>(`${home}/keys`, settings);
   const [plain, secret, deactivated, rotated] = [
     await key({ name: "Plain" }),
     await key({ name: "With a secret", secret: true }),
@@ -60,7 +60,7 @@ try {
     ],
   });
   await service.api.deactivate(id, deactivated.id);
-  const successor = await service.api.post<CreatedKey>(`${home}/keys/${rotated.id}/rotate`, { overlap: "7d" });
+  const successor = await service.api.post<CreatedKeyAnswer>(`${home}/keys/${rotated.id}/rotate`, { overlap: "7d" });
   const rule = (what: object) =>
     service.api.post<{ id: string }>(`${home}/rules`, { match: "all", conditions: [], ...what });
   const { id: ruleId } = await rule({ name: "Visits", event: "Visit", scoring_signal: "visit", points: 1 });
@@ -77,7 +77,7 @@ try {
       points: 1,
     });
   }
-  const settled = () => until(async () => (await service.api.get<Books>(`${home}/books`)).in_flight === 0);
+  const settled = () => until(async () => (await service.api.get<BooksAnswer>(`${home}/books`)).in_flight === 0);
   const send = async (signals: object[]): Promise<string[]> => {
     const answer = await service.post(`signal-staging/webhook/${plain.key}/batch`, JSON.stringify(signals));
     const text = await answer.text();
@@ -131,7 +131,7 @@ try {
   const sink = await build(path.join(ROOT, "test/bench/workers/sink.toml"), path.join(service.scratch, "sink"));
   await service.start(0, VARS, { consumer: sink });
   const unsettled = await send(visits(6, known, "unsettled"));
-  await until(async () => (await service.api.get<Books>(`${home}/books`)).in_flight === unsettled.length);
+  await until(async () => (await service.api.get<BooksAnswer>(`${home}/books`)).in_flight === unsettled.length);
   const outbox = await objectFile(service, "QUOTA_COUNTER", id);
   await service.stop();
 

@@ -5,7 +5,7 @@
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
-import type { Usage } from "../../../src/dev/operator-client.ts";
+import type { UsageAnswer } from "../../../src/dev/operator-client.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { ring, ringUntilQuiet } from "../../support/cold.ts";
 import { Chance } from "../../support/hostile/chance.ts";
@@ -93,7 +93,7 @@ trials(
     const ofFirst = taken - 2 * limit;
     if (isFull) expect(ofFirst).toBe(2 * limit);
 
-    const usage = await workspace.operator<Usage & { history: Usage[] }>("GET", "/usage");
+    const usage = await workspace.operator<UsageAnswer & { history: UsageAnswer[] }>("GET", "/usage");
     expect(usage).toMatchObject({ accepted: limit, held: limit });
     const accepted = Math.min(limit, ofFirst);
     expect(usage.history).toMatchObject([{ accepted, held: ofFirst - accepted }]);

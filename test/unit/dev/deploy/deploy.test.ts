@@ -3,8 +3,8 @@ import { spawnSync } from "node:child_process";
 import path from "node:path";
 import { unstable_readConfig } from "wrangler";
 import { describe, expect, test } from "vitest";
-import { readAccount } from "../../../../src/dev/deploy/account.ts";
-import type { Wrangler } from "../../../../src/dev/deploy/account.ts";
+import { readAccount } from "../../../../src/dev/deploy/read-account.ts";
+import type { Wrangler } from "../../../../src/dev/deploy/read-account.ts";
 import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
 import type { Account, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
 

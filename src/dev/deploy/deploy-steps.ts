@@ -5,8 +5,8 @@ import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { unstable_readConfig } from "wrangler";
-import { PROJECT_DIR } from "../service.ts";
-import { readAccount } from "./account.ts";
+import { PROJECT_DIR } from "../local-service.ts";
+import { readAccount } from "./read-account.ts";
 import type { DeployConfig } from "./missing.ts";
 import { missingInAccount, missingInConfig, missingText } from "./missing.ts";
 

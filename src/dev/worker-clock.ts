@@ -1,6 +1,6 @@
 /** Sets the clock of a Worker that was started from worker/with-clock.ts. */
 import path from "node:path";
-import { PROJECT_DIR } from "./service.ts";
+import { PROJECT_DIR } from "./local-service.ts";
 
 /** Entry point for `wrangler dev` and for builds. */
 export const WORKER_WITH_CLOCK = path.join(PROJECT_DIR, "src/dev/worker/with-clock.ts");

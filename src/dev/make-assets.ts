@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { build } from "esbuild";
-import { PROJECT_DIR } from "./service.ts";
+import { PROJECT_DIR } from "./local-service.ts";
 
 const PAGES = path.join(PROJECT_DIR, "src/pages");
 const OUTPUT = path.join(PAGES, "assets.ts");
