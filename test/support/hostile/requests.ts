@@ -201,7 +201,8 @@ function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Head
   if (isWrong) {
     const at = chance.below(fields.length + 1);
     const [field] = fields[at] ?? [chance.pick(QUERIES)[0]];
-    const value = chance.oneIn(6) && isMultipart ? new File([nastyText(chance)], nastyText(chance)) : nastyText(chance);
+    const value =
+      chance.oneIn(6) && isMultipart ? new File([nastyText(chance)], `${nastyText(chance)}.txt`) : nastyText(chance);
     switch (chance.below(5)) {
       case 0:
         fields.splice(at, 1);
@@ -222,8 +223,10 @@ function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Head
   if (isMultipart) {
     const data = new FormData();
     for (const [field, value] of fields) {
-      if (typeof value === "string") data.append(field, value);
-      else data.append(field, value);
+      // The platform writes no name that ends like this.
+      const name = field.replace(/\\$/, "/");
+      if (typeof value === "string") data.append(name, value);
+      else data.append(name, value);
     }
     return data;
   }
