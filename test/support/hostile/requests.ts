@@ -224,9 +224,9 @@ function formOf({ name }: Route, chance: Chance, isWrong: boolean, headers: Head
     const data = new FormData();
     for (const [field, value] of fields) {
       // The platform writes no name that ends like this.
-      const name = field.replace(/\\$/, "/");
-      if (typeof value === "string") data.append(name, value);
-      else data.append(name, value);
+      const written = field.replace(/\\$/, "/");
+      if (typeof value === "string") data.append(written, value);
+      else data.append(written, value);
     }
     return data;
   }

@@ -23,7 +23,7 @@ const FROM = Math.floor(Number(env.HOSTILE_FROM ?? 0) / CASES_OF_A_WORLD) * CASE
 const CASE_MAX_MS = 5_000;
 
 /** Without a provider that people sign in with, this says so. */
-const MAY_BE_503 = new Set(["GET /sign-in/oidc"]);
+const MAY_BE_503 = /^\/sign-in\/oidc\/?$/;
 /** Whoever creates a key sees it, once: the path as a browser reads it, since `/new/.` is `/new`. */
 const SHOWS_A_NEW_KEY = /(\/keys|\/api-keys\/new|\/rotate)\/?$/;
 
@@ -73,7 +73,7 @@ class Attack {
     this.#statuses[answer.status] = (this.#statuses[answer.status] ?? 0) + 1;
     if (ms > this.slowest.ms) this.slowest = { ms, says: says() };
     if (ms > CASE_MAX_MS) this.#found.push(`${says()}: took ${ms} ms`);
-    if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.has(one.route.name)))
+    if (answer.status >= 500 && !(answer.status === 503 && MAY_BE_503.test(pathOf(one))))
       this.#found.push(`${says()}: ${answer.status} ${text.slice(0, 300)}`);
     this.#look(one, answer, text, says);
   }
@@ -90,15 +90,20 @@ class Attack {
     const isNoOnesData = route.surface === "ingest" || (route.surface === "operator" && !answer.ok);
     if (isNoOnesData && said.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it said"));
     const shown = holdsKeys(told).filter((key) => !carried.includes(key) && !said.includes(key));
-    if (shown.length > 0 && !(answer.ok && SHOWS_A_NEW_KEY.test(new URL(path, "https://x").pathname)))
+    if (shown.length > 0 && !(answer.ok && SHOWS_A_NEW_KEY.test(pathOf({ path }))))
       this.#found.push(isAnswerTo("a key"));
     for (const line of this.#logged.splice(0)) {
       const isSecret = [...carried, ...said, env.OPERATOR_TOKEN].some((one) => line.includes(one));
       if (isSecret || holdsKeys(line).length > 0) this.#found.push(`${says()}: is in the log: ${line}`);
       const isFailure = /"event":"(error|\w+_failed)"/.test(line);
-      if (isFailure && !MAY_BE_503.has(route.name)) this.#found.push(`${says()}: failed: ${line}`);
+      if (isFailure && !MAY_BE_503.test(pathOf({ path }))) this.#found.push(`${says()}: failed: ${line}`);
     }
   }
+}
+
+/** As a browser reads it. */
+function pathOf({ path }: Pick<HostileCase, "path">): string {
+  return new URL(path, "https://x").pathname;
 }
 
 function holdsKeys(text: string): string[] {
