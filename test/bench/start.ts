@@ -34,6 +34,8 @@ export interface StartOptions {
   vars?: Record<string, string>;
   /** Gets the Worker's queues instead of its own consumer. Where it calls Durable Objects, it calls the Worker's. */
   consumer?: BuiltWorker;
+  /** Whether what the Worker holds in memory is to be asked for, see heap.ts. */
+  inspected?: boolean;
   /** Simulates Cloudflare Access in front of Miniflare's own address (`miniflare.ready`); not of the Worker's socket. */
   access?: V4WorkerOptions["access"];
 }
@@ -60,6 +62,7 @@ export async function start(built: BuiltWorker, options: StartOptions): Promise<
       log: new NoOpLog(),
       logRequests: false,
       cf: false,
+      ...(options.inspected === true ? { inspectorHost: "127.0.0.1", inspectorPort: 0 } : {}),
       // The Worker writes its log lines; nobody formats them, and only errors are shown.
       handleStructuredLogs: ({ level, message }) => {
         if (level !== "error" && !FAILURE.test(message)) return;

@@ -20,6 +20,8 @@ const SHIFTED = path.join(import.meta.dirname, "../workers/shifted.toml");
 export interface Workers {
   main?: BuiltWorker;
   consumer?: BuiltWorker;
+  /** Whether what it holds in memory is to be asked for. */
+  inspected?: boolean;
 }
 
 /** A Worker that was built of something else runs with the service's bindings. */
@@ -75,9 +77,10 @@ export class Service {
   /** @param aheadMs of the real time; the clock goes on from there. */
   async start(aheadMs = 0, vars: Record<string, string> = {}, workers: Workers = {}): Promise<RunningWorker> {
     await this.#running?.stop();
-    this.#running = await start(workers.main ?? this.built, {
+    const { main = this.built, ...others } = workers;
+    this.#running = await start(main, {
       stateDir: this.stateDir,
-      ...(workers.consumer === undefined ? {} : { consumer: workers.consumer }),
+      ...others,
       vars: {
         OPERATOR_TOKEN: TOKEN,
         CLOCK_AHEAD_MS: String(aheadMs),
