@@ -10,6 +10,7 @@
 import { DurableObject } from "cloudflare:workers";
 import type { AttemptResult } from "../domain/events/attempts.ts";
 import type { Destination } from "../domain/events/destination.ts";
+import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import { configuredLeaseMs } from "../env.ts";
@@ -28,7 +29,7 @@ import type {
   NewDestination,
   Parcel,
 } from "./destination-calls.ts";
-import { shownDestination, type StoredDestination } from "./roster.ts";
+import { failingDestination, shownDestination, type StoredDestination } from "./roster.ts";
 import { isWanted } from "./scored-events.ts";
 import { KINDS } from "./stored-delivery.ts";
 import { StoredParts } from "./stored-parts.ts";
@@ -62,6 +63,11 @@ export class Destinations extends DurableObject<Env> {
   /** All destinations, the oldest first. */
   list(): Destination[] {
     return this.#stored.roster.all().map((one) => this.#shown(one));
+  }
+
+  /** Those that fail, or that the service has switched off, the oldest first. */
+  failing(): FailingDestination[] {
+    return this.#stored.roster.all().flatMap(failingDestination);
   }
 
   find(id: string): Destination | null {

@@ -3,6 +3,7 @@ import type { Failing } from "../domain/events/attempts.ts";
 import { maskedTarget, type Destination, type DisabledReason } from "../domain/events/destination.ts";
 import type { DestinationState, DestinationType } from "../domain/events/destination.ts";
 import type { EventType } from "../domain/events/workspace-event.ts";
+import type { FailingDestination } from "../domain/health/alarm.ts";
 import type { NewDestination } from "./destination-calls.ts";
 
 /** A destination with what only this object knows of it. */
@@ -95,6 +96,20 @@ export class Roster {
   remove(id: string): void {
     this.#sql.exec("DELETE FROM destinations WHERE id = ?", id);
   }
+}
+
+/** What health says of a destination; nothing where nothing is wrong, and nothing of one that somebody has paused. */
+export function failingDestination({
+  id,
+  name,
+  state,
+  disabledReason,
+  failing,
+}: StoredDestination): FailingDestination[] {
+  if (failing === null || state === "paused") return [];
+  // Its last failure has switched it off.
+  const off = disabledReason === null ? null : { reason: disabledReason, sinceMs: failing.lastMs };
+  return [{ id, name, sinceMs: failing.sinceMs, off }];
 }
 
 /** A destination as callers see it. */

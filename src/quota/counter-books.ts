@@ -17,7 +17,10 @@ export function counterBooks(
 }
 
 /** What waits in the outbox. */
-export function waiting({ ledger }: LedgerState, outbox: Outbox): Omit<Backlog, "storeFull" | "outboxMaxBytes"> {
+export function waiting(
+  { ledger }: LedgerState,
+  outbox: Outbox,
+): Omit<Backlog, "storeFull" | "outboxMaxBytes" | "hasDestinations"> {
   const oldest = outbox.oldest();
   return {
     admitted: ledger?.admitted ?? 0,

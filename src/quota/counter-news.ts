@@ -17,6 +17,8 @@ export class CounterNews {
   readonly #sql: SqlStorage;
   readonly raised: RaisedEvents;
   #wanted: ReadonlySet<EventType>;
+  /** Whether the workspace has destinations, in whatever state. */
+  hasDestinations: boolean;
   /** The calls of each key, to find bursts of refusals; null while nobody wants to know of them. */
   #bursts: RefusalBursts | null = null;
 
@@ -27,7 +29,9 @@ export class CounterNews {
       CREATE TABLE IF NOT EXISTS wanted_events (id INTEGER PRIMARY KEY CHECK (id = 1), wanted TEXT NOT NULL);`);
     this.raised = new RaisedEvents(sql);
     const [row] = sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events");
-    this.#wanted = new Set((row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedEvents)).types);
+    const wanted = row === undefined ? NOTHING : (JSON.parse(row.wanted) as WantedEvents);
+    this.#wanted = new Set(wanted.types);
+    this.hasDestinations = hasDestinations(wanted);
     this.#countCalls();
   }
 
@@ -38,6 +42,7 @@ export class CounterNews {
   want(wanted: WantedEvents): void {
     this.#sql.exec("INSERT OR REPLACE INTO wanted_events VALUES (1, ?)", JSON.stringify(wanted));
     this.#wanted = new Set(wanted.types);
+    this.hasDestinations = hasDestinations(wanted);
     this.#countCalls();
   }
 
@@ -70,6 +75,10 @@ export class CounterNews {
   #countCalls(): void {
     this.#bursts = this.wants("refusals.burst") ? (this.#bursts ?? new RefusalBursts()) : null;
   }
+}
+
+function hasDestinations({ destinations, types }: WantedEvents): boolean {
+  return (destinations ?? types.length) > 0;
 }
 
 function usageLevelData(level: EventData["usage.level"]["level"], ledger: Ledger): EventData["usage.level"] {

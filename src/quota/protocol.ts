@@ -142,6 +142,8 @@ export interface Backlog {
   oldestAtMs: number | null;
   /** Number of the oldest unsettled signal's outbox row; null when nothing waits. */
   oldestRow: number | null;
+  /** Whether there are destinations to be asked how they are. */
+  hasDestinations: boolean;
 }
 
 /** A signal that is sent through the queue once more; `text` and `bytes` are as in AdmitChunk, of this signal alone. */

@@ -212,7 +212,13 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   backlog(): Protocol.Backlog {
     const outboxMaxBytes = configuredOutboxBytes(this.env);
-    return { storeFull: this.#drain.storeFull, outboxMaxBytes, ...waiting(this.#state, this.#outbox) };
+    const { hasDestinations } = this.#news;
+    return {
+      storeFull: this.#drain.storeFull,
+      outboxMaxBytes,
+      hasDestinations,
+      ...waiting(this.#state, this.#outbox),
+    };
   }
 
   inFlight(signalId: string): Admission | null {

@@ -31,6 +31,8 @@ const OF_HEALTH: readonly Figure[] = [
   gauge("held_signals", "Signals held until the billing period ends.", ({ books }) => books.held),
   counter("accepted_signals", "Signals answered with 202.", ({ books }) => books.accepted),
   counter("duplicate_signals", "Accepted signals that were repetitions.", ({ books }) => books.duplicates),
+  gauge("failing_destinations", "Destinations that the last delivery has not reached.", destinations(false)),
+  gauge("switched_off_destinations", "Destinations that the service has switched off.", destinations(true)),
 ];
 
 export const FIGURES: readonly Pick<Figure, "name" | "type" | "help">[] = [
@@ -41,6 +43,10 @@ export const FIGURES: readonly Pick<Figure, "name" | "type" | "help">[] = [
 /** A workspace's figures in the order of FIGURES; null where its objects did not answer. */
 export function figuresOf({ alarms, health }: WorkspaceHealth, nowMs: number): (number | null)[] {
   return [WORDS[wordOf(alarms)], ...OF_HEALTH.map(({ read }) => (health === null ? null : read(health, nowMs)))];
+}
+
+function destinations(areOff: boolean): Figure["read"] {
+  return ({ failingDestinations }) => failingDestinations.filter(({ off }) => (off !== null) === areOff).length;
 }
 
 function gauge(name: string, help: string, read: Figure["read"]): Figure {

@@ -1,6 +1,6 @@
 /**
- * How a workspace is: how full, what waits, what fails. Asked of its two Durable Objects, one call each; only where the
- * books do not balance by these two, which signals on their way explain as a rule, they are read once more and with care.
+ * How a workspace is: how full, what waits, what fails. Asked of its Durable Objects, one call each; only where the books do
+ * not balance by these, which signals on their way explain as a rule, they are read once more and with care.
  */
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
@@ -8,7 +8,7 @@ import type { HealthFigures } from "../domain/health/alarm.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
 import { readBooks } from "./read-books.ts";
-import { quotaCounter, signalStore } from "./objects.ts";
+import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
 
 /** The part of a workspace's health that its pages show. */
 export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
@@ -17,11 +17,22 @@ export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting"
   duplicatesCoveredMs: number;
 }
 
-export interface Health extends HealthFigures, Room {
+/** What the counter and the store say of it. */
+export interface StorageHealth extends Omit<HealthFigures, "failingDestinations">, Room {
   books: Balance;
+  hasDestinations: boolean;
 }
 
+export type Health = Omit<StorageHealth, "hasDestinations"> & HealthFigures;
+
+/** Also how its destinations are, where it has any: one that has none is not asked, since that would make the object. */
 export async function readHealth(env: Env, workspaceId: string): Promise<Health> {
+  const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId);
+  const failingDestinations = hasDestinations ? await destinationsOf(env, workspaceId).failing() : [];
+  return { ...stored, failingDestinations };
+}
+
+export async function readStorageHealth(env: Env, workspaceId: string): Promise<StorageHealth> {
   const [kept, backlog] = await Promise.all([
     signalStore(env, workspaceId).health(),
     quotaCounter(env, workspaceId).backlog(),
@@ -46,5 +57,6 @@ export async function readHealth(env: Env, workspaceId: string): Promise<Health>
     deadLetterMs: kept.deadLetterMs,
     failingJobs: kept.failingJobs,
     duplicatesCoveredMs: kept.duplicatesCoveredMs,
+    hasDestinations: backlog.hasDestinations,
   };
 }

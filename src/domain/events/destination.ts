@@ -42,7 +42,11 @@ export function wantedBy(
   const types = new Set(active.flatMap(({ events }) => events));
   // Without a threshold nothing can cross one.
   if (thresholds.length === 0) types.delete("person.score_crossed");
-  return { types: [...types].toSorted(), thresholds: [...thresholds].toSorted((a, b) => a - b) };
+  return {
+    types: [...types].toSorted(),
+    thresholds: [...thresholds].toSorted((a, b) => a - b),
+    destinations: destinations.length,
+  };
 }
 
 /**

@@ -168,4 +168,6 @@ export interface WantedEvents {
   types: EventType[];
   /** Scores whose crossing is told, at most THRESHOLDS_MAX, ascending. */
   thresholds: number[];
+  /** How many destinations the workspace has, in whatever state: where it has none, nobody asks how they are. */
+  destinations?: number;
 }

@@ -4,6 +4,7 @@
  */
 import { DAY_MS } from "../duration.ts";
 import { grouped } from "../grouped.ts";
+import type { DisabledReason } from "../events/destination.ts";
 import { roomLevel, type Filled } from "../quota/room.ts";
 
 /** `late`: look at it today. `stuck`: it gets no better by itself, or senders notice it: look at it now. */
@@ -15,6 +16,15 @@ export interface FailingJob {
   sinceMs: number;
   /** The error of the first failure. */
   error: string;
+}
+
+/** A destination that nothing has reached since `sinceMs`. */
+export interface FailingDestination {
+  id: string;
+  name: string;
+  sinceMs: number;
+  /** Since when the service delivers nothing to it any more, and why; null: it goes on trying. */
+  off: { reason: DisabledReason; sinceMs: number } | null;
 }
 
 export interface HealthFigures {
@@ -31,6 +41,7 @@ export interface HealthFigures {
   /** When the latest dead letter was recorded, in milliseconds since 1970; null when there is none. */
   deadLetterMs: number | null;
   failingJobs: FailingJob[];
+  failingDestinations: FailingDestination[];
 }
 
 export const ALARMS = [
@@ -44,6 +55,8 @@ export const ALARMS = [
   "store_filling",
   "job_failing",
   "dead_letters",
+  "destination_off",
+  "destination_failing",
 ] as const;
 
 export type AlarmName = (typeof ALARMS)[number];
@@ -64,6 +77,11 @@ export const SIGNALS_STUCK_MS = 60 * MINUTE_MS;
 export const JOB_FAILING_MS = 10 * MINUTE_MS;
 /** Dead letters are told for so long: whoever has looked at them and leaves them is not told for ever. */
 export const DEAD_LETTERS_NEW_MS = DAY_MS;
+
+/** A destination that fails for so long is told: a receiver that is deployed anew, or is busy, does for some minutes. */
+export const DESTINATION_FAILING_TOLD_MS = 60 * MINUTE_MS;
+/** A destination that was switched off is told for so long: whoever has looked at it and leaves it is not told for ever. */
+export const DESTINATION_OFF_TOLD_MS = 7 * DAY_MS;
 
 /** What is wrong with a workspace, the gravest first; nothing where all is well. */
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
@@ -110,11 +128,35 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
         "dead_letters",
         `${grouped(figures.deadLetters)} signals could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
       ),
+    ...destinationAlarms(figures.failingDestinations, nowMs),
   ];
   return alarms.filter((alarm) => alarm !== false);
 }
 
-/** The alarm for a workspace one of whose two objects did not answer. */
+function destinationAlarms(destinations: readonly FailingDestination[], nowMs: number): HealthAlarm[] {
+  const off = destinations.filter((one) => one.off !== null && nowMs - one.off.sinceMs < DESTINATION_OFF_TOLD_MS);
+  const failing = destinations.filter((one) => one.off === null && nowMs - one.sinceMs >= DESTINATION_FAILING_TOLD_MS);
+  const alarms: HealthAlarm[] = [];
+  if (off.length > 0) {
+    const gone = off.every((one) => one.off?.reason === "gone");
+    const why = gone ? "the receiver wants nothing any more (410)" : "nothing has reached it for days";
+    const says = `${named(off)} was switched off: ${why}. Mend the receiver, then POST …/destinations/{id}/resume.`;
+    alarms.push(late("destination_off", says));
+  }
+  if (failing.length > 0) {
+    const sinceMs = Math.min(...failing.map((one) => one.sinceMs));
+    const says = `${named(failing)} has not been reached for ${minutes(nowMs - sinceMs)}. Look at its deliveries for why; it is switched off after five days.`;
+    alarms.push(late("destination_failing", says));
+  }
+  return alarms;
+}
+
+function named([first, ...others]: readonly FailingDestination[]): string {
+  const more = others.length === 0 ? "" : `, as ${others.length} more,`;
+  return `The destination "${first?.name}" (${first?.id})${more}`;
+}
+
+/** The alarm for a workspace one of whose objects did not answer. */
 export function unreachable(error: string): HealthAlarm {
   return stuck(
     "unreachable",

@@ -40,6 +40,20 @@ export const healthAnswer = z
         error: z.string().meta({ description: "Of the first failure." }),
       }),
     ),
+    failing_destinations: z
+      .array(
+        z.object({
+          id: idOf("dst", "Of the destination."),
+          name: z.string(),
+          since: instant.meta({ description: "Nothing has reached it from then on." }),
+          switched_off: z.enum(["gone", "failing"]).nullable().meta({
+            description:
+              "`gone`: it has answered 410. `failing`: nothing has reached it for days. Null: it is still tried.",
+          }),
+          switched_off_at: instant.nullable(),
+        }),
+      )
+      .meta({ description: "Those that fail, or that the service has switched off; none that somebody has paused." }),
     books: booksAnswer,
     duplicates_covered_seconds: count.meta({
       description:
@@ -81,6 +95,13 @@ export function healthJson(
       job,
       since: new Date(sinceMs).toISOString(),
       error,
+    })),
+    failing_destinations: health.failingDestinations.map(({ id, name, sinceMs, off }) => ({
+      id,
+      name,
+      since: new Date(sinceMs).toISOString(),
+      switched_off: off?.reason ?? null,
+      switched_off_at: isoOrNull(off?.sinceMs ?? null),
     })),
     books: booksJson(health.books),
     duplicates_covered_seconds: Math.floor(health.duplicatesCoveredMs / 1_000),

@@ -13,12 +13,12 @@ import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "../ans
 import { METRICS_TYPE, metricsText } from "../answers/health-metrics.ts";
 import { operation } from "../operation.ts";
 
-/** Workspaces in one answer: two calls each, and a data point, of which the platform takes 250 from one invocation. */
+/** Workspaces in one answer: two or three calls each, and a data point, of which the platform takes 250 from one invocation. */
 export const HEALTH_PAGE_WORKSPACES = 200;
 
 const COST =
   `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. Each workspace takes a ` +
-  "call of each of its two objects, and wakes them: at list price $0.30 for a million workspaces asked.";
+  "call of each of its objects, and wakes them: at list price $0.30 for a million workspaces asked, $0.45 with destinations.";
 
 const query = z.strictObject({
   page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "From 1 on." }),

@@ -1,9 +1,9 @@
 /** How full a workspace is, on the Usage page; and, where somebody has to do something about it, on others. */
-import type { Health } from "../../workspace/read-health.ts";
+import type { StorageHealth } from "../../workspace/read-health.ts";
 import { duplicatesSaid, storageNotice, storedSaid, waitingSaid } from "./storage-copy.ts";
 import { Fact, FactList, Notice, Panel } from "../views/parts.tsx";
 
-export function StorageNotice({ health, nowMs }: { health: Health; nowMs: number }) {
+export function StorageNotice({ health, nowMs }: { health: StorageHealth; nowMs: number }) {
   const notice = storageNotice(health, nowMs);
   if (notice === null) return <></>;
   return (
@@ -13,7 +13,7 @@ export function StorageNotice({ health, nowMs }: { health: Health; nowMs: number
   );
 }
 
-export function StoragePanel({ health, nowMs }: { health: Health; nowMs: number }) {
+export function StoragePanel({ health, nowMs }: { health: StorageHealth; nowMs: number }) {
   return (
     <Panel title="Storage">
       <FactList>

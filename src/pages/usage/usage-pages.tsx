@@ -7,7 +7,7 @@ import { paceOf } from "../../domain/quota/forecast.ts";
 import { usageCurve } from "../../domain/quota/usage-day.ts";
 import { readBooks } from "../../workspace/read-books.ts";
 import { releaseForWorkspace } from "../../workspace/release-held.ts";
-import { readHealth } from "../../workspace/read-health.ts";
+import { readStorageHealth } from "../../workspace/read-health.ts";
 import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
 import { usageByDayOf } from "../../workspace/read-usage.ts";
 import type { Done } from "../copy.ts";
@@ -51,7 +51,7 @@ async function readUsageData(c: Context<PagesEnv>): Promise<UsageData> {
   const [{ usage, days, firstDayMs }, all, health, plans] = await Promise.all([
     usageByDayOf(c.env, c.get("db"), workspace.id),
     readBooks(c.env, workspace.id, undefined),
-    readHealth(c.env, workspace.id),
+    readStorageHealth(c.env, workspace.id),
     plansFor(c.get("db"), workspace),
   ]);
   const { periodStartMs } = usage;

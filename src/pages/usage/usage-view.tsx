@@ -3,7 +3,7 @@ import { DAY_MS } from "../../domain/duration.ts";
 import { ordinalsTaken, quotaCeiling } from "../../domain/quota/quota.ts";
 import { OVERAGE_STREAK_LIMIT } from "../../limits.ts";
 import type { ClosedPeriod, Usage } from "../../quota/protocol.ts";
-import type { Health } from "../../workspace/read-health.ts";
+import type { StorageHealth } from "../../workspace/read-health.ts";
 import { streakSaid, usageNotice } from "../views/usage-copy.ts";
 import { BooksPanel } from "./books-panel.tsx";
 import { counted, day, grouped } from "../views/format.ts";
@@ -14,7 +14,7 @@ import { OveragesPanel, PlansPanel, type ChangesData } from "./usage-changes.tsx
 import { UsageCurvePanel, type CurveData } from "./usage-curve.tsx";
 
 export interface UsageData extends CurveData, ChangesData {
-  health: Health;
+  health: StorageHealth;
   /** What was wrong with the form that was sent. */
   error?: string;
 }

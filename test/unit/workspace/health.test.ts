@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { ALARMS, alarmsOf, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
-import type { HealthFigures } from "../../../src/domain/health/alarm.ts";
+import type { FailingDestination, HealthFigures } from "../../../src/domain/health/alarm.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
 const MINUTE = 60_000;
@@ -19,6 +19,7 @@ const WELL: HealthFigures = {
   deadLetters: 0,
   deadLetterMs: null,
   failingJobs: [],
+  failingDestinations: [],
 };
 
 const alarms = (figures: Partial<HealthFigures>) => alarmsOf({ ...WELL, ...figures }, NOW);
@@ -26,6 +27,10 @@ const named = (figures: Partial<HealthFigures>) => alarms(figures).map(({ alarm,
 const waiting = (sinceMs: number) => ({ waiting: 12_345, waitingSinceMs: NOW - sinceMs });
 const dead = (sinceMs: number) => ({ deadLetters: 3, deadLetterMs: NOW - sinceMs });
 const failing = (sinceMs: number) => ({ failingJobs: [{ job: "cold", sinceMs: NOW - sinceMs, error: "R2 is down" }] });
+const missed = (sinceMs: number, off: FailingDestination["off"] = null) => ({
+  failingDestinations: [{ id: "dst_1", name: "CRM", sinceMs: NOW - sinceMs, off }],
+});
+const off = (sinceMs: number) => missed(sinceMs + 120 * HOUR, { reason: "failing", sinceMs: NOW - sinceMs });
 const FULL = { bytes: 1_000, maxBytes: 1_000 };
 
 describe("the health of a workspace", () => {
@@ -51,6 +56,10 @@ describe("the health of a workspace", () => {
     ["with a job that fails for ten minutes", failing(10 * MINUTE), ["late job_failing"]],
     ["with a dead letter of today", dead(24 * HOUR - 1), ["late dead_letters"]],
     ["with dead letters of yesterday only", dead(24 * HOUR), []],
+    ["with a destination that fails for less than an hour", missed(HOUR - 1), []],
+    ["with a destination that fails for an hour", missed(HOUR), ["late destination_failing"]],
+    ["with a destination that was switched off this week", off(168 * HOUR - 1), ["late destination_off"]],
+    ["with a destination that was switched off last week", off(168 * HOUR), []],
     [
       "with several things wrong",
       { ...dead(0), store: FULL, ...waiting(HOUR) },
@@ -76,6 +85,16 @@ describe("the health of a workspace", () => {
       "The job `cold` has failed for 60 minutes: R2 is down. Look whether R2 and D1 answer.",
     );
     expect(alarms(dead(MINUTE))[0]?.says).toMatch(/^3 signals could not be processed, the latest 1 minute ago\. Read/);
+    expect(alarms(missed(2 * HOUR))[0]?.says).toMatch(
+      /^The destination "CRM" \(dst_1\) has not been reached for 120 minutes\. Look/,
+    );
+    expect(alarms(off(HOUR))[0]?.says).toMatch(
+      /^The destination "CRM" \(dst_1\) was switched off: nothing has reached it for days\. Mend/,
+    );
+    const two = [...missed(HOUR).failingDestinations, ...missed(HOUR).failingDestinations];
+    expect(alarms({ failingDestinations: two })[0]?.says).toContain('"CRM" (dst_1), as 1 more, has not');
+    const gone = missed(HOUR, { reason: "gone", sinceMs: NOW });
+    expect(alarms(gone)[0]?.says).toContain("wants nothing any more (410)");
     expect(unreachable("no answer within 5000 ms").says).toContain("do not answer: no answer within 5000 ms.");
   });
 

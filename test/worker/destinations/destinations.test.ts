@@ -78,9 +78,9 @@ describe("what the sources raise", () => {
     const calls = [SignalStore.prototype, QuotaCounter.prototype].map((of) => vi.spyOn(of, "wantEvents"));
     return () => calls.map(({ mock }) => mock.lastCall?.[0]);
   };
-  const both = (types: string[], thresholds: number[]) => [
-    { types, thresholds },
-    { types, thresholds },
+  const both = (types: string[], thresholds: number[], destinations = 1) => [
+    { types, thresholds, destinations },
+    { types, thresholds, destinations },
   ];
 
   test("follows each change of who wants what, before the change is answered", async () => {
@@ -96,7 +96,7 @@ describe("what the sources raise", () => {
     await told.workspace.operator("POST", `/destinations/${id}/resume`);
     expect(wanted()).toEqual(both(["person.scored"], [50, 100]));
     await told.workspace.operator("DELETE", `/destinations/${id}`);
-    expect(wanted()).toEqual(both([], [50, 100]));
+    expect(wanted()).toEqual(both([], [50, 100], 0));
   });
 
   test("follows by the alarm where a source could not be told", async () => {
@@ -105,7 +105,7 @@ describe("what the sources raise", () => {
     await told.create(receiver, { events: ["person.scored"] });
     await told.pass(60_000);
     await until(() => expect(reached).toHaveBeenCalledTimes(2));
-    expect(reached.mock.lastCall?.[0]).toEqual({ types: ["person.scored"], thresholds: [] });
+    expect(reached.mock.lastCall?.[0]).toEqual({ types: ["person.scored"], thresholds: [], destinations: 1 });
     await told.pass(60_000);
     await told.pass(60_000);
     expect(reached).toHaveBeenCalledTimes(2);

@@ -180,11 +180,13 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     const ofCounter = await runInDurableObject(workspace.counter, (_, { storage: { sql } }) =>
       sql.exec<{ wanted: string }>("SELECT wanted FROM wanted_events").one(),
     );
-    expect(JSON.parse(ofCounter.wanted)).toEqual({ types: ["usage.level"], thresholds: [] });
+    expect(JSON.parse(ofCounter.wanted)).toEqual({ types: ["usage.level"], thresholds: [], destinations: 1 });
     const ofStore = await runInDurableObject(workspace.store, (_, { storage: { sql } }) =>
       sql.exec<{ meta: string }>("SELECT meta FROM heads").one(),
     );
-    expect(JSON.parse(ofStore.meta)).toMatchObject({ wanted: { types: ["usage.level"], thresholds: [] } });
+    expect(JSON.parse(ofStore.meta)).toMatchObject({
+      wanted: { types: ["usage.level"], thresholds: [], destinations: 1 },
+    });
   });
 
   test("takes plan and deactivated keys from D1, renumbers behind what the store has seen, and says so", async () => {

@@ -76,12 +76,12 @@ describe("what a workspace's sources are to raise", () => {
       one(["key.silent"], "paused"),
       one(["key.expiring"], "disabled"),
     ];
-    expect(wantedBy(all, [])).toEqual({ types: ["person.scored", "usage.level"], thresholds: [] });
-    expect(wantedBy([], [50])).toEqual({ types: [], thresholds: [50] });
+    expect(wantedBy(all, [])).toEqual({ types: ["person.scored", "usage.level"], thresholds: [], destinations: 4 });
+    expect(wantedBy([], [50])).toEqual({ types: [], thresholds: [50], destinations: 0 });
   });
 
   test("are no crossings where there is no threshold, and thresholds come ascending", () => {
-    expect(wantedBy([one(["person.score_crossed"])], [])).toEqual({ types: [], thresholds: [] });
+    expect(wantedBy([one(["person.score_crossed"])], [])).toEqual({ types: [], thresholds: [], destinations: 1 });
     expect(wantedBy([one(["person.score_crossed"])], [100, -5, 20]).thresholds).toEqual([-5, 20, 100]);
   });
 });

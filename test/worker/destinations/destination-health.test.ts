@@ -1,0 +1,101 @@
+/** What whoever runs the service is told of destinations that fail, or that were switched off (docs/operate.md). */
+import { env } from "cloudflare:workers";
+import { runInDurableObject } from "cloudflare:test";
+import { expect, test, vi } from "vitest";
+import { Destinations } from "../../../src/destinations/destinations.ts";
+import type { Receiver } from "../../support/receiver.ts";
+import { DAY, HOUR, crossed, stopClock, toldInEachTest, until } from "../../support/told.ts";
+import type { ToldWorkspace } from "../../support/told.ts";
+import { call, operator } from "../../support/workspace.ts";
+
+let told: ToldWorkspace;
+let receiver: Receiver;
+
+toldInEachTest((made) => {
+  ({ told, receiver } = made);
+});
+
+interface Health {
+  status: string;
+  alarms: { alarm: string; says: string }[];
+  failing_destinations: { id: string; name: string; since: string; switched_off: string | null }[];
+}
+
+const health = () => told.workspace.operator<Health>("GET", "/health");
+
+async function figure(name: string): Promise<string | undefined> {
+  const response = await call("/operator/metrics", { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
+  const line = `^signal_ingestion_${name}\\{workspace="${told.workspace.id}",slug="[^"]+"\\} (\\S+)$`;
+  return new RegExp(line, "m").exec(await response.text())?.[1];
+}
+
+test("one that nothing has reached for an hour is named, with what to do, until something reaches it", async () => {
+  stopClock();
+  receiver.answer = () => new Response("no", { status: 500 });
+  const { id } = await told.create(receiver);
+  await told.raise(crossed());
+  await told.attempted(id, 1);
+  expect(await health()).toMatchObject({
+    status: "ok",
+    alarms: [],
+    failing_destinations: [{ id, name: "CRM", since: expect.any(String), switched_off: null }],
+  });
+  expect([await figure("failing_destinations"), await figure("switched_off_destinations")]).toEqual(["1", "0"]);
+
+  await told.pass(HOUR);
+  await told.attempted(id, 2);
+  const named = expect.stringContaining(`"CRM" (${id}) has not been reached for 60 minutes.`);
+  expect(await health()).toMatchObject({ status: "late", alarms: [{ alarm: "destination_failing", says: named }] });
+  const { items } = await operator<{ items: { workspace_id: string; alarms: object[] }[] }>("GET", "/health");
+  expect(items.find((one) => one.workspace_id === told.workspace.id)?.alarms).toMatchObject([{ says: named }]);
+
+  receiver.answer = () => new Response("thanks");
+  await told.pass(HOUR);
+  await until(async () => expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] }));
+});
+
+test("one that was switched off is named for a week, although it is the only one, and counted until it is resumed", async () => {
+  stopClock();
+  receiver.answer = () => new Response("no such hook", { status: 410 });
+  const { id } = await told.create(receiver);
+  await told.raise(crossed());
+  await until(async () => expect(await told.destination(id)).toMatchObject({ state: "disabled" }));
+  expect(await health()).toMatchObject({
+    status: "late",
+    alarms: [{ alarm: "destination_off", says: expect.stringContaining(`"CRM" (${id}) was switched off`) }],
+    failing_destinations: [{ id, switched_off: "gone" }],
+  });
+  await told.pass(7 * DAY);
+  expect(await health()).toMatchObject({ status: "ok", alarms: [], failing_destinations: [{ id }] });
+  expect(await figure("switched_off_destinations")).toBe("1");
+  await told.workspace.operator("POST", `/destinations/${id}/resume`);
+  expect(await figure("switched_off_destinations")).toBe("0");
+});
+
+test("one that somebody has paused is not told, however it was before", async () => {
+  stopClock();
+  receiver.answer = () => new Response("no", { status: 500 });
+  const { id } = await told.create(receiver);
+  await told.raise(crossed());
+  await told.attempted(id, 1);
+  await told.workspace.operator("POST", `/destinations/${id}/pause`);
+  await told.pass(2 * HOUR);
+  expect(await health()).toMatchObject({ status: "ok", failing_destinations: [] });
+});
+
+test("a workspace without destinations is not asked for them, which would make the object", async () => {
+  const asked = vi.spyOn(Destinations.prototype, "failing");
+  expect(await health()).toMatchObject({ failing_destinations: [] });
+  expect(asked).not.toHaveBeenCalled();
+  await told.create(receiver);
+  await health();
+  expect(asked).toHaveBeenCalledOnce();
+});
+
+test("whether there are destinations is known to a counter that a version before has told what is wanted", async () => {
+  const { counter } = told.workspace;
+  await runInDurableObject(counter, (instance) => instance.wantEvents({ types: ["usage.level"], thresholds: [] }));
+  expect((await counter.backlog()).hasDestinations).toBe(true);
+  await runInDurableObject(counter, (instance) => instance.wantEvents({ types: [], thresholds: [] }));
+  expect((await counter.backlog()).hasDestinations).toBe(false);
+});
