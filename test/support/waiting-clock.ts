@@ -8,7 +8,7 @@ import { vi } from "vitest";
 const LONG_MS = 1_000;
 const TICK_MS = 2;
 /** Ticks in which nothing has moved before it is believed that nothing will: where something hangs for sure, and else. */
-const [QUIET_TICKS, LONG_QUIET_TICKS] = [3, 100];
+const [QUIET_TICKS, LONG_QUIET_TICKS] = [3, 150];
 
 export class WaitingClock {
   readonly #setTimeout = globalThis.setTimeout;
@@ -68,9 +68,10 @@ export class WaitingClock {
       // oxlint-disable-next-line no-await-in-loop -- one look after the other
       await this.really(TICK_MS);
       const now = activity();
-      quiet = now !== null && now === before ? quiet + 1 : 0;
+      quiet = now === before ? quiet + 1 : 0;
       before = now;
-      if (quiet < (this.#hung > 0 ? QUIET_TICKS : LONG_QUIET_TICKS)) continue;
+      // A call that is under way may be one of an object, or of a request, that has ended: it is never answered either.
+      if (quiet < (this.#hung > 0 && now !== null ? QUIET_TICKS : LONG_QUIET_TICKS)) continue;
       quiet = 0;
       this.#jump();
     }

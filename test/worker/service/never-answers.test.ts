@@ -6,7 +6,7 @@ import { createExecutionContext, runInDurableObject, waitOnExecutionContext } fr
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { KEY_CACHE_MS } from "../../../src/ingest/key-cache.ts";
-import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../../../src/limits.ts";
+import { CALL_TIMEOUT_MS } from "../../../src/limits.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { findWorkspace } from "../../../src/control/workspaces.ts";
 import { deliver } from "../../../src/delivery/delivery-consumer.ts";
@@ -25,7 +25,8 @@ let workspace: TestWorkspace;
 
 beforeEach(async () => {
   workspace = await newWorkspace();
-  clock.begin(Date.now());
+  // So far ahead that the platform's own clock rings no alarm.
+  clock.begin(Date.now() + 24 * 3_600_000);
   vi.spyOn(console, "log").mockImplementation(() => undefined);
   faults = new SeededFaults(clock);
 });
@@ -147,14 +148,13 @@ function logged(calls: readonly (readonly unknown[])[], event: string): boolean 
 }
 
 describe("the alarm of Destinations", () => {
-  test("ends when the keys of which it is to tell cannot be read, and is set again", async () => {
+  test("ends when the keys of which it is to tell cannot be read", async () => {
     const destination = { name: "CRM", type: "webhook", target: "https://receiver.example/", events: ["key.expiring"] };
     await workspace.operator("POST", "/destinations", destination);
     const object = env.DESTINATIONS.getByName(workspace.id);
     clock.pass(7_200_000);
-    await whileNever(/^DB\./, () => runInDurableObject(object, (instance) => instance.alarm()));
-    const alarmMs = await runInDurableObject(object, (_, { storage }) => storage.getAlarm());
-    expect(alarmMs).toBe(Date.now() + SAFETY_ALARM_MS);
+    const { tookMs } = await whileNever(/^DB\./, () => runInDurableObject(object, (instance) => instance.alarm()));
+    expect(tookMs).toBeLessThanOrEqual(2 * CALL_TIMEOUT_MS);
   });
 });
 
