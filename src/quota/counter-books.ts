@@ -1,5 +1,6 @@
 /** The counter's side of the books (design §1.2): what was admitted, and what of it waits for the Signal Store. */
 import { ordinalsTaken } from "../domain/quota/quota.ts";
+import type { CounterNews } from "./counter-news.ts";
 import type { LedgerState } from "./ledger-state.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Backlog, CounterBooks, Usage } from "./protocol.ts";
@@ -16,13 +17,15 @@ export function counterBooks(
   return { admitted: admitted ?? 0, unsettled: outbox.unsettled(periodStartMs) };
 }
 
-/** What waits in the outbox. */
+/** What waits in the outbox, and whether anybody is told of it. */
 export function waiting(
   { ledger }: LedgerState,
   outbox: Outbox,
-): Omit<Backlog, "storeFull" | "outboxMaxBytes" | "hasDestinations"> {
+  { hasDestinations }: CounterNews,
+): Omit<Backlog, "storeFull" | "outboxMaxBytes"> {
   const oldest = outbox.oldest();
   return {
+    hasDestinations,
     admitted: ledger?.admitted ?? 0,
     unsettledSignals: outbox.unsettled(),
     outboxBytes: outbox.databaseBytes,

@@ -212,13 +212,7 @@ export class QuotaCounter extends WatchedObject<RefusedCalls> {
 
   backlog(): Protocol.Backlog {
     const outboxMaxBytes = configuredOutboxBytes(this.env);
-    const { hasDestinations } = this.#news;
-    return {
-      storeFull: this.#drain.storeFull,
-      outboxMaxBytes,
-      hasDestinations,
-      ...waiting(this.#state, this.#outbox),
-    };
+    return { storeFull: this.#drain.storeFull, outboxMaxBytes, ...waiting(this.#state, this.#outbox, this.#news) };
   }
 
   inFlight(signalId: string): Admission | null {
