@@ -6,6 +6,7 @@ import path from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { keepFilesInMemory } from "./support/in-memory.ts";
+import { LongestFirst } from "./support/longest-first.ts";
 
 const root = path.join(import.meta.dirname, "..");
 /** Variables of this process that tests in the runtime read. */
@@ -16,6 +17,7 @@ keepFilesInMemory();
 export default defineConfig({
   root,
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         root,

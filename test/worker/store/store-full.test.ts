@@ -151,6 +151,7 @@ describe("a store that is full", () => {
       outboxMaxBytes: OUTBOX_MAX_BYTES,
       oldestAtMs: START,
       oldestRow: 1,
+      hasDestinations: false,
     });
     await counter.counted(2);
     await road.ring(STORE_PROBE_MS - 1);
