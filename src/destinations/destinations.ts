@@ -20,15 +20,7 @@ import { errorText, logEvent } from "../platform/log.ts";
 import { Changes } from "./changes.ts";
 import { Courier } from "./courier.ts";
 import { EventFlow } from "./event-flow.ts";
-import type {
-  CreatedDestination,
-  Delivery,
-  DeliveryDetail,
-  DestinationChange,
-  DestinationRefusal,
-  NewDestination,
-  Parcel,
-} from "./destination-calls.ts";
+import type * as Calls from "./destination-calls.ts";
 import { failingDestination, shownDestination, type StoredDestination } from "./roster.ts";
 import { isWanted } from "./scored-events.ts";
 import { KINDS } from "./stored-delivery.ts";
@@ -76,7 +68,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** Creates a destination. Called again with the same id it changes nothing, and shows no secret. */
-  async create(destination: NewDestination): Promise<Result<CreatedDestination, DestinationRefusal>> {
+  async create(destination: Calls.NewDestination): Promise<Result<Calls.CreatedDestination, Calls.DestinationRefusal>> {
     const before = this.find(destination.id);
     if (before !== null) return ok({ destination: before, secret: null, isNew: false });
     if (this.#stored.roster.all().length >= DESTINATIONS_MAX) return refuse("too_many");
@@ -87,7 +79,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** Changes a destination; deliveries that wait for it go to its new target. */
-  update(id: string, change: DestinationChange): Promise<Result<Destination, DestinationRefusal>> {
+  update(id: string, change: Calls.DestinationChange): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       const changed = { ...one, ...change };
       return isWanted(changed) && !isWanted(one) ? { ...changed, gatheredTo: this.#stored.scored.lastSeq } : changed;
@@ -95,14 +87,14 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** Pauses a destination. Events of the time until it is resumed are not told it; deliveries that wait already go then. */
-  pause(id: string): Promise<Result<Destination, DestinationRefusal>> {
+  pause(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (one, nowMs) =>
       one.state === "active" ? { ...this.#flow.gatherAll(one, nowMs), state: "paused" } : one,
     );
   }
 
   /** Resumes a destination that is paused, or that the service has switched off. */
-  resume(id: string): Promise<Result<Destination, DestinationRefusal>> {
+  resume(id: string): Promise<Result<Destination, Calls.DestinationRefusal>> {
     return this.#changeOne(id, (one) => {
       if (one.state === "active") return one;
       return { ...one, state: "active", disabledReason: null, failing: null, gatheredTo: this.#stored.scored.lastSeq };
@@ -121,7 +113,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** Makes a new secret for a webhook. The old one signs too for another `overlapMs`. */
-  rotateSecret(id: string, overlapMs: number): Result<CreatedDestination, DestinationRefusal> {
+  rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
     const one = this.#stored.roster.find(id);
     if (one === null) return refuse("not_found");
     if (one.secret === null) return refuse("not_a_webhook");
@@ -150,18 +142,18 @@ export class Destinations extends DurableObject<Env> {
   // --- Deliveries ---
 
   /** Sends a test at once and once, whatever state the destination is in. */
-  sendTest(id: string, message: string): Result<Delivery, DestinationRefusal> {
+  sendTest(id: string, message: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     if (this.#stored.roster.find(id) === null) return refuse("not_found");
     const deliveryId = this.#changes.run((nowMs) => this.#flow.test(id, message, nowMs));
     return this.#deliveryNow(deliveryId);
   }
 
   /** A destination's deliveries, the latest first. Null: no such destination. */
-  listDeliveries(destinationId: string, page: Page): PageOf<Delivery> | null {
+  listDeliveries(destinationId: string, page: Page): PageOf<Calls.Delivery> | null {
     return this.#stored.roster.find(destinationId) && this.#stored.deliveries.list(destinationId, page);
   }
 
-  delivery(destinationId: string, id: string): DeliveryDetail | null {
+  delivery(destinationId: string, id: string): Calls.DeliveryDetail | null {
     const destination = this.#stored.roster.find(destinationId);
     const one = this.#stored.deliveries.find(id);
     if (one === null || destination === null || one.destinationId !== destinationId) return null;
@@ -177,7 +169,7 @@ export class Destinations extends DurableObject<Env> {
    * Delivers once more, at once, and by the whole schedule if need be; the receiver knows the event by its id. A delivery
    * that waits does not wait longer.
    */
-  deliverAgain(destinationId: string, id: string): Result<Delivery, DestinationRefusal> {
+  deliverAgain(destinationId: string, id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const detail = this.delivery(destinationId, id);
     const one = this.#stored.deliveries.find(id);
     if (one === null || detail === null || detail.event === null) return refuse("not_found");
@@ -187,7 +179,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   /** What the consumer is to send. Null: nothing, for the delivery was reported, ended or taken by another meanwhile. */
-  take(id: string, attempt: number): Parcel | null {
+  take(id: string, attempt: number): Calls.Parcel | null {
     return this.#courier.takeParcel(id, attempt, Date.now());
   }
 
@@ -233,12 +225,12 @@ export class Destinations extends DurableObject<Env> {
     return shownDestination(one, this.#stored.deliveries.waiting(one.id), Date.now());
   }
 
-  #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, DestinationRefusal> {
+  #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
     const one = this.find(id);
     return one === null ? refuse("not_found") : ok(answer(one));
   }
 
-  #deliveryNow(id: string): Result<Delivery, DestinationRefusal> {
+  #deliveryNow(id: string): Result<Calls.Delivery, Calls.DestinationRefusal> {
     const one = this.#stored.deliveries.find(id);
     return one === null ? refuse("not_found") : ok(this.#stored.deliveries.shown(one));
   }
@@ -246,7 +238,7 @@ export class Destinations extends DurableObject<Env> {
   async #changeOne(
     id: string,
     change: (one: StoredDestination, nowMs: number) => StoredDestination,
-  ): Promise<Result<Destination, DestinationRefusal>> {
+  ): Promise<Result<Destination, Calls.DestinationRefusal>> {
     const one = this.#stored.roster.find(id);
     if (one === null) return refuse("not_found");
     await this.#changes.runAndTell((nowMs) => this.#stored.roster.put(change(one, nowMs)));
