@@ -39,8 +39,7 @@ test("the README's tour does in a shell what the README says of it", async () =>
   const [variables = "", ...steps] = await tour();
   expect(variables).toContain("KEY=sk_…");
   const marked = steps.map((step, index) => `echo "@@ ${index}"\n${step}\necho`);
-  const again =
-    'echo "@@ again"\ncurl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
+  const again = 'echo "@@ again"\ncurl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
   const script = ["set -eu", pasted, ...marked, again].join("\n");
   const { stdout } = await promisify(execFile)("bash", ["-c", script], { timeout: TOUR_MS });
   const [, sent, followed, broken, batch, seen, revoked, refused] = stdout.split(/^@@ .*$/m);
