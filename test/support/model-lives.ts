@@ -337,6 +337,7 @@ export function testLives(part: number, parts: number): void {
         { numRuns: lives, seed: first + part - 1, endOnFailure: env.MODEL_SHRINK === undefined },
       );
     },
-    60_000 + lives * 2_000,
+    // A life takes a third of a second in memory, and several on a disk that is busy.
+    60_000 + lives * 10_000,
   );
 }
