@@ -30,9 +30,12 @@ export function echo(text: string): string {
   return `${JSON.stringify(shown)}${isCut ? "…" : ""}`;
 }
 
-/** The text without what looks like a key or a secret, or like a part of one. */
+/**
+ * The text without what looks like a key or a secret, or like a part of one. Long runs go first: a secret in which what begins
+ * like a key happens to stand would else lose its end alone.
+ */
 export function withoutCredentials(text: string): string {
-  return text.replaceAll(BEGINS_LIKE_KEY, BLANK).replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run));
+  return text.replaceAll(LONG_RUN, (run) => (isMixed(run) ? BLANK : run)).replaceAll(BEGINS_LIKE_KEY, BLANK);
 }
 
 /** Whether a run has at least two letters of either case, as next to no long word has. */

@@ -19,6 +19,7 @@ describe("an echo", () => {
     ["escapes what would break a line", "a\nb", '"a\\nb"'],
     ["is cut where what was looked at is short, and the text long", `sk_${"A".repeat(300)}`, '"•••"…'],
     ["blanks the beginning of a key", "key: sk_abcDEF12", '"key: •••"'],
+    ["blanks a secret in which a key seems to begin", "b6YGZAXmK0sk_X2HnT7BQazy3UspSEvI4F0vhIsAeoI", '"•••"'],
     ["keeps a word that only begins like one", "sk_face", '"sk_face"'],
     ["keeps a long word", "internationalization-and-more", '"internationaliza"…'],
     ["keeps a long word with one capital letter", "Internationalization-and-more", '"Internationaliza"…'],
