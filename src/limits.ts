@@ -56,8 +56,8 @@ export const SAFETY_ALARM_MS = 60_000;
 /** Bytes of the counter's database from which on new calls get 503: half of what a Durable Object holds. */
 export const OUTBOX_MAX_BYTES = 5_000_000_000;
 /**
- * A call of D1 or of an object, for a sender or for what was sent, that takes longer has failed, whatever becomes of it: a
- * sender gives up at about that time, and what waits for ever is never tried again.
+ * A call of D1 or of an object, for a sender, for what was sent or for what is to be told, that takes longer has failed,
+ * whatever becomes of it: a sender gives up at about that time, and what waits for ever is never tried again.
  */
 export const CALL_TIMEOUT_MS = 10_000;
 /**

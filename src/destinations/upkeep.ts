@@ -4,6 +4,7 @@
  */
 import { wantedBy } from "../domain/events/destination.ts";
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
+import { CALL_TIMEOUT_MS } from "../limits.ts";
 import { within } from "../platform/time-limit.ts";
 import { uuidv7From } from "../platform/uuidv7.ts";
 import type { KeyNotice } from "./due-key-notices.ts";
@@ -11,10 +12,6 @@ import type { StoredParts } from "./stored-parts.ts";
 
 /** How long an event's id is remembered, so that it is taken once: a source hands it on within minutes. */
 const EVENT_SEEN_DAYS = 14;
-/** A source that does not take within this what it is to raise is told again. */
-const WANTED_TIMEOUT_MS = 10_000;
-/** Reading the keys takes no longer, or is tried again: the alarm that waits for it has deliveries to see to. */
-const KEY_NOTICES_TIMEOUT_MS = 10_000;
 /** How often keys are looked at that end soon or are silent, and what is over is cleared away. */
 const DESTINATIONS_CHORE_MS = 3_600_000;
 
@@ -35,7 +32,7 @@ export class Upkeep {
    * other: a change must not be overtaken by the one before it.
    */
   tell(workspaceId: string): Promise<void> {
-    const told = this.#telling.then(() => within(WANTED_TIMEOUT_MS, this.#tellNow(workspaceId)));
+    const told = this.#telling.then(() => within(CALL_TIMEOUT_MS, this.#tellNow(workspaceId)));
     this.#telling = told.catch(() => undefined);
     return told;
   }
@@ -70,7 +67,7 @@ export class Upkeep {
     const { types } = wantedBy(roster.all(), settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     const { keyNotices } = await import("./due-key-notices.ts");
-    return within(KEY_NOTICES_TIMEOUT_MS, keyNotices(this.#env, workspaceId, types, nowMs));
+    return within(CALL_TIMEOUT_MS, keyNotices(this.#env, workspaceId, types, nowMs));
   }
 
   /** Takes in what was found, in one transaction with the events that it returns to be raised. */

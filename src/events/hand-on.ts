@@ -4,14 +4,11 @@
  * until it has been taken over; that an event comes twice is harmless, for it has an id.
  */
 import type { WorkspaceEvent } from "../domain/events/workspace-event.ts";
-import { SAFETY_ALARM_MS } from "../limits.ts";
+import { CALL_TIMEOUT_MS, SAFETY_ALARM_MS } from "../limits.ts";
 import { retryDelaySeconds } from "../platform/back-off.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { within } from "../platform/time-limit.ts";
 import type { RaisedEvents } from "./raised-events.ts";
-
-/** A call of Destinations that takes longer has failed: it is made again. */
-const RAISE_TIMEOUT_MS = 10_000;
 
 export interface HandOnOptions {
   workspaceId: string;
@@ -75,7 +72,7 @@ export class HandOn {
       for (let next = this.#raised.next(); next !== null; next = this.#raised.next()) {
         // Without a time limit, a call that never ends would end the handing on.
         // oxlint-disable-next-line no-await-in-loop -- in order, and no more than one call in memory
-        await within(RAISE_TIMEOUT_MS, raise(next.events));
+        await within(CALL_TIMEOUT_MS, raise(next.events));
         this.#raised.handedOn(next.lastRow);
       }
       this.#failures = 0;
