@@ -10,6 +10,7 @@ import { ROW_MAX_BYTES } from "../../src/limits.ts";
 import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
 import { expectStateToAddUp } from "../support/adds-up.ts";
 import { Service, chances } from "./support/service.ts";
+import { VISIT_RULE } from "./support/visit-rule.ts";
 import { readStored } from "./support/stored.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 
@@ -28,14 +29,6 @@ const PATIENCE = { timeout: 40_000, interval: 50 };
 /** Looked at so often that a job is caught while it is under way. */
 const BEGUN = { timeout: 20_000, interval: 1 };
 const PEOPLE = 20;
-const VISIT = {
-  name: "Visits",
-  event: "Visit",
-  match: "all",
-  conditions: [],
-  scoring_signal: "visit",
-  points: 1,
-} as const;
 const LARGE_TEXT_BYTES = 8_000;
 
 interface Workspace {
@@ -110,7 +103,7 @@ test("design §8.5: after kill -9 while a rule is applied to the past, every sig
   const workspace = await provision("rule");
   const sent = 8_000;
   const ids = await send(workspace, visits(sent));
-  const rule = { ...VISIT, name: "On the past", scoring_signal: "looked_back", points: 3 };
+  const rule = { ...VISIT_RULE, name: "On the past", scoring_signal: "looked_back", points: 3 };
   const { id } = await service.api.post<{ id: string }>(`workspaces/${workspace.id}/rules`, rule);
   const path = `workspaces/${workspace.id}/rules/${id}/apply`;
   const job = () => service.api.get<{ status: string; scanned: number; added: number }>(path);
@@ -126,7 +119,7 @@ test("design §8.5: after kill -9 while a rule is applied to the past, every sig
   expect(await job()).toMatchObject({ scanned: sent, added: sent });
   await expectBooks(workspace, ids, { accepted: sent, processed: sent });
   expect(new Set((await scores(workspace)).values())).toEqual(
-    new Set([(sent / PEOPLE) * (VISIT.points + rule.points)]),
+    new Set([(sent / PEOPLE) * (VISIT_RULE.points + rule.points)]),
   );
 }, 120_000);
 
@@ -293,7 +286,7 @@ async function provision(slug: string): Promise<Workspace> {
   await setPlan(slug, {});
   const { id } = await service.api.post<{ id: string }>("workspaces", { slug, name: slug, plan: slug });
   const { key } = await service.api.post<{ key: string }>(`workspaces/${id}/keys`, { name: "Key" });
-  await service.api.post(`workspaces/${id}/rules`, VISIT);
+  await service.api.post(`workspaces/${id}/rules`, VISIT_RULE);
   return { id, key };
 }
 

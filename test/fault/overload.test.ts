@@ -4,10 +4,10 @@
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
-import type { BenchRule } from "../bench/rules.ts";
 import { callSteadily } from "./support/open-loop.ts";
 import type { Answered, Call } from "./support/open-loop.ts";
 import { Service } from "./support/service.ts";
+import { VISIT_RULE } from "./support/visit-rule.ts";
 
 const SECONDS = Number(process.env["OVERLOAD_SECONDS"] ?? 6);
 /** How long it is measured what the service can take. */
@@ -24,14 +24,6 @@ const RECOVERED_MS = 10_000;
 const PROMPT_MS = 500;
 /** What part of what the service can take the request rates of all keys together allow. */
 const ALLOWED = 1 / 4;
-const RULE: BenchRule = {
-  name: "Visits",
-  event: "Visit",
-  match: "all",
-  conditions: [],
-  scoring_signal: "visit",
-  points: 1,
-};
 
 let service: Service;
 let workspaceId = "";
@@ -41,7 +33,7 @@ const accepted: string[] = [];
 
 beforeAll(async () => {
   service = await Service.make();
-  const made = await service.api.provision(1_000_000_000, [RULE]);
+  const made = await service.api.provision(1_000_000_000, [VISIT_RULE]);
   ({ workspaceId } = made);
   keys = [made.key];
   while (keys.length < KEYS) keys.push((await service.api.newKey(workspaceId)).key);

@@ -8,12 +8,12 @@
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BenchRule } from "../bench/rules.ts";
 import { heapBytes } from "../bench/heap.ts";
 import { median } from "../bench/median.ts";
 import { callSteadily } from "../fault/support/open-loop.ts";
 import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";
+import { VISIT_RULE } from "../fault/support/visit-rule.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { countAsked } from "./run-longer.ts";
 
@@ -24,14 +24,6 @@ const CONNECTIONS = 64;
 const PEOPLE = 2_000;
 /** Every so many calls one is a batch, of so many signals; one repeats the call before it; one says whose a browser is. */
 const [BATCH_EVERY, BATCH_SIGNALS, REPEAT_EVERY, IDENTIFY_EVERY] = [10, 10, 25, 20];
-const RULE: BenchRule = {
-  name: "Visits",
-  event: "Visit",
-  match: "all",
-  conditions: [],
-  scoring_signal: "visit",
-  points: 1,
-};
 
 interface Sent extends Call {
   /** Who scores by it, once for each signal. */
@@ -50,7 +42,7 @@ const service = await Service.make();
 await service.start(0, {}, { inspected: true });
 const failures: string[] = [];
 try {
-  const { workspaceId, key } = await service.api.provision(1_000_000_000, [RULE]);
+  const { workspaceId, key } = await service.api.provision(1_000_000_000, [VISIT_RULE]);
   const home = `workspaces/${workspaceId}`;
   const due = new Map<string, number>();
   const counted = { signals: 0, duplicates: 0 };
