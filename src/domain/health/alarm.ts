@@ -51,6 +51,7 @@ export const ALARMS = [
   "books_open",
   "signals_stuck",
   "unreachable",
+  "not_asked",
   "signals_late",
   "store_filling",
   "job_failing",
@@ -162,6 +163,11 @@ export function unreachable(error: string): HealthAlarm {
     "unreachable",
     `The workspace's objects do not answer: ${error}. Ask again; look at the platform's status.`,
   );
+}
+
+/** The alarm for a workspace that there was no time to ask: nobody knows how it is. */
+export function notAsked(): HealthAlarm {
+  return late("not_asked", "There was no time to ask it, since others took long to answer. Ask again.");
 }
 
 /** The gravest word of the alarms, of one workspace or of many. */

@@ -67,8 +67,8 @@ export const allHealthAnswer = z
     status: word,
     says: z.string().meta({ description: "The gravest alarm's sentence, or that all is well." }),
     workspaces: z
-      .object({ asked: count, ok: count, late: count, stuck: count })
-      .meta({ description: "Of this page, by status." }),
+      .object({ asked: count, not_asked: count, ok: count, late: count, stuck: count })
+      .meta({ description: "Of this page; those asked by status." }),
     items: z
       .array(z.object({ workspace_id: idOf("ws", "Of the workspace."), slug: z.string(), status: word, alarms }))
       .meta({ description: "Those that are not `ok`." }),
@@ -122,11 +122,18 @@ export function allHealthJson(
     }));
   const status = wordOf(items.map((one) => ({ word: one.status })));
   const worst = items.find((one) => one.status === status && status !== "ok");
+  const notAsked = items.filter((one) => one.alarms[0]?.alarm === "not_asked").length;
   const of = (which: string): number => items.filter((one) => one.status === which).length;
   return {
     status,
     says: worst === undefined ? "All is well." : `${worst.slug}: ${worst.alarms[0]?.says}`,
-    workspaces: { asked: found.length, ok: found.length - items.length, late: of("late"), stuck: of("stuck") },
+    workspaces: {
+      asked: found.length - notAsked,
+      not_asked: notAsked,
+      ok: found.length - items.length,
+      late: of("late") - notAsked,
+      stuck: of("stuck"),
+    },
     items,
     next_page: nextPage,
   };

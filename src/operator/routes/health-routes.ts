@@ -17,8 +17,9 @@ import { operation } from "../operation.ts";
 export const HEALTH_PAGE_WORKSPACES = 200;
 
 const COST =
-  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. Each workspace takes a ` +
-  "call of each of its objects, and wakes them: at list price $0.30 for a million workspaces asked, $0.45 with destinations.";
+  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. It takes ten seconds at ` +
+  "most, and says which workspaces there was no time to ask. Each takes a call of each of its objects, and wakes them: at " +
+  "list price $0.30 for a million workspaces asked, $0.45 with destinations.";
 
 const query = z.strictObject({
   page: z.coerce.number().int().min(1).max(10_000).default(1).meta({ description: "From 1 on." }),

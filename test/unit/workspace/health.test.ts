@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
-import { ALARMS, alarmsOf, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
+import { ALARMS, alarmsOf, notAsked, unreachable, wordOf } from "../../../src/domain/health/alarm.ts";
 import type { FailingDestination, HealthFigures } from "../../../src/domain/health/alarm.ts";
 
 const NOW = Date.UTC(2031, 2, 1);
@@ -73,6 +73,7 @@ describe("the health of a workspace", () => {
     expect(wordOf([])).toBe("ok");
     expect(wordOf(alarms(dead(0)))).toBe("late");
     expect(wordOf([...alarms(dead(0)), unreachable("timed out")])).toBe("stuck");
+    expect(wordOf([notAsked()])).toBe("late");
     expect(wordOf([{ word: "ok" }, { word: "late" }, { word: "ok" }])).toBe("late");
   });
 

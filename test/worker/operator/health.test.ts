@@ -2,6 +2,7 @@
 import { env } from "cloudflare:workers";
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
 import { HEALTH_PAGE_WORKSPACES } from "../../../src/operator/routes/health-routes.ts";
 import { FIGURES } from "../../../src/workspace/health-figures.ts";
 import { writePoints } from "../../../src/workspace/health-points.ts";
@@ -136,11 +137,62 @@ describe("GET /operator/health", () => {
     ] as const;
     for (const [error, answer] of failures) {
       const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
-      const [one, other] = await healthOfAll(bindings, asked, 500);
+      const [one, other] = await healthOfAll(bindings, asked, { answerMs: 500, askMs: 4_000 });
       expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
       expect(one?.alarms[0]?.says).toContain(`do not answer: ${error}.`);
       expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
     }
+  });
+
+  describe("with 200 workspaces", () => {
+    const asked = Array.from({ length: HEALTH_PAGE_WORKSPACES }, (_, n) => ({ id: `ws_${n}`, slug: `slug-${n}` }));
+    /** The answer, and how long it took, with objects of which each call is answered by these. */
+    const ask = async (store: () => Promise<unknown>, counter: () => Promise<unknown>) => {
+      vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
+      vi.spyOn(Math, "random").mockReturnValue(0.25);
+      const bindings = {
+        ...env,
+        SIGNAL_STORE: { getByName: () => ({ health: store }) },
+        QUOTA_COUNTER: { getByName: () => ({ backlog: counter }) },
+      } as object as Env;
+      let tookMs = 0;
+      const asking = healthOfAll(bindings, asked).then((answers) => {
+        tookMs = Date.now() - START;
+        return allHealthJson(answers, null);
+      });
+      await vi.advanceTimersByTimeAsync(60_000);
+      return { tookMs, answer: await asking };
+    };
+    const named = ({ items }: Awaited<ReturnType<typeof ask>>["answer"], alarm: string) =>
+      items.filter(({ alarms }) => alarms[0]?.alarm === alarm).map(({ slug }) => slug);
+    const slugs = (from: number, to: number) => asked.slice(from, to).map(({ slug }) => slug);
+
+    test("that all hang, is stuck within ten seconds, and names those that it did not get to ask", async () => {
+      const never = () => new Promise<never>(() => {});
+      const { tookMs, answer } = await ask(never, never);
+      expect(tookMs).toBeLessThan(10_000);
+      expect(answer).toMatchObject({
+        status: "stuck",
+        workspaces: { asked: 50, not_asked: 150, ok: 0, late: 0, stuck: 50 },
+      });
+      expect(answer.says).toContain("do not answer");
+      expect(named(answer, "unreachable")).toEqual(slugs(50, 100));
+      expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(100, 200)]);
+    });
+
+    test("that are well and slow, is not ok where it did not get to ask all", async () => {
+      const workspace = await newWorkspace();
+      const [store, counter] = [await workspace.store.health(), await workspace.counter.backlog()];
+      const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
+      const { tookMs, answer } = await ask(after(3_900, store), after(0, counter));
+      expect(tookMs).toBeLessThan(10_000);
+      expect(answer).toMatchObject({
+        status: "late",
+        workspaces: { asked: 100, not_asked: 100, ok: 100, late: 0, stuck: 0 },
+      });
+      expect(answer.says).toContain("no time to ask it");
+      expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(150, 200)]);
+    });
   });
 
   test("asks so many workspaces at a time and says that there are more", async () => {

@@ -187,6 +187,16 @@ describe("whoever manages a workspace", () => {
     expect(tookMs).toBe(30_000);
   });
 
+  test.each(["/operator/health", "/operator/metrics"])(
+    "is answered in half a minute at %s when D1 does not say which workspaces there are",
+    async (path) => {
+      const authorization = `Bearer ${env.OPERATOR_TOKEN}`;
+      const { result, tookMs } = await whileNever(/^DB\./, () => call(path, { headers: { authorization } }));
+      await expectUnavailable(result);
+      expect(tookMs).toBe(30_000);
+    },
+  );
+
   test("does not wait for ever for the rest of an export: the file breaks off", async () => {
     const pages = [Promise.resolve({ text: "one\n", next: "two" }), new Promise<never>(() => {})];
     const getByName = () => ({ exportPage: () => (clock.hung(), pages.shift()) });
