@@ -167,6 +167,24 @@ test("docs/api.md has every code that a sender may meet, in the line of its stat
   expect(documented.toSorted()).toEqual([...refusals, "404 not_found", "405 method_not_allowed"].toSorted());
 });
 
+test("docs/operate.md says what each line of the log means, and of no other", () => {
+  const [, log = ""] = /\n## The log\n(.*?)\n## /s.exec(read("docs/operate.md")) ?? [];
+  const documented = [...log.matchAll(/^\| (`.*?) +\|/gm)].flatMap(([, names = ""]) =>
+    [...names.matchAll(/`(\w+)`/g)].map(([, name]) => name),
+  );
+  const logged = globSync("src/**/*.{ts,tsx}", { cwd: ROOT, exclude: ["src/dev/**", "src/pages/assets.ts"] }).flatMap(
+    (file) => [...read(file).matchAll(/\blogEvent\(\s*"(\w+)"/g)].map(([, name]) => name),
+  );
+  expect(documented.toSorted()).toEqual([...new Set(logged), "event"].toSorted());
+});
+
+test("docs/operate.md names each job of the store that may fail", () => {
+  const [, section = ""] = /\n### `job_failing`\n(.*?)\n### /s.exec(read("docs/operate.md")) ?? [];
+  const jobs = [...read("src/store/chores.ts").matchAll(/\bname: "(\w+)"/g)].map(([, name]) => name);
+  expect(jobs.length).toBeGreaterThan(5);
+  expect(jobs.filter((name) => !section.includes(`\`${name}\``))).toEqual([]);
+});
+
 describe("a paragraph that the code cites", () => {
   const sources = globSync("{src,test}/**/*.{ts,tsx}", { cwd: ROOT }).filter(
     (file) => !file.includes("documents.test"),
