@@ -201,13 +201,15 @@ export class Destinations extends DurableObject<Env> {
   override async alarm(): Promise<void> {
     this.#changes.alarm.rang();
     try {
+      const beganMs = Date.now();
+      const isLookDue = this.#upkeep.beginLook(beganMs);
       // Deliveries that are due go first: they wait for none of the other work.
       this.#changes.run(() => undefined);
       await this.#changes.tell();
-      const notices = await this.#upkeep.look(this.#workspaceId, Date.now());
-      if (notices === null) return;
+      if (!isLookDue) return;
+      const notices = await this.#upkeep.look(this.#workspaceId, beganMs);
       this.#changes.run((nowMs) => {
-        this.#flow.raise(this.#upkeep.looked(notices, nowMs), nowMs);
+        this.#flow.raise(this.#upkeep.looked(notices, beganMs), nowMs);
         this.#stored.deletion.clearAway(nowMs);
       });
     } catch (error) {

@@ -60,17 +60,30 @@ export class Upkeep {
     settings.told(change);
   }
 
-  /** Once in a while: all notices of keys that hold now, whether or not they were told before. Null: it is not time yet. */
-  async look(workspaceId: string, nowMs: number): Promise<KeyNotice[] | null> {
+  /**
+   * Whether a look at the keys is due. If so it has begun, and what is asked of the alarm meanwhile is the next one: the alarm
+   * would ring for this one a second time.
+   */
+  beginLook(nowMs: number): boolean {
+    if (nowMs < this.nextMs()) return false;
+    this.#notBeforeMs = nowMs + DESTINATIONS_CHORE_MS;
+    return true;
+  }
+
+  /** Once in a while: all notices of keys that hold now, whether or not they were told before. */
+  async look(workspaceId: string, nowMs: number): Promise<KeyNotice[]> {
     const { roster, settings } = this.#stored;
-    if (nowMs < this.nextMs()) return null;
     const { types } = wantedBy(roster.all(), settings.thresholds);
     if (!types.includes("key.expiring") && !types.includes("key.silent")) return [];
     const { keyNotices } = await import("./due-key-notices.ts");
     return within(CALL_TIMEOUT_MS, keyNotices(this.#env, workspaceId, types, nowMs));
   }
 
-  /** Takes in what was found, in one transaction with the events that it returns to be raised. */
+  /**
+   * Takes in what was found, in one transaction with the events that it returns to be raised.
+   *
+   * @param nowMs when the look began: the alarm rings an hour after that.
+   */
   looked(notices: readonly KeyNotice[], nowMs: number): WorkspaceEvent[] {
     const { roster, deliveries, settings, sql } = this.#stored;
     sql.exec("DELETE FROM events_seen WHERE id < ?", `evt_${uuidv7From(nowMs - EVENT_SEEN_DAYS * 24 * 3_600_000)}`);

@@ -1,8 +1,9 @@
 /** Keys that end soon, and keys that nothing comes with any more, are told once. */
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import type { Receiver } from "../../support/receiver.ts";
-import { DAY, HOUR, type ToldWorkspace, stopClock, until, toldInEachTest } from "../../support/told.ts";
+import { DAY, HOUR, MINUTE, type ToldWorkspace, stopClock, until, toldInEachTest } from "../../support/told.ts";
 
 let told: ToldWorkspace;
 let receiver: Receiver;
@@ -78,6 +79,41 @@ test("a silent key is told after as many days as were chosen for it, once until 
     ["key.silent", "Nightly", 2],
     ["key.silent", "Nightly", 2],
   ]);
+});
+
+const alarmMs = () => runInDurableObject(told.object, (_, { storage }) => storage.getAlarm());
+
+/** Rings the alarm for as long as it is due. @returns how often. */
+async function rings(): Promise<number> {
+  let count = 0;
+  /* oxlint-disable no-await-in-loop -- one ring after the other */
+  for (; ((await alarmMs()) ?? Number.POSITIVE_INFINITY) <= Date.now(); count++) {
+    await runDurableObjectAlarm(told.object);
+  }
+  /* oxlint-enable no-await-in-loop */
+  return count;
+}
+
+test("the keys are looked at with one ring an hour, and with one a minute while they cannot be read", async () => {
+  const read = vi.spyOn(QuotaCounter.prototype, "lastUsed");
+  await told.create(receiver, { events: ["key.silent"] });
+  // The first look is due at once by the real clock too: the platform rings for it.
+  await until(() => expect(read).toHaveBeenCalled());
+  for (const [afterMs, times] of [
+    [59 * MINUTE, 0],
+    [MINUTE, 1],
+    [HOUR, 1],
+  ] as const) {
+    read.mockClear();
+    vi.setSystemTime(Date.now() + afterMs);
+    expect([await rings(), read.mock.calls.length]).toEqual([times, times]);
+  }
+  read.mockRejectedValue(new Error("gone"));
+  for (const afterMs of [HOUR, MINUTE, MINUTE]) {
+    read.mockClear();
+    vi.setSystemTime(Date.now() + afterMs);
+    expect([await rings(), read.mock.calls.length]).toEqual([1, 1]);
+  }
 });
 
 test("while nobody wants to be told of keys, nothing looks at them", async () => {
