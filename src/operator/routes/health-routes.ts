@@ -4,7 +4,7 @@ import type { ControlDatabase } from "../../control/database.ts";
 import { workspacesByAge } from "../../control/workspaces.ts";
 import { alarmsOf } from "../../domain/health/alarm.ts";
 import type { AppEnv } from "../../env.ts";
-import { healthOfAll } from "../../workspace/all-health.ts";
+import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../workspace/all-health.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
 import { writePoints } from "../../workspace/health-points.ts";
 import { readHealth } from "../../workspace/read-health.ts";
@@ -12,9 +12,6 @@ import { operator } from "../environment.ts";
 import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "../answers/health-answers.ts";
 import { METRICS_TYPE, metricsText } from "../answers/health-metrics.ts";
 import { operation } from "../operation.ts";
-
-/** Workspaces in one answer: two or three calls each, and a data point, of which the platform takes 250 from one invocation. */
-export const HEALTH_PAGE_WORKSPACES = 200;
 
 const COST =
   `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. It takes ten seconds at ` +

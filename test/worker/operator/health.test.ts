@@ -1,12 +1,12 @@
 /** How workspaces are, as a monitor asks: one, all of them, and their figures for Prometheus and Analytics Engine. */
 import { env } from "cloudflare:workers";
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { createScheduledController, evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import worker from "../../../src/index.ts";
 import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
-import { HEALTH_PAGE_WORKSPACES } from "../../../src/operator/routes/health-routes.ts";
 import { FIGURES } from "../../../src/workspace/health-figures.ts";
-import { writePoints } from "../../../src/workspace/health-points.ts";
-import { healthOfAll } from "../../../src/workspace/all-health.ts";
+import { chartHealth, writePoints } from "../../../src/workspace/health-points.ts";
+import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { TestCounter } from "../../support/counter.ts";
 import { consumeMessages } from "../../support/deliver.ts";
@@ -35,6 +35,14 @@ afterEach(() => {
   vi.useRealTimers();
   vi.restoreAllMocks();
 });
+
+/** So many workspaces before all others, of which D1 alone knows. */
+async function insertWorkspaces(count: number): Promise<void> {
+  const values = Array.from({ length: count }, (_, n) => `('ws_000${n}', 'slug-${n}', 'x', 'free', 0, '', '')`);
+  await env.DB.exec(
+    `INSERT INTO workspaces (id, slug, name, plan_id, overages, anchor, created_at) VALUES ${values.join(", ")}`,
+  );
+}
 
 /** An outbox row that nobody has sent. */
 async function leaveWaiting(workspace: TestWorkspace): Promise<void> {
@@ -196,13 +204,7 @@ describe("GET /operator/health", () => {
   });
 
   test("asks so many workspaces at a time and says that there are more", async () => {
-    const values = Array.from(
-      { length: HEALTH_PAGE_WORKSPACES },
-      (_, n) => `('ws_000${n}', 'slug-${n}', 'x', 'free', 0, '', '')`,
-    );
-    await env.DB.exec(
-      `INSERT INTO workspaces (id, slug, name, plan_id, overages, anchor, created_at) VALUES ${values.join(", ")}`,
-    );
+    await insertWorkspaces(HEALTH_PAGE_WORKSPACES);
     const workspace = await newWorkspace();
     const first = await all();
     expect(first).toMatchObject({ workspaces: { asked: HEALTH_PAGE_WORKSPACES }, next_page: 2 });
@@ -257,6 +259,56 @@ test("with a dataset of Analytics Engine bound, each workspace asked is a point 
   };
   expect(() => writePoints(failing, answers, START)).not.toThrow();
   expect(() => writePoints(undefined, answers, START)).not.toThrow();
+});
+
+describe("a cron trigger", () => {
+  const controller = createScheduledController();
+
+  test("writes a point of each workspace where a dataset is bound", async () => {
+    const workspace = await newWorkspace();
+    await leaveWaiting(workspace);
+    vi.setSystemTime(START + 10 * MINUTE);
+    const points: AnalyticsEngineDataPoint[] = [];
+    const dataset = { writeDataPoint: (point: AnalyticsEngineDataPoint = {}) => points.push(point) };
+    await worker.scheduled(controller, { ...env, HEALTH_FIGURES: dataset } as object as Env);
+    expect(points).toContainEqual({
+      indexes: [workspace.id],
+      blobs: [expect.any(String), "late", "signals_late"],
+      doubles: expect.any(Array),
+    });
+  });
+
+  test("gives each workspace its turn where there are more than one run may write of", async () => {
+    await insertWorkspaces(HEALTH_PAGE_WORKSPACES + 50);
+    const failing = { getByName: () => ({}) };
+    const charted = new Set<string>();
+    for (let run = 0; run < 60 && charted.size < HEALTH_PAGE_WORKSPACES + 50; run++) {
+      let points = 0;
+      const writeDataPoint = ({ indexes }: AnalyticsEngineDataPoint = {}) => {
+        points++;
+        const [id] = indexes ?? [];
+        if (typeof id === "string" && id.startsWith("ws_000")) charted.add(id);
+      };
+      const bindings = { ...env, SIGNAL_STORE: failing, QUOTA_COUNTER: failing, HEALTH_FIGURES: { writeDataPoint } };
+      await worker.scheduled(controller, bindings as object as Env);
+      expect(points).toBe(HEALTH_PAGE_WORKSPACES);
+    }
+    expect(charted.size).toBe(HEALTH_PAGE_WORKSPACES + 50);
+    await env.DB.exec("DELETE FROM workspaces WHERE id LIKE 'ws_000%'");
+  });
+
+  test("without a dataset asks nobody", async () => {
+    const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
+    await worker.scheduled(controller, { DB: null, SIGNAL_STORE: null, QUOTA_COUNTER: null } as object as Env);
+    expect(log).not.toHaveBeenCalled();
+  });
+
+  test("says in the log why a chart stays empty", async () => {
+    const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
+    const failing = { ...env, HEALTH_FIGURES: { writeDataPoint: () => {} }, DB: null } as object as Env;
+    await chartHealth(failing);
+    expect(log.mock.calls.flat().join()).toContain('"event":"points_failed"');
+  });
 });
 
 /** A Signal Store of this workspace that answers so; those of others as they are. */

@@ -76,6 +76,10 @@ describe("the configuration", () => {
         "EMAIL_FROM",
       ].map((name) => expect.stringContaining(`${name} is missing.`)),
     ]);
+    const charted = { ...BASE, analytics_engine_datasets: [{ binding: "HEALTH_FIGURES" }] };
+    expect(missingInConfig(configured(), charted, "staging")).toEqual([
+      expect.objectContaining({ what: "HEALTH_FIGURES is missing." }),
+    ]);
   });
 });
 
