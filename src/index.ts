@@ -3,6 +3,7 @@
  * starts; what only some isolates need is loaded when it is first asked for.
  */
 import { ingestApp } from "./ingest/routes.ts";
+import { carriedBy } from "./queue/queue-names.ts";
 
 export { Destinations } from "./destinations/destinations.ts";
 export { QuotaCounter } from "./quota/quota-counter.ts";
@@ -20,7 +21,7 @@ export default {
     return others.fetch(request, env, ctx);
   },
   async queue(batch, env, ctx) {
-    if (batch.queue === "deliveries") {
+    if (carriedBy(batch.queue) === "deliveries") {
       const { deliver } = await import("./delivery/delivery-consumer.ts");
       return deliver(batch, env, ctx);
     }

@@ -15,6 +15,7 @@ import { bury } from "./dead-letters.ts";
 import { readMessage } from "../wire/message.ts";
 import type { ReceivedMessage, ReceivedRow } from "../wire/message.ts";
 import { processSignal, rowsToRecord } from "./process.ts";
+import { carriedBy } from "./queue-names.ts";
 import { templatesOf } from "./template-cache.ts";
 
 /**
@@ -24,9 +25,6 @@ import { templatesOf } from "./template-cache.ts";
 export const MESSAGE_MAX_ATTEMPTS = 6;
 /** Messages of one workspace that are recorded in one call: of up to 60 KB, some 1,500 signals. */
 const RECORD_MAX_MESSAGES = 10;
-
-/** How the name of the queue ends that holds what was given up, see wrangler.toml. */
-const DEAD_LETTER_QUEUE = /-dlq$/;
 
 interface WorkspaceMessage {
   queued: Message<string>;
@@ -46,7 +44,8 @@ type Handle = (env: Env, received: WorkspaceRows) => Promise<RecordResult>;
 
 export async function consume(batch: MessageBatch<string>, env: Env): Promise<void> {
   const workspaces = byWorkspace(batch);
-  const handle = DEAD_LETTER_QUEUE.test(batch.queue) ? bury : recordWith(readRules(env, [...workspaces.keys()]));
+  const isGivenUp = carriedBy(batch.queue) === "dead_letters";
+  const handle = isGivenUp ? bury : recordWith(readRules(env, [...workspaces.keys()]));
   await Promise.all(
     [...workspaces].map(async ([workspaceId, messages]) => {
       for (let from = 0; from < messages.length; from += RECORD_MAX_MESSAGES) {

@@ -15,7 +15,9 @@ const WRANGLER = path.join(PROJECT_DIR, "node_modules/wrangler/bin/wrangler.js")
 /** Whether nothing is missing; what is missing is written to the terminal. */
 export async function checkDeploy(args: string[]): Promise<boolean> {
   const environment = environmentOf(args);
-  const { config, hosts } = readConfig(environment);
+  const read = tryToRead(environment);
+  if (read === null) return false;
+  const { config, hosts } = read;
   const account = await readAccount(config, hosts, environment, quietWrangler, fetch);
   const missing = [
     ...missingInConfig(config, readConfig(undefined).config, environment),
@@ -29,6 +31,16 @@ export function environmentOf(args: string[]): string | undefined {
   return parseArgs({ args, options: { env: { type: "string", short: "e" } }, strict: false }).values.env as
     | string
     | undefined;
+}
+
+/** Null where wrangler cannot use its configuration; why is written to the terminal. */
+function tryToRead(environment: string | undefined): ReturnType<typeof readConfig> | null {
+  try {
+    return readConfig(environment);
+  } catch (error) {
+    console.log(`wrangler.toml cannot be used:\n\n${error instanceof Error ? error.message : String(error)}`);
+    return null;
+  }
 }
 
 function readConfig(environment: string | undefined): { config: DeployConfig; hosts: string[] } {

@@ -3,10 +3,14 @@
  * says of it. Each thing comes with the command or the line that makes it.
  */
 import { FIT_SIGN_INS, signInSettings } from "../../pages/session/sign-in-settings.ts";
+import { carriedBy, QUEUE_WORDS } from "../../queue/queue-names.ts";
+import type { Carried } from "../../queue/queue-names.ts";
 
 /** What of wrangler.toml matters here, for one environment, as wrangler reads it. */
 export interface DeployConfig {
   name: string | undefined;
+  /** The environments of the file; for one that is not among them wrangler takes everything from the top level. */
+  definedEnvironments?: string[] | undefined;
   vars: Record<string, unknown>;
   d1_databases: { binding: string; database_name?: string | undefined; database_id?: string | undefined }[];
   r2_buckets: { binding: string; bucket_name?: string | undefined }[];
@@ -52,13 +56,17 @@ export type Front = "access" | "worker" | "nobody";
 const NO_DATABASE = /^[0-]*$/;
 
 export function missingInConfig(config: DeployConfig, base: DeployConfig, environment: string | undefined): Missing[] {
+  if (environment !== undefined && !(base.definedEnvironments ?? []).includes(environment)) {
+    const how = `[env.${environment}] in wrangler.toml with bindings of its own: without it, those of the top level are taken`;
+    return [{ what: `There is no environment ${environment}.`, how }];
+  }
   const section = environment === undefined ? "wrangler.toml" : `[env.${environment}] of wrangler.toml`;
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   const said = (name: string): string => {
     const value = config.vars[name];
     return typeof value === "string" ? value : "";
   };
-  const missing: Missing[] = missingBindings(config, base, section);
+  const missing: Missing[] = [...missingBindings(config, base, section), ...wrongQueues(config, section)];
   const add = (is: boolean, what: string, how: string): void => void (is && missing.push({ what, how }));
 
   for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
@@ -102,6 +110,35 @@ function missingBindings(config: DeployConfig, base: DeployConfig, section: stri
   const has = new Set(bindingsOf(config));
   const lacks = bindingsOf(base).filter((name) => !has.has(name));
   return lacks.map((name) => ({ what: `${name} is missing.`, how: `its lines, as at the top level, in ${section}` }));
+}
+
+/** Queues that nobody consumes, or of which the Worker would take what they carry for something else. */
+function wrongQueues({ queues: { producers = [], consumers = [] } }: DeployConfig, section: string): Missing[] {
+  const carried: { queue: string; as: Carried }[] = [
+    ...producers.map(
+      ({ binding, queue }) => ({ queue, as: binding === "DELIVERIES" ? "deliveries" : "signals" }) as const,
+    ),
+    ...consumers.flatMap(({ dead_letter_queue: queue }) =>
+      queue === undefined ? [] : [{ queue, as: "dead_letters" } as const],
+    ),
+  ];
+  const wrong: Missing[] = [];
+  for (const { queue, as } of carried) {
+    if (!consumers.some((consumer) => consumer.queue === queue)) {
+      wrong.push({
+        what: `Nobody consumes the queue ${queue}.`,
+        how: `a consumer with queue = "${queue}" in ${section}`,
+      });
+    }
+    if (carriedBy(queue) !== as) {
+      const word = as === "signals" ? `neither ${Object.values(QUEUE_WORDS).join(" nor ")}` : QUEUE_WORDS[as];
+      wrong.push({
+        what: `The queue ${queue} would be taken for one of ${carriedBy(queue).replace("_", " ")}.`,
+        how: `a name with ${word} as a word, such as ${as === "signals" ? "signals-staging" : `staging-${word}`}, in ${section}`,
+      });
+    }
+  }
+  return wrong;
 }
 
 function bindingsOf(config: DeployConfig): string[] {

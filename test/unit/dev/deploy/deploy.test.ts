@@ -18,8 +18,10 @@ const configured = (vars: Record<string, string> = {}): DeployConfig => ({
   vars: { ...BASE.vars, ACCESS_AUD: "a1b2", ...vars },
   d1_databases: BASE.d1_databases.map((one) => ({ ...one, database_id: ID })),
 });
+/** The file, with a section for an environment. */
+const WITH_STAGING: DeployConfig = { ...BASE, definedEnvironments: ["staging"] };
 const inConfig = (config: DeployConfig, environment?: string) =>
-  missingInConfig(config, BASE, environment).map(({ what, how }) => `${what} → ${how}`);
+  missingInConfig(config, WITH_STAGING, environment).map(({ what, how }) => `${what} → ${how}`);
 
 describe("the configuration", () => {
   test("as it is in the repository lacks a database and an audience, and nothing else", () => {
@@ -76,9 +78,45 @@ describe("the configuration", () => {
         "EMAIL_FROM",
       ].map((name) => expect.stringContaining(`${name} is missing.`)),
     ]);
-    const charted = { ...BASE, analytics_engine_datasets: [{ binding: "HEALTH_FIGURES" }] };
+    const charted = { ...WITH_STAGING, analytics_engine_datasets: [{ binding: "HEALTH_FIGURES" }] };
     expect(missingInConfig(configured(), charted, "staging")).toEqual([
       expect.objectContaining({ what: "HEALTH_FIGURES is missing." }),
+    ]);
+  });
+});
+
+describe("an environment", () => {
+  /** Queues as an environment has them: what SIGNALS and DELIVERIES go to, and which queues are consumed. */
+  const withQueues = (signals: string, deliveries: string, dead: string, consumed = [signals, dead, deliveries]) => ({
+    ...configured(),
+    queues: {
+      producers: [
+        { binding: "SIGNALS", queue: signals },
+        { binding: "DELIVERIES", queue: deliveries },
+      ],
+      consumers: consumed.map((queue) => ({ queue, dead_letter_queue: queue === signals ? dead : undefined })),
+    },
+  });
+
+  test("that the file does not have is not deployed: it would get the top level's database", () => {
+    expect(inConfig(configured(), "stagign")).toEqual([
+      expect.stringContaining("There is no environment stagign. → [env.stagign] in wrangler.toml"),
+    ]);
+  });
+
+  test("may name its queues as it likes, as long as one sees what they carry, and somebody consumes them", () => {
+    const found = (...names: Parameters<typeof withQueues>) => inConfig(withQueues(...names), "staging");
+    expect(found("signals-staging", "deliveries-staging", "signals-staging-dlq")).toEqual([]);
+    expect(found("staging-signals", "staging-deliveries", "signals-dlq-staging")).toEqual([]);
+    expect(found("in", "out", "given-up")).toEqual([
+      expect.stringContaining("The queue out would be taken for one of signals. → a name with deliveries as a word"),
+      expect.stringContaining("The queue given-up would be taken for one of signals. → a name with dlq as a word"),
+    ]);
+    expect(found("deliveries-in", "deliveries-out", "dlq")).toEqual([
+      expect.stringContaining("The queue deliveries-in would be taken for one of deliveries. → a name with neither"),
+    ]);
+    expect(found("signals-staging", "deliveries-staging", "dlq", ["signals", "dlq", "deliveries-staging"])).toEqual([
+      expect.stringContaining("Nobody consumes the queue signals-staging."),
     ]);
   });
 });

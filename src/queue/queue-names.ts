@@ -1,0 +1,14 @@
+/**
+ * What a queue carries, by its name: the only thing that a batch says of it. Each environment has queues of its own, under
+ * names of its own, which have one word in common.
+ */
+export type Carried = "signals" | "dead_letters" | "deliveries";
+
+export const QUEUE_WORDS = { dead_letters: "dlq", deliveries: "deliveries" } as const;
+
+/** `deliveries-staging` carries deliveries, `signals-dlq` and `staging-dlq-signals` dead letters; all others carry signals. */
+export function carriedBy(queue: string): Carried {
+  const words = queue.split(/[^A-Za-z0-9]+/);
+  if (words.includes(QUEUE_WORDS.deliveries)) return "deliveries";
+  return words.includes(QUEUE_WORDS.dead_letters) ? "dead_letters" : "signals";
+}
