@@ -17,7 +17,7 @@ export interface Call {
 }
 
 /** One line of the demo: calls of one kind, and what is expected of all of them. */
-export interface Delivery {
+export interface DemoDelivery {
   what: string;
   calls: Call[];
   /** True: the calls are made at once. Most real senders make one after the other. */
@@ -37,7 +37,7 @@ export interface Delivery {
 
 export interface Sender {
   name: string;
-  deliveries: Delivery[];
+  deliveries: DemoDelivery[];
 }
 
 export const JSON_TYPE = { "content-type": "application/json" };

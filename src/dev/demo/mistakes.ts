@@ -1,12 +1,12 @@
 /** What real senders get wrong. */
-import { JSON_TYPE, type Call, type Delivery, type DemoKeys, type Sender } from "./delivery.ts";
+import { JSON_TYPE, type Call, type DemoDelivery, type DemoKeys, type Sender } from "./delivery.ts";
 
 /** Calls of which nothing is kept; each answer says what to do. */
 export function mistakes({ campaigns, crm, accounts, retired }: DemoKeys): Sender {
   const path = `/api/signal-staging/webhook/${campaigns}`;
   const crmPath = `/api/signal-staging/webhook/${crm.key}`;
   const good = JSON.stringify({ email: "peter@example.com", event: "Filled Out Form" });
-  const refused = (what: string, status: number, code: string, call: Partial<Call>): Delivery => ({
+  const refused = (what: string, status: number, code: string, call: Partial<Call>): DemoDelivery => ({
     what,
     status,
     code,

@@ -1,5 +1,5 @@
 /** What came of the demo's signals, as the operator API tells it, against what was sent. */
-import type { Sent } from "./send.ts";
+import type { DemoSent } from "./send.ts";
 import type {
   BooksAnswer,
   EventGroupAnswer,
@@ -10,14 +10,14 @@ import type {
 } from "../operator-client.ts";
 import { bold, cut, mark, table } from "../terminal.ts";
 
-export interface Outcome extends Sent {
+export interface DemoOutcome extends DemoSent {
   /** The books at the end; null when not all signals were processed in time. */
   settled: BooksAnswer | null;
   signalLimit: number;
   startedMs: number;
 }
 
-export async function report(operator: OperatorClient, home: string, outcome: Outcome): Promise<boolean> {
+export async function report(operator: OperatorClient, home: string, outcome: DemoOutcome): Promise<boolean> {
   const people = await operator.list<PersonAnswer>(`${home}/people`);
   const groups = await operator.list<EventGroupAnswer>(`${home}/events`);
   const usage = await operator.get<UsageAnswer>(`${home}/usage`);
@@ -75,7 +75,10 @@ export async function report(operator: OperatorClient, home: string, outcome: Ou
   return check(outcome, { people, usage, books });
 }
 
-function check(outcome: Outcome, found: { people: PersonAnswer[]; usage: UsageAnswer; books: BooksAnswer }): boolean {
+function check(
+  outcome: DemoOutcome,
+  found: { people: PersonAnswer[]; usage: UsageAnswer; books: BooksAnswer },
+): boolean {
   const { people, usage, books } = found;
   const kept = outcome.accepted + outcome.held;
   const placed = books.processed + books.duplicates + books.held + books.purged + books.dead_lettered + books.in_flight;

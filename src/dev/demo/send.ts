@@ -1,9 +1,9 @@
 /** Sends what the senders have, shows each answer, and counts what was promised. */
-import type { Call, Delivery, Sender } from "./delivery.ts";
+import type { Call, DemoDelivery, Sender } from "./delivery.ts";
 import { bold, dim, mark, red, wrap } from "../terminal.ts";
 
 /** What the answers said, and what must come of it. */
-export interface Sent {
+export interface DemoSent {
   calls: number;
   accepted: number;
   held: number;
@@ -36,8 +36,8 @@ interface AnswerBody {
 
 const WIDTH = { what: 47, calls: 5, detail: 100 };
 
-export async function send(origin: string, senders: Sender[]): Promise<Sent> {
-  const sent: Sent = { calls: 0, accepted: 0, held: 0, duplicates: 0, scores: new Map(), asExpected: true };
+export async function send(origin: string, senders: Sender[]): Promise<DemoSent> {
+  const sent: DemoSent = { calls: 0, accepted: 0, held: 0, duplicates: 0, scores: new Map(), asExpected: true };
   let shownDetail: string | undefined;
   for (const { name, deliveries } of senders) {
     console.log(`\n${bold(name)}`);
@@ -70,7 +70,7 @@ export async function send(origin: string, senders: Sender[]): Promise<Sent> {
   return sent;
 }
 
-async function sendAll(origin: string, { calls, parallel }: Delivery): Promise<Answer[]> {
+async function sendAll(origin: string, { calls, parallel }: DemoDelivery): Promise<Answer[]> {
   if (parallel === true) return Promise.all(calls.map((call) => sendOne(origin, call)));
   const answers: Answer[] = [];
   for (const call of calls) answers.push(await sendOne(origin, call));
@@ -99,7 +99,7 @@ async function sendOne(origin: string, { path, body, method = "POST", headers = 
 }
 
 function show(
-  { what, calls, status, code }: Delivery,
+  { what, calls, status, code }: DemoDelivery,
   answer: Answer | undefined,
   { accepted, held, refused }: { accepted: number; held: number; refused: number },
   good: boolean,

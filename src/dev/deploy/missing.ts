@@ -35,7 +35,7 @@ export interface Missing {
 }
 
 /** What is in the account; `unknown` says why it could not be asked. */
-export interface Account {
+export interface CloudflareAccount {
   databases: { uuid: string; name: string }[] | Unknown;
   /** Whether each queue that the configuration names exists. */
   queues: Record<string, boolean | Unknown>;
@@ -161,7 +161,11 @@ export function queuesOf({ queues: { producers = [], consumers = [] } }: DeployC
   return [...new Set([...named, ...dead])];
 }
 
-export function missingInAccount(config: DeployConfig, account: Account, environment: string | undefined): Missing[] {
+export function missingInAccount(
+  config: DeployConfig,
+  account: CloudflareAccount,
+  environment: string | undefined,
+): Missing[] {
   const flag = environment === undefined ? "" : ` --env ${environment}`;
   const missing: Missing[] = [];
   const notAsked: { what: string; unknown: string }[] = [];
@@ -199,7 +203,7 @@ export function missingInAccount(config: DeployConfig, account: Account, environ
   return [...missing, ...account.hosts.flatMap((host) => wrongFront(config, host))];
 }
 
-function wrongFront(config: DeployConfig, { host, webhooks, pages }: Account["hosts"][number]): Missing[] {
+function wrongFront(config: DeployConfig, { host, webhooks, pages }: CloudflareAccount["hosts"][number]): Missing[] {
   const wrong: Missing[] = [];
   if (webhooks === "access") {
     wrong.push({

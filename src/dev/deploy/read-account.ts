@@ -1,6 +1,6 @@
 /** What is in the account, as wrangler and the service's own hosts say. Nothing here changes anything. */
 import { stripVTControlCharacters } from "node:util";
-import type { Account, DeployConfig, Front, Unknown } from "./missing.ts";
+import type { CloudflareAccount, DeployConfig, Front, Unknown } from "./missing.ts";
 import { queuesOf } from "./missing.ts";
 
 /** Runs wrangler: its exit code, and everything that it wrote. */
@@ -14,7 +14,7 @@ export async function readAccount(
   environment: string | undefined,
   wrangler: Wrangler,
   fetchUrl: Fetch,
-): Promise<Account> {
+): Promise<CloudflareAccount> {
   const ofEnvironment = environment === undefined ? [] : ["--env", environment];
   const buckets = config.r2_buckets.flatMap(({ bucket_name: name }) => name ?? []);
   const [databases, secrets, queues, known, fronts] = await Promise.all([
@@ -75,7 +75,7 @@ function lastError(out: string): string {
 }
 
 /** What answers at a host. A webhook takes no GET: the Worker says so, where Access leads to a sign-in page. */
-async function readHost(host: string, fetchUrl: Fetch): Promise<Account["hosts"][number]> {
+async function readHost(host: string, fetchUrl: Fetch): Promise<CloudflareAccount["hosts"][number]> {
   const [webhooks, pages] = await Promise.all([
     front(`https://${host}/api/signal-staging/webhook/sk_none`, fetchUrl),
     front(`https://${host}/w/none`, fetchUrl),

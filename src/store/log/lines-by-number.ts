@@ -28,7 +28,7 @@ export function* linesBySegment(
 }
 
 /** Facts of lines by their numbers; those that retention has deleted are missing. */
-export function factsOf(lines: Iterable<LinesOfSegment>): Map<number, Facts> {
+export function factsByNumber(lines: Iterable<LinesOfSegment>): Map<number, Facts> {
   const facts = new Map<number, Facts>();
   for (const { segment, seqs } of lines) {
     for (const seq of seqs) {

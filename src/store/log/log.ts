@@ -12,7 +12,7 @@ import { IdSearch } from "./id-search.ts";
 import { encodeFacts } from "./line-cells.ts";
 import { afterRetention, isDropped } from "./line-remains.ts";
 import type { Facts, Line } from "./line.ts";
-import { factsOf, linesBySegment } from "./lines-by-number.ts";
+import { factsByNumber, linesBySegment } from "./lines-by-number.ts";
 import type { LinesOfSegment } from "./lines-by-number.ts";
 import type { LogMeta } from "./log-meta.ts";
 import { Segment } from "./segment.ts";
@@ -114,7 +114,7 @@ export class Log<Meta extends LogMeta = LogMeta> {
 
   /** Facts of lines by their numbers; lines that are gone are missing. */
   readAll(seqs: Iterable<number>): Map<number, Facts> {
-    return factsOf(this.segmentsOf(seqs));
+    return factsByNumber(this.segmentsOf(seqs));
   }
 
   /** The latest line with a signal's id; null where there is none. */

@@ -4,7 +4,7 @@ import { latestDeadLetterMs } from "../record/dead-letters.ts";
 import { readTotals } from "../state/books.ts";
 import type { StoreState } from "../state/store-state.ts";
 
-export function readHealth(
+export function storeHealth(
   { sql, originals, books }: StoreState,
   { failingJobs, maxBytes }: { failingJobs: Readonly<StoreHealth["failingJobs"]>; maxBytes: number },
 ): StoreHealth {

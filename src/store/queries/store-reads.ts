@@ -42,7 +42,7 @@ import { suggestForRule } from "./rule-suggestions.ts";
 import { listEventGroups } from "./sampled-groups.ts";
 import { findSignals } from "./signal-list.ts";
 import { deadSignals, deadSignalsById, heldSignals } from "./signals-to-send-again.ts";
-import { readHealth } from "./store-health.ts";
+import { storeHealth } from "./store-health.ts";
 import { traceSignal } from "./trace.ts";
 
 export class StoreReads extends WatchedObject<LiveSignal> {
@@ -106,7 +106,7 @@ export class StoreReads extends WatchedObject<LiveSignal> {
 
   /** How the store is, see store-health.ts. */
   health(): StoreHealth {
-    return readHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
+    return storeHealth(this.state, { failingJobs: this.failing.list(), maxBytes: storeMaxBytes(this.env) });
   }
 
   protected isFull(): boolean {

@@ -36,7 +36,7 @@ export function toPending(signal: SignalToRecord): PendingSignal {
   };
 }
 
-export function idOf(original: PendingSignal | Original): string {
+export function signalIdOf(original: PendingSignal | Original): string {
   return "id" in original ? original.id : original.signal.admission.id;
 }
 

@@ -22,9 +22,9 @@ import { changeStatus } from "../state/status-change.ts";
 import type { SignalCounts } from "../state/status-change.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { insertDeadLetter } from "./dead-letters.ts";
-import { idOf, toPending, visitorOf } from "./pending-signal.ts";
+import { signalIdOf, toPending, visitorOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";
-import { factsOf } from "./recorded-facts.ts";
+import { recordedFacts } from "./recorded-facts.ts";
 import { toLive } from "./recorded-live.ts";
 import { Returning } from "./returning-signals.ts";
 import { decideFates } from "./signal-fates.ts";
@@ -130,7 +130,7 @@ function append(state: StoreState, one: PendingSignal, nowMs: number): Facts | n
     insertDeadLetter(state.sql, signal, one.deadReason ?? "", nowMs);
     return null;
   }
-  const facts = factsOf(state, one, status, nowMs);
+  const facts = recordedFacts(state, one, status, nowMs);
   const keepsPayload = status !== "duplicate" && status !== "purged";
   const line = { facts, payload: keepsPayload ? signal.payload : null };
   if (signal.admission.verdict === "held" && !one.isDeleted) {
@@ -195,7 +195,7 @@ function count(one: PendingSignal, counts: SignalCounts): void {
   const group = work.kind === "signal" ? work.normalised : null;
   if (group !== null && status !== "purged" && status !== "dead") {
     const original = one.original ?? one;
-    counts.groups.received(group, one.receipt, { id: idOf(original), seq: original.seq });
+    counts.groups.received(group, one.receipt, { id: signalIdOf(original), seq: original.seq });
   }
   changeStatus(counts, { admission, group }, "unrecorded", status);
 }

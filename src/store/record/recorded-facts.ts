@@ -3,10 +3,10 @@ import { tellsWhose } from "../../domain/signal/personal-source.ts";
 import type { NormalisedSignal } from "../../domain/signal/signal.ts";
 import type { Facts, LineStatus } from "../log/line.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { idOf } from "./pending-signal.ts";
+import { signalIdOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";
 
-export function factsOf(state: StoreState, one: PendingSignal, status: LineStatus, nowMs: number): Facts {
+export function recordedFacts(state: StoreState, one: PendingSignal, status: LineStatus, nowMs: number): Facts {
   const { again: _again, pathSource, idempotencyKey, ...admission } = one.signal.admission;
   const { work } = one.signal;
   const worked = work.kind === "signal" || work.kind === "identify" ? work : null;
@@ -33,7 +33,7 @@ export function factsOf(state: StoreState, one: PendingSignal, status: LineStatu
     traits: names?.traits ?? {},
     owner: one.owner,
     linkedAtMs: null,
-    duplicateOf: one.original === null ? null : idOf(one.original),
+    duplicateOf: one.original === null ? null : signalIdOf(one.original),
     rulesTried: names === null ? 0 : (worked?.evaluation?.rulesTried ?? 0),
     verdicts: state.verdicts.idsOf(matches),
     deletedAtMs: one.isDeleted ? nowMs : null,

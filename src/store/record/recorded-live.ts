@@ -4,7 +4,7 @@ import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { People } from "../people/people.ts";
 import type { LiveSignal } from "../protocol/recorded-signals.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { idOf } from "./pending-signal.ts";
+import { signalIdOf } from "./pending-signal.ts";
 import type { PendingSignal } from "./pending-signal.ts";
 
 /** The matches of a signal that count: a rule may have scored the person before. */
@@ -25,7 +25,7 @@ export function toLive(state: StoreState, one: PendingSignal, people: People): L
     source: worked?.source ?? null,
     email: (one.owner && people.emailOf(one.owner.personId)) ?? (isNamed ? (worked?.email ?? null) : null),
     receivedAtMs: admission.receivedAtMs,
-    duplicateOf: one.original === null ? null : idOf(one.original),
+    duplicateOf: one.original === null ? null : signalIdOf(one.original),
     deadReason: one.deadReason,
     points: pointsOf(countedOf(state, one)),
   };

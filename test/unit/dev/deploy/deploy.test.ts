@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { readAccount } from "../../../../src/dev/deploy/read-account.ts";
 import type { Wrangler } from "../../../../src/dev/deploy/read-account.ts";
 import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
-import type { Account, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
+import type { CloudflareAccount, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
 const BASE: DeployConfig = unstable_readConfig({ config: path.join(ROOT, "wrangler.toml") });
@@ -218,7 +218,7 @@ describe("the account", () => {
       asked.push(args.join(" "));
       return { code: 0, out: "[]" };
     };
-    const account: Account = await readAccount(configured(), [], "staging", wrangler, unreachable);
+    const account: CloudflareAccount = await readAccount(configured(), [], "staging", wrangler, unreachable);
     expect(account.queues).toEqual(Object.fromEntries(QUEUES.map((queue) => [queue, true])));
     expect(asked.toSorted()).toEqual([
       "d1 list --json",
