@@ -7,10 +7,10 @@ import type { EventId, EventType, EventData, WorkspaceEvent } from "../domain/ev
 import { newId } from "../platform/ids.ts";
 import { logEvent } from "../platform/log.ts";
 
-/** A row of events that wait to be handed on, and what one call hands on. */
+/** The most that a row holds, and that one call hands on, unless a single event is larger. */
 const RAISED_ROW_CHARACTERS = 500_000;
 /**
- * Events that may wait to be handed on, in characters: some 100,000 scoring signals, where Destinations do not answer.
+ * The most that may wait to be handed on while Destinations do not answer: some 100,000 scoring signals.
  * Beyond it nothing more is raised, which the log says, until something has been handed on: signals are recorded all the
  * same.
  */
@@ -28,6 +28,7 @@ interface Row {
   body: string;
 }
 
+/** A bound that no row is beyond: with one, SQLite plans a search by key, and without one a scan. */
 const EVER = Number.MAX_SAFE_INTEGER;
 
 export class RaisedEvents {
@@ -100,7 +101,11 @@ export class RaisedEvents {
     this.#fresh = null;
   }
 
-  /** Changes what waits: of somebody who is deleted nothing is told. @param change null: nothing is left of the event. */
+  /**
+   * Changes what waits: of somebody who is deleted nothing is told.
+   *
+   * @param change gives null where nothing is left of an event, which then is not told at all.
+   */
   rewrite(change: (event: WorkspaceEvent) => WorkspaceEvent | null): void {
     for (let [next] = this.#after(0); next !== undefined; [next] = this.#after(next.row)) {
       const left = (JSON.parse(next.body) as WorkspaceEvent[]).map(change).filter((event) => event !== null);

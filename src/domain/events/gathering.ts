@@ -8,8 +8,8 @@ const GATHER_SHARE_OF_FAILING = 0.05;
 export const GATHER_MAX_MS = 3_600_000;
 
 /**
- * At least so long between two deliveries of gathered events. A destination that fails gets fewer and larger ones the longer
- * it does: each is a probe, and three days of them stay few.
+ * How long two deliveries of gathered events are apart at least. A destination that fails gets fewer and larger ones the
+ * longer it does: each is a probe, and three days of them stay few.
  */
 export function gatherIntervalMs(failingForMs: number): number {
   return Math.min(GATHER_MAX_MS, Math.max(GATHER_EVERY_MS, Math.round(failingForMs * GATHER_SHARE_OF_FAILING)));
@@ -22,7 +22,7 @@ export function fittingEvents(signals: readonly number[]): number {
   return first === -1 ? signals.length : first;
 }
 
-/** One event of them all, with the first one's id, which is in no other. */
+/** Makes one event of several. Its id is that of the first: no event is gathered twice, so that no other has it. */
 export function gathered(
   events: readonly [EventOf<"person.scored">, ...EventOf<"person.scored">[]],
 ): EventOf<"person.scored"> {

@@ -16,9 +16,9 @@ export interface KeyToWatch {
 }
 
 /**
- * How many days ahead a key's end is to be told now: one of KEY_EXPIRING_DAYS, or null. Of several that have passed since
- * somebody last looked, the most urgent; none that had passed when the key was made. Somebody has just chosen when a key
- * that was rotated ends: they are told on its last day, and only if it is still in use.
+ * How many days ahead a key's end is to be told now: one of KEY_EXPIRING_DAYS, or null. Where several of them have passed
+ * since somebody last looked, the most urgent is told; one that had passed when the key was made never is. Whoever has
+ * rotated a key has just chosen when it ends: its end is told on the last day alone, and only if the key is still in use.
  */
 export function expiringDays(key: KeyToWatch, nowMs: number): number | null {
   const { endsAtMs, rotatedAtMs, lastUsedMs } = key;

@@ -69,12 +69,12 @@ export function slackBody(event: AnyEvent, pagesUrl: string): { text: string } {
 
 export function emailText(event: AnyEvent, pagesUrl: string): { subject: string; text: string } {
   const { text, page } = eventSentence(event);
-  // A subject is one line, no longer than mailers show it.
+  // A line's end in a subject would begin another header.
   const subject = text.length > SUBJECT_MAX ? `${text.slice(0, SUBJECT_MAX)}…` : text;
   return { subject: subject.replaceAll(/[\r\n]+/g, " "), text: `${text}\n\n${pagesUrl}/${page}\n` };
 }
 
-/** Most characters of an email's subject: what mailers show. */
+/** Mailers show so many characters of a subject. */
 const SUBJECT_MAX = 120;
 const NOTIFICATIONS = "settings/notifications";
 /** How many people a sentence names. */

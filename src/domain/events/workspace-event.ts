@@ -38,8 +38,8 @@ export interface EventData {
   "person.scored": { scoring_signals: ScoringSignalMade[] };
   /**
    * Many scoring signals at once, one event in place of a `person.scored` for each: a mapping rule was applied to the past,
-   * or the earlier signals of a visitor became a person's. Of those of a visitor there is a `person.score_crossed` too
-   * where they made one; of a rule there are only the counts.
+   * or the earlier signals of a visitor became a person's. A threshold that a visitor's signals have made the person cross
+   * is told by a `person.score_crossed` too; those that a rule has made people cross are told by their counts here alone.
    */
   "people.rescored": {
     cause: "rule_applied" | "signals_linked";
@@ -47,9 +47,11 @@ export interface EventData {
     rule_id: string | null;
     /** Email of the person whose the signals are now; null where a rule was applied. */
     email: string | null;
-    /** Signals that score what they did not, that score something else than before, and that score nothing any more. */
+    /** Signals that score something, and did not before. */
     added: number;
+    /** Signals that score something else than before. */
     changed: number;
+    /** Signals that score nothing any more. */
     removed: number;
     /** By how much the scores of all people together have changed. */
     points: number;
