@@ -2,26 +2,30 @@
  * The files that take longest begin first, so that the run does not end with some cores waiting for one file. Without what an
  * earlier run has measured, Vitest goes by the size of a file, which says little of how long it takes.
  */
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** A quarter of a minute and more each, the longest first. */
 const LONGEST = [
-  "service/model-1",
-  "service/model-2",
-  "service/model-3",
+  "worker/service/model-1",
+  "worker/service/model-2",
+  "worker/service/model-3",
   "fault/jobs",
   "fault/deliveries",
-  "service/outages",
+  "worker/service/outages",
   "sdk/sdk",
   "events/receivers",
-  "service/delivery.property",
-  "ingest/authentication",
+  "worker/service/delivery.property",
+  "worker/ingest/authentication",
   "fault/overload",
-  "service/hostile",
-];
+  "worker/service/hostile",
+].map((name) => path.join(import.meta.dirname, "..", `${name}.test.ts`));
+
+for (const file of LONGEST) if (!existsSync(file)) throw new Error(`There is no ${file}: longest-first.ts names it.`);
 
 function rank({ moduleId }: TestSpecification): number {
-  const place = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
+  const place = LONGEST.indexOf(moduleId);
   return place === -1 ? LONGEST.length : place;
 }
 
