@@ -6,6 +6,7 @@ import { takeRequest } from "../domain/quota/request-rate.ts";
 import { DELIVERY_TIMEOUT_MS, GATHER_EVERY_MS } from "../limits.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { Parcel } from "./destination-calls.ts";
+import type { OldSecrets } from "./old-secrets.ts";
 import type { Roster, StoredDestination } from "./roster.ts";
 import { KINDS, type Kind } from "./stored-delivery.ts";
 
@@ -25,6 +26,7 @@ interface UnderWay {
 
 export class Courier {
   readonly #roster: Roster;
+  readonly #oldSecrets: OldSecrets;
   readonly #deliveries: Deliveries;
   readonly #leaseMs: number;
   readonly #underWay = new Map<string, UnderWay>();
@@ -34,8 +36,12 @@ export class Courier {
   /** The destination whose turn comes first. It moves on, so that none is always last when the rate is used up. */
   #turn = 0;
 
-  constructor(roster: Roster, deliveries: Deliveries, leaseMs: number) {
+  constructor(
+    { roster, oldSecrets, deliveries }: { roster: Roster; oldSecrets: OldSecrets; deliveries: Deliveries },
+    leaseMs: number,
+  ) {
     this.#roster = roster;
+    this.#oldSecrets = oldSecrets;
     this.#deliveries = deliveries;
     this.#leaseMs = leaseMs;
   }
@@ -98,9 +104,9 @@ export class Courier {
     const event = this.#deliveries.event(one.message);
     if (event === null) this.#deliveries.end(one, "failed", "erased");
     if (event === null || !this.#begin(id, destination.id, nowMs)) return null;
-    const { type, target, secret, oldSecret, pagesUrl } = destination;
-    const old = oldSecret !== null && oldSecret.endsMs > nowMs ? oldSecret.secret : null;
-    const secrets = [secret, old].filter((known) => known !== null);
+    const { type, target, secret, pagesUrl } = destination;
+    const old = this.#oldSecrets.of(destination.id, nowMs).map((one) => one.secret);
+    const secrets = secret === null ? [] : [secret, ...old];
     return { destinationId: destination.id, type, target, secrets, pagesUrl, event };
   }
 

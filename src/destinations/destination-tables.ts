@@ -12,8 +12,6 @@ export function createTables(sql: SqlStorage): void {
       disabled_reason TEXT,
       created_ms INTEGER NOT NULL,
       secret TEXT,
-      old_secret TEXT,
-      old_secret_ends_ms INTEGER,
       failing_since_ms INTEGER,
       failing_last_ms INTEGER,
       delivered_ms INTEGER,
@@ -21,6 +19,8 @@ export function createTables(sql: SqlStorage): void {
       gathered_to INTEGER NOT NULL,
       gathered_ms INTEGER NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS old_secrets (destination_id TEXT NOT NULL, secret TEXT NOT NULL, ends_ms INTEGER NOT NULL,
+      PRIMARY KEY (destination_id, secret)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS events_seen (id TEXT PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS scored (
       seq INTEGER PRIMARY KEY,

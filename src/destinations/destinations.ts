@@ -40,7 +40,7 @@ export class Destinations extends DurableObject<Env> {
     const stored = new StoredParts(ctx.storage.sql);
     this.#stored = stored;
     this.#flow = new EventFlow(stored);
-    this.#courier = new Courier(stored.roster, stored.deliveries, configuredLeaseMs(env));
+    this.#courier = new Courier(stored, configuredLeaseMs(env));
     this.#upkeep = new Upkeep(env, stored);
     this.#changes = new Changes(ctx, env, { stored, flow: this.#flow, courier: this.#courier, upkeep: this.#upkeep });
   }
@@ -107,19 +107,23 @@ export class Destinations extends DurableObject<Env> {
     if (before === null) return null;
     await this.#changes.runAndTell(() => {
       this.#stored.roster.remove(id);
+      this.#stored.oldSecrets.remove(id);
       this.#stored.deliveries.remove(id);
     });
     return before;
   }
 
-  /** Makes a new secret for a webhook. The old one signs too for another `overlapMs`. */
+  /** Makes a new secret for a webhook. The old one, and what signs beside it, sign too for another `overlapMs` at most. */
   rotateSecret(id: string, overlapMs: number): Result<Calls.CreatedDestination, Calls.DestinationRefusal> {
     const one = this.#stored.roster.find(id);
     if (one === null) return refuse("not_found");
     if (one.secret === null) return refuse("not_a_webhook");
     const secret = newSecret();
-    const oldSecret = overlapMs === 0 ? null : { secret: one.secret, endsMs: Date.now() + overlapMs };
-    this.#stored.roster.put({ ...one, secret, oldSecret });
+    const [before, nowMs] = [one.secret, Date.now()];
+    this.ctx.storage.transactionSync(() => {
+      this.#stored.oldSecrets.add(id, before, nowMs + overlapMs, nowMs);
+      this.#stored.roster.put({ ...one, secret });
+    });
     return this.#answered(id, (destination) => ({ destination, secret, isNew: true }));
   }
 
@@ -224,7 +228,9 @@ export class Destinations extends DurableObject<Env> {
   }
 
   #shown(one: StoredDestination): Destination {
-    return shownDestination(one, this.#stored.deliveries.waiting(one.id), Date.now());
+    const [oldest] = this.#stored.oldSecrets.of(one.id, Date.now());
+    const waiting = this.#stored.deliveries.waiting(one.id);
+    return shownDestination(one, { waiting, oldSecretEndsAtMs: oldest?.endsMs ?? null });
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {

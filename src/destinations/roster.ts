@@ -18,8 +18,6 @@ export interface StoredDestination {
   disabledReason: DisabledReason | null;
   createdMs: number;
   secret: string | null;
-  /** The secret before the last rotation, which signs too until it ends. */
-  oldSecret: { secret: string; endsMs: number } | null;
   failing: Failing | null;
   /** When a delivery last arrived, to within a minute. */
   deliveredMs: number | null;
@@ -58,7 +56,6 @@ export class Roster {
       disabledReason: null,
       createdMs: nowMs,
       secret,
-      oldSecret: null,
       failing: null,
       deliveredMs: null,
       dropped: 0,
@@ -70,8 +67,8 @@ export class Roster {
   put(one: StoredDestination): void {
     this.#sql.exec(
       `INSERT OR REPLACE INTO destinations (id, name, type, target, events, pages_url, state, disabled_reason, created_ms,
-        secret, old_secret, old_secret_ends_ms, failing_since_ms, failing_last_ms, delivered_ms, dropped, gathered_to,
-        gathered_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        secret, failing_since_ms, failing_last_ms, delivered_ms, dropped, gathered_to, gathered_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       one.id,
       one.name,
       one.type,
@@ -82,8 +79,6 @@ export class Roster {
       one.disabledReason,
       one.createdMs,
       one.secret,
-      one.oldSecret?.secret ?? null,
-      one.oldSecret?.endsMs ?? null,
       one.failing?.sinceMs ?? null,
       one.failing?.lastMs ?? null,
       one.deliveredMs,
@@ -113,9 +108,11 @@ export function failingDestination({
 }
 
 /** A destination as callers see it. */
-export function shownDestination(one: StoredDestination, waiting: number, nowMs: number): Destination {
-  const { id, name, type, events, state, disabledReason, dropped, oldSecret } = one;
-  const oldSecretEndsAtMs = oldSecret !== null && oldSecret.endsMs > nowMs ? oldSecret.endsMs : null;
+export function shownDestination(
+  one: StoredDestination,
+  { waiting, oldSecretEndsAtMs }: Pick<Destination, "waiting" | "oldSecretEndsAtMs">,
+): Destination {
+  const { id, name, type, events, state, disabledReason, dropped } = one;
   return {
     id,
     name,
@@ -144,8 +141,6 @@ type Row = {
   disabled_reason: DisabledReason | null;
   created_ms: number;
   secret: string | null;
-  old_secret: string | null;
-  old_secret_ends_ms: number | null;
   failing_since_ms: number | null;
   failing_last_ms: number | null;
   delivered_ms: number | null;
@@ -156,7 +151,7 @@ type Row = {
 
 function toDestination(row: Row): StoredDestination {
   const { id, name, type, target, state, secret, dropped } = row;
-  const { old_secret: old, old_secret_ends_ms: oldEnds, failing_since_ms: since, failing_last_ms: last } = row;
+  const { failing_since_ms: since, failing_last_ms: last } = row;
   return {
     id,
     name,
@@ -169,7 +164,6 @@ function toDestination(row: Row): StoredDestination {
     pagesUrl: row.pages_url,
     disabledReason: row.disabled_reason,
     createdMs: row.created_ms,
-    oldSecret: old === null || oldEnds === null ? null : { secret: old, endsMs: oldEnds },
     failing: since === null || last === null ? null : { sinceMs: since, lastMs: last },
     deliveredMs: row.delivered_ms,
     gatheredTo: row.gathered_to,

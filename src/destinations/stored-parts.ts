@@ -2,6 +2,7 @@
 import { Deliveries } from "./deliveries.ts";
 import { createTables } from "./destination-tables.ts";
 import { EventDeletion } from "./event-deletion.ts";
+import { OldSecrets } from "./old-secrets.ts";
 import { Roster } from "./roster.ts";
 import { ScoredEvents } from "./scored-events.ts";
 import { Settings } from "./settings.ts";
@@ -9,6 +10,7 @@ import { Settings } from "./settings.ts";
 export class StoredParts {
   readonly sql: SqlStorage;
   readonly roster: Roster;
+  readonly oldSecrets: OldSecrets;
   readonly deliveries: Deliveries;
   readonly scored: ScoredEvents;
   readonly settings: Settings;
@@ -18,6 +20,7 @@ export class StoredParts {
     createTables(sql);
     this.sql = sql;
     this.roster = new Roster(sql);
+    this.oldSecrets = new OldSecrets(sql);
     this.deliveries = new Deliveries(sql);
     this.scored = new ScoredEvents(sql);
     this.settings = new Settings(sql);

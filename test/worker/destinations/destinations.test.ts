@@ -1,9 +1,10 @@
 /** Who is told what of a workspace: how destinations are made, changed, paused and deleted, and what of them is shown. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { DELIVERIES_KEPT, DESTINATIONS_MAX } from "../../../src/limits.ts";
 import { DELIVERIES_WAITING_MAX } from "../../../src/destinations/deliveries.ts";
+import { OLD_SECRETS_MAX } from "../../../src/destinations/old-secrets.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
@@ -277,6 +278,66 @@ describe("a Slack-compatible webhook", () => {
     expect(JSON.stringify(shown)).toContain("destination.created");
     expect(JSON.stringify(shown)).not.toMatch(/aVerySecret|B000/);
     expect(created.target).toBe("https://hooks.slack.example.com/…Path");
+  });
+});
+
+describe("a secret", () => {
+  let id: string;
+  let first: string;
+
+  beforeEach(async () => {
+    stopClock();
+    const created = await told.create(receiver);
+    [id, first] = [created.id, created.secret ?? ""];
+  });
+
+  async function rotate(overlap: string): Promise<string> {
+    const at = `/destinations/${id}/rotate-secret`;
+    return (await told.workspace.operator<{ secret: string }>("POST", at, { overlap })).secret;
+  }
+
+  /** Which of these secrets the next delivery is signed with. */
+  async function signing(...secrets: string[]): Promise<boolean[]> {
+    const before = receiver.received.length;
+    await told.workspace.operator("POST", `/destinations/${id}/test`);
+    await until(() => expect(receiver.received).toHaveLength(before + 1));
+    return secrets.map((secret) => {
+      try {
+        return receiver.verify(secret) !== undefined;
+      } catch {
+        return false;
+      }
+    });
+  }
+
+  test("that is rotated twice, by a form that is sent twice or because the new one is lost, signs until its overlap ends", async () => {
+    const [second, third] = [await rotate("24h"), await rotate("24h")];
+    expect(await signing(first, second, third)).toEqual([true, true, true]);
+    await told.pass(25 * HOUR);
+    expect(await signing(first, second, third)).toEqual([false, false, true]);
+  });
+
+  test("ends no later than any later rotation says, and never goes on longer than it was given", async () => {
+    const second = await rotate("7d");
+    const third = await rotate("1h");
+    await told.pass(2 * HOUR);
+    expect(await signing(first, second, third)).toEqual([false, false, true]);
+    const fourth = await rotate("1h");
+    const fifth = await rotate("7d");
+    await told.pass(2 * HOUR);
+    expect(await signing(third, fourth, fifth)).toEqual([false, true, true]);
+  });
+
+  test("ends at once, with all before it, where no overlap is asked for", async () => {
+    const second = await rotate("24h");
+    const third = await rotate("none");
+    expect(await signing(first, second, third)).toEqual([false, false, true]);
+  });
+
+  test("that is rotated over and over does not make what is sent longer and longer", async () => {
+    for (let n = 0; n < 3 * OLD_SECRETS_MAX; n++) await rotate("24h");
+    await signing();
+    expect(receiver.received.at(-1)?.headers.get("webhook-signature")?.split(" ")).toHaveLength(1 + OLD_SECRETS_MAX);
   });
 });
 
