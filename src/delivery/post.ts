@@ -18,7 +18,7 @@ export type Sent = Omit<AttemptResult, "atMs" | "tookMs">;
  */
 export async function postToReceiver(env: Env, workspaceId: string, parcel: Parcel): Promise<Sent> {
   // A URL is checked again at each attempt, whatever the rules were when the destination was made.
-  const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [] });
+  const url = checkDestinationUrl(parcel.target, { local: isLocal(env), ownHosts: [new URL(parcel.pagesUrl).host] });
   if (!url.ok) return failed("Its address is not one that events are sent to.");
   const body = requestBody(parcel, workspaceId);
   const signal = AbortSignal.timeout(DELIVERY_TIMEOUT_MS);

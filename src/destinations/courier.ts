@@ -105,7 +105,7 @@ export class Courier {
     if (event === null) this.#deliveries.end(one, "failed", "erased");
     if (event === null || !this.#begin(id, destination.id, nowMs)) return null;
     const { type, target, secret, pagesUrl } = destination;
-    const old = this.#oldSecrets.of(destination.id, nowMs).map((one) => one.secret);
+    const old = this.#oldSecrets.of(destination.id, nowMs).map((before) => before.secret);
     const secrets = secret === null ? [] : [secret, ...old];
     return { destinationId: destination.id, type, target, secrets, pagesUrl, event };
   }

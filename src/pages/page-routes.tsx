@@ -25,6 +25,7 @@ import { fromThisOrigin, readableForm } from "./session/form-guard.ts";
 import { limitForms } from "./session/form-limits.ts";
 import { sessionRoutes } from "./session/sign-in-routes.tsx";
 import { requireMember, requireSignIn } from "./session/require-sign-in.ts";
+import { safeTarget } from "./session/sign-in-target.ts";
 
 const safeHeaders = secureHeaders({
   contentSecurityPolicy: {
@@ -74,8 +75,8 @@ const workspacePages = pages
     const { what, state, back } = await c.req.parseBody();
     const known = DISMISSIBLE.find((one) => one === what);
     if (known !== undefined && typeof state === "string" && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
-    const home = workspacePath(c);
-    return c.redirect(typeof back === "string" && back.startsWith(`${home}/`) ? back : `${home}/signals`, 303);
+    const [home, target] = [workspacePath(c), safeTarget(typeof back === "string" ? back : undefined)];
+    return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
   })
   .all("*", (c) => notFoundPage(c));
 

@@ -19,8 +19,9 @@ export const memberAddress = z
   .transform((text) => memberEmail(text) ?? text)
   .meta({ format: "email", example: "jane@example.com" });
 
-/** A time with any offset, read as UTC with milliseconds. */
+/** A time with any offset, read as UTC with milliseconds. Times are compared as text, so the year has four digits in UTC too. */
 export const time = z.iso
   .datetime({ offset: true, error: "not an ISO 8601 date and time with an offset, such as 2026-11-01T00:00:00Z" })
   .transform((text) => new Date(text).toISOString())
+  .refine((at) => /^\d{4}-/.test(at), "its year has more than four digits in UTC")
   .meta({ example: "2026-11-01T00:00:00.000Z" });

@@ -26,7 +26,7 @@ const NOT_PUBLIC =
 export interface UrlRules {
   /** Whether this is a developer's machine: its own receivers may be told, without encryption. */
   local: boolean;
-  /** Hosts that the service itself answers at: as a destination of its own events it would call itself. */
+  /** Hosts, with their ports, that the service itself answers at: as a destination of its own events it would call itself. */
   ownHosts: readonly string[];
 }
 
@@ -37,15 +37,21 @@ export function checkDestinationUrl(text: string, { local, ownHosts }: UrlRules)
   if (url === null) return refuse("not_a_url");
   if (url.username !== "" || url.password !== "") return refuse("credentials");
   url.hash = "";
-  if (ownHosts.includes(url.host)) return refuse("own_host");
-  if (local && LOOPBACK_HOSTS.has(url.hostname))
-    return /^https?:$/.test(url.protocol) ? ok(url.href) : refuse("not_https");
+  const isLoopback = local && LOOPBACK_HOSTS.has(url.hostname);
+  if (ownHosts.some((own) => own === url.host || (!isLoopback && withoutPort(own) === url.hostname)))
+    return refuse("own_host");
+  if (isLoopback) return /^https?:$/.test(url.protocol) ? ok(url.href) : refuse("not_https");
   if (url.protocol !== "https:") return refuse("not_https");
   // The parser has already read 2130706433, 0x7f.1 and the like for the addresses that they are.
   if (/^\[|^[\d.]+$/.test(url.hostname)) return refuse("address");
   if (!isPublicName(url.hostname)) return refuse("not_public");
   if (url.port !== "" && Number(url.port) < FIRST_FREE_PORT) return refuse("port");
   return ok(url.href);
+}
+
+/** The service answers at all ports that the platform has; only on a developer's machine another port is somebody else. */
+function withoutPort(host: string): string {
+  return host.replace(/:\d+$/, "");
 }
 
 /**

@@ -8,6 +8,8 @@ import { pages } from "../pages-env.ts";
 /** The methods that pages answer; any other one is a 405. */
 const METHODS = ["GET", "HEAD", "POST"];
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
+/** A request that a page of another origin has made. One for an address that is typed, or kept as a bookmark, is `none`. */
+const FROM_ANOTHER = /^(cross|same)-site$/;
 const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
 
 const foreignForm = csrf();
@@ -22,6 +24,9 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
   // Another site's page can open a socket here, which csrf() does not look at.
   const isSocket = c.req.header("upgrade") !== undefined;
   if (isSocket && c.req.header("origin") !== new URL(c.req.url).origin) return c.text("Forbidden", 403);
+  // An export leaves an entry in the audit log, in the name of whoever asks.
+  const isExport = c.req.path.endsWith("/export");
+  if (isExport && FROM_ANOTHER.test(c.req.header("sec-fetch-site") ?? "")) return c.text("Forbidden", 403);
   await next();
 });
 

@@ -1,11 +1,13 @@
-/** How often one address may try to sign in, and one person may change something. */
+/** How often one network may try to sign in, and one person may change something. */
+import { networkOf } from "../../domain/keys/client-network.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
 import { pages } from "../pages-env.ts";
 import { formsLimitedPage, problemPage } from "./refusal-pages.tsx";
 
-/** Limits attempts to sign in, by address. Local sign-in goes without: there is nothing to guess. */
+/** Limits attempts to sign in, by network. Local sign-in goes without: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
-  const key = c.req.header("cf-connecting-ip") ?? "unknown";
+  const address = c.req.header("cf-connecting-ip");
+  const key = address === undefined ? "unknown" : networkOf(address);
   try {
     const { success } = await c.env.SIGN_IN_ATTEMPTS.limit({ key });
     if (!success) return await problemPage(c, "too_many");

@@ -1,4 +1,4 @@
-/** The page to go to after sign-in, as the address of the sign-in page names it: a stranger may have written it. */
+/** The page to go to next, as an address or a form names it, such as after sign-in: a stranger may have written it. */
 import { holdsCredential } from "../../domain/keys/echo.ts";
 
 export const FIRST_PAGE = "/w/";

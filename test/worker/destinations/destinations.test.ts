@@ -7,6 +7,7 @@ import { DELIVERIES_WAITING_MAX } from "../../../src/destinations/deliveries.ts"
 import { OLD_SECRETS_MAX } from "../../../src/destinations/old-secrets.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
 import {
   DAY,
@@ -279,6 +280,18 @@ describe("a Slack-compatible webhook", () => {
     expect(JSON.stringify(shown)).not.toMatch(/aVerySecret|B000/);
     expect(created.target).toBe("https://hooks.slack.example.com/…Path");
   });
+});
+
+test("nothing is sent to the service itself, also where it has come to answer at a destination's host", async () => {
+  const own = new Receiver();
+  listen(own);
+  const id = newId("dst");
+  const pagesUrl = `${new URL(own.url).origin}/w/acme`;
+  await told.object.create({ id, name: "own", type: "webhook", target: own.url, events: [], pagesUrl });
+  await told.object.sendTest(id, "x");
+  const { attempts } = await told.attempted(id, 1);
+  expect(attempts[0]?.error).toBe("Its address is not one that events are sent to.");
+  expect(own.received).toEqual([]);
 });
 
 describe("a secret", () => {

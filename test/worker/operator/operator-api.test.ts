@@ -537,6 +537,11 @@ describe("§2.1 API keys", () => {
     ["no name", {}, ["name"]],
     ["an unknown endpoint type", { name: "K", endpoint_type: "other" }, ["endpoint_type"]],
     ["an expiration in the past", { name: "K", expires_at: "2020-01-01T00:00:00Z" }, ["expires_at"]],
+    [
+      "an expiration beyond the last year that a time is written with",
+      { name: "K", expires_at: "9999-12-31T23:59:59-01:00" },
+      ["expires_at"],
+    ],
     ["an expiration that is no time", { name: "K", expires_at: "2030-02-30T00:00:00Z" }, ["expires_at"]],
     ["a secret of one's own", { name: "K", secret: "hunter2" }, ["secret"]],
     ["a name of 256 characters", { name: "é".repeat(256) }, ["name"]],

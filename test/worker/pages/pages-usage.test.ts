@@ -236,7 +236,15 @@ describe("changing plan and overages, releasing held signals", () => {
 
   test("what is dismissed leads back into the workspace, and nowhere else", async () => {
     const { home, owner } = await atUsage();
-    for (const back of ["https://evil.example/", "//evil.example/", "/w/other/people", "/sign-out"]) {
+    for (const back of [
+      "https://evil.example/",
+      "//evil.example/",
+      "/w/other/people",
+      "/sign-out",
+      `${home}/../other/people`,
+      `${home}/people\r\nset-cookie: x=y`,
+      `${home}/\0`,
+    ]) {
       // oxlint-disable-next-line no-await-in-loop -- one after the other
       const answer = await owner.post(`${home}/dismiss`, { what: "usage", state: "x; Domain=evil", back });
       expect(answer.headers.get("location")).toBe(`${home}/signals`);

@@ -454,6 +454,22 @@ describe("on every page", () => {
     }
   });
 
+  test("another site cannot have an export begun in a member's name; the pages and an address that is typed can", async () => {
+    const { slug, owner, workspace } = await newMembers();
+    const path = `/w/${slug}/people/export?records=people&format=csv`;
+    const ask = async (headers: Record<string, string>) => {
+      const answer = await call(path, { ...PAGE, headers: { ...headers, cookie: await owner.cookie() } });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    for (const site of ["cross-site", "same-site"]) expect(await ask({ "sec-fetch-site": site })).toBe(403);
+    const select = "SELECT count(*) AS n FROM audit_log WHERE workspace_id = ? AND action = 'data.exported'";
+    const exports = () => env.DB.prepare(select).bind(workspace.id).first<number>("n");
+    expect(await exports()).toBe(0);
+    for (const site of ["same-origin", "none"]) expect(await ask({ "sec-fetch-site": site })).toBe(200);
+    expect([await ask({}), await exports()]).toEqual([200, 3]);
+  });
+
   test("a socket from another site is refused", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
@@ -507,6 +523,18 @@ describe("attempts are limited", () => {
     }
     expect(await refused?.text()).toContain("Too many attempts");
     expect((await begin("192.0.2.2")).status).not.toBe(429);
+  });
+
+  test("addresses of one IPv6 network count together: whoever has one has all of them", async () => {
+    const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
+    const answers: number[] = [];
+    // At most two windows: the first may end meanwhile.
+    for (let n = 0; n < 121 && answers.at(-1) !== 429; n++) {
+      const { status } = await begin(`2001:db8:7:7::${n.toString(16)}`);
+      answers.push(status);
+    }
+    expect(answers.at(-1)).toBe(429);
+    expect((await begin("2001:db8:7:8::1")).status).not.toBe(429);
   });
 
   test("one person may send so many forms a minute, in however many sessions; others are not held up", async () => {

@@ -78,7 +78,14 @@ describe("what is refused", () => {
       "port",
       ["https://example.com:22/", "https://example.com:80/", "https://example.com:1023/", "https://example.com:0/"],
     ],
-    ["own_host", ["https://signals.example.com/api/signal-staging/webhook/sk_x", "https://SIGNALS.example.com/"]],
+    [
+      "own_host",
+      [
+        "https://signals.example.com/api/signal-staging/webhook/sk_x",
+        "https://SIGNALS.example.com/",
+        "https://signals.example.com:8443/",
+      ],
+    ],
     ["too_long", [`https://example.com/${"x".repeat(2_000)}`]],
   ] as const)("%s", (problem, texts) => {
     for (const text of texts) expect(refusal(text), text).toBe(problem);
@@ -106,6 +113,14 @@ describe("on a developer's machine", () => {
       expect([refusal(text, LOCAL), refusal(text) === null]).toEqual([null, false]);
     },
   );
+
+  test("the service itself is refused there too, and whatever else listens at this machine is not", () => {
+    const rules = { local: true, ownHosts: ["localhost:8787"] };
+    expect([refusal("http://localhost:8787/in", rules), refusal("http://localhost:9000/in", rules)]).toEqual([
+      "own_host",
+      null,
+    ]);
+  });
 
   test.each([
     ["http://example.com/", "not_https"],
