@@ -457,17 +457,17 @@ describe("on every page", () => {
   test("another site cannot have an export begun in a member's name; the pages and an address that is typed can", async () => {
     const { slug, owner, workspace } = await newMembers();
     const path = `/w/${slug}/people/export?records=people&format=csv`;
-    const ask = async (headers: Record<string, string>) => {
+    const exporting = async (headers: Record<string, string>) => {
       const answer = await call(path, { ...PAGE, headers: { ...headers, cookie: await owner.cookie() } });
       await answer.body?.cancel();
       return answer.status;
     };
-    for (const site of ["cross-site", "same-site"]) expect(await ask({ "sec-fetch-site": site })).toBe(403);
+    for (const site of ["cross-site", "same-site"]) expect(await exporting({ "sec-fetch-site": site })).toBe(403);
     const select = "SELECT count(*) AS n FROM audit_log WHERE workspace_id = ? AND action = 'data.exported'";
     const exports = () => env.DB.prepare(select).bind(workspace.id).first<number>("n");
     expect(await exports()).toBe(0);
-    for (const site of ["same-origin", "none"]) expect(await ask({ "sec-fetch-site": site })).toBe(200);
-    expect([await ask({}), await exports()]).toEqual([200, 3]);
+    for (const site of ["same-origin", "none"]) expect(await exporting({ "sec-fetch-site": site })).toBe(200);
+    expect([await exporting({}), await exports()]).toEqual([200, 3]);
   });
 
   test("a socket from another site is refused", async () => {
