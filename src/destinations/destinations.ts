@@ -21,7 +21,7 @@ import { Changes } from "./changes.ts";
 import { Courier } from "./courier.ts";
 import { EventFlow } from "./event-flow.ts";
 import type * as Calls from "./destination-calls.ts";
-import { failingDestination, shownDestination, type StoredDestination } from "./roster.ts";
+import { failingDestination, type StoredDestination } from "./roster.ts";
 import { isWanted } from "./scored-events.ts";
 import { KINDS } from "./stored-delivery.ts";
 import { StoredParts } from "./stored-parts.ts";
@@ -105,11 +105,7 @@ export class Destinations extends DurableObject<Env> {
   async remove(id: string): Promise<Destination | null> {
     const before = this.find(id);
     if (before === null) return null;
-    await this.#changes.runAndTell(() => {
-      this.#stored.roster.remove(id);
-      this.#stored.oldSecrets.remove(id);
-      this.#stored.deliveries.remove(id);
-    });
+    await this.#changes.runAndTell(() => this.#stored.removeDestination(id));
     return before;
   }
 
@@ -228,9 +224,7 @@ export class Destinations extends DurableObject<Env> {
   }
 
   #shown(one: StoredDestination): Destination {
-    const [oldest] = this.#stored.oldSecrets.of(one.id, Date.now());
-    const waiting = this.#stored.deliveries.waiting(one.id);
-    return shownDestination(one, { waiting, oldSecretEndsAtMs: oldest?.endsMs ?? null });
+    return this.#stored.shown(one, Date.now());
   }
 
   #answered<T>(id: string, answer: (destination: Destination) => T): Result<T, Calls.DestinationRefusal> {
