@@ -70,9 +70,9 @@ export const REFUSALS = {
   body_unreadable: {
     status: 400,
     title: "The body is not JSON",
-    when: "The body is not UTF-8, or does not decompress.",
+    when: "The body does not decompress, or it broke off or stalled.",
     label: "Unreadable body",
-    advice: "Send UTF-8; with Content-Encoding: gzip, send all of a valid gzip stream.",
+    advice: "Send all of the body; with Content-Encoding: gzip, all of a valid gzip stream.",
   },
   body_too_large: {
     status: 413,

@@ -3,7 +3,7 @@
  * signal its outcome. One call for all but large bodies, which go in slices, in order.
  */
 import { normalise } from "../domain/signal/normalise.ts";
-import type { LimitRefusal, Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
+import type { LimitRefusal, Refusal, SignalRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import type { RateState } from "../domain/quota/request-rate.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { ordinalsTaken, verdictInRun } from "../domain/quota/quota.ts";
@@ -25,8 +25,6 @@ import type { KnownKey } from "./key-cache.ts";
  * let go of before the next.
  */
 export const ADMIT_SLICE_MAX_BYTES = 500_000;
-
-type Unavailable = Extract<Refusal, { code: "unavailable" }>;
 
 /** Why the rest of a body was not admitted, although signals before it were. */
 type BrokenOff = Unavailable | { code: "unauthorized"; cause: "key_deactivated" };
@@ -92,7 +90,8 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
     if (result.outcome !== "counted") {
       // The counter says this of a body's first slice only: nothing of the body has been admitted.
       const code = result.outcome === "full" ? "unavailable" : "rate_limited";
-      return { ok: false, refusal: { code, retryAfterMs: result.retryAfterMs }, ...limits };
+      const refusal: LimitRefusal | Unavailable = { code, retryAfterMs: result.retryAfterMs };
+      return { ok: false, refusal, ...limits };
     }
     let nth = 0;
     for (const [index, id] of ids) {

@@ -140,27 +140,31 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   if (!options.ok) return refuseKnown(options.refusal);
   const body = await readBody(c.req.raw, endpoint.maxBytes);
   if (!body.ok) return refuseKnown(body.refusal);
-  const check = (payload: unknown) => endpoint.check(payload, key);
-  const read = readSignals(body.value, { ...endpoint, check });
-  if (!read.ok) return refuseKnown(mislabelled(c, read.refusal));
-  const { signals, several, text } = read.value;
-  const bad = signals.find((signal) => signal.refusal !== null);
-  if (bad?.refusal && !several) return refuseKnown(bad.refusal);
+  try {
+    const check = (payload: unknown) => endpoint.check(payload, key);
+    const read = readSignals(body.bytes, { ...endpoint, check });
+    if (!read.ok) return refuseKnown(mislabelled(c, read.refusal));
+    const { signals, several, text } = read.value;
+    const bad = signals.find((signal) => signal.refusal !== null);
+    if (bad?.refusal && !several) return refuseKnown(bad.refusal);
 
-  const requestId = c.get("requestId");
-  const admission = await admit(c.env, { key, requestId, ...options.value, signals, text });
-  const headers = limitHeaders(admission, rate, nowMs);
-  if (!admission.ok) {
-    const isDeactivated = admission.refusal.code === "unauthorized";
-    return refuseCall(
-      c,
-      isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal,
-      headers,
-    );
+    const requestId = c.get("requestId");
+    const admission = await admit(c.env, { key, requestId, ...options.value, signals, text });
+    const headers = limitHeaders(admission, rate, nowMs);
+    if (!admission.ok) {
+      const isDeactivated = admission.refusal.code === "unauthorized";
+      return refuseCall(
+        c,
+        isDeactivated ? await failDeactivated(c.env, credentials, key, nowMs) : admission.refusal,
+        headers,
+      );
+    }
+    const [only] = admission.outcomes;
+    if (!several && only !== undefined) return answerOne(c, only, headers);
+    return answerSeveral(c, admission, headers);
+  } finally {
+    body.place.letGo();
   }
-  const [only] = admission.outcomes;
-  if (!several && only !== undefined) return answerOne(c, only, headers);
-  return answerSeveral(c, admission, headers);
 }
 
 function postOnly(c: Context<AppEnv>): Response {

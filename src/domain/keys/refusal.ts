@@ -50,12 +50,16 @@ export type LimitRefusal =
   | { code: "allowance_exceeded"; retryAfterMs: number }
   | { code: "extra_room_exceeded"; retryAfterMs: number };
 
+/** Nothing of the call was stored, for a reason that passes. */
+export type Unavailable = { code: "unavailable"; retryAfterMs: number };
+
 export type Refusal =
   | { code: "unauthorized"; cause: UnauthorizedCause }
   | { code: "endpoint_mismatch" }
   | BodyRefusal
   | SignalRefusal
   | LimitRefusal
-  | { code: "unavailable"; retryAfterMs: number };
+  | Unavailable
+  | (Unavailable & Described);
 
 export type RefusalCode = Refusal["code"];
