@@ -13,7 +13,7 @@ export async function requireFreePort(port: string): Promise<void> {
     const code = await tryListen(Number(port), host);
     if (code === "EADDRINUSE") {
       throw new Misuse(
-        `Port ${port} is taken, perhaps by this service running in another window.\n` +
+        `Port ${port} is taken by another program.\n` +
           `Stop that, or take another port: npm run dev -- --port ${Number(port) + 1}`,
       );
     }
@@ -35,9 +35,10 @@ export async function claimState(stateDir: string, port: string): Promise<AsyncD
   const file = path.join(stateDir, "running.json");
   const other = await readClaim(file);
   if (other !== undefined && isRunning(other.pid)) {
+    const freePort = port === other.port ? Number(port) + 1 : port;
     throw new Misuse(
-      `The state in ${stateDir} is used by process ${other.pid} (port ${other.port}).\n` +
-        "Stop that, or take another folder: npm run dev -- --persist-to .wrangler/other\n" +
+      `The service is running already on the state in ${stateDir}: port ${other.port}, process ${other.pid}.\n` +
+        `Stop that, or run another one beside it: npm run dev -- --port ${freePort} --persist-to .wrangler/other\n` +
         `(If process ${other.pid} is something else, delete ${file}.)`,
     );
   }

@@ -44,9 +44,10 @@ async function run(args: string[], signal: AbortSignal): Promise<number> {
   const rest = args.filter((_, at) => !known.some((token) => at === token.index || at === valueIndex(token)));
 
   const token = await operatorToken(path.join(PROJECT_DIR, ".dev.vars"));
-  await requireFreePort(port);
   await mkdir(stateDir, { recursive: true });
+  // Asked before the port: where both are in use, another port alone would not help.
   await using _claim = await claimState(stateDir, port);
+  await requireFreePort(port);
 
   console.log("Applying the migrations …");
   await applyMigrations(stateDir, signal);

@@ -31,7 +31,7 @@ curl -X POST '${origin}/api/signal-staging/webhook/${demo.key}' \\
 For a second terminal, and for the README's tour:
 
 ORIGIN=${origin} WORKSPACE=${demo.workspace_id}
-KEY=${demo.key}
+KEY=${demo.key} KEY_ID=${demo.key_id}
 TOKEN=${token}
 operator() { curl -s -H "Authorization: Bearer $TOKEN" "$ORIGIN/operator/workspaces/$WORKSPACE/$1"; echo; }
 

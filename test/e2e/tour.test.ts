@@ -20,43 +20,67 @@ let pasted: string;
 
 beforeAll(async () => {
   scratch = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-tour-"));
+  await startDev();
+}, START_MS);
+
+afterAll(async () => {
+  await endDev();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+async function startDev(): Promise<void> {
   const args = ["run", "dev", "--", "--port", String(await freePort()), "--persist-to", scratch];
   // In a group of its own, as a terminal has it: what ends it reaches all of it.
   dev = spawn("npm", args, { cwd: ROOT, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   pasted = linesToPaste(await printedUntil(dev, "The service's log"));
-}, START_MS);
+}
 
-afterAll(async () => {
-  if (dev?.pid !== undefined && dev.exitCode === null) {
-    const ended = once(dev, "exit");
-    process.kill(-dev.pid, "SIGINT");
-    await ended;
-  }
-  await rm(scratch, { recursive: true, force: true });
-});
+async function endDev(): Promise<void> {
+  if (dev?.pid === undefined || dev.exitCode !== null) return;
+  const ended = once(dev, "exit");
+  process.kill(-dev.pid, "SIGINT");
+  await ended;
+}
 
-test("the README's tour does in a shell what the README says of it", async () => {
-  const [variables = "", ...steps] = await tour();
-  expect(variables).toContain("KEY=sk_…");
-  const marked = steps.map((step, index) => `echo "@@ ${index}"\n${step}\necho`);
-  const again = 'echo "@@ again"\ncurl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
-  const script = ["set -eu", pasted, ...marked, again].join("\n");
+test(
+  "the README's tour does in a shell what the README says of it",
+  async () => {
+    const [variables = "", ...steps] = await tour();
+    expect(variables).toContain("KEY=sk_…");
+    const [sent, followed, broken, batch, seen, revoked, refused] = await printedBy([...steps, SENT_AGAIN]);
+
+    expect(sent).toMatch(/"status":"accepted","id":"sig_/);
+    expect(followed).toContain('"ordinal":1');
+    expect(followed).toContain('"scoring_signal":"demo_requested","points":20');
+    expect(followed).toMatch(/"email":"jane@example.com".*"score":20/);
+    expect(broken).toContain('"code":"body_not_json"');
+    expect(batch).toMatch(/"status":"partial","accepted":1,.*"code":"event_missing"/);
+    expect(seen).toContain('"code":"body_not_json"');
+    expect(seen).toContain('"event":"Filled Out Form"');
+    expect(seen).toContain('"signal_limit":500000');
+    expect(seen).toContain('"balanced":true');
+    expect(revoked).toContain('"status":"Inactive"');
+    expect(refused).toContain('"status":401');
+
+    // Its next start makes a new key, and a reader who takes the tour once more revokes that one.
+    await endDev();
+    await startDev();
+    const [accepted, , refusedToo] = await printedBy([SENT_AGAIN, ...steps.slice(-1), SENT_AGAIN]);
+    expect(accepted).toContain('"status":"accepted"');
+    expect(refusedToo).toContain('"status":401');
+  },
+  START_MS + TOUR_MS,
+);
+
+const SENT_AGAIN = 'curl -s -X POST "$ORIGIN/api/signal-staging/webhook/$KEY" -d \'{"event":"Again"}\'';
+
+/** What each block prints, in one shell in which the lines to be pasted stand first. */
+async function printedBy(blocks: string[]): Promise<string[]> {
+  const marked = blocks.map((block, index) => `echo "@@ ${index}"\n${block}\necho`);
+  const script = ["set -eu", pasted, ...marked].join("\n");
   const { stdout } = await promisify(execFile)("bash", ["-c", script], { timeout: TOUR_MS });
-  const [, sent, followed, broken, batch, seen, revoked, refused] = stdout.split(/^@@ .*$/m);
-
-  expect(sent).toMatch(/"status":"accepted","id":"sig_/);
-  expect(followed).toContain('"ordinal":1');
-  expect(followed).toContain('"scoring_signal":"demo_requested","points":20');
-  expect(followed).toMatch(/"email":"jane@example.com".*"score":20/);
-  expect(broken).toContain('"code":"body_not_json"');
-  expect(batch).toMatch(/"status":"partial","accepted":1,.*"code":"event_missing"/);
-  expect(seen).toContain('"code":"body_not_json"');
-  expect(seen).toContain('"event":"Filled Out Form"');
-  expect(seen).toContain('"signal_limit":500000');
-  expect(seen).toContain('"balanced":true');
-  expect(revoked).toContain('"status":"Inactive"');
-  expect(refused).toContain('"status":401');
-});
+  return stdout.split(/^@@ .*$/m).slice(1);
+}
 
 /** The blocks of the section, in order. */
 async function tour(): Promise<string[]> {

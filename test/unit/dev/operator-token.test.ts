@@ -56,6 +56,16 @@ test("a token of one's own stays", async () => {
   expect(await readFile(file, "utf8")).toBe(text);
 });
 
+test.each([
+  ["a quotation mark that is not closed", 'OPERATOR_TOKEN="mine\n'],
+  ["a space", "OPERATOR_TOKEN=my token\n"],
+  ["a letter that no header carries", "OPERATOR_TOKEN=schlüssel\n"],
+])("a token with %s is refused with what to do, and the file stays", async (_, text) => {
+  const file = await varsWith(text);
+  await expect(operatorToken(file)).rejects.toThrow("Delete its line");
+  expect(await readFile(file, "utf8")).toBe(text);
+});
+
 test("a file that cannot be read is no reason to replace it", async () => {
   await expect(operatorToken(folder)).rejects.toThrow("EISDIR");
 });
