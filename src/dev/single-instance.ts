@@ -13,8 +13,7 @@ export async function requireFreePort(port: string): Promise<void> {
     const code = await tryListen(Number(port), host);
     if (code === "EADDRINUSE") {
       throw new Misuse(
-        `Port ${port} is taken by another program.\n` +
-          `Stop that, or take another port: npm run dev -- --port ${Number(port) + 1}`,
+        `Port ${port} is taken.\nStop that, or take another port: npm run dev -- --port ${Number(port) + 1}`,
       );
     }
     if (code === "EACCES") throw new Misuse(`Port ${port} needs more rights than you have. Take one above 1023.`);

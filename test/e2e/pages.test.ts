@@ -114,7 +114,28 @@ async function overflow(): Promise<string[]> {
       .filter((table) => table.scrollWidth > table.clientWidth)
       .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
   );
-  return [...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []), ...tables];
+  return [
+    ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
+    ...tables,
+    ...(await cut()),
+  ];
+}
+
+/** What is there and cannot be read: cells that are too low for their label on a phone, and names of an axis that meet. */
+function cut(): Promise<string[]> {
+  return page.evaluate<string[]>(`(() => {
+    const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
+    const meet = ([one, other]) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    const charts = [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
+      const boxes = [...chart.querySelectorAll("text")].map((text) => text.getBoundingClientRect());
+      const pairs = boxes.flatMap((box, index) => boxes.slice(index + 1).map((other) => [box, other]));
+      return pairs.some(meet) ? [chart] : [];
+    });
+    return [
+      ...cells.map((cell) => "a cell cuts " + cell.dataset.label + ": " + cell.textContent),
+      ...charts.map((chart) => "texts meet in: " + chart.getAttribute("aria-label")),
+    ];
+  })()`);
 }
 
 describe("in light and dark, wide and narrow, and without complaints", () => {
@@ -126,6 +147,15 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
       expect(said).toEqual([]);
     },
   );
+
+  test("a workspace with a long name leaves the menu's button on a phone's screen", async () => {
+    await page.goto(`${HOME}/signals`);
+    await page.setViewportSize(SIZES.narrow);
+    const fits = () => page.locator(".menu-button").evaluate((bar) => bar.scrollWidth <= bar.clientWidth);
+    expect(await fits()).toBe(true);
+    await page.locator(".menu-button").evaluate((bar) => void (bar.textContent = "Donaudampfschifffahrt".repeat(4)));
+    expect(await fits()).toBe(true);
+  });
 
   test("a created key is accessible and within the screen", async () => {
     await page.goto(`${HOME}/settings/api-keys/new`);

@@ -15,6 +15,7 @@ import { Expiration, KeyBadge, KeyCrumbs, LocalTime } from "./key-parts.tsx";
 import { Fact, FactList, PageHead, Panel, Time } from "../views/parts.tsx";
 import { Table } from "../views/table.tsx";
 import { TestCall } from "../views/test-call-view.tsx";
+import { authorName } from "../views/format.ts";
 
 /** What a field holds: what is stored, or what was typed and refused. */
 export interface TypedField {
@@ -153,7 +154,7 @@ function KeyDetails({
       <Fact name="Endpoint Type">{ENDPOINT_LABEL[apiKey.endpointType]}</Fact>
       <Fact name="Secret">{apiKey.hasSecret ? "Calls must carry the shared secret" : "None"}</Fact>
       <Fact name="Created">
-        <LocalTime iso={apiKey.createdAt} /> by {apiKey.createdBy === "operator" ? "the operator" : apiKey.createdBy}
+        <LocalTime iso={apiKey.createdAt} /> by {authorName(apiKey.createdBy)}
       </Fact>
       <Fact name="Expires">
         <Expiration apiKey={apiKey} nowMs={nowMs} />

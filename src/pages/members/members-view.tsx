@@ -34,7 +34,7 @@ const ROLES = Object.entries(ROLE_LABEL) as [Role, string][];
 const ROLE_MEANING = {
   owner: "everything, and who else is an owner",
   admin: "everything except owners",
-  member: "sees everything but API keys, changes nothing",
+  member: "reads everything but API keys and notifications",
 } as const satisfies Record<Role, string>;
 
 export function MembersView(props: Props) {

@@ -8,6 +8,7 @@ import { RuleDifferences } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { EnabledBadge } from "./rules-view.tsx";
 import { TimelineStep } from "../views/timeline.tsx";
+import { authorName } from "../views/format.ts";
 
 export function RuleVersionsView({
   base,
@@ -39,7 +40,7 @@ export function RuleVersionsView({
               ms={Date.parse(version.at)}
               tone={index === 0 ? "good" : "quiet"}
             >
-              By {version.by}.
+              By {authorName(version.by)}.
               <Changed version={version} before={versions[index + 1]} />
             </TimelineStep>
           ))}
@@ -81,7 +82,7 @@ export function RuleVersionView({
           </>
         }
       >
-        By {version.by}, <Time ms={Date.parse(version.at)} nowMs={nowMs} />
+        By {authorName(version.by)}, <Time ms={Date.parse(version.at)} nowMs={nowMs} />
       </PageHead>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was changed: the rule has been changed meanwhile.">

@@ -5,7 +5,7 @@ import { DAYS_COUNTED } from "../../limits.ts";
 import type { RuleFacts } from "../../store/protocol/rules-on-history.ts";
 import { Sparkline } from "../views/charts.tsx";
 import { CheckField } from "../views/fields.tsx";
-import { counted } from "../views/format.ts";
+import { authorName, counted } from "../views/format.ts";
 import { Confirm } from "../views/confirm.tsx";
 import { PageHead, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { RuleEditor, type EditorProps } from "./rule-editor.tsx";
@@ -41,16 +41,23 @@ export function NewRuleView({ from, copied, ...editor }: NewRuleProps) {
                 <SignalLink base={base} id={id} />
               </>
             ))}
-            :{" "}
-            {from.length > 1
-              ? "the conditions are what these samples share."
-              : "keep the conditions that should hold for others too."}
+            : {prefilledWith(from.length, editor.form.conditions.length)}
           </>
         )}
       </PageHead>
       <RuleEditor {...editor} action={`${base}/rules`} submit="Create rule" />
     </>
   );
+}
+
+function prefilledWith(samples: number, conditions: number): string {
+  if (conditions === 0) {
+    const where = samples > 1 ? "these samples share nothing" : "its properties have nothing";
+    return `${where} that would be a condition, so the rule matches every signal of this event.`;
+  }
+  return samples > 1
+    ? "the conditions are what these samples share."
+    : "keep the conditions that should hold for others too.";
 }
 
 export function RuleView({
@@ -81,7 +88,7 @@ export function RuleView({
       >
         <EnabledBadge enabled={rule.enabled} /> <a href={`${path}/versions`}>Version {rule.version}</a>,{" "}
         {rule.version === 1 ? "created" : "changed"} <Time ms={Date.parse(rule.updatedAt)} nowMs={nowMs} /> by{" "}
-        {rule.updatedBy}
+        {authorName(rule.updatedBy)}
       </PageHead>
       {changedMeanwhile && (
         <Notice tone="warn" title="Nothing was saved: the rule has been changed meanwhile.">

@@ -7,6 +7,8 @@ import { compact, day, timeOfDay } from "./format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 240;
+/** More names of days would meet on a phone. */
+const NAMED_TIMES_MAX = 6;
 const MARGIN = { top: 12, right: 16, bottom: 26, left: 48 };
 
 interface Point {
@@ -127,13 +129,20 @@ export function Axes({
           </text>
         </g>
       ))}
-      {x.ticks(5).map((tick) => (
+      {namedTimes(x).map((tick) => (
         <text x={x(tick)} y={height - 6} text-anchor="middle">
           {text(tick.getTime())}
         </text>
       ))}
     </>
   );
+}
+
+/** The times that are named below a chart. Asked for five, d3 gives up to ten: more than a phone has room for. */
+export function namedTimes(x: ScaleTime<number, number>): Date[] {
+  const ticks = x.ticks(5);
+  const step = Math.ceil(ticks.length / NAMED_TIMES_MAX);
+  return ticks.filter((_, index) => index % step === 0);
 }
 
 function dayOfYear(ms: number): string {

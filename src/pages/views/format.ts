@@ -1,7 +1,8 @@
 /** Numbers and times as the pages show them. */
 import { grouped } from "../../domain/grouped.ts";
 
-const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+// In numbers: what was 47 hours ago was not "yesterday".
+const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });
 const UNITS = [
   ["year", 365 * 24 * 3_600_000],
   ["month", 30 * 24 * 3_600_000],
@@ -54,6 +55,11 @@ export function compact(value: number): string {
 /** Points with their sign, such as `+20` or `-5`. */
 export function signed(points: number): string {
   return points > 0 ? `+${grouped(points)}` : grouped(points);
+}
+
+/** Whoever did something, within a sentence: a member's email, or the deployer's own systems. */
+export function authorName(actor: string): string {
+  return actor === "operator" ? "the operator" : actor;
 }
 
 /** A count with its noun, such as `1 signal` or `2 signals`. */

@@ -44,9 +44,9 @@ test("the list of a rule's versions says what changed, who did it and when", asy
     `Version 3 now By ${members.admin.email}. Name: Asked for a demo → <b>Demo</b> Condition removed: properties.form is demo`,
   );
   expect(text).toContain(
-    "Version 2 now By operator. Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
+    "Version 2 now By the operator. Match: all conditions → any condition Points: +20 → +25 How often: each time → once a day (UTC)",
   );
-  expect(text).toContain("Version 1 now By operator. Created.");
+  expect(text).toContain("Version 1 now By the operator. Created.");
   expect(readHtml(html).all("main b")).toHaveLength(0);
   expect(textOf(await members.member.see(path))).toContain(`by ${members.owner.email}`);
   expect((await members.member.read(path)).targets).toContain(`${path}/versions`);

@@ -234,8 +234,13 @@ describe("creating a rule", () => {
   test("is pre-filled from a signal's payload, and knows the events that came", async () => {
     await deliver(workspace.id, [
       { id: "sig_1", payload: { ...form(1), properties: { form_name: "Demo request", n: 1 } } },
+      { id: "sig_2", payload: { ...form(2), properties: { n: 2 } } },
     ]);
     const html = await members.owner.see(`${base}/new?from=sig_1`);
+    expect(textOf(html)).toContain("keep the conditions that should hold for others too");
+    const bare = await members.owner.see(`${base}/new?from=sig_2`);
+    expect(typed(bare, "path")).toEqual([]);
+    expect(textOf(bare)).toContain("so the rule matches every signal of this event");
     expect(typed(html, "event")).toEqual(["Filled Out Form"]);
     expect([typed(html, "path"), typed(html, "value")]).toEqual([["properties.form_name"], ["Demo request"]]);
     expect(

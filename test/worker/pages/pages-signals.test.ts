@@ -102,7 +102,7 @@ describe("the signal queue", () => {
     ]);
     const html = await see("");
     expect(rowsOf(html).sort()).toEqual([
-      "Filled Out Form crm 1 0 0 last month last month",
+      "Filled Out Form crm 1 0 0 1 month ago 1 month ago",
       "Filled Out Form web 3 1 0 3 days ago just now",
       "Seen segment 1 0 1 just now just now",
     ]);
