@@ -12,6 +12,7 @@ import type { ItemSpans } from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import type { Result } from "../result.ts";
 import { ok, refuse } from "../result.ts";
+import { isAbsent } from "./present-text.ts";
 import { Utf8Text } from "../../platform/utf8-text.ts";
 
 export interface BodySignal {
@@ -68,7 +69,7 @@ function isAround(text: Utf8Text, { open, close }: ItemSpans): boolean {
   if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
   const around = jsonValue(`${text.slice(start, open)}[]${text.slice(close, end)}`);
   if (around === undefined) return false;
-  return !isJsonObject(around.value) || (around.value["event"] === undefined && around.value["type"] === undefined);
+  return !isJsonObject(around.value) || (isAbsent(around.value["event"]) && isAbsent(around.value["type"]));
 }
 
 function readItems(text: Utf8Text, { starts, ends, depths, count }: ItemSpans, rules: SignalBodyRules): Reading {
@@ -91,15 +92,18 @@ function readSingle(text: Utf8Text, rules: SignalBodyRules): Reading {
   return signal && ok({ several: false, signals: [signal], text });
 }
 
-/** Reads line by line, no more lines than there may be signals. Null when no line is JSON: then it was not meant as lines. */
+/**
+ * Reads line by line, no more lines than there may be signals. Null when it was not meant as lines: no line is JSON, or
+ * the first two are of one text, of which a line here and there may be JSON all the same.
+ */
 function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
   const { bytes } = text;
+  if (isOverLines(bytes)) return null;
   const signals: BodySignal[] = [];
   let read = 0;
   for (let start = skipSpace(bytes, 0); start < bytes.length;) {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
-    const found = bytes.indexOf(LINE_FEED, start);
-    const lineEnd = found < 0 ? bytes.length : found;
+    const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
     const signal = readOne(text, start, end, jsonDepth(bytes, start, end), rules);
     if (signal === null) {
@@ -112,6 +116,19 @@ function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
     start = skipSpace(bytes, lineEnd);
   }
   return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
+}
+
+/** Whether a JSON text goes on from the first line to the second. */
+function isOverLines(bytes: Uint8Array): boolean {
+  const first = skipSpace(bytes, 0);
+  const second = skipSpace(bytes, endOfLine(bytes, first));
+  const error = findJsonError(bytes, first, endOfLine(bytes, second));
+  return error === null || error.position > second;
+}
+
+function endOfLine(bytes: Uint8Array, from: number): number {
+  const found = bytes.indexOf(LINE_FEED, from);
+  return found < 0 ? bytes.length : found;
 }
 
 /** One signal, checked in this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */

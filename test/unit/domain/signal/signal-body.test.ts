@@ -5,6 +5,7 @@ import { readSignals } from "../../../../src/domain/signal/signal-body.ts";
 import type { SignalRefusal } from "../../../../src/domain/keys/refusal.ts";
 import type { SignalBody, SignalBodyRules } from "../../../../src/domain/signal/signal-body.ts";
 import type { Result } from "../../../../src/domain/result.ts";
+import { isAbsent } from "../../../../src/domain/signal/present-text.ts";
 import { ok, refuse } from "../../../../src/domain/result.ts";
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
 
@@ -25,7 +26,7 @@ function expected(text: string): unknown {
   }
   if (Array.isArray(body)) return { several: body };
   const { batch, event, type } = Object(body) as Record<string, unknown>;
-  if (Array.isArray(batch) && event === undefined && type === undefined) return { several: batch };
+  if (Array.isArray(batch) && isAbsent(event) && isAbsent(type)) return { several: batch };
   return { one: body };
 }
 
@@ -181,6 +182,26 @@ describe("lines of JSON", () => {
     expect(read("x\n".repeat(100), lines)).toMatchObject({ refusal: { code: "body_not_json" } });
   });
 
+  test.each([
+    ["an array that lacks a comma", '[\n {"a":1},\n {"a":2}\n {"a":3}\n]', "line 4, column 2"],
+    ["an array that is cut off", '[{"a":1},\n{"a":2}\n', "line 3, column 1"],
+    ["an envelope that is cut off", '{"batch":[\n{"a":1}\n\n', "line 4, column 1"],
+    ["an object that lacks a comma", '{\n"a": 1,\n"b":\n{"c":2}\n"d":3}', "line 5, column 1"],
+    ["objects over several lines", '{\n"a":1}\n{"a":2}\n{"a":3}', "line 3, column 1"],
+  ])("are not what one text over several lines is taken for, as when %s is broken", (_, text, where) => {
+    expect(read(text, lines)).toMatchObject({
+      refusal: { code: "body_not_json", detail: expect.stringContaining(where) },
+    });
+  });
+
+  test("may break off in the first one, wherever that is", () => {
+    for (const first of ["{", '{"a":[1,{', '{"a":"x', '{"a":1', '{"a":1,', '{"a"', '{"a":tru', "["]) {
+      const result = read(`${first}\n\n{"a":2}\n{"a":3}`, lines);
+      const sent = { first, codes: result.ok && result.value.signals.map(({ refusal }) => refusal?.code ?? null) };
+      expect(sent).toEqual({ first, codes: first === "[" ? false : ["signal_not_json", null, null] });
+    }
+  });
+
   test("one line is one signal, an object over several lines too", () => {
     expect(read('{"a":1}\n', lines)).toMatchObject({ value: { several: false } });
     expect(read('{\n"a":\n1\n}', lines)).toMatchObject({ value: { several: false } });
@@ -270,6 +291,9 @@ describe("sizes to the byte, and what is told of them", () => {
     for (const name of ["type", "event"]) {
       const sent = { [name]: "x", batch: [1, 2] };
       expect(found(JSON.stringify(sent))).toEqual({ one: sent });
+      for (const none of [null, "", " "]) {
+        expect(found(JSON.stringify({ [name]: none, batch: [1, 2] }))).toEqual({ several: [1, 2] });
+      }
     }
   });
 
