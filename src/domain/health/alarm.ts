@@ -102,7 +102,7 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
     isFull(figures.store) &&
       stuck(
         "store_full",
-        `The store is full and records nothing; ${waiting}. Shorten the plan's retention or delete people.`,
+        `The store is full and records nothing; ${waiting}. Give the workspace a plan with a shorter retention.`,
       ),
     !figures.booksBalanced &&
       stuck("books_open", "The books do not balance. Compare GET …/books with the log, and report it: this is a bug."),
@@ -117,7 +117,7 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
     level === "filling" &&
       late(
         "store_filling",
-        `The store is ${percent(figures.store)} % full. Shorten the plan's retention before it is.`,
+        `The store is ${percent(figures.store)} % full. Give the workspace a plan with a shorter retention before it is.`,
       ),
     failing !== undefined &&
       late(

@@ -10,7 +10,7 @@ const HOUR_MS = 3_600_000;
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const BYTE_UNITS = ["KB", "MB", "GB"] as const;
 const WAYS_OUT =
-  "To make room, change to a plan that keeps signals for a shorter time, delete people who need not be kept, or ask the operator of this service.";
+  "To make room, change to a plan that keeps signals for a shorter time, delete people who have very many signals, or ask the operator of this service.";
 
 const NOTICES: Record<Exclude<RoomLevel, "ok">, (health: Room, nowMs: number) => NoticeCopy> = {
   filling: ({ store }) => ({
