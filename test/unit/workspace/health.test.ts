@@ -81,7 +81,9 @@ describe("the health of a workspace", () => {
     expect(alarms(waiting(12.5 * MINUTE))[0]?.says).toMatch(
       /^12,345 accepted signals wait, the oldest for 12 minutes\. Look/,
     );
-    expect(alarms({ store: { bytes: 855, maxBytes: 1_000 } })[0]?.says).toMatch(/^The store is 85 % full\. Give the workspace a plan/);
+    expect(alarms({ store: { bytes: 855, maxBytes: 1_000 } })[0]?.says).toMatch(
+      /^The store is 85 % full\. Give the workspace a plan/,
+    );
     expect(alarms(failing(HOUR))[0]?.says).toBe(
       "The job `cold` has failed for 60 minutes: R2 is down. Look whether R2 and D1 answer.",
     );
