@@ -27,6 +27,7 @@ export type AuditAction =
   | "rule.created"
   | "rule.updated"
   | "rule.deleted"
+  | "rule.scores_removed"
   | "rules.imported"
   | "data.exported"
   | "person.deleted"

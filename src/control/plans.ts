@@ -62,9 +62,11 @@ export async function findPlan(db: ControlDatabase, id: string): Promise<Plan | 
   return (await db.select().from(plans).where(eq(plans.id, id)).get()) ?? null;
 }
 
-/** Creates the plan or replaces it. The caller then configures the workspaces that are on it. */
+/** Creates the plan or replaces it. The caller then configures the workspaces that are on it. What is so already leaves no entry. */
 export async function putPlan(db: ControlDatabase, plan: Plan, by: Change): Promise<{ created: boolean }> {
   const before = await findPlan(db, plan.id);
+  const isOther = before === null || JSON.stringify(planTerms(before)) !== JSON.stringify(planTerms(plan));
+  if (!isOther) return { created: false };
   await db.batch([
     db.insert(plans).values(plan).onConflictDoUpdate({ target: plans.id, set: plan }),
     auditEntry(db, by, {

@@ -9,29 +9,34 @@ import { ruleDifferences } from "../domain/rules/rule-difference.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
 import { newId } from "../platform/ids.ts";
 import { WORKSPACE_MAX_RULES, WORKSPACE_RULES_MAX_SIZE } from "../limits.ts";
-import { auditEntry } from "./audit.ts";
+import { auditEntry, type AuditAction } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { findRule, isRule, RULE_COLUMNS, type StoredRule } from "./stored-rules.ts";
 import { dropOldVersions, dropVersionsOf, findRuleVersion, keepVersions } from "./stored-rule-versions.ts";
-import { mappingRules, workspaces } from "./control-schema.ts";
-import { and, eq, exists, ne, sql, type SQL } from "drizzle-orm";
+import { auditLog, mappingRules, workspaces } from "./control-schema.ts";
+import { and, eq, exists, ne, not, sql, type SQL } from "drizzle-orm";
 
 export type RuleChange = { [Field in keyof RuleContent]?: RuleContent[Field] | undefined };
 
+/**
+ * @param id the new rule's, `rule_` and a UUIDv7: of several calls with one id, also at the same time and after the rule was
+ * deleted, one makes the rule; the others change nothing.
+ */
 export async function createRule(
   db: ControlDatabase,
   workspaceId: string,
   rule: RuleContent,
   by: Change,
+  id: string = newId("rule", by.nowMs),
 ): Promise<Result<StoredRule, "too_many_rules" | "rules_too_large">> {
   const at = iso(by.nowMs);
   const [newest, times] = [
     { version: 1, updatedBy: by.actor },
     { createdAt: at, updatedAt: at },
   ];
-  const created: StoredRule = { id: newId("rule", by.nowMs), ...rule, ...newest, ...times };
-  const { id } = created;
-  const isThere = ruleIsThere(db, workspaceId, id);
+  const created: StoredRule = { id, ...rule, ...newest, ...times };
+  const wasMade = wasCreated(db, workspaceId, id);
+  const isNew = and(not(wasMade), ruleIsThere(db, workspaceId, id)) ?? sql`false`;
   const [inserted] = await db.batch([
     // INSERT … SELECT takes the columns in the order of the table.
     db
@@ -40,14 +45,17 @@ export async function createRule(
         sql`select ${id}, ${workspaceId}, ${rule.name}, ${rule.event}, ${rule.match}, ${JSON.stringify(rule.conditions)},
           ${rule.scoringSignal}, ${rule.points}, ${Number(rule.enabled)}, 1, ${at}, ${at}, ${ruleSize(rule)}, ${rule.frequency},
           ${by.actor}
-          where ${hasRoom(db, workspaceId, id, ruleSize(rule))}
+          where not ${wasMade} and ${hasRoom(db, workspaceId, id, ruleSize(rule))}
             and ${db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId))} < ${WORKSPACE_MAX_RULES}`,
       )
+      .onConflictDoNothing()
       .returning({ id: mappingRules.id }),
-    raiseRulesVersion(db, workspaceId, isThere),
-    auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isThere),
+    raiseRulesVersion(db, workspaceId, isNew),
+    auditEntry(db, by, { workspaceId, action: "rule.created", target: id, detail: { ...rule } }, isNew),
   ]);
   if (inserted.length > 0) return ok(created);
+  const [made] = await db.select({ before: sql<number>`${wasMade}` }).from(sql`(select 1)`);
+  if (made?.before === 1) return ok(created);
   const count = await db.$count(mappingRules, eq(mappingRules.workspaceId, workspaceId));
   return refuse(count >= WORKSPACE_MAX_RULES ? "too_many_rules" : "rules_too_large");
 }
@@ -76,10 +84,10 @@ export async function updateRule(
     // oxlint-disable-next-line no-await-in-loop -- once more only where the rule was changed in between
     const before = await findRule(db, workspaceId, ruleId);
     if (before === null) return refuse("not_found");
-    if (version !== undefined && before.version !== version) break;
     const after = changed(before, change);
     const differences = ruleDifferences(before, after);
     if (differences.length === 0) return ok(before);
+    if (version !== undefined && before.version !== version) break;
     const isBefore = isRule(workspaceId, ruleId, before.version);
     const mayBe = and(isBefore, hasRoom(db, workspaceId, ruleId, ruleSize(after)));
     const isToBe = exists(db.select({ id: mappingRules.id }).from(mappingRules).where(mayBe));
@@ -129,17 +137,17 @@ export async function restoreRule(
   return updateRule(db, workspaceId, ruleId, contentOf(found.version), by, change);
 }
 
-/** Deletes a rule; scoring signals that it has made stay. False: no such rule here. */
+/** Deletes a rule. What becomes of the scoring signals that it has made is noted here, and done by the caller. False: no such rule here. */
 export async function deleteRule(
   db: ControlDatabase,
   workspaceId: string,
-  ruleId: string,
+  { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
   by: Change,
 ): Promise<boolean> {
   const rule = await findRule(db, workspaceId, ruleId);
   if (rule === null) return false;
   const isThere = ruleIsThere(db, workspaceId, ruleId);
-  const detail = { name: rule.name };
+  const detail = { name: rule.name, scoring_signals: scoringSignals };
   const [, , deleted] = await db.batch([
     auditEntry(db, by, { workspaceId, action: "rule.deleted", target: ruleId, detail }, isThere),
     raiseRulesVersion(db, workspaceId, isThere),
@@ -159,6 +167,17 @@ export function raiseRulesVersion(db: ControlDatabase, workspaceId: string, only
     .update(workspaces)
     .set({ rulesVersion: sql`${workspaces.rulesVersion} + 1` })
     .where(and(eq(workspaces.id, workspaceId), onlyIf));
+}
+
+/** Whether the workspace has ever made a rule of this id: the audit log remembers it, also once the rule is deleted. */
+function wasCreated(db: ControlDatabase, workspaceId: string, ruleId: string) {
+  const entry = and(
+    eq(auditLog.workspaceId, workspaceId),
+    eq(auditLog.target, ruleId),
+    // The plus keeps SQLite from the index of this column: the target's leads to few entries.
+    sql`+${auditLog.action} = ${"rule.created" satisfies AuditAction}`,
+  );
+  return exists(db.select({ id: auditLog.id }).from(auditLog).where(entry));
 }
 
 function ruleIsThere(db: ControlDatabase, workspaceId: string, ruleId: string) {

@@ -7,7 +7,7 @@ import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { findPlan } from "./plans.ts";
 import { plans, workspaces } from "./control-schema.ts";
-import { and, asc, count, desc, eq, exists, gt, inArray, lt, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, exists, gt, inArray, lt, ne, or, sql } from "drizzle-orm";
 
 /** Times are ISO 8601 UTC. */
 export interface Workspace {
@@ -107,7 +107,10 @@ export async function findWorkspace(db: ControlDatabase, id: string): Promise<Wo
   return (await query.where(eq(workspaces.id, id)).get()) ?? null;
 }
 
-/** Changes a workspace in D1 only; the caller then configures its objects, so that it takes effect with the next signal. */
+/**
+ * Changes a workspace in D1 only; the caller then configures its objects, so that it takes effect with the next signal. What is
+ * so already leaves no entry.
+ */
 export async function updateWorkspace(
   db: ControlDatabase,
   id: string,
@@ -116,18 +119,25 @@ export async function updateWorkspace(
 ): Promise<Result<Workspace, "not_found" | "plan_unknown">> {
   const { plan, ...columns } = change;
   if (plan !== undefined && (await findPlan(db, plan)) === null) return refuse("plan_unknown");
-  if (Object.keys(change).length > 0) {
+  const { name, overages } = columns;
+  const isOther = or(
+    name === undefined ? undefined : ne(workspaces.name, name),
+    plan === undefined ? undefined : ne(workspaces.planId, plan),
+    overages === undefined ? undefined : ne(workspaces.overages, overages),
+  );
+  if (isOther !== undefined) {
+    const changes = and(eq(workspaces.id, id), isOther);
     await db.batch([
-      db
-        .update(workspaces)
-        .set({ ...columns, planId: plan })
-        .where(eq(workspaces.id, id)),
       auditEntry(
         db,
         by,
         { workspaceId: id, action: "workspace.updated", target: id, detail: { ...change } },
-        exists(db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id))),
+        exists(db.select({ id: workspaces.id }).from(workspaces).where(changes)),
       ),
+      db
+        .update(workspaces)
+        .set({ ...columns, planId: plan })
+        .where(changes),
     ]);
   }
   const updated = await findWorkspace(db, id);

@@ -126,9 +126,13 @@ export async function endRule(
   { ruleId, scoringSignals }: { ruleId: string; scoringSignals: "keep" | "remove" },
   by: Change,
 ): Promise<"not_found" | "deleted" | RuleJob> {
-  const deleted = await deleteRule(db, workspaceId, ruleId, by);
+  const deleted = await deleteRule(db, workspaceId, { ruleId, scoringSignals }, by);
   if (scoringSignals === "keep") return deleted ? "deleted" : "not_found";
   const store = signalStore(env, workspaceId);
-  if (!deleted && !(await store.hasScoringSignals(ruleId))) return "not_found";
+  if (!deleted) {
+    if (!(await store.hasScoringSignals(ruleId))) return "not_found";
+    // The entry comes first: once they are gone, nobody can ask for it again.
+    await auditEntry(db, by, { workspaceId, action: "rule.scores_removed", target: ruleId });
+  }
   return store.applyRule({ ruleId, rule: null, rulesVersion: await readRulesVersion(db, workspaceId) });
 }

@@ -84,8 +84,16 @@ export const AUDIT_COPY = {
   ),
   "rule.deleted": {
     label: "Mapping rule deleted",
-    sentence: ({ target, detail }) => <>deleted the mapping rule {textIn(detail, "name") ?? <code>{target}</code>}</>,
+    sentence: ({ target, detail }) => (
+      <>
+        deleted the mapping rule {textIn(detail, "name") ?? <code>{target}</code>}
+        {detail["scoring_signals"] === "remove" && " and its scoring signals"}
+      </>
+    ),
   },
+  "rule.scores_removed": ofRule("Scoring signals removed", (rule) => (
+    <>removed the scoring signals of the mapping rule {rule}</>
+  )),
   "rules.imported": {
     label: "Mapping rules imported",
     sentence: ({ detail: { added, changed } }, { base }) => (

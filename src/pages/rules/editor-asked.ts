@@ -2,24 +2,29 @@
 import type { Context } from "hono";
 import { signalStore } from "../../workspace/objects.ts";
 import { previewRule } from "../../workspace/rules-on-history.ts";
+import { newId } from "../../platform/ids.ts";
+import { formText } from "../form-text.ts";
 import type { PagesEnv } from "../pages-env.ts";
 import type { EditorProps } from "./rule-editor.tsx";
 import { changeRows, draftOf, previewDays, readRuleForm, withoutBlankRows, type RuleForm } from "./rule-form.ts";
 import type { Previewed } from "./rule-preview.tsx";
 
+const RULE_ID = /^rule_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 /** Reads what a submit of the editor asks for: its buttons add and remove rows, preview, and save. */
 export async function readAsked(
   c: Context<PagesEnv>,
-): Promise<{ what: string; form: RuleForm; version: number | null; preview: Previewed }> {
+): Promise<{ what: string; form: RuleForm; id: string; version: number | null; preview: Previewed }> {
   const data = await c.req.formData();
   const what = data.get("do");
   const asked = typeof what === "string" ? what : "save";
   const read = readRuleForm(data);
   const form = asked === "save" || asked === "preview" ? withoutBlankRows(read) : changeRows(read, asked);
-  const version = Number(data.get("version"));
+  const [id, version] = [formText(data, "id"), Number(data.get("version"))];
   return {
     what: asked,
     form,
+    id: RULE_ID.test(id) ? id : newId("rule"),
     version: Number.isInteger(version) && version > 0 ? version : null,
     preview: asked === "preview" ? await tryOut(c, form) : null,
   };

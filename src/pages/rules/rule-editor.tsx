@@ -28,18 +28,22 @@ const PREVIEW_DAYS = [
   ["365", "the last year"],
 ] as const;
 
-/** @param version the version that is edited; undefined for a new rule. */
+/**
+ * @param version the version that is edited; undefined for a new rule.
+ * @param newId the id that a new rule gets: a form that is sent twice makes one.
+ */
 export function RuleEditor({
   base,
   action,
   submit,
   version,
+  newId,
   form,
   errors,
   preview,
   suggestions,
   focus,
-}: EditorProps & { action: string; submit: string; version?: number }) {
+}: EditorProps & { action: string; submit: string; version?: number; newId?: string }) {
   const wrong = Object.entries(errors);
   return (
     <div class="editor">
@@ -51,11 +55,13 @@ export function RuleEditor({
         data-preview="#preview"
         data-preview-url={`${base}/rules/preview`}
         data-preview-first
+        data-once
       >
         {/* The Enter key presses the first submit button of a form: this one, which saves. */}
         <button class="default-submit" name="do" value="save" tabindex={-1} aria-hidden="true">
           {submit}
         </button>
+        {newId !== undefined && <input type="hidden" name="id" value={newId} />}
         {version !== undefined && <input type="hidden" name="version" value={String(version)} />}
         <FormErrors errors={wrong.map(([field, error]) => describe(field, error))} />
         <Panel title="The rule">

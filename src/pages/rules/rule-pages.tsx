@@ -4,6 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { createRule, updateRule } from "../../control/rule-changes.ts";
 import { findRule, listRules, type StoredRule } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { newId } from "../../platform/ids.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules-on-history.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
@@ -60,12 +61,13 @@ export const rulePages = pages
   })
   .post("/", requireManager, async (c) => {
     const asked = await readAsked(c);
-    if (asked.what !== "save") return newPage(c, asked.form, { preview: asked.preview, focus: focusAfter(asked.what) });
+    const { id, preview, what } = asked;
+    if (what !== "save") return newPage(c, asked.form, { id, preview, focus: focusAfter(what) });
     const rule = ruleTyped(asked.form);
-    if (!rule.ok) return newPage(c, asked.form, { errors: rule.refusal, status: 422 });
-    const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c));
+    if (!rule.ok) return newPage(c, asked.form, { id, errors: rule.refusal, status: 422 });
+    const created = await createRule(c.get("db"), c.get("workspace").id, rule.value, byMember(c), id);
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
-    return newPage(c, asked.form, { errors: { "": NO_ROOM[created.refusal] }, status: 409 });
+    return newPage(c, asked.form, { id, errors: { "": NO_ROOM[created.refusal] }, status: 409 });
   })
   .post("/preview", requireManager, async (c) => {
     const form = withoutBlankRows(readRuleForm(await c.req.formData()));
@@ -127,16 +129,17 @@ async function newPage(
   c: Context<PagesEnv>,
   form: RuleForm,
   {
+    id = newId("rule"),
     errors = {},
     status = 200,
     preview = null,
     focus = null,
     from = [],
     copied = null,
-  }: Shown & { from?: readonly string[]; copied?: StoredRule | null } = {},
+  }: Shown & { id?: string; from?: readonly string[]; copied?: StoredRule | null } = {},
 ): Promise<Response> {
   const suggestions = await signalStore(c.env, c.get("workspace").id).suggestForRule(form.event);
-  const known = { base: workspacePath(c), form, errors, preview, suggestions, focus, from, copied };
+  const known = { base: workspacePath(c), newId: id, form, errors, preview, suggestions, focus, from, copied };
   return page(c, { title: "New mapping rule", section: "rules", status }, <NewRuleView {...known} />);
 }
 

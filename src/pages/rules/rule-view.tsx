@@ -15,6 +15,8 @@ import { EnabledBadge, matchesSince } from "./rules-view.tsx";
 import { SignalLink } from "../signals/signal-parts.tsx";
 
 interface NewRuleProps extends EditorProps {
+  /** Id of the rule that the form makes. */
+  newId: string;
   /** Ids of the signals that the form was pre-filled from. */
   from: readonly string[];
   /** The rule that the new one is a copy of; null where it is none. */

@@ -64,7 +64,7 @@ describe("the versions of a mapping rule", () => {
     const other = await newWorkspace();
     expect(await listRuleVersions(db, other.id, id)).toBeNull();
     expect(await restoreRule(db, other.id, id, 1, by("a@example.com"))).toEqual({ ok: false, refusal: "not_found" });
-    await deleteRule(db, workspace.id, id, by("a@example.com"));
+    await deleteRule(db, workspace.id, { ruleId: id, scoringSignals: "keep" }, by("a@example.com"));
     expect(await listRuleVersions(db, workspace.id, id)).toBeNull();
     const rows = env.DB.prepare("SELECT count(*) AS rows FROM rule_versions WHERE workspace_id = ?").bind(workspace.id);
     expect(await rows.first("rows")).toBe(0);

@@ -510,6 +510,55 @@ describe("applying a rule to past signals", () => {
   });
 });
 
+describe("a form that is sent twice", () => {
+  test("makes one rule, with one entry, also eight times at once; every answer leads to it", async () => {
+    const page = await members.owner.read(`${base}/new`);
+    const id = page.field("id").value ?? "";
+    const answers = await Promise.all(Array.from({ length: 8 }, () => members.owner.post(base, fields([], { id }))));
+    const made = await stored();
+    expect(made.map((rule) => [rule.id, rule.version])).toEqual([[id, 1]]);
+    const to = `${base}/${id}?done=rule_created`;
+    expect(answers.map(({ headers }) => headers.get("location"))).toEqual(Array(8).fill(to));
+    expect(await audit()).toEqual(["rule.created owner"]);
+    // Once it is deleted, the form in another tab does not bring it back.
+    await members.owner.post(`${base}/${id}/delete`);
+    await members.owner.post(base, fields([], { id }));
+    expect(await stored()).toEqual([]);
+    expect(page.one("form#rule").attribute("data-once")).toBeDefined();
+  });
+
+  test("is the same form after rows were added and after it was refused; another one makes another rule", async () => {
+    const id = (await members.owner.read(`${base}/new`)).field("id").value ?? "";
+    for (const more of [{ do: "add" }, { points: "many" }]) {
+      const html = await (await members.owner.post(base, fields([], { id, ...more }))).text();
+      expect(readHtml(html).field("id").value).toBe(id);
+    }
+    const other = (await members.owner.read(`${base}/new`)).field("id").value ?? "";
+    for (const each of [id, other]) await members.owner.post(base, fields([], { id: each }));
+    expect((await stored()).map((rule) => rule.id).toSorted()).toEqual([id, other].toSorted());
+  });
+
+  test("neither makes nor touches a rule of another workspace, nor takes an id that is none", async () => {
+    const elsewhere = await newMembers({ key: null });
+    const id = (await newRule()).id;
+    await elsewhere.owner.post(`${elsewhere.home}/rules`, fields([], { id, name: "taken" }));
+    expect(await stored()).toMatchObject([{ id, name: "Asked for a demo", version: 1 }]);
+    await members.owner.post(base, fields([], { id: "rule_../x" }));
+    expect((await stored()).map((rule) => rule.id)).toEqual([expect.stringMatching(/^rule_[0-9a-f-]{36}$/), id]);
+  });
+
+  test("saves an existing rule once, and the second answer is no conflict", async () => {
+    const { id } = await newRule();
+    const change = fields([], { version: "1", points: "30" });
+    for (const answer of [
+      await members.owner.post(`${base}/${id}`, change),
+      await members.owner.post(`${base}/${id}`, change),
+    ])
+      expect(answer.headers.get("location")).toBe(`${base}/${id}?done=rule_saved`);
+    expect(await stored()).toMatchObject([{ points: 30, version: 2 }]);
+  });
+});
+
 describe("deleting a rule", () => {
   beforeEach(() => deliver(workspace.id, [{ id: "sig_1", payload: form(1) }]));
 
@@ -531,6 +580,11 @@ describe("deleting a rule", () => {
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
+    // Nothing is left to remove, and nothing is noted.
+    await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
+    expect((await audit()).slice(-2)).toEqual(["rule.deleted owner", "rule.scores_removed owner"]);
+    const activity = textOf(await members.member.see(`${members.home}/settings/activity`));
+    expect(activity).toContain(`removed the scoring signals of the mapping rule ${id}`);
   });
 
   test("removes them too where that was asked for", async () => {
@@ -539,6 +593,8 @@ describe("deleting a rule", () => {
     expect(answer.headers.get("location")).toBe(`${base}/${id}`);
     await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect((await audit()).at(-1)).toBe("rule.deleted owner");
+    const activity = textOf(await members.member.see(`${members.home}/settings/activity`));
+    expect(activity).toContain("deleted the mapping rule Asked for a demo and its scoring signals");
   });
 });
 
