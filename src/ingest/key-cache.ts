@@ -43,6 +43,8 @@ export interface KnownKey extends Omit<KeyFacts, "payloadTemplate"> {
 interface CachedKey {
   key: KnownKey;
   readAtMs: number;
+  /** Until then a call asks for the key anew, or has just asked in vain: the others go by what is known. */
+  askedUntilMs: number;
 }
 
 const entries = new Lru<string, CachedKey>(KEY_CACHE_ENTRIES);
@@ -60,10 +62,12 @@ export function rememberDeactivated(value: string, key: KnownKey): void {
   deactivated.set(value, { ...key, isDeactivated: true, template: null, refused: [], refusedToldMs: 0 });
 }
 
-/** The key if it was read less than KEY_CACHE_MS ago. */
+/** The key if it was read less than KEY_CACHE_MS ago, or if another call is about to read it again. */
 export function cachedKey(value: string, nowMs: number): KnownKey | undefined {
   const entry = entries.get(value);
-  return entry !== undefined && nowMs - entry.readAtMs < KEY_CACHE_MS ? entry.key : undefined;
+  if (entry === undefined) return undefined;
+  const ageMs = nowMs - entry.readAtMs;
+  return ageMs < KEY_CACHE_MS || (nowMs < entry.askedUntilMs && ageMs < KEY_STALE_MS) ? entry.key : undefined;
 }
 
 /** Whether the key existed when it was last looked up, however long ago. */
@@ -76,10 +80,11 @@ export function wasKnown(value: string): boolean {
  * key that was known a short time ago is good enough: what is cached of it never changes.
  */
 export async function lookUpKey(d1: D1Database, value: string, nowMs: number): Promise<KnownKey | undefined> {
+  const entry = entries.get(value);
+  if (entry !== undefined) entry.askedUntilMs = nowMs + CALL_TIMEOUT_MS;
   try {
     return await within(CALL_TIMEOUT_MS, readKey(d1, value, nowMs));
   } catch (error) {
-    const entry = entries.get(value);
     if (entry === undefined || nowMs - entry.readAtMs >= KEY_STALE_MS) throw error;
     logEvent("key_lookup_failed", { workspace: entry.key.workspaceId, error: errorText(error) });
     return entry.key;
@@ -106,6 +111,6 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedToldMs: 0,
     refusedPauseMs: 0,
   };
-  entries.set(value, { key, readAtMs: nowMs }, 1 + (template?.length ?? 0));
+  entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
 }
