@@ -7,7 +7,7 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { RESEND_AFTER_MS } from "../../src/quota/drain.ts";
 import { ring, ringUntilQuiet } from "./cold.ts";
-import { consumeMessages } from "./deliver.ts";
+import { deliverByHand, QueueByHand, type WaitingMessage } from "./queue-by-hand.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
 import { call, newWorkspace } from "./workspace.ts";
@@ -44,11 +44,6 @@ interface Call {
   attempts: number;
 }
 
-interface Queued {
-  body: string;
-  attempts: number;
-}
-
 interface Keys {
   second: TestKey;
   accounts: TestKey;
@@ -68,9 +63,9 @@ export class FaultyLife {
   hasOverages = false;
   readonly #keys: Keys;
   readonly #clock: WaitingClock;
-  readonly #queue: Queued[];
+  readonly #queue: WaitingMessage[];
   /** Messages that the queue has given up. */
-  readonly #givenUp: Queued[] = [];
+  readonly #givenUp: WaitingMessage[] = [];
   /** Calls that were answered with 503, to be made again. */
   readonly #again: Call[] = [];
   #isDeactivated = false;
@@ -78,26 +73,21 @@ export class FaultyLife {
 
   private constructor(
     given: { workspace: TestWorkspace; keys: Keys; limit: number; clock: WaitingClock },
-    queue: Queued[],
+    queue: QueueByHand,
     faults: SeededFaults,
   ) {
     this.workspace = given.workspace;
     this.limit = given.limit;
     this.#keys = given.keys;
     this.#clock = given.clock;
-    this.#queue = queue;
+    this.#queue = queue.waiting;
     this.faults = faults;
   }
 
   /** Begins with a workspace of some rules, in which nothing fails yet. */
   static async make(clock: WaitingClock, limit: number): Promise<FaultyLife> {
-    const queue: Queued[] = [];
-    const faults = new SeededFaults(clock, {
-      sendBatch: (messages) => {
-        for (const { body } of messages) queue.push({ body: String(body), attempts: 1 });
-        return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
-      },
-    });
+    const queue = new QueueByHand();
+    const faults = new SeededFaults(clock, queue);
     faults.end();
     const workspace = await newWorkspace({ signalLimit: limit });
     const rule = { name: "seen", event: "seen *", conditions: [], scoring_signal: "seen", points: POINTS };
@@ -321,16 +311,11 @@ export class FaultyLife {
     if (what < 91) this.#queue.length = 0;
   }
 
-  async #deliver(messages: Queued[], queue: string): Promise<void> {
-    const bodies = messages.map(({ body }) => body);
-    const attempts = messages.map((message) => message.attempts);
-    const result = await this.#inTime(consumeMessages(bodies, { queue, attempts }), "a batch of messages");
-    const acknowledged = new Set(result.explicitAcks);
-    messages.forEach((message, index) => {
-      if (acknowledged.has(String(index))) return;
-      const isGivenUp = ++message.attempts > QUEUE_ATTEMPTS && queue === "signals";
-      (isGivenUp || queue !== "signals" ? this.#givenUp : this.#queue).push(message);
-    });
+  async #deliver(messages: WaitingMessage[], queue: string): Promise<void> {
+    for (const message of await this.#inTime(deliverByHand(messages, queue), "a batch of messages")) {
+      const isGivenUp = message.attempts > QUEUE_ATTEMPTS || queue !== "signals";
+      (isGivenUp ? this.#givenUp : this.#queue).push(message);
+    }
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { expect } from "vitest";
-import { consumeMessages } from "./deliver.ts";
+import { deliverByHand, QueueByHand } from "./queue-by-hand.ts";
 import { SeededFaults } from "./seeded-faults.ts";
 import type { Outcome } from "./seeded-faults.ts";
 import type { WaitingClock } from "./waiting-clock.ts";
@@ -13,13 +13,6 @@ import type { Problem, TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;
-
-interface Queued {
-  body: string;
-  attempts: number;
-  /** When it is to be delivered. */
-  atMs: number;
-}
 
 /** What fails, and how: calls such as `SIGNALS.sendBatch`. */
 export type Outage = readonly (readonly [RegExp, Outcome])[];
@@ -32,10 +25,10 @@ export class OutageRun {
   /** Seconds that senders were told to wait, of each call that was answered with 503. */
   readonly refused: number[] = [];
   readonly #clock: WaitingClock;
-  readonly #queue: Queued[];
+  readonly #queue: QueueByHand;
   #sent = 0;
 
-  private constructor(workspace: TestWorkspace, clock: WaitingClock, faults: SeededFaults, queue: Queued[]) {
+  private constructor(workspace: TestWorkspace, clock: WaitingClock, faults: SeededFaults, queue: QueueByHand) {
     this.workspace = workspace;
     this.#clock = clock;
     this.faults = faults;
@@ -43,13 +36,8 @@ export class OutageRun {
   }
 
   static async make(clock: WaitingClock): Promise<OutageRun> {
-    const queue: Queued[] = [];
-    const faults = new SeededFaults(clock, {
-      sendBatch: (messages) => {
-        for (const { body } of messages) queue.push({ body: String(body), attempts: 1, atMs: Date.now() });
-        return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
-      },
-    });
+    const queue = new QueueByHand();
+    const faults = new SeededFaults(clock, queue);
     faults.begin(1, 0);
     const workspace = await newWorkspace();
     const rule = { name: "visit", event: "Visit", conditions: [], scoring_signal: "visit", points: 1 };
@@ -87,7 +75,7 @@ export class OutageRun {
       // What a commit has set going is sent at once, with a timer of milliseconds.
       await this.#clock.really(2);
       const [counterMs, storeMs] = [await this.#alarmMs(this.#counter), await this.#alarmMs(this.#store)];
-      const queueMs = Math.min(...this.#queue.map(({ atMs }) => atMs));
+      const queueMs = Math.min(...this.#queue.waiting.map(({ atMs }) => atMs));
       const nextMs = Math.min(counterMs, storeMs, queueMs);
       if (nextMs > endMs) break;
       if (nextMs > Date.now()) this.#clock.pass(nextMs - Date.now());
@@ -111,14 +99,10 @@ export class OutageRun {
   }
 
   async #deliver(): Promise<void> {
-    const due = this.#queue.filter(({ atMs }) => atMs <= Date.now());
-    for (const message of due) this.#queue.splice(this.#queue.indexOf(message), 1);
-    const bodies = due.map(({ body }) => body);
-    const { retryMessages } = await consumeMessages(bodies, { attempts: due.map(({ attempts }) => attempts) });
-    for (const { msgId, delaySeconds = 0 } of retryMessages) {
-      const { body = "", attempts = 0 } = due[Number(msgId)] ?? {};
-      this.#queue.push({ body, attempts: attempts + 1, atMs: Date.now() + delaySeconds * 1_000 });
-    }
+    const { waiting } = this.#queue;
+    const due = waiting.filter(({ atMs }) => atMs <= Date.now());
+    for (const message of due) waiting.splice(waiting.indexOf(message), 1);
+    waiting.push(...(await deliverByHand(due)));
   }
 
   /** When the object is to be rung; infinity: never. */

@@ -1,0 +1,32 @@
+/** In place of the queue: messages wait until a test delivers them, in the order and the company that it chooses. */
+import { consumeMessages } from "./deliver.ts";
+
+export interface WaitingMessage {
+  body: string;
+  /** Which attempt the next delivery is: 1 for the first. */
+  attempts: number;
+  /** When it is to be delivered. */
+  atMs: number;
+}
+
+export class QueueByHand {
+  readonly waiting: WaitingMessage[] = [];
+
+  readonly sendBatch: Queue["sendBatch"] = (messages) => {
+    for (const { body } of messages) this.waiting.push({ body: String(body), attempts: 1, atMs: Date.now() });
+    return Promise.resolve({ metadata: { metrics: { backlogCount: 0, backlogBytes: 0 } } });
+  };
+}
+
+/** Hands messages to a queue's consumer. @returns those that it has not taken, as they are to come again. */
+export async function deliverByHand(messages: readonly WaitingMessage[], queue = "signals"): Promise<WaitingMessage[]> {
+  const attempts = messages.map((message) => message.attempts);
+  const bodies = messages.map(({ body }) => body);
+  const { explicitAcks, retryMessages } = await consumeMessages(bodies, { queue, attempts });
+  const delays = new Map(retryMessages.map(({ msgId, delaySeconds = 0 }) => [msgId, delaySeconds * 1_000]));
+  return messages.flatMap((message, index) => {
+    const id = String(index);
+    if (explicitAcks.includes(id)) return [];
+    return [{ ...message, attempts: message.attempts + 1, atMs: Date.now() + (delays.get(id) ?? 0) }];
+  });
+}
