@@ -44,6 +44,7 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
 /** The rules of a file, or all that is wrong with it, rule by rule. A list of rules without `{"items": …}` is as good. */
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
+  if (text.trim() === "") return wholly("Choose a file, or paste its text.");
   let json: unknown;
   try {
     json = JSON.parse(text);

@@ -3,9 +3,12 @@ import * as z from "zod";
 import {
   isRulePath,
   MAPPING_OPERATORS,
+  OPERATORS_OF_NUMBERS,
+  OPERATORS_WITH_LIST,
   OPERATORS_WITHOUT_VALUE,
   RULE_FREQUENCIES,
 } from "../domain/rules/mapping-rule.ts";
+import { toComparable } from "../domain/rules/mapping-condition.ts";
 import { isEventPattern } from "../domain/rules/event-pattern.ts";
 import { ruleSize } from "../domain/rules/rule-size.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
@@ -40,7 +43,10 @@ const condition = z
     value: z
       .union([scalar, z.array(scalar).min(1).max(200)])
       .exactOptional()
-      .meta({ description: "A list for `in`, nothing for `exists`, `not_exists`, `is_true`, `is_false`." }),
+      .meta({
+        description:
+          "A list for `in`, a number for `greater_…` and `less_…`, nothing for `exists`, `not_exists`, `is_true`, `is_false`.",
+      }),
   })
   .superRefine(({ operator, value }, ctx) => {
     const message = valueError(operator, value);
@@ -93,7 +99,9 @@ export const NO_ROOM = {
 
 function valueError(operator: Condition["operator"], value: Condition["value"]): string | null {
   if (OPERATORS_WITHOUT_VALUE.includes(operator)) return value === undefined ? null : `${operator} takes no value`;
-  if (value === undefined) return `${operator} needs a value`;
-  if (operator === "in") return Array.isArray(value) ? null : "in needs a list of values";
-  return Array.isArray(value) ? `${operator} takes one value; use in for a list` : null;
+  if (value === undefined) return "a value is needed";
+  if (OPERATORS_WITH_LIST.includes(operator)) return Array.isArray(value) ? null : `${operator} needs a list of values`;
+  if (Array.isArray(value)) return `${operator} takes one value; use in for a list`;
+  const isNumber = !Number.isNaN(toComparable(value).number);
+  return OPERATORS_OF_NUMBERS.includes(operator) && !isNumber ? "a number is needed, such as 100" : null;
 }

@@ -21,6 +21,17 @@ export type MappingOperator = (typeof MAPPING_OPERATORS)[number];
 /** Operators whose condition has no `value`. */
 export const OPERATORS_WITHOUT_VALUE: readonly MappingOperator[] = ["exists", "not_exists", "is_true", "is_false"];
 
+/** Operators whose condition has a list as its `value`. */
+export const OPERATORS_WITH_LIST: readonly MappingOperator[] = ["in"];
+
+/** Operators that compare numbers: with any other `value` a condition holds for nothing. */
+export const OPERATORS_OF_NUMBERS: readonly MappingOperator[] = [
+  "greater_than",
+  "greater_or_equal",
+  "less_than",
+  "less_or_equal",
+];
+
 export interface MappingCondition {
   path: string;
   operator: MappingOperator;

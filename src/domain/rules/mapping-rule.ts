@@ -11,7 +11,12 @@ import type { Wildcard } from "./event-pattern.ts";
 import { comparatorOf } from "./mapping-condition.ts";
 import type { Comparator, MappingCondition } from "./mapping-condition.ts";
 
-export { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "./mapping-condition.ts";
+export {
+  MAPPING_OPERATORS,
+  OPERATORS_OF_NUMBERS,
+  OPERATORS_WITH_LIST,
+  OPERATORS_WITHOUT_VALUE,
+} from "./mapping-condition.ts";
 export type { MappingCondition, MappingOperator } from "./mapping-condition.ts";
 
 /** How often a rule may score one person: each time that it matches, once a UTC day of receipt, once ever. */

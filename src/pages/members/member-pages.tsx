@@ -41,7 +41,7 @@ export const memberPages = pages
     if (!added.ok) {
       return membersPage(
         c,
-        { typed, errors: { email: "This address is a member already; change their role below." } },
+        { typed, errors: { email: "This address is a member already; change their role in the list above." } },
         422,
       );
     }

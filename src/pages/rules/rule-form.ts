@@ -3,7 +3,7 @@
  * that the operator API has too, field by field.
  */
 import type { RuleContent } from "../../domain/rules/rule-content.ts";
-import { OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
+import { OPERATORS_WITH_LIST, OPERATORS_WITHOUT_VALUE } from "../../domain/rules/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-rule.ts";
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
@@ -146,7 +146,7 @@ export function previewDays({ days }: RuleForm): number {
 function conditionOf({ path, operator, value }: ConditionRow): unknown {
   const condition = { path: path.trim(), operator };
   if (OPERATORS_WITHOUT_VALUE.includes(operator as MappingOperator)) return condition;
-  if (operator === "in") return { ...condition, value: listOf(value) };
+  if (OPERATORS_WITH_LIST.includes(operator as MappingOperator)) return { ...condition, value: listOf(value) };
   return value.trim() === "" ? condition : { ...condition, value: scalarOf(value) };
 }
 

@@ -1,6 +1,11 @@
 /** The form of a mapping rule: texts as they are typed, and the rule that they make. */
 import { describe, expect, test } from "vitest";
-import { MAPPING_OPERATORS, OPERATORS_WITHOUT_VALUE } from "../../../src/domain/rules/mapping-rule.ts";
+import {
+  MAPPING_OPERATORS,
+  OPERATORS_OF_NUMBERS,
+  OPERATORS_WITH_LIST,
+  OPERATORS_WITHOUT_VALUE,
+} from "../../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition } from "../../../src/domain/rules/mapping-rule.ts";
 import {
   BLANK_FORM,
@@ -64,7 +69,8 @@ describe("values as they are typed", () => {
 
   test("every operator's condition comes back from the form as it was", () => {
     for (const operator of MAPPING_OPERATORS) {
-      const value = operator === "in" ? ["a, b", 3] : "a\nb, 3";
+      const text = OPERATORS_OF_NUMBERS.includes(operator) ? -1.5 : "a\nb, 3";
+      const value = OPERATORS_WITH_LIST.includes(operator) ? ["a, b", 3] : text;
       const condition = OPERATORS_WITHOUT_VALUE.includes(operator)
         ? { path: "properties.x", operator }
         : { path: "properties.x", operator, value };
@@ -115,6 +121,9 @@ describe("what is wrong is said at its field", () => {
     [{ frequency: "" }, "Choose one of the list."],
     [rows({ operator: "matches" }), "Choose one of the list."],
     [rows({ operator: "in", value: "," }), "At least one value."],
+    [rows({ value: "" }), "A value is needed."],
+    [rows({ operator: "greater_than", value: "1,000" }), "A number is needed, such as 100."],
+    [rows({ operator: "less_or_equal", value: "many" }), "A number is needed, such as 100."],
     [rows(...Array.from({ length: 51 }, () => ({}))), "That are too many conditions for one rule."],
   ])("%j: %s", (form, words) => {
     expect(Object.values(errorsOf(form))).toEqual([words]);

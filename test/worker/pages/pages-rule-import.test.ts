@@ -128,7 +128,10 @@ describe("the import of rules", () => {
     }
     expect(await stored()).toEqual([]);
     const empty = await members.owner.post(`${base}/import`, {});
-    expect([empty.status, textOf(await empty.text())]).toEqual([422, expect.stringContaining("This is not JSON.")]);
+    expect([empty.status, textOf(await empty.text())]).toEqual([
+      422,
+      expect.stringContaining("Choose a file, or paste its text."),
+    ]);
   });
 
   test("of a name that several rules have is refused at that rule, and nothing can be confirmed", async () => {

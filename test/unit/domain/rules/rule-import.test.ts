@@ -126,7 +126,7 @@ describe("a file of mapping rules", () => {
   });
 
   test.each([
-    ["", "This is not JSON."],
+    [" ", "Choose a file, or paste its text."],
     ["{", "This is not JSON."],
     ["{}", "There is no list of rules"],
     ["null", "There is no list of rules"],
