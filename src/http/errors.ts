@@ -10,7 +10,9 @@ export const onNotFound: NotFoundHandler<AppEnv> = (c) =>
     status: 404,
     code: "not_found",
     title: "Not found",
-    detail: "There is nothing at this address. The endpoints are described at /docs.",
+    detail: c.req.path.startsWith("/api/")
+      ? "There is nothing at this address. Use the webhook URL that was shown with the key: the key stands in its path. The endpoints are described at /docs."
+      : "There is nothing at this address. The endpoints are described at /docs.",
   });
 
 /** Answers 503 with Retry-After: senders repeat the request, and a fault delays a signal instead of losing it. */

@@ -40,18 +40,19 @@ const FOREIGN_VALUE_MAX_LENGTH = 20;
  * to three sentences, what it is and how to mend it.
  *
  * @param bytes of a text that JSON.parse has refused.
+ * @param ofLine the number of the body's line that the text is, where it is one of several; then no character is said.
  */
-export function explainJsonError(bytes: Uint8Array, start: number, end: number): string {
+export function explainJsonError(bytes: Uint8Array, start: number, end: number, ofLine?: number): string {
   const error = findJsonError(bytes, start, end);
   if (error === null) return "The text is valid JSON.";
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
   const explain = isFormEncoded(bytes, start, end) ? () => FORM_ENCODED_BODY : EXPLAIN[error.kind];
-  return `Not valid JSON at ${place(bytes, start, error.position)}: ${explain(text, position, found)}`;
+  return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explain(text, position, found)}`;
 }
 
-function place(bytes: Uint8Array, start: number, position: number): string {
-  let line = 1;
+function place(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
+  let line = ofLine ?? 1;
   let lineStart = start;
   for (let at = start; at < position; at++) {
     if (bytes[at] !== 0x0a) continue;
@@ -60,7 +61,7 @@ function place(bytes: Uint8Array, start: number, position: number): string {
   }
   const before = lengthInUnits(bytes, start, lineStart);
   const column = lengthInUnits(bytes, lineStart, position) + 1;
-  return `line ${line}, column ${column} (character ${before + column})`;
+  return `line ${line}, column ${column}${ofLine === undefined ? ` (character ${before + column})` : ""}`;
 }
 
 /** The length of the text [start, end) in UTF-16 units; of a large text no more than a part is decoded at a time. */

@@ -101,13 +101,17 @@ function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
   if (isOverLines(bytes)) return null;
   const signals: BodySignal[] = [];
   let read = 0;
+  // Lines are counted as far as the latest that is no JSON: its sender looks for it in a file.
+  let [line, countedTo] = [1, 0];
   for (let start = skipSpace(bytes, 0); start < bytes.length;) {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
     const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
     const signal = readOne(text, start, end, jsonDepth(bytes, start, end), rules);
     if (signal === null) {
-      const detail = explainJsonError(bytes, start, end);
+      line += lineFeeds(bytes, countedTo, start);
+      countedTo = start;
+      const detail = explainJsonError(bytes, start, end, line);
       signals.push({ start, end, bytes: end - start, refusal: { code: "signal_not_json", detail } });
     } else {
       read++;
@@ -129,6 +133,12 @@ function isOverLines(bytes: Uint8Array): boolean {
 function endOfLine(bytes: Uint8Array, from: number): number {
   const found = bytes.indexOf(LINE_FEED, from);
   return found < 0 ? bytes.length : found;
+}
+
+function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
+  let count = 0;
+  for (let at = start; at < end; at++) if (bytes[at] === LINE_FEED) count++;
+  return count;
 }
 
 /** One signal, checked in this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */

@@ -8,6 +8,7 @@ import { echo, holdsCredential } from "../keys/echo.ts";
 import { isPlausibleEmail } from "./identity.ts";
 import { cdpCallType } from "./normalise.ts";
 import { isAbsent } from "./present-text.ts";
+import { CDP_CALL_TYPES } from "./signal.ts";
 import type { SignalRefusal } from "../keys/refusal.ts";
 import { ok, refuse } from "../result.ts";
 import type { Result } from "../result.ts";
@@ -29,7 +30,8 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
   const callType = cdpCallType(payload);
   const refusal =
     callType === undefined
-      ? (checkEvent(payload["event"], "a signal") ??
+      ? (checkIds(payload) ??
+        checkEvent(payload["event"], "a signal") ??
         checkEmail(payload["email"]) ??
         checkSource(payload["source"]) ??
         checkProperties(payload["properties"]))
@@ -43,6 +45,15 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
 export function fitsName(text: string): boolean {
   if (text.length <= NAME_MAX_CODE_POINTS) return true;
   return text.length <= 2 * NAME_MAX_CODE_POINTS && codePoints(text) <= NAME_MAX_CODE_POINTS;
+}
+
+/** What reads like a CDP's call, and lacks what it is known by: to its sender an event that is missing would say nothing. */
+function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
+  if (!isAbsent(event) || !CDP_CALL_TYPES.some((known) => known === type)) return undefined;
+  return {
+    code: "event_missing",
+    detail: `\`type\` is "${String(type)}", but there is no \`userId\`, \`anonymousId\` or \`messageId\`: such a call needs one of them, any other signal an \`event\`.`,
+  };
 }
 
 function checkEvent(event: unknown, what: string): SignalRefusal | undefined {

@@ -225,7 +225,10 @@ describe("§4, design §9: several signals in one call", () => {
       [1, "rejected"],
       [2, "accepted"],
     ]);
-    expect(results[1]).toMatchObject({ code: "signal_not_json", detail: expect.stringContaining("character ") });
+    expect(results[1]).toMatchObject({
+      code: "signal_not_json",
+      detail: expect.stringContaining("at line 3, column "),
+    });
     const stored = await storedTexts(workspace);
     expect(stored.get(results[0]?.id ?? "")).toBe(TRACK);
     expect(JSON.stringify([...stored.values()])).toContain("9007199254740993");
@@ -702,6 +705,7 @@ describe("design §9: errors", () => {
       const text = await response.clone().text();
       expect(await refusalOf(response), path).toEqual([404, "not_found"]);
       expect(text).not.toContain(workspace.key.key);
+      if (path.startsWith("/api/")) expect(text).toContain("the key stands in its path");
     }
   });
 

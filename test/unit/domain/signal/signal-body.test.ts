@@ -202,6 +202,17 @@ describe("lines of JSON", () => {
     }
   });
 
+  test("that are no JSON are named by their number in the body, empty lines counted", () => {
+    const result = read('{"a":1}\n\n{"a":}\n{"a":2}\r\n \r\nx\n', lines);
+    const details = result.ok ? result.value.signals.map(({ refusal }) => refusal?.detail) : [];
+    expect(details).toEqual([
+      undefined,
+      expect.stringMatching(/ at line 3, column 6: /),
+      undefined,
+      expect.stringMatching(/ at line 6, column 1: /),
+    ]);
+  });
+
   test("one line is one signal, an object over several lines too", () => {
     expect(read('{"a":1}\n', lines)).toMatchObject({ value: { several: false } });
     expect(read('{\n"a":\n1\n}', lines)).toMatchObject({ value: { several: false } });

@@ -78,6 +78,18 @@ describe("§6 CDP calls", () => {
   );
 });
 
+test.each(["identify", "track", "page", "group"])("of a %s call without any id it is said what it lacks", (type) => {
+  const refused = validateSignal({ type, user_id: "u-1", traits: { email } });
+  expect(refused).toMatchObject({
+    ok: false,
+    refusal: { code: "event_missing", detail: expect.stringMatching(`is "${type}", but there is no \`userId\``) },
+  });
+  expect(validateSignal({ type, event: "Signed Up", email })).toMatchObject({ ok: true });
+  expect(validateSignal({ type: "deal", email })).toMatchObject({
+    refusal: { detail: expect.stringContaining("`event` is missing or empty; a signal needs it") },
+  });
+});
+
 describe("§9 details tell the sender what to do", () => {
   test.each([
     ["the field and what it is", { event: ["A"] }, "`event` is an array; send the event's name as a text."],
