@@ -67,6 +67,7 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
     return typeof value === "string" ? value : "";
   };
   const missing: Missing[] = [...missingBindings(config, base, section), ...wrongQueues(config, section)];
+  if (environment !== undefined) missing.push(...sharedWithTopLevel(config, base, section));
   const add = (is: boolean, what: string, how: string): void => void (is && missing.push({ what, how }));
 
   for (const { database_id: id = "", database_name: name = "", binding } of config.d1_databases) {
@@ -109,7 +110,23 @@ export function missingInConfig(config: DeployConfig, base: DeployConfig, enviro
 function missingBindings(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
   const has = new Set(bindingsOf(config));
   const lacks = bindingsOf(base).filter((name) => !has.has(name));
-  return lacks.map((name) => ({ what: `${name} is missing.`, how: `its lines, as at the top level, in ${section}` }));
+  return lacks.map((name) => ({
+    what: `${name} is missing.`,
+    how: `its lines, as at the top level, under a name of its own, in ${section}`,
+  }));
+}
+
+/** What an environment would share with the top level's service, where that is deployed too: a copy that kept its names. */
+function sharedWithTopLevel(config: DeployConfig, base: DeployConfig, section: string): Missing[] {
+  if (base.d1_databases.every(({ database_id: id = "" }) => NO_DATABASE.test(id))) return [];
+  const kept = (of: DeployConfig): string[] => [
+    ...of.d1_databases.flatMap(({ database_id: id }) => id ?? []),
+    ...of.r2_buckets.flatMap(({ bucket_name: name }) => name ?? []),
+    ...queuesOf(of),
+  ];
+  const ofTopLevel = new Set(kept(base));
+  const shared = kept(config).filter((name) => ofTopLevel.has(name));
+  return shared.map((name) => ({ what: `${name} is the top level's.`, how: `one of its own, in ${section}` }));
 }
 
 /** Queues that nobody consumes, or of which the Worker would take what they carry for something else. */

@@ -68,7 +68,7 @@ describe("the configuration", () => {
   test("of an environment needs each binding and variable of its own, since none is inherited", () => {
     const bare = { ...configured(), r2_buckets: [], vars: { SIGN_IN: "access", ACCESS_AUD: "a1b2" } };
     expect(inConfig(bare, "staging")).toEqual([
-      "COLD is missing. → its lines, as at the top level, in [env.staging] of wrangler.toml",
+      "COLD is missing. → its lines, as at the top level, under a name of its own, in [env.staging] of wrangler.toml",
       ...[
         "REQUEST_RATE_PER_SECOND",
         "REQUEST_BURST",
@@ -102,6 +102,18 @@ describe("an environment", () => {
     expect(inConfig(configured(), "stagign")).toEqual([
       expect.stringContaining("There is no environment stagign. → [env.stagign] in wrangler.toml"),
     ]);
+  });
+
+  test("shares no database, bucket or queue with the top level, where that is deployed too", () => {
+    const topLevel = { ...configured(), definedEnvironments: ["staging"] };
+    const found = (config: DeployConfig) => missingInConfig(config, topLevel, "staging").map(({ what }) => what);
+    expect(found(configured())).toEqual([ID, "signals-cold", ...QUEUES].map((name) => `${name} is the top level's.`));
+    const own = {
+      ...withQueues("signals-staging", "deliveries-staging", "signals-dlq-staging"),
+      d1_databases: [{ binding: "DB", database_id: "9d9d9d9d-1111-4222-8333-444455556666" }],
+      r2_buckets: [{ binding: "COLD", bucket_name: "signals-cold-staging" }],
+    };
+    expect(found(own)).toEqual([]);
   });
 
   test("may name its queues as it likes, as long as one sees what they carry, and somebody consumes them", () => {
