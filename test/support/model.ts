@@ -2,6 +2,8 @@
  * A plain model of a workspace, as the specification says it and not as the service does it: one list of signals, no rows,
  * no segments, no messages. It predicts every answer and every count.
  */
+import { isTheirs, knownIds, scoresOf, scoring } from "./model-people.ts";
+import type { Effective, Frozen, Rule, Said } from "./model-people.ts";
 
 export interface Plan {
   signalLimit: number;
@@ -9,21 +11,22 @@ export interface Plan {
   overages: boolean;
 }
 
-/** What a sender says. Each person has one email and one anonymous id, their number. */
-export interface Said {
-  kind: "signal" | "identify";
-  person: number;
-  /** By email, by anonymous id, or by both; an identify names both. */
-  names: "email" | "anonymous" | "both";
-  event: string;
+/** What was said, by a number of its own: it may be said again. */
+export interface Content extends Said {
+  n: number;
 }
 
-/** `accepted` is on its way, or has taken its effect; `deleted` has, and belongs to a person who was deleted since. */
-type Place = "accepted" | "held" | "purged" | "deleted";
+/**
+ * `accepted` is on its way, or has taken its effect; `deleted` has, and belongs to a person who was deleted since; `dropped`
+ * has too, and retention has deleted it since. `dead` could not be processed; `lost` neither, and retention has deleted it.
+ */
+type Place = "accepted" | "duplicate" | "held" | "purged" | "deleted" | "dropped" | "dead" | "lost";
 
-interface ModelSignal extends Said {
+interface ModelSignal extends Content {
   id: string;
   period: number;
+  day: number;
+  verdict: "accepted" | "held";
   place: Place;
 }
 
@@ -46,11 +49,13 @@ export function startOfPeriod(period: number): number {
 
 export class Model {
   plan: Plan = { signalLimit: 5, paid: true, overages: false };
-  readonly points = new Map([
-    ["opened", 1],
-    ["clicked", 10],
+  /** By the event that each is about. */
+  readonly rules = new Map<string, Rule>([
+    ["opened", { points: 1, frequency: "every_time", enabled: true }],
+    ["clicked", { points: 10, frequency: "once_per_day", enabled: true }],
   ]);
   readonly revoked = new Set<string>();
+  readonly contents: Content[] = [];
   readonly signals: ModelSignal[] = [];
   readonly closed: (ModelPeriod & { signalLimit: number; overages: boolean })[] = [];
   extraRoomRemoved = false;
@@ -58,18 +63,30 @@ export class Model {
   /** Months since the anchor. */
   period = 0;
   current = { accepted: 0, held: 0, rejected: 0, overage: 0 };
+  #frozen: Frozen[] = [];
 
-  /** Spec §8, signal by signal. */
-  admit(key: string, ids: readonly string[], said: readonly Said[]): ModelAnswer {
+  /** Something new; or, with a number, something that was said before, the latest with 0. */
+  contentOf(said: Said, again: number | null): Content {
+    const before = again === null ? undefined : this.contents.at(-1 - again);
+    if (before !== undefined) return before;
+    const content = { ...said, n: this.contents.length };
+    this.contents.push(content);
+    return content;
+  }
+
+  /** Spec §8, signal by signal. @param dies whether none of them can be processed. */
+  admit(key: string, ids: readonly string[], contents: readonly Content[], nowMs: number, dies = false): ModelAnswer {
     if (this.revoked.has(key)) return "key_deactivated";
     const answer = { accepted: 0, held: 0, rejected: 0, code: null as string | null };
-    said.forEach((one, index) => {
+    contents.forEach((content, index) => {
       const verdict = this.#verdict();
-      const id = ids[index] ?? "";
       if (verdict === "accepted" || verdict === "held") {
         answer[verdict]++;
         this.current[verdict]++;
-        this.signals.push({ ...one, id, period: this.period, place: verdict });
+        const day = Math.floor(nowMs / 86_400_000);
+        const signal = { ...content, id: ids[index] ?? "", period: this.period, day, verdict, place: "dead" as const };
+        this.signals.push(signal);
+        if (!dies) this.#arrive(signal);
         const ordinal = this.current.accepted + this.current.held;
         if (verdict === "accepted" && ordinal > this.plan.signalLimit) this.current.overage++;
       } else {
@@ -81,11 +98,23 @@ export class Model {
     return answer;
   }
 
-  #verdict(): string {
+  #verdict(): ModelSignal["verdict"] | "allowance_exceeded" | "extra_room_exceeded" {
     const n = this.current.accepted + this.current.held + 1;
     if (this.plan.overages || n <= this.plan.signalLimit) return "accepted";
     if (this.extraRoomRemoved) return "allowance_exceeded";
     return n <= 2 * this.plan.signalLimit ? "held" : "extra_room_exceeded";
+  }
+
+  #arrive(signal: ModelSignal): void {
+    if (signal.verdict === "accepted") this.#accept(signal);
+    else signal.place = signal.period === this.period ? "held" : "purged";
+  }
+
+  /** What came before with the same content, and is still there, has taken the effect already: a life is short, a period long. */
+  #accept(signal: ModelSignal): void {
+    const { n, period, kind, hasId } = signal;
+    const hasTwin = this.signals.some((one) => one.n === n && one.period === period && one.place === "accepted");
+    signal.place = hasTwin && (hasId || kind !== "identify") ? "duplicate" : "accepted";
   }
 
   /** §8.5: three paid periods in a row beyond the allowance, with overages off, end the extra room. */
@@ -106,7 +135,7 @@ export class Model {
     let released = 0;
     for (const signal of held) {
       if (!this.plan.overages && this.current.accepted >= this.plan.signalLimit) break;
-      signal.place = "accepted";
+      this.#accept(signal);
       this.current.held--;
       this.current.accepted++;
       if (this.plan.overages && this.current.accepted > this.plan.signalLimit + this.current.overage) {
@@ -117,34 +146,51 @@ export class Model {
     return { released, still_held: held.length - released };
   }
 
-  /** Deletes a person with all that is theirs: what was accepted is deleted, what is held is purged. */
+  /** What could not be processed is sent again, and now can be. */
+  replay(): { replayed: number } {
+    const dead = this.signals.filter(({ place }) => place === "dead");
+    for (const signal of dead) this.#arrive(signal);
+    return { replayed: dead.length };
+  }
+
+  /** Deletes a person with all that is theirs: what took its effect is deleted, what is held or dead is purged. */
   deletePerson(person: number): void {
-    const isLinked = this.isLinked(person);
+    const known = knownIds(person, this.#effective());
     for (const signal of this.signals) {
-      if (signal.person !== person) continue;
-      if (!isLinked && signal.names === "anonymous" && signal.kind === "signal") continue;
-      if (signal.place === "accepted") signal.place = "deleted";
-      if (signal.place === "held") signal.place = "purged";
+      if (signal.person !== person || !isTheirs(signal, known)) continue;
+      if (signal.place === "accepted" || signal.place === "dropped") signal.place = "deleted";
+      if (signal.place === "held" || signal.place === "dead") signal.place = "purged";
+    }
+    this.#frozen = this.#frozen.filter((one) => one.person !== person);
+  }
+
+  /** Retention deletes what periods before this one have brought. Scores stay; the rules have just been applied to everything. */
+  dropEarlier(): void {
+    const signals = this.#effective();
+    this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
+    for (const signal of this.signals) {
+      if (signal.place === "accepted") signal.place = "dropped";
+      if (signal.place === "dead") signal.place = "lost";
     }
   }
 
-  /** Whether the anonymous id is known to be the person's. */
-  isLinked(person: number): boolean {
-    return this.signals.some((one) => one.kind === "identify" && one.person === person && one.place === "accepted");
+  /** A rule that is switched off takes with it what it has scored on signals that are there no more. */
+  applyRule(event: string): void {
+    if (this.rules.get(event)?.enabled !== true) this.#frozen = this.#frozen.filter((one) => one.event !== event);
   }
 
   /** People by number with their scores, once everything has arrived and the rules have been applied to all of it. */
   scores(): Map<number, number> {
-    const scores = new Map<number, number>();
-    for (const { person, names, place, kind, event } of this.signals) {
-      if (place !== "accepted" || (names === "anonymous" && !this.isLinked(person))) continue;
-      const points = kind === "signal" ? (this.points.get(event) ?? 0) : 0;
-      scores.set(person, (scores.get(person) ?? 0) + points);
-    }
-    return scores;
+    return scoresOf(this.#effective(), this.rules, this.#frozen);
   }
 
   count(...places: Place[]): number {
     return this.signals.filter(({ place }) => places.includes(place)).length;
+  }
+
+  #effective(): Effective[] {
+    return this.signals.flatMap(({ place, ...signal }) =>
+      place === "accepted" || place === "dropped" ? [{ ...signal, isDropped: place === "dropped" }] : [],
+    );
   }
 }

@@ -1,0 +1,101 @@
+/**
+ * Who a model's signals are of, and what they score: the specification read as a whole, once everything has arrived and the
+ * rules have been applied to all of it.
+ */
+
+/** What a signal names: the email, the anonymous id, the user id of its person. */
+export type Name = "email" | "anonymous" | "user";
+
+/** What a sender says. Each person has one email, one anonymous id and one user id, all of their number. */
+export interface Said {
+  /** An identify names at least two; an alias names the user id, and says that the anonymous id is the same visitor's. */
+  kind: "signal" | "identify" | "alias";
+  person: number;
+  names: readonly Name[];
+  event: string;
+  /** Whether it is known by an id when it comes again. */
+  hasId: boolean;
+}
+
+export interface Rule {
+  points: number;
+  frequency: "every_time" | "once_per_day" | "once_ever";
+  enabled: boolean;
+}
+
+/** A signal that has taken its effect. */
+export interface Effective extends Said {
+  /** UTC day of its receipt. */
+  day: number;
+  /** Whether retention has deleted it: what it has said of its person stays, and it cannot score any more. */
+  isDropped: boolean;
+}
+
+/** What a signal has scored that retention has deleted since. */
+export interface Frozen {
+  person: number;
+  event: string;
+  day: number;
+  points: number;
+  /** Whether the rule scored the person once a day, or once ever: others do not score in its place. */
+  isHolder: boolean;
+}
+
+/** The ids of a person that are known to be theirs: an identify call said so, of the id itself or of one it is paired with. */
+export function knownIds(person: number, signals: readonly Effective[]): ReadonlySet<Name> {
+  const theirs = signals.filter((one) => one.person === person);
+  const identifies = theirs.filter(({ kind, names }) => kind === "identify" && names.includes("email"));
+  const known = new Set<Name>(identifies.flatMap(({ names }) => names));
+  known.delete("email");
+  const arePaired = theirs.some(
+    ({ kind, names }) => kind === "alias" || (kind === "identify" && names.length > 1 && !names.includes("email")),
+  );
+  return known.size > 0 && arePaired ? new Set(["anonymous", "user"]) : known;
+}
+
+/** Whether it is known that a signal is its person's. */
+export function isTheirs({ names }: Said, known: ReadonlySet<Name>): boolean {
+  return names.some((name) => name === "email" || known.has(name));
+}
+
+/** What signals score that are there, as the rules are, beside what is frozen. */
+export function scoring(
+  signals: readonly Effective[],
+  rules: ReadonlyMap<string, Rule>,
+  frozen: readonly Frozen[],
+): Frozen[] {
+  const counted: Frozen[] = [];
+  const persons = Map.groupBy(signals, ({ person }) => person);
+  for (const [person, theirs] of persons) {
+    const known = knownIds(person, theirs);
+    for (const one of theirs) {
+      const rule = rules.get(one.event);
+      if (one.isDropped || one.kind !== "signal" || rule?.enabled !== true || !isTheirs(one, known)) continue;
+      const { event, day } = one;
+      const isTaken = [...frozen, ...counted].some(
+        (other) =>
+          other.isHolder &&
+          other.person === person &&
+          other.event === event &&
+          (rule.frequency === "once_ever" || other.day === day),
+      );
+      const isHolder = rule.frequency !== "every_time";
+      if (!isHolder || !isTaken) counted.push({ person, event, day, points: rule.points, isHolder });
+    }
+  }
+  return counted;
+}
+
+/** People by number, with their scores. */
+export function scoresOf(
+  signals: readonly Effective[],
+  rules: ReadonlyMap<string, Rule>,
+  frozen: readonly Frozen[],
+): Map<number, number> {
+  const scores = new Map<number, number>();
+  for (const { person, names } of signals) if (names.includes("email")) scores.set(person, 0);
+  for (const { person, points } of [...frozen, ...scoring(signals, rules, frozen)]) {
+    scores.set(person, (scores.get(person) ?? 0) + points);
+  }
+  return scores;
+}

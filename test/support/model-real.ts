@@ -1,0 +1,193 @@
+/** A workspace as a life of the model run has it: the real Quota Counter, consumer and Signal Store. */
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { vi } from "vitest";
+import { eventTypes } from "../../src/domain/events/workspace-event.ts";
+import { writeSignal } from "../../src/wire/message.ts";
+import { bucketWith, ring, ringUntilQuiet, withBindings } from "./cold.ts";
+import { admitCall } from "./counter.ts";
+import type { Queued } from "./counter.ts";
+import { consumeMessages } from "./deliver.ts";
+import { MODEL_ANCHOR } from "./model.ts";
+import type { Content, Model, Plan } from "./model.ts";
+import type { Name, Rule } from "./model-people.ts";
+import { operator, TestWorkspace } from "./workspace.ts";
+
+/** What came before this many days is from an earlier billing period. */
+const DROPPED_AFTER_DAYS = 20;
+
+export const emailOf = (person: number): string => `p${person}@example.com`;
+
+/** A workspace whose queue is a list: what is in it is delivered when, and as often as, a run says. */
+export class Real {
+  readonly workspace: TestWorkspace;
+  /** Ids of the rules, by the event that each is about. */
+  readonly rules = new Map<string, string>();
+  /** The events whose rules were changed. */
+  readonly changed = new Set<string>();
+  /** Whether the counter has started again: it may have forgotten refusals that it had not written yet. */
+  restarted = false;
+  #queue: string[] = [];
+
+  private constructor(workspace: TestWorkspace) {
+    this.workspace = workspace;
+  }
+
+  static async make(model: Model): Promise<Real> {
+    vi.useFakeTimers({ toFake: ["Date"], now: MODEL_ANCHOR + 5_000 });
+    const anchor = new Date(MODEL_ANCHOR).toISOString();
+    const slug = `w-${crypto.randomUUID()}`;
+    const { id } = await operator<{ id: string }>("POST", "/workspaces", { slug, name: slug, plan: "free", anchor });
+    const real = new Real(new TestWorkspace(id, { id: "", key: "" }));
+    for (const [event, rule] of model.rules) {
+      const body = { ...rule, name: event, event, conditions: [], scoring_signal: event };
+      real.rules.set(event, (await real.workspace.operator<{ id: string }>("POST", "/rules", body)).id);
+    }
+    await real.configure(model.plan);
+    await real.catchMessages();
+    return real;
+  }
+
+  tick(): void {
+    vi.setSystemTime(Date.now() + 1_000);
+  }
+
+  async configure(plan: Plan): Promise<void> {
+    await this.workspace.counter.configure({ ...plan, anchorMs: MODEL_ANCHOR });
+  }
+
+  async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {
+    const ids = contents.map(() => `sig_${crypto.randomUUID()}`);
+    const text = contents.map((one, index) => writeSignal({ id: ids[index] ?? "", key }, payloadOf(one))).join("");
+    const chunks = [{ text, count: contents.length, bytes: new TextEncoder().encode(text).length }];
+    const result = await this.workspace.counter.admit({ ...admitCall(0, { keyId: key }), chunks });
+    if (result.outcome !== "counted") return { ids, answer: result.outcome };
+    const { accepted, held, rejected, refusal } = result;
+    return { ids, answer: { accepted, held, rejected, code: refusal?.code ?? null } };
+  }
+
+  /** From now on, until the counter is started again. */
+  async catchMessages(): Promise<void> {
+    const sendBatch = (messages: Queued[]) => {
+      this.#queue.push(...messages.map(({ body }) => body));
+      return Promise.resolve();
+    };
+    await runInDurableObject(this.workspace.counter, (instance) => {
+      Object.assign(instance, { env: { ...env, SIGNALS: { sendBatch } } });
+    });
+  }
+
+  /** Some of what is in the queue, maybe in another order, maybe once more later. */
+  async deliver({ from, most, again }: { from: number; most: number; again: boolean }): Promise<void> {
+    if (this.#queue.length === 0) await this.ringCounter();
+    const start = this.#queue.length === 0 ? 0 : from % this.#queue.length;
+    const bodies = this.#queue.slice(start, start + most);
+    if (!again) this.#queue.splice(start, bodies.length);
+    if (bodies.length > 0) await consumeMessages(bodies);
+  }
+
+  /** The queue forgets everything. */
+  lose(): void {
+    this.#queue = [];
+  }
+
+  /** The queue gives up everything, which is recorded as dead letters. */
+  async giveUp(): Promise<void> {
+    if (this.#queue.length === 0) await this.ringCounter();
+    await consumeMessages(this.#queue.splice(0), { queue: "signals-dlq" });
+  }
+
+  async ringCounter(): Promise<void> {
+    await runInDurableObject(this.workspace.counter, (instance) => instance.alarm());
+  }
+
+  async ringStore(): Promise<void> {
+    await ring(this.workspace.id);
+  }
+
+  /** What was in memory is gone, and what it sent is sent again from the oldest row on. */
+  async restartCounter(): Promise<void> {
+    this.restarted = true;
+    await restart(this.workspace.counter);
+    await this.catchMessages();
+  }
+
+  async restartStore(): Promise<void> {
+    await restart(this.workspace.store);
+  }
+
+  /** R2 refuses everything, until the store starts again, or everything is to arrive. */
+  async loseCold(): Promise<void> {
+    const before = (): never => {
+      throw new Error("R2 refuses everything");
+    };
+    await withBindings(this.workspace.id, { COLD: bucketWith({ before }) });
+  }
+
+  async wantEvents(wanted: boolean): Promise<void> {
+    await this.workspace.store.wantEvents({ types: wanted ? [...eventTypes] : [], thresholds: wanted ? [1, 15] : [] });
+  }
+
+  /** Until everything has arrived, and nothing is left to be done. */
+  async quiet(): Promise<void> {
+    await withBindings(this.workspace.id);
+    for (let turn = 0; turn < 20; turn++) {
+      await this.ringCounter();
+      for (let message = 0; message < 100 && this.#queue.length > 0; message++) {
+        await this.deliver({ from: 0, most: 10, again: false });
+      }
+      if ((await this.workspace.counter.books()).unsettled === 0) return ringUntilQuiet(this.workspace.id);
+      await this.restartCounter();
+    }
+    throw new Error("not everything has arrived");
+  }
+
+  async changeRule(event: string, rule: Rule): Promise<void> {
+    this.changed.add(event);
+    await this.workspace.operator("PATCH", `/rules/${this.rules.get(event)}`, rule);
+  }
+
+  async applyRule(event: string): Promise<void> {
+    await this.workspace.operator("POST", `/rules/${this.rules.get(event)}/apply`);
+  }
+
+  async deletePerson(person: number): Promise<void> {
+    await this.workspace.operator("DELETE", `/people/${emailOf(person)}`);
+    await ringUntilQuiet(this.workspace.id);
+  }
+
+  /** Retention deletes what earlier periods have brought, and then nothing more. */
+  async dropEarlier(): Promise<void> {
+    await this.workspace.store.configure({ retentionDays: DROPPED_AFTER_DAYS });
+    await ringUntilQuiet(this.workspace.id);
+    await this.workspace.store.configure({ retentionDays: null });
+  }
+}
+
+/** A content that is sent again has its members in another order, and another time of sending. */
+function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
+  const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);
+  const members = [
+    ["type", kind === "signal" ? "track" : kind],
+    ["n", n],
+    ["sentAt", new Date().toISOString()],
+    ...(hasId ? [["messageId", `m-${n}`]] : []),
+    ...ids,
+    ...(kind === "alias" ? [["previousId", idOf("anonymous", person)]] : []),
+    ...(kind === "signal" ? [["event", event]] : []),
+    ...(names.includes("email")
+      ? [kind === "identify" ? ["traits", { email: emailOf(person) }] : ["email", emailOf(person)]]
+      : []),
+  ] as const;
+  return JSON.stringify(Object.fromEntries(Date.now() % 2_000 < 1_000 ? members : members.toReversed()));
+}
+
+function idOf(name: Name, person: number): string {
+  return `${name}-${person}`;
+}
+
+/** One that does not run cannot be stopped. */
+async function restart(stub: DurableObjectStub): Promise<void> {
+  await runInDurableObject(stub, () => null);
+  await evictDurableObject(stub);
+}
