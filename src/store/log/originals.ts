@@ -125,16 +125,23 @@ export class Originals {
   #findOnDisk(candidates: readonly Candidate[], nowMs: number): Map<Candidate, Original> {
     const found = new Map<Candidate, Original>();
     const late = candidates.filter(({ again, receivedAtMs }) => again || nowMs - receivedAtMs > LATE_AFTER_MS);
-    if (late.length === 0) return found;
+    // Each window by itself: a long one looks at what memory does not reach, a short one at its minutes, and what lies
+    // between them are the hashes of days.
+    for (const [windowMs, alike] of Map.groupBy(late, (candidate) => candidate.windowMs)) {
+      this.#findWithin(windowMs, alike, nowMs, found);
+    }
+    return found;
+  }
+
+  /** Looks on disk for originals of candidates of the same window. */
+  #findWithin(windowMs: number, late: readonly Candidate[], nowMs: number, found: Map<Candidate, Original>): void {
     const byFingerprint = Map.groupBy(late, ({ hash }) => fingerprintOf(hash));
+    const received = late.map(({ receivedAtMs }) => receivedAtMs);
+    const latest = received.reduce((one, other) => Math.max(one, other)) + windowMs;
     // Signals with an id of their own that were received since this time are in memory.
     const rememberedMs = Math.max(this.#coveredSinceMs, nowMs - DUPLICATE_WINDOW_WITH_ID_MS - LATE_AFTER_MS);
-    const until = ({ receivedAtMs, windowMs }: Candidate): number =>
-      windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS
-        ? Math.min(receivedAtMs + windowMs, rememberedMs)
-        : receivedAtMs + windowMs;
-    const from = late.reduce((min, { receivedAtMs, windowMs }) => Math.min(min, receivedAtMs - windowMs), nowMs);
-    const to = late.reduce((max, candidate) => Math.max(max, until(candidate)), 0);
+    const from = received.reduce((one, other) => Math.min(one, other)) - windowMs;
+    const to = windowMs > DUPLICATE_WINDOW_WITHOUT_ID_MS ? Math.min(latest, rememberedMs) : latest;
     for (const { firstSeq, hashes } of this.#log.hashesReceived(from, to)) {
       for (let at = 0; at < hashes.length; at += HASH_BYTES) {
         const hash = hashes.subarray(at, at + HASH_BYTES);
@@ -147,7 +154,6 @@ export class Originals {
         }
       }
     }
-    return found;
   }
 
   /** Fills the tables from what is on disk, once after a start. */

@@ -66,6 +66,33 @@ describe("duplicates in the store", () => {
         "anonymous",
       ]);
     }));
+
+  test("that come late in either window are looked for on disk in that window alone", () =>
+    inStore((store) => {
+      const form = (n: number): Sent => ({ payload: { event: "Form", email: "a@example.com", n } });
+      for (let day = 8; day > 0; day--) {
+        store.record(NOW - day * DAY, visit(day), form(day));
+        store.seal();
+      }
+      store.record(NOW - 2 * HOUR, form(0));
+      store.seal();
+      store.restart();
+      store.record(NOW, nobody);
+      const { signals } = store.state;
+      const looked = new Set<number>();
+      const hashesReceived = signals.hashesReceived.bind(signals);
+      signals.hashesReceived = function* (fromMs, toMs) {
+        for (const segment of hashesReceived(fromMs, toMs)) {
+          looked.add(segment.firstSeq);
+          yield segment;
+        }
+      };
+      const late = (sent: Sent): Sent => ({ ...sent, receivedAtMs: NOW - 2 * HOUR });
+      store.record(NOW, late(form(0)), late(visit(100)));
+      expect(statuses(store).slice(-2)).toEqual(["duplicate", "anonymous"]);
+      // The day before memory begins, the minutes of the form, and the open lines: not the seven days between them.
+      expect(looked.size).toBeLessThanOrEqual(3);
+    }));
 });
 
 test("what a segment says of its groups tells them apart, whatever is in their names", () =>
