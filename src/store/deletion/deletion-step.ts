@@ -32,6 +32,8 @@ const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 /** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
+/** So does rewriting a segment, however few of its lines go: a person's may be spread over thousands. */
+const SEGMENT_LINES = 25;
 
 export class DeletionStep {
   readonly #state: StoreState;
@@ -39,6 +41,8 @@ export class DeletionStep {
   readonly #nowMs: number;
   readonly #blanking: Blanking;
   readonly #people: People;
+  /** How many lines the step may still be the work of. */
+  #left = 0;
 
   constructor(state: StoreState, job: DeletionJob, nowMs: number) {
     this.#state = state;
@@ -53,8 +57,8 @@ export class DeletionStep {
    * come.
    */
   run(lines: number): void {
-    let left = lines;
-    while (left > 0 && this.#job.email !== null) left -= this.#takePortion();
+    this.#left = lines;
+    while (this.#left > 0 && this.#job.email !== null) this.#takePortion();
     this.#blanking.write();
     this.#people.write();
     this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
@@ -64,8 +68,8 @@ export class DeletionStep {
     this.#state.held.flush();
   }
 
-  /** Does one portion. @returns how many lines it was the work of. */
-  #takePortion(): number {
+  /** Does one portion, and takes from what is left how many lines it was the work of. */
+  #takePortion(): void {
     switch (this.#job.step) {
       case "identities":
         return this.#identity();
@@ -78,18 +82,17 @@ export class DeletionStep {
       case "cold":
         this.#job.email = null;
         this.#job.person_id = null;
-        return 0;
     }
   }
 
-  #goOn(stage: DeletionStage): number {
+  #goOn(stage: DeletionStage): void {
     this.#job.step = stage;
     this.#job.position = 0;
-    return 1;
+    this.#left--;
   }
 
   /** Deletes a portion of what is listed under one of the person's ids; after the last one, the id. */
-  #identity(): number {
+  #identity(): void {
     const { sql } = this.#state;
     const [row] = sql.exec<{ key: ArrayBuffer }>(
       "SELECT key FROM identities WHERE person_id = ? LIMIT 1",
@@ -102,11 +105,12 @@ export class DeletionStep {
     if (last === undefined) {
       this.#deleteId(id);
       this.#job.position = 0;
-      return IDENTITY_LINES;
+      this.#left -= IDENTITY_LINES;
+      return;
     }
     this.#deleteListed(id, entries);
     this.#job.position = last.seq;
-    return entries.length;
+    this.#left -= entries.length;
   }
 
   #deleteId(id: VisitorId): void {
@@ -148,7 +152,7 @@ export class DeletionStep {
   }
 
   /** Deletes the oldest portion of the person's list, with what its lines have scored, also those that retention has dropped. */
-  #lines(): number {
+  #lines(): void {
     const { sql, verdicts, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
@@ -164,13 +168,14 @@ export class DeletionStep {
       }
     }
     changeEntries(sql, list, "", new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
-    return entries.length;
+    this.#left -= entries.length;
   }
 
   #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
     const { signals } = this.#state;
     const all: Blanked[] = [];
     for (const { segment, seqs } of signals.segmentsOf(entries.map(({ seq }) => seq))) {
+      this.#left -= SEGMENT_LINES;
       const theirs = seqs.filter((seq) => isTheirs(segment.facts(seq)));
       const lines = this.#blanking.blank(signals, segment, theirs, (facts) => afterDeletion(facts, this.#nowMs));
       for (const { facts } of lines) this.#job[facts.status === "anonymous" ? "anonymous" : "signals"]++;
@@ -180,7 +185,7 @@ export class DeletionStep {
   }
 
   /** Deletes what names the person in a segment of held signals, which are nobody's. */
-  #held(): number {
+  #held(): void {
     const { held } = this.#state;
     for (const segment of held.walk(this.#job.position, { status: "held" })) {
       const theirs = segment.seqs().filter((seq) => {
@@ -191,12 +196,13 @@ export class DeletionStep {
         afterDeletion(facts, this.#nowMs),
       ).length;
       this.#job.position = segment.lastSeq;
-      return segment.length;
+      this.#left -= segment.length;
+      return;
     }
     return this.#goOn("dead_letters");
   }
 
-  #deadLetters(): number {
+  #deadLetters(): void {
     const { sql } = this.#state;
     const rows = sql
       .exec<DeadLetterRow>(
@@ -223,7 +229,8 @@ export class DeletionStep {
       changeStatus(this.#blanking.counts, { admission, group: null }, "dead", "purged");
       this.#job.dead_letters++;
     }
-    return rows.length < DEAD_LETTERS_AT_ONCE ? this.#goOn("cold") : rows.length * DEAD_LETTER_LINES;
+    if (rows.length < DEAD_LETTERS_AT_ONCE) this.#goOn("cold");
+    else this.#left -= rows.length * DEAD_LETTER_LINES;
   }
 
   #names(visitor: VisitorNames, receipt: Receipt): boolean {

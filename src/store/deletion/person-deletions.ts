@@ -17,7 +17,7 @@ import { rememberName } from "../people/deleted-names.ts";
 import { findJob, findJobById, insertJob, lookAgain, nextJob, toReceipt } from "./deletion-job.ts";
 import { DeletionStep } from "./deletion-step.ts";
 
-/** Rows that one step of a person's deletion takes: a person of fewer signals is gone when the call returns. */
+/** Lines that one step of a person's deletion is the work of: a person of few signals is gone when the call returns. */
 export const DELETION_STEP_LINES = 2_000;
 /** So long after a store was last noted as full, what waited for room has been recorded: 5 GB a day are 60 signals a second. */
 export const FULL_DRAINED_MS = 86_400_000;

@@ -3,6 +3,7 @@
  * lets alone. Over HTTP, with everything around it: person-deletion.test.ts.
  */
 import { describe, expect, test } from "vitest";
+import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   beginDeletion,
   findDeletion,
@@ -487,6 +488,24 @@ describe("a large person", () => {
       });
       expect(statusOf(store, waiting)).toBe("purged");
       expect(namesIn(textOfTables(store.sql))).toBeNull();
+    });
+  });
+
+  test("of signals in very many segments is deleted some of these at a time", async () => {
+    await inStore((store) => {
+      const segments = 4 * RULE_STEP_SEGMENTS;
+      for (let n = 0; n < segments; n++) {
+        store.record(NOW, form(JANE, n), form(BOB, n));
+        store.seal();
+      }
+      const left = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.email === JANE).length;
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      for (let [before, now] = [segments, left()]; before > 0; [before, now] = [now, left()]) {
+        expect(before - now).toBeLessThan(2 * RULE_STEP_SEGMENTS);
+        stepDeletions(store.state, LATER);
+      }
+      finish(store);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ signals: segments, finishedAtMs: LATER });
     });
   });
 

@@ -280,7 +280,7 @@ describe("a deletion", () => {
     const people = await runInDurableObject(workspace.store, (instance) => {
       const first = instance.deletePerson("del_1", JANE);
       expect(first).toMatchObject({ people: 1, finishedAtMs: null });
-      expect(first.signals).toBeGreaterThanOrEqual(DELETION_STEP_LINES);
+      expect(first.signals).toBeGreaterThan(DELETION_STEP_LINES / 2);
       expect(first.signals).toBeLessThan(count);
       expect(instance.people({}, { cursor: null, limit: 10 }).items).toEqual([]);
       return instance.people({ email: JANE }, { cursor: null, limit: 10 }).items;
