@@ -28,6 +28,7 @@ export class Real {
   /** Whether the counter has started again: it may have forgotten refusals that it had not written yet. */
   restarted = false;
   #queue: string[] = [];
+  #isColdLost = false;
 
   private constructor(workspace: TestWorkspace) {
     this.workspace = workspace;
@@ -118,10 +119,19 @@ export class Real {
 
   /** R2 refuses everything, until the store starts again, or everything is to arrive. */
   async loseCold(): Promise<void> {
+    this.#isColdLost = true;
     const before = (): never => {
       throw new Error("R2 refuses everything");
     };
     await withBindings(this.workspace.id, { COLD: bucketWith({ before }) });
+  }
+
+  /** R2 is there again. What it has refused is on its way no more, and what failed need not rest. */
+  async #findCold(): Promise<void> {
+    if (!this.#isColdLost) return;
+    this.#isColdLost = false;
+    this.tick();
+    await this.restartStore();
   }
 
   async wantEvents(wanted: boolean): Promise<void> {
@@ -130,7 +140,7 @@ export class Real {
 
   /** Until everything has arrived, and nothing is left to be done. */
   async quiet(): Promise<void> {
-    await withBindings(this.workspace.id);
+    await this.#findCold();
     for (let turn = 0; turn < 20; turn++) {
       await this.ringCounter();
       for (let message = 0; message < 100 && this.#queue.length > 0; message++) {

@@ -13,7 +13,7 @@ import { readEntries } from "../people/timeline-text.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";
-import { rememberName } from "../people/deleted-names.ts";
+import { freeMomentMs, rememberName } from "../people/deleted-names.ts";
 import { findJob, findJobById, insertJob, lookAgain, nextJob, toReceipt } from "./deletion-job.ts";
 import { DeletionStep } from "./deletion-step.ts";
 
@@ -30,15 +30,16 @@ const REMEMBERED_MS = DELETION_REMEMBERED_DAYS * DAY_MS;
  */
 export function beginDeletion(state: StoreState, id: string, email: string, nowMs: number): void {
   const { sql } = state;
+  const askedAtMs = freeMomentMs(sql, nowMs);
   const last = findJob(sql, email);
   const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
-  if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, nowMs);
+  if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, askedAtMs);
   else {
     if (person !== undefined) takeAway(sql, person, nowMs);
-    insertJob(sql, { id, email, personId: person?.id ?? null }, nowMs);
+    insertJob(sql, { id, email, personId: person?.id ?? null }, askedAtMs);
   }
   deleteFromEvents(state, email);
-  rememberName(sql, { kind: "email", value: email }, nowMs);
+  rememberName(sql, { kind: "email", value: email }, askedAtMs);
   stepDeletions(state, nowMs);
 }
 

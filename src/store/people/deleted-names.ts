@@ -32,6 +32,13 @@ export function rememberName(sql: SqlStorage, name: Name, atMs: number): void {
   );
 }
 
+/** The first moment from `nowMs` on at which nobody was deleted: by it the names of one deletion are told from others'. */
+export function freeMomentMs(sql: SqlStorage, nowMs: number): number {
+  let atMs = nowMs;
+  while (sql.exec("SELECT 1 FROM deleted_names WHERE at = ? LIMIT 1", atMs).toArray().length > 0) atMs++;
+  return atMs;
+}
+
 /**
  * When a person was last deleted whose names are remembered, in milliseconds since 1970: signals received later are no
  * deleted person's. 0: none was.

@@ -5,7 +5,7 @@ import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
 import { deletedUntilMs } from "../state/deleted-until.ts";
 import { isDropped } from "../log/line-remains.ts";
-import type { Facts } from "../log/line.ts";
+import type { Facts, Owner } from "../log/line.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
 import type { EventGroupChanges } from "../state/event-group-changes.ts";
@@ -100,7 +100,7 @@ export class Linking {
     const isOpen = facts.deletedAtMs === null && (facts.status === "anonymous" || facts.status === "processed");
     const owner = isOpen ? this.#people.ownerOf(namesOnLine(facts), receipt) : null;
     const email = owner && this.#people.emailOf(owner.personId);
-    if (owner === null || email === null || (before !== null && before.by !== "anonymous_id")) {
+    if (owner === null || email === null || (before !== null && !this.#canBeTaken(before))) {
       this.#done.add(seq);
       return null;
     }
@@ -127,6 +127,11 @@ export class Linking {
     this.#people.seen(owner.personId, receipt.receivedAtMs);
     this.#people.own(owner.personId, { seq, scored: scoredBy(linked) }, facts.event);
     return linked;
+  }
+
+  /** Whether a line may become somebody else's. One whose person is being deleted goes with them. */
+  #canBeTaken({ by, personId }: Owner): boolean {
+    return by === "anonymous_id" && this.#people.emailOf(personId) !== null;
   }
 
   /** What the rules make of a line; null where that takes a payload that is not here. */

@@ -3,6 +3,7 @@
  * lets alone. Over HTTP, with everything around it: person-deletion.test.ts.
  */
 import { describe, expect, test } from "vitest";
+import { compileRules } from "../../../../src/domain/rules/mapping-rule.ts";
 import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import {
   beginDeletion,
@@ -20,10 +21,11 @@ import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { COLUMNS } from "../../../../src/store/log/line-cells.ts";
 import { Identities } from "../../../../src/store/people/identities.ts";
 import { dueLinkJobs } from "../../../../src/store/people/link-jobs.ts";
+import { stepLinkJobs } from "../../../../src/store/people/linking.ts";
 import { firstEntries } from "../../../../src/store/people/timelines.ts";
 import { listOfKey, visitorList } from "../../../../src/store/people/visitor-keys.ts";
 import { updateGroups } from "../../../../src/store/state/event-group-changes.ts";
-import { linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
+import { expectStateToAddUp, linesOf, ruleDaysOf } from "../../../support/adds-up.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith } from "../../../support/cold.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
@@ -506,6 +508,36 @@ describe("a large person", () => {
       }
       finish(store);
       expect(findDeletion(store.sql, JANE)).toMatchObject({ signals: segments, finishedAtMs: LATER });
+    });
+  });
+
+  test("takes along a line that somebody else would be given while it is under way", async () => {
+    await inStore(async (store) => {
+      store.record(NOW, identify(JANE, "v-jane"));
+      store.record(NOW + 1, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)));
+      const [shared] = store.record(NOW + 2, {
+        payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-jane", userId: "u-bob" },
+      });
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      store.record(LATER + 1, { payload: { type: "identify", userId: "u-bob", traits: { email: BOB } } });
+      const { state, storage, objects } = store;
+      await stepLinkJobs({ state, storage, objects, rules: async () => ({ version: 1, rules: compileRules([]) }) });
+      finish(store, LATER + 2);
+      expect(state.signals.find(shared ?? "")?.facts).toMatchObject({ deletedAtMs: LATER + 2, owner: null });
+      expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 1)).toEqual([]);
+      expectStateToAddUp(state);
+    });
+  });
+
+  test("that is asked for again does not reach further for another who was deleted at the same moment", async () => {
+    await inStore((store) => {
+      store.record(NOW, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)), form(BOB));
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      beginDeletion(store.state, "del_2", BOB, LATER);
+      const [again] = store.record(LATER + 60_000, held(form(BOB, 1)));
+      beginDeletion(store.state, "del_3", JANE, LATER + 120_000);
+      finish(store, LATER + 120_000);
+      expect(statusOf(store, again)).toBe("held");
     });
   });
 
