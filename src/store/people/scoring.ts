@@ -2,6 +2,7 @@
  * What lines score their persons. What rules made of a line counts, unless a rule that scores a person once a day, or once
  * ever, has scored them before (state/once.ts); then it counts as soon as that does no longer.
  */
+import { dayOf } from "../../domain/quota/day-counts.ts";
 import type { RuleMatch } from "../../domain/rules/mapping-rule.ts";
 import type { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -60,13 +61,21 @@ export class Scoring {
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
     const { once, signals, verdicts } = this.#state;
+    // What something counts for already is asked once: a person may have a hundred thousand lines.
+    const taken = new Set<string>();
+    const isOpen = (scored: Scored, match: RuleMatch): boolean => {
+      const { ruleId, frequency } = match;
+      if (frequency === undefined || !released.has(ruleId)) return false;
+      const occasion = frequency === "once_ever" ? ruleId : `${ruleId} ${dayOf(scored.atMs)}`;
+      if (taken.has(occasion)) return false;
+      if (once.isOpen(owner.id, scored, match)) return true;
+      taken.add(occasion);
+      return false;
+    };
     let replaced = 0;
     for (const { seq, scored } of entries().toSorted((one, other) => one.seq - other.seq)) {
       if (scored === null) continue;
-      const waiting = scored.verdicts.filter((verdict) => {
-        const match = verdicts.get(verdict);
-        return released.has(match.ruleId) && once.isOpen(owner.id, scored, match);
-      });
+      const waiting = scored.verdicts.filter((verdict) => isOpen(scored, verdicts.get(verdict)));
       if (waiting.length === 0 || signals.read(seq) === null) continue;
       if (this.add(owner, { ...scored, verdicts: waiting }).length > 0) replaced++;
     }

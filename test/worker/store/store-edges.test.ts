@@ -5,6 +5,8 @@ import { RULE_STEP_SEGMENTS } from "../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { afterPurge } from "../../../src/store/log/line-remains.ts";
+import { People } from "../../../src/store/people/people.ts";
+import { scoredBy } from "../../../src/store/people/timeline-text.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
 import { heldSignals } from "../../../src/store/queries/signals-to-send-again.ts";
@@ -173,6 +175,29 @@ test("a visitor whose signals lie far apart is linked in steps that read so many
     await stepLinkJobs(work);
     expect(waiting()).toBe(0);
     expectStateToAddUp(store.state);
+  }));
+
+test("a line that counts no longer, of a rule that scores once a day, is replaced without asking for each of very many", () =>
+  inStore((store) => {
+    store.frequency = "once_per_day";
+    const days = 3;
+    for (let day = 0; day < days; day++) {
+      const form = { event: "E", email: "ann@example.com" };
+      store.record(
+        NOW + day * DAY,
+        ...Array.from({ length: 700 }, (_, n): Sent => ({ payload: { ...form, id: `${day}-${n}` } })),
+      );
+    }
+    const people = new People(store.state);
+    const first = store.state.signals.read(1);
+    const scored = first && scoredBy(first);
+    const reads = rowsRead(store.sql, () => {
+      people.rescore(1, new Map([[1, { before: scored, after: null }]]));
+      people.write();
+    });
+    // Some rows are the list itself, hundreds of lines each.
+    expect(reads).toBeLessThan(200);
+    expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: days * store.points });
   }));
 
 describe("ids that are paired one with the next", () => {
