@@ -181,10 +181,13 @@ export const commands: fc.Arbitrary<Command>[] = [
       expect(await real.workspace.operator("POST", "/held/release")).toEqual(model.release());
     }),
   ),
-  fc.constant(
-    command("replay", async (model, real) => {
+  fc.option(fc.nat(2)).map((most) =>
+    command(`replay ${most ?? "all"}`, async (model, real) => {
       await real.quiet();
-      expect(await real.workspace.operator("POST", "/dead-letters/replay", {})).toEqual(model.replay());
+      const ids = most === null ? null : model.dead.slice(0, most + 1).map(({ id }) => id);
+      if (ids?.length === 0) return;
+      const body = ids === null ? {} : { ids };
+      expect(await real.workspace.operator("POST", "/dead-letters/replay", body)).toEqual(model.replay(ids));
     }),
   ),
   fc.constant(
@@ -204,6 +207,7 @@ export const commands: fc.Arbitrary<Command>[] = [
     }),
   ),
   fc.constant(command("R2 refuses everything", (_, real) => real.loseCold())),
+  fc.constant(command("the store has no room", (_, real) => real.fillStore())),
   fc
     .boolean()
     .map((wanted) => command(`somebody wants ${wanted ? "all" : "no"} events`, (_, real) => real.wantEvents(wanted))),

@@ -28,7 +28,7 @@ export class Real {
   /** Whether the counter has started again: it may have forgotten refusals that it had not written yet. */
   restarted = false;
   #queue: string[] = [];
-  #isColdLost = false;
+  #isHindered = false;
 
   private constructor(workspace: TestWorkspace) {
     this.workspace = workspace;
@@ -118,29 +118,41 @@ export class Real {
   }
 
   /** R2 refuses everything, until the store starts again, or everything is to arrive. */
-  async loseCold(): Promise<void> {
-    this.#isColdLost = true;
+  loseCold(): Promise<void> {
     const before = (): never => {
       throw new Error("R2 refuses everything");
     };
-    await withBindings(this.workspace.id, { COLD: bucketWith({ before }) });
+    return this.#hinder({ COLD: bucketWith({ before }) });
   }
 
-  /** R2 is there again. What it has refused is on its way no more, and what failed need not rest. */
-  async #findCold(): Promise<void> {
-    if (!this.#isColdLost) return;
-    this.#isColdLost = false;
+  /** The store has no room, until it starts again, or everything is to arrive. */
+  fillStore(): Promise<void> {
+    return this.#hinder({ STORE_MAX_BYTES: "1" });
+  }
+
+  async #hinder(bindings: Parameters<typeof withBindings>[1]): Promise<void> {
+    this.#isHindered = true;
+    await withBindings(this.workspace.id, bindings);
+  }
+
+  /** What R2 has refused is on its way no more, and what has failed, or was full, need not rest. */
+  async #endHindrance(): Promise<void> {
+    if (!this.#isHindered) return;
+    this.#isHindered = false;
     this.tick();
     await this.restartStore();
+    await this.restartCounter();
   }
 
-  async wantEvents(wanted: boolean): Promise<void> {
-    await this.workspace.store.wantEvents({ types: wanted ? [...eventTypes] : [], thresholds: wanted ? [1, 15] : [] });
+  async wantEvents(areWanted: boolean): Promise<void> {
+    const wanted = { types: areWanted ? [...eventTypes] : [], thresholds: areWanted ? [1, 15] : [] };
+    await this.workspace.store.wantEvents(wanted);
+    await this.workspace.counter.wantEvents(wanted);
   }
 
   /** Until everything has arrived, and nothing is left to be done. */
   async quiet(): Promise<void> {
-    await this.#findCold();
+    await this.#endHindrance();
     for (let turn = 0; turn < 20; turn++) {
       await this.ringCounter();
       for (let message = 0; message < 100 && this.#queue.length > 0; message++) {

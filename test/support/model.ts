@@ -146,9 +146,14 @@ export class Model {
     return { released, still_held: held.length - released };
   }
 
-  /** What could not be processed is sent again, and now can be. */
-  replay(): { replayed: number } {
-    const dead = this.signals.filter(({ place }) => place === "dead");
+  /** Those that could not be processed. */
+  get dead(): readonly ModelSignal[] {
+    return this.signals.filter(({ place }) => place === "dead");
+  }
+
+  /** What could not be processed is sent again, and now can be. @param ids of those that are; null: all are. */
+  replay(ids: readonly string[] | null): { replayed: number } {
+    const dead = this.dead.filter(({ id }) => ids === null || ids.includes(id));
     for (const signal of dead) this.#arrive(signal);
     return { replayed: dead.length };
   }
