@@ -76,6 +76,7 @@ export function testLives(part: number, parts: number): void {
           const real = await Real.make(model);
           await fc.asyncModelRun(() => ({ model, real }), life);
           await expectAsPredicted(model, real);
+          await real.end();
         }),
         { numRuns: lives, seed: first + part - 1, endOnFailure: env.MODEL_SHRINK === undefined },
       );

@@ -164,6 +164,23 @@ export class Real {
     throw new Error("not everything has arrived");
   }
 
+  /**
+   * Ends the life: its alarms are set by a clock of its own, to times that have long passed by that of the machine, and would
+   * ring without end while others live.
+   */
+  async end(): Promise<void> {
+    const { id, counter, store } = this.workspace;
+    for (const stub of [counter, store, env.DESTINATIONS.getByName(id)]) {
+      // oxlint-disable-next-line no-await-in-loop -- three
+      await runInDurableObject(stub as DurableObjectStub, async (_, { storage }) => {
+        storage.setAlarm = () => Promise.resolve();
+        await storage.deleteAlarm();
+      });
+      // oxlint-disable-next-line no-await-in-loop
+      await evictDurableObject(stub);
+    }
+  }
+
   async changeRule(event: string, rule: Rule): Promise<void> {
     this.changed.add(event);
     await this.workspace.operator("PATCH", `/rules/${this.rules.get(event)}`, rule);
