@@ -232,6 +232,7 @@ CREATE TABLE `dead_letters` (
 );
 --> statement-breakpoint
 CREATE INDEX `dead_letters_id` ON `dead_letters` (`id`);--> statement-breakpoint
+CREATE INDEX `dead_letters_received` ON `dead_letters` (`received_at`);--> statement-breakpoint
 CREATE TABLE `event_groups` (
 	`event` text NOT NULL,
 	`source` text NOT NULL,

@@ -54,7 +54,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
 
   const scores = [...model.scores()].map(([person, score]) => [emailOf(person), score]);
   expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(scores.toSorted());
-  await expectToAddUp(workspace.id, { hasDropped: model.count("dropped", "lost") > 0 });
+  await expectToAddUp(workspace.id, { hasDropped: model.hasDropped });
 }
 
 /**

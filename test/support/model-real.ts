@@ -135,11 +135,10 @@ export class Real {
     await withBindings(this.workspace.id, bindings);
   }
 
-  /** What R2 has refused is on its way no more, and what has failed, or was full, need not rest. */
+  /** What has failed, or was full, need not rest. */
   async #endHindrance(): Promise<void> {
     if (!this.#isHindered) return;
     this.#isHindered = false;
-    this.tick();
     await this.restartStore();
     await this.restartCounter();
   }
@@ -153,6 +152,8 @@ export class Real {
   /** Until everything has arrived, and nothing is left to be done. */
   async quiet(): Promise<void> {
     await this.#endHindrance();
+    // What a restart has broken off, and what R2 has refused, is on its way no more.
+    this.tick();
     for (let turn = 0; turn < 20; turn++) {
       await this.ringCounter();
       for (let message = 0; message < 100 && this.#queue.length > 0; message++) {

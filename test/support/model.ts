@@ -63,6 +63,8 @@ export class Model {
   /** Months since the anchor. */
   period = 0;
   current = { accepted: 0, held: 0, rejected: 0, overage: 0 };
+  /** Whether retention has deleted anything. */
+  hasDropped = false;
   #frozen: Frozen[] = [];
 
   /** Something new; or, with a number, something that was said before, the latest with 0. */
@@ -173,6 +175,7 @@ export class Model {
   dropEarlier(): void {
     const signals = this.#effective();
     this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
+    this.hasDropped = true;
     for (const signal of this.signals) {
       if (signal.place === "accepted") signal.place = "dropped";
       if (signal.place === "dead") signal.place = "lost";

@@ -95,7 +95,8 @@ export function wholeReads(plans: readonly Plan[], exceptions: readonly string[]
   return plans.filter(({ query, detail }) => {
     if (allowed.has(oneLine(query))) return false;
     if (detail.startsWith("USE TEMP B-TREE")) return !/ FOR LAST /.test(detail);
-    const table = /^SCAN (\S+)/.exec(detail)?.[1];
+    // A minimum or maximum without an index is called a search, but goes through the whole table.
+    const table = /^(?:SCAN|SEARCH(?= \S+$)) (\S+)/.exec(detail)?.[1];
     if (table === undefined || detail.includes("VIRTUAL TABLE") || detail === "SCAN CONSTANT ROW") return false;
     const isLimited = /\slimit\s+\S+\s*$/i.test(query) && !/\swhere\s/i.test(query);
     return !isLimited && !exceptions.includes(table);

@@ -108,7 +108,7 @@ class Dropping {
     const left = RETENTION_ROWS - this.#dropped;
     if (left <= 0) return;
     const rows = this.#state.sql.exec<DeadLetterRow>(
-      `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? ORDER BY seq LIMIT ?)
+      `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? LIMIT ?)
        RETURNING *`,
       this.#beforeMs,
       left,

@@ -15,5 +15,5 @@ export const deadLetters = sqliteTable(
     receivedAt: integer("received_at").notNull(),
     deletedAt: integer("deleted_at"),
   },
-  (table) => [index("dead_letters_id").on(table.id)],
+  (table) => [index("dead_letters_id").on(table.id), index("dead_letters_received").on(table.receivedAt)],
 );
