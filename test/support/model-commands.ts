@@ -157,6 +157,24 @@ export async function applyRules(model: Model, real: Real): Promise<void> {
   await real.quiet();
 }
 
+const replay: fc.Arbitrary<Command> = fc.option(fc.nat(2)).map((most) =>
+  command(`replay ${most ?? "all"}`, async (model, real) => {
+    await real.quiet();
+    const ids = most === null ? null : model.dead.slice(0, most + 1).map(({ id }) => id);
+    if (ids?.length === 0) return;
+    const body = ids === null ? {} : { ids };
+    expect(await real.workspace.operator("POST", "/dead-letters/replay", body)).toEqual(model.replay(ids));
+  }),
+);
+
+const deletePerson: fc.Arbitrary<Command> = person.map((one) =>
+  command(`delete ${emailOf(one)}`, async (model, real) => {
+    await real.quiet();
+    model.deletePerson(one);
+    await real.deletePerson(one);
+  }),
+);
+
 /** Each as likely as the next one; what happens most stands here several times. */
 export const commands: fc.Arbitrary<Command>[] = [
   admitted,
@@ -166,6 +184,7 @@ export const commands: fc.Arbitrary<Command>[] = [
   admitted,
   admitted,
   admitted,
+  givenUp,
   givenUp,
   deliver,
   deliver,
@@ -181,15 +200,10 @@ export const commands: fc.Arbitrary<Command>[] = [
       expect(await real.workspace.operator("POST", "/held/release")).toEqual(model.release());
     }),
   ),
-  fc.option(fc.nat(2)).map((most) =>
-    command(`replay ${most ?? "all"}`, async (model, real) => {
-      await real.quiet();
-      const ids = most === null ? null : model.dead.slice(0, most + 1).map(({ id }) => id);
-      if (ids?.length === 0) return;
-      const body = ids === null ? {} : { ids };
-      expect(await real.workspace.operator("POST", "/dead-letters/replay", body)).toEqual(model.replay(ids));
-    }),
-  ),
+  replay,
+  replay,
+  deletePerson,
+  deletePerson,
   fc.constant(
     command("deactivate key_b", async (model, real) => {
       model.revoked.add("key_b");
@@ -211,13 +225,6 @@ export const commands: fc.Arbitrary<Command>[] = [
   fc
     .boolean()
     .map((wanted) => command(`somebody wants ${wanted ? "all" : "no"} events`, (_, real) => real.wantEvents(wanted))),
-  person.map((one) =>
-    command(`delete ${emailOf(one)}`, async (model, real) => {
-      await real.quiet();
-      model.deletePerson(one);
-      await real.deletePerson(one);
-    }),
-  ),
   fc.constant(
     command("a period ends, and retention deletes what was before", async (model, real) => {
       await applyRules(model, real);
