@@ -71,7 +71,7 @@ export function testLives(part: number, parts: number): void {
       expect.hasAssertions();
       const first = env.MODEL_SEED === undefined ? Date.now() % 2 ** 30 : Number(env.MODEL_SEED);
       await fc.assert(
-        fc.asyncProperty(fc.commands(commands, { maxCommands: 25, size: "max" }), async (life) => {
+        fc.asyncProperty(fc.commands(commands, { maxCommands: 32, size: "max" }), async (life) => {
           const model = new Model();
           const real = await Real.make(model);
           await fc.asyncModelRun(() => ({ model, real }), life);
