@@ -44,9 +44,9 @@ export const ruleFilePages = pages
 /** Text of the uploaded file, else what was pasted. */
 async function importedText(form: FormData): Promise<string> {
   const file = form.get("file");
-  // A browser that has no file to send sends an empty one.
-  if (file !== null && typeof file !== "string" && file.size > 0) return file.text();
-  return formText(form, "text");
+  // A browser that has no file to send sends an empty one; the page of a session that has ended sends its text.
+  const text = file === null || typeof file === "string" ? file : await file.text();
+  return text || formText(form, "text");
 }
 
 function formPage(

@@ -36,9 +36,15 @@ export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Respo
   );
 }
 
-/** For a form of this origin that came after its session had ended: what was typed waits on the page, to be sent again. */
+/**
+ * For a form of this origin that came after its session had ended: what was typed waits on the page, to be sent again, and so
+ * does the text of a file.
+ */
 export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
   const form = await c.req.formData().catch(() => new FormData());
+  const fields = await Promise.all(
+    Array.from(form, async ([name, value]) => [name, typeof value === "string" ? value : await value.text()] as const),
+  );
   const { pathname, search } = new URL(c.req.url);
   return plainPage(
     c,
@@ -48,10 +54,10 @@ export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> 
       <p>
         Nothing was saved, and nothing of what you typed is lost. Sign in in a new tab, then send it from here again.
       </p>
-      <form method="post" action={pathname + search} class="row">
-        {[...form].map(
-          ([name, value]) => typeof value === "string" && <input type="hidden" name={name} value={value} />,
-        )}
+      <form method="post" action={pathname + search} enctype="multipart/form-data" class="row">
+        {fields.map(([name, value]) => (
+          <input type="hidden" name={name} value={value} />
+        ))}
         <a class="button primary" href="/sign-in" target="_blank" rel="noopener">
           Sign in
         </a>

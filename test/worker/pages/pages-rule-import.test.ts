@@ -114,6 +114,24 @@ describe("the import of rules", () => {
     expect(readHtml(html).buttons("Import 1 rule")).toHaveLength(1);
   });
 
+  test("that is sent after the session has ended keeps the file, to be sent again from the page that answers", async () => {
+    const post = (body: FormData, headers: Record<string, string> = {}) =>
+      call(`${base}/import`, { method: "POST", headers: { origin: "https://signals.example", ...headers }, body });
+    const form = new FormData();
+    form.set("text", "");
+    form.set("file", new File([file(RULE)], "rules.json"));
+    const ended = await post(form);
+    expect(ended.status).toBe(401);
+    const html = await ended.text();
+    const [kept] = readHtml(html).forms(`${base}/import`);
+    // As it came: a body that is encoded for an address would be three times as long, and too large.
+    expect(kept?.attribute("enctype")).toBe("multipart/form-data");
+    const again = new FormData();
+    for (const [name, value] of Object.entries(toConfirm(html))) again.set(name, value);
+    const answer = await post(again, { cookie: await members.owner.cookie() });
+    expect([answer.status, toConfirm(await answer.text())["text"]]).toEqual([200, file(RULE)]);
+  });
+
   test("with something wrong names each rule, and what was sent stays", async () => {
     const text = file({ ...RULE, points: "many", name: '<script>"' }, RULE, { ...RULE, event: "" });
     for (const fields of [{ text }, { text, do: "import", rules_version: "0" }]) {
