@@ -1,5 +1,6 @@
 /** A name that people give: of a key, a rule, a workspace. */
 import * as z from "zod";
+import { holdsCredential } from "../domain/keys/echo.ts";
 import { fitsName } from "../domain/signal/validate-signal.ts";
 import { NAME_MAX_CODE_POINTS } from "../limits.ts";
 
@@ -8,6 +9,8 @@ export const name = z
   .trim()
   .min(1)
   .refine(fitsName, `at most ${NAME_MAX_CODE_POINTS} characters`)
+  // Members see names who may not see keys (spec §1).
+  .refine((text) => !holdsCredential(text), "the name holds an API key or a secret, and names are shown")
   .refine(canBeSeen, "a name that can be seen, on one line")
   .meta({ maxLength: NAME_MAX_CODE_POINTS });
 

@@ -1,6 +1,6 @@
 /** The form of a new API key (spec §2.1): what was typed, and what it asks for or what is wrong with it. No I/O. */
 import type { NewKey } from "../../control/new-keys.ts";
-import { holdsCredential, toSender } from "../../domain/keys/echo.ts";
+import { toSender } from "../../domain/keys/echo.ts";
 import { compileTemplate, mapAccount } from "../../domain/accounts/payload-template.ts";
 import type { AccountRecord, PayloadMapping } from "../../domain/accounts/payload-template.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
@@ -91,9 +91,7 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
 export function checkKeyName(typed: string): Result<string, string> {
   if (typed.trim() === "") return refuse("Give the key a name.");
   const name = keyName.safeParse(typed);
-  if (!name.success) return refuse(sentence(name.error.issues[0]?.message ?? ""));
-  if (!holdsCredential(typed)) return ok(name.data);
-  return refuse("The name holds an API key or a secret, and names are shown. Choose another one.");
+  return name.success ? ok(name.data) : refuse(sentence(name.error.issues[0]?.message ?? ""));
 }
 
 /** What the form asks for; `key` is null where there are errors, and then every one is told. */

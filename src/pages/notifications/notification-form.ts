@@ -2,7 +2,6 @@
 import type * as z from "zod";
 import { DESTINATION_TYPES, type DestinationType } from "../../domain/events/destination.ts";
 import { eventTypes, type EventType } from "../../domain/events/workspace-event.ts";
-import { holdsCredential } from "../../domain/keys/echo.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
 import { THRESHOLDS_MAX } from "../../limits.ts";
 import { name as nameSchema } from "../../workspace/field-schemas.ts";
@@ -66,8 +65,6 @@ export function checkDestination(
   const errors: DestinationErrors = {};
   const named = nameSchema.safeParse(name);
   if (!named.success) errors.name = name.trim() === "" ? "Give it a name." : firstIssue(named.error);
-  else if (holdsCredential(name))
-    errors.name = "The name holds a key or a secret, and names are shown. Choose another one.";
   if (target === "" && emptyTarget === "is_refused") {
     errors.target = type === "email" ? "Give the address." : "Give the URL.";
   }

@@ -79,7 +79,7 @@ describe("the form of a destination", () => {
 
   test("takes no name that holds a secret, is too long, or cannot be seen", () => {
     for (const [name, why] of [
-      [`sk_${"aB3".repeat(13)}x`, "holds a key or a secret"],
+      [`sk_${"aB3".repeat(13)}x`, "holds an API key or a secret"],
       ["x".repeat(256), "At most 255 characters."],
       ["\u200b", "A name that can be seen"],
     ] as const) {

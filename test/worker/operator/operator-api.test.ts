@@ -553,6 +553,27 @@ describe("§2.1 API keys", () => {
   });
 });
 
+test.each(["key", "secret"])("no name holds an API key's %s: members who see no keys see names", async (which) => {
+  const workspace = await newWorkspace();
+  const { body: made } = await post(`${workspace}/keys`, { name: "K", secret: true });
+  const name = String((made as Record<string, unknown>)[which]);
+  const rule = { event: "e", points: 1 };
+  const asked = [
+    post(`${workspace}/keys`, { name }),
+    post(`${workspace}/rules`, { ...rule, name, scoring_signal: "s" }),
+    post(`${workspace}/rules`, { ...rule, name: "r", scoring_signal: `the ${name}` }),
+    post(`${workspace}/destinations`, {
+      name,
+      type: "webhook",
+      target: "https://example.com/",
+      events: ["usage.level"],
+    }),
+    patch(workspace, { name }),
+  ];
+  const fields = (await Promise.all(asked)).map(complaints);
+  expect(fields).toEqual([["name"], ["name"], ["scoring_signal"], ["name"], ["name"]]);
+});
+
 describe("§2.1, §8.7 payload template", () => {
   const external = { target: "external_id", path: "company.id", type: "string" };
 

@@ -510,6 +510,14 @@ describe("applying a rule to past signals", () => {
   });
 });
 
+test("an API key is no name of a rule: what members see must not show it", async () => {
+  const { key } = await workspace.operator<{ key: string }>("POST", "/keys", { name: "K" });
+  const answer = await members.owner.post(base, fields([], { name: key, scoring_signal: `x ${key}` }));
+  expect([answer.status, await stored()]).toEqual([422, []]);
+  const html = await answer.text();
+  expect(textOf(html).split("The name holds an API key or a secret, and names are shown.").length).toBeGreaterThan(2);
+});
+
 describe("a form that is sent twice", () => {
   test("makes one rule, with one entry, also eight times at once; every answer leads to it", async () => {
     const page = await members.owner.read(`${base}/new`);
