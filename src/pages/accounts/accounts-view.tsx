@@ -103,7 +103,7 @@ function NoneYet({ base, mayManage }: { base: string; mayManage: boolean }) {
       </p>
       {mayManage ? (
         <p>
-          <a href={`${base}/settings/api-keys/new`}>Create a Product Org Updates key</a>
+          <a href={`${base}/settings/api-keys/new?endpoint_type=product_org`}>Create a Product Org Updates key</a>
         </p>
       ) : (
         <p>Ask an owner or admin to create one.</p>

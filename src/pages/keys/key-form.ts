@@ -50,10 +50,17 @@ export function emptyRow(target = ""): MappingRow {
   return { target, attribute: "", path: "", type: "string", required: false };
 }
 
-export function emptyKey(formToken: string): TypedKey {
+/** The endpoint type of a form or an address; Signal Staging where none is named. */
+function endpointTypeNamed(text: string | undefined): EndpointType {
+  return text === "product_org" ? "product_org" : "signal_staging";
+}
+
+/** @param type the endpoint type that the address asks for. */
+export function emptyKey(formToken: string, type?: string): TypedKey {
   const rows = [emptyRow("external_id"), emptyRow("name")];
   const lifetime = { lifetime: "never", expires: "" } as const;
-  return { formToken, name: "", endpointType: "signal_staging", ...lifetime, secret: false, rows, sample: "" };
+  const endpointType = endpointTypeNamed(type);
+  return { formToken, name: "", endpointType, ...lifetime, secret: false, rows, sample: "" };
 }
 
 const FORM_TOKEN = /^[0-9a-f-]{36}$/;
@@ -79,7 +86,7 @@ export function readKeyForm(form: FormData, newToken: string): TypedKey {
   return {
     formToken: formTokenOf(form) ?? newToken,
     name: formText(form, "name"),
-    endpointType: formText(form, "endpoint_type") === "product_org" ? "product_org" : "signal_staging",
+    endpointType: endpointTypeNamed(formText(form, "endpoint_type")),
     ...readLifetime(form),
     secret: form.has("secret"),
     rows,

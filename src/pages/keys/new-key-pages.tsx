@@ -22,7 +22,7 @@ import { MappedRecord } from "./template-editor.tsx";
 
 export const newKeyPages = pages
   .createApp()
-  .get("/new", (c) => keyForm(c, emptyKey(crypto.randomUUID()), NO_ERRORS, 200))
+  .get("/new", (c) => keyForm(c, emptyKey(crypto.randomUUID(), c.req.query("endpoint_type")), NO_ERRORS, 200))
   .post("/new", async (c) => {
     const form = await c.req.formData();
     const typed = readKeyForm(form, crypto.randomUUID());

@@ -62,10 +62,11 @@ const one = (of: Members, externalId: string): string =>
 
 describe("the list of accounts", () => {
   test("where there is nothing, explains the keys that fill it, and lets managers make one", async () => {
-    const newKeyPath = `${members.home}/settings/api-keys/new`;
+    const newKeyPath = `${members.home}/settings/api-keys/new?endpoint_type=product_org`;
     const forOwner = await members.owner.read(`${members.home}/accounts`);
     expect(forOwner.text).toContain("Product Org Updates");
     expect(forOwner.targets).toContain(newKeyPath);
+    expect((await members.owner.read(newKeyPath)).one('input[value="product_org"]').isChecked).toBe(true);
     const forMember = await members.member.read(`${members.home}/accounts`);
     expect(forMember.text).toContain("Ask an owner or admin");
     expect(forMember.targets).not.toContain(newKeyPath);
