@@ -2,6 +2,7 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { readBody } from "../../../src/http/body.ts";
 import { LARGE_BODIES_MAX_BYTES, LARGE_BODY_SILENT_MS, LargeBody } from "../../../src/http/large-bodies.ts";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
@@ -127,6 +128,17 @@ test("a sender that stalls in the middle of a large body is given up", async () 
   vi.advanceTimersByTime(LARGE_BODY_SILENT_MS);
   expect(await (await answer).json<Problem>()).toMatchObject({ status: 400, code: "body_unreadable" });
   expect(room()).toBe(LARGE_BODIES_MAX_BYTES);
+});
+
+test("a body of unknown length arrives whole, also where it ends with one of its parts", async () => {
+  const ends = [16_384, 16_384 + 262_144, 16_384 + 2 * 262_144];
+  for (const length of ends.flatMap((end) => [end - 1, end, end + 1])) {
+    const body = new Uint8Array(length).map((_, index) => index % 251);
+    const request = new Request("https://signals.example", { method: "POST", body: new Blob([body]).stream() });
+    const read = await readBody(request, BULK_MAX_BYTES);
+    expect(read.ok && Buffer.from(read.bytes).equals(body), `${length} bytes`).toBe(true);
+    if (read.ok) read.place.letGo();
+  }
 });
 
 describe("a place among the large bodies", () => {
