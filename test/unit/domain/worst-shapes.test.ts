@@ -1,6 +1,6 @@
 /**
- * The worst mapping rules and payload templates that may be made, on the worst payloads that may be sent: each stays within
- * 10 ms. The shapes are those that were found to take longest for what they count as; the worst of them is printed.
+ * The worst mapping rules and payload templates that may be made, on the worst payloads that may be sent, and the worst names:
+ * each stays within 10 ms. The shapes are those that were found to take longest for what they count as; the worst of them is printed.
  */
 import { afterAll, expect, test } from "vitest";
 import { compileTemplate, mapAccount } from "../../../src/domain/accounts/payload-template.ts";
@@ -10,6 +10,7 @@ import { compileRules } from "../../../src/domain/rules/mapping-rule.ts";
 import type { MappingCondition, MappingOperator } from "../../../src/domain/rules/mapping-rule.ts";
 import { ruleSize } from "../../../src/domain/rules/rule-size.ts";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
+import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
 import { ok } from "../../../src/domain/result.ts";
 import {
   RULE_MAX_CONDITIONS,
@@ -194,6 +195,22 @@ test.each(TEMPLATES)("payload templates on %s stay within 10 ms", (shape, draft,
     return () => void mapAccount(compiled, sent);
   });
   expect(ms).toBeLessThan(MAX_MS);
+});
+
+const NAMES = ["a", "sk_", "A1b_", "-", "9", "{{", "@", `${"A".repeat(42)}.`, `sk_${"A".repeat(39)}-`];
+const NAMED: [field: string, signal: (name: string) => object][] = [
+  ["event", (event) => ({ event })],
+  ["source", (source) => ({ event: "e", source })],
+  ["email", (email) => ({ event: "e", email })],
+  ["type", (type) => ({ type, messageId: "m", anonymousId: "a" })],
+];
+
+test.each(NAMED)("signals whose %s is as long as a signal may be are checked within 10 ms", (field, signalOf) => {
+  for (const name of NAMES) {
+    const sent = signalOf(name.repeat(Math.floor((SIGNAL_MAX_BYTES - 100) / name.length)));
+    const ms = timeOf(`${field} of many ${name}`, () => () => void validateSignal(sent));
+    expect(ms, name).toBeLessThan(MAX_MS);
+  }
 });
 
 /** The body, which must be one that is taken. */

@@ -58,8 +58,34 @@ describe("names hold no credential", () => {
     ["words with dashes", "Clicked_The_Button-In_The_Newsletter_Of_2024-11-22"],
     ["a UUID", "018f4c1e-7b52-7c1d-9f60-3e1b2a4c5d6f-018f4c1e-7b52"],
     ["a hash in hexadecimal", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
+    ["what would be one if it were not so far behind", `a${"-".repeat(43)}Aa1Aa1Aa1Aa1Aa1Aa1Aa${"-".repeat(23)}`],
     ["an id in capital letters", "0A1B2C3D4E5F60718293A4B5C6D7E8F90A1B2C3D4E5F6071"],
   ])("%s are no secret", (_, text) => expect(holdsCredential(text)).toBe(false));
+});
+
+test("a secret is found in a long run as it is in each stretch of the run by itself", () => {
+  const chars = fc.constantFrom(..."aaabAABZ019__--".split(""));
+  const runs = fc.oneof(
+    fc.string({ unit: chars, minLength: 43, maxLength: 160 }),
+    fc
+      .tuple(
+        fc.string({ unit: chars, maxLength: 60 }),
+        fc.stringMatching(/^[-_a]{40,60}$/),
+        fc.string({ unit: chars, maxLength: 60 }),
+      )
+      .map((parts) => parts.join("")),
+  );
+  let found = 0;
+  fc.assert(
+    fc.property(runs, (run) => {
+      const stretches = Array.from({ length: Math.max(0, run.length - 42) }, (_, at) => run.slice(at, at + 43));
+      const expected = stretches.some((stretch) => holdsCredential(stretch));
+      if (expected) found++;
+      expect(holdsCredential(run)).toBe(expected);
+    }),
+    { numRuns: 3_000 },
+  );
+  expect(found).toBeGreaterThan(100);
 });
 
 test("a secret is drawn again until it can be told from words", () => {
