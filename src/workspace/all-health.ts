@@ -13,12 +13,12 @@ import { readHealth } from "./read-health.ts";
 export const HEALTH_PAGE_WORKSPACES = 200;
 /** Workspaces that are asked how they are at a time: calls of objects do not count among a Worker's six connections. */
 const HEALTH_AT_ONCE = 50;
-/** What all of it may take, in milliseconds: the two together are less than the ten seconds that Prometheus waits. */
+/** What all of it may take, in milliseconds: the two together are less than the fifteen seconds that operate.md promises. */
 const HEALTH_LIMITS = {
   /** An object that takes longer to say how it is counts as one that does not answer. */
   answerMs: 5_000,
-  /** Later than that no workspace is asked any more. */
-  askMs: 4_000,
+  /** Later than that no workspace is asked any more: twice what 400 objects take that all have to start. */
+  askMs: 8_000,
 };
 
 export interface WorkspaceHealth {

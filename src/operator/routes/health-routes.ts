@@ -14,7 +14,7 @@ import { METRICS_TYPE, metricsText } from "../answers/health-metrics.ts";
 import { operation } from "../operation.ts";
 
 const COST =
-  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. It takes ten seconds at ` +
+  `At most ${HEALTH_PAGE_WORKSPACES} workspaces in an answer, oldest first; \`page\` has the others. It takes fifteen seconds at ` +
   "most, and says which workspaces there was no time to ask. Each takes a call of each of its objects, and wakes them: at " +
   "list price $0.30 for a million workspaces asked, $0.45 with destinations.";
 

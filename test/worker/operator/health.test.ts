@@ -175,25 +175,25 @@ describe("GET /operator/health", () => {
       items.filter(({ alarms }) => alarms[0]?.alarm === alarm).map(({ slug }) => slug);
     const slugs = (from: number, to: number) => asked.slice(from, to).map(({ slug }) => slug);
 
-    test("that all hang, is stuck within ten seconds, and names those that it did not get to ask", async () => {
+    test("that all hang, is stuck within fifteen seconds, and names those that it did not get to ask", async () => {
       const never = () => new Promise<never>(() => {});
       const { tookMs, answer } = await ask(never, never);
-      expect(tookMs).toBeLessThan(10_000);
+      expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({
         status: "stuck",
-        workspaces: { asked: 50, not_asked: 150, ok: 0, late: 0, stuck: 50 },
+        workspaces: { asked: 100, not_asked: 100, ok: 0, late: 0, stuck: 100 },
       });
       expect(answer.says).toContain("do not answer");
-      expect(named(answer, "unreachable")).toEqual(slugs(50, 100));
-      expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(100, 200)]);
+      expect(named(answer, "unreachable")).toEqual(slugs(50, 150));
+      expect(named(answer, "not_asked")).toEqual([...slugs(0, 50), ...slugs(150, 200)]);
     });
 
     test("that are well and slow, is not ok where it did not get to ask all", async () => {
       const workspace = await newWorkspace();
       const [store, counter] = [await workspace.store.health(), await workspace.counter.backlog()];
       const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
-      const { tookMs, answer } = await ask(after(3_900, store), after(0, counter));
-      expect(tookMs).toBeLessThan(10_000);
+      const { tookMs, answer } = await ask(after(4_900, store), after(0, counter));
+      expect(tookMs).toBeLessThan(15_000);
       expect(answer).toMatchObject({
         status: "late",
         workspaces: { asked: 100, not_asked: 100, ok: 100, late: 0, stuck: 0 },
