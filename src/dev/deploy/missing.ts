@@ -13,7 +13,7 @@ export interface DeployConfig {
   definedEnvironments?: string[] | undefined;
   vars: Record<string, unknown>;
   d1_databases: { binding: string; database_name?: string | undefined; database_id?: string | undefined }[];
-  r2_buckets: { binding: string; bucket_name?: string | undefined }[];
+  r2_buckets: { binding: string; bucket_name?: string | undefined; jurisdiction?: string | undefined }[];
   queues: {
     producers?: { binding: string; queue: string }[] | undefined;
     consumers?: { queue: string; dead_letter_queue?: string | undefined }[] | undefined;
@@ -202,8 +202,9 @@ export function missingInAccount(
   for (const queue of queuesOf(config)) {
     need(`queue ${queue}`, account.queues[queue], `npx wrangler queues create ${queue}`);
   }
-  for (const { bucket_name: bucket = "" } of config.r2_buckets) {
-    need(`bucket ${bucket}`, account.buckets[bucket], `npx wrangler r2 bucket create ${bucket}`);
+  for (const { bucket_name: bucket = "", jurisdiction } of config.r2_buckets) {
+    const where = jurisdiction === undefined ? "" : ` --jurisdiction ${jurisdiction}`;
+    need(`bucket ${bucket}`, account.buckets[bucket], `npx wrangler r2 bucket create ${bucket}${where}`);
   }
   const { secrets } = account;
   need(

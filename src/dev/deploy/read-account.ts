@@ -16,14 +16,18 @@ export async function readAccount(
   fetchUrl: Fetch,
 ): Promise<CloudflareAccount> {
   const ofEnvironment = environment === undefined ? [] : ["--env", environment];
-  const buckets = config.r2_buckets.flatMap(({ bucket_name: name }) => name ?? []);
   const [databases, secrets, queues, known, fronts] = await Promise.all([
     readDatabases(wrangler),
     readSecrets(wrangler, ofEnvironment),
     Promise.all(
       queuesOf(config).map(async (name) => [name, await exists(wrangler, ["queues", "info", name])] as const),
     ),
-    Promise.all(buckets.map(async (name) => [name, await exists(wrangler, ["r2", "bucket", "info", name])] as const)),
+    Promise.all(
+      config.r2_buckets.map(async ({ bucket_name: name = "", jurisdiction }) => {
+        const where = jurisdiction === undefined ? [] : ["--jurisdiction", jurisdiction];
+        return [name, await exists(wrangler, ["r2", "bucket", "info", name, ...where])] as const;
+      }),
+    ),
     Promise.all(hosts.map((host) => readHost(host, fetchUrl))),
   ]);
   return {

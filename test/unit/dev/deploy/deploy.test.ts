@@ -243,6 +243,23 @@ describe("the account", () => {
   });
 });
 
+test("a bucket of a jurisdiction is looked for, and made, in that jurisdiction", async () => {
+  const asked: string[] = [];
+  const wrangler: Wrangler = async (args) => {
+    asked.push(args.join(" "));
+    return args[0] === "r2" ? { code: 1, out: NO_BUCKET } : { code: 0, out: EVERYTHING["d1 list"] };
+  };
+  const config = {
+    ...configured(),
+    r2_buckets: [{ binding: "COLD", bucket_name: "signals-cold", jurisdiction: "eu" }],
+  };
+  const account = await readAccount(config, [], undefined, wrangler, unreachable);
+  expect(asked).toContain("r2 bucket info signals-cold --jurisdiction eu");
+  expect(missingInAccount(config, account, undefined).map(({ how }) => how)).toContain(
+    "npx wrangler r2 bucket create signals-cold --jurisdiction eu",
+  );
+});
+
 test("npm run deploy changes nothing while something is missing, and fails", () => {
   // Whoever runs this may be logged in.
   const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
