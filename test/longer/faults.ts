@@ -14,7 +14,7 @@ const seeds = Number(countAsked("seeds", values.seeds ?? (values.seed === undefi
 const first = Number(countAsked("seed", values.seed ?? String(FIRST_SEED), 2 ** 31));
 for (let done = 0; done < seeds; done += SEEDS_TOGETHER) {
   // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
-  const isWell = await runLonger("worker", "test/worker/service/faults.test.ts", {
+  const isWell = await runLonger("worker-alone", "test/worker/service/faults.test.ts", {
     FAULTS_SEEDS: String(Math.min(SEEDS_TOGETHER, seeds - done)),
     FAULTS_SEED: String(first + done),
   });

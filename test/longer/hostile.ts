@@ -21,5 +21,5 @@ for (let from = first; from < first + cases; from += CASES_OF_A_RUNTIME) {
     HOSTILE_FROM: String(from),
   };
   // oxlint-disable-next-line no-await-in-loop
-  if (!(await runLonger("worker", "test/worker/service/hostile.test.ts", variables))) break;
+  if (!(await runLonger("worker-alone", "test/worker/service/hostile.test.ts", variables))) break;
 }

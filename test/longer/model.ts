@@ -8,7 +8,7 @@ import { countAsked, runLonger } from "./run-longer.ts";
 const { values } = parseArgs({
   options: { runs: { type: "string", default: "10000" }, seed: { type: "string" }, shrink: { type: "boolean" } },
 });
-await runLonger("worker", "test/worker/service/model-", {
+await runLonger("worker-alone", "test/worker/service/model-", {
   MODEL_RUNS: countAsked("runs", values.runs, 10_000_000),
   MODEL_SEED: values.seed,
   MODEL_SHRINK: values.shrink === true ? "yes" : undefined,

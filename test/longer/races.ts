@@ -17,7 +17,7 @@ let isSound = await runLonger("fault", "test/fault/deactivation.test.ts", {
 });
 for (let from = 0; from < trials && isSound; from += TRIALS_OF_A_RUNTIME) {
   // oxlint-disable-next-line no-await-in-loop
-  isSound = await runLonger("worker", "test/worker/service/races.test.ts", {
+  isSound = await runLonger("worker-alone", "test/worker/service/races.test.ts", {
     RACES_TRIALS: String(Math.min(TRIALS_OF_A_RUNTIME, trials - from)),
     RACES_SEED: String(seed + from),
   });

@@ -24,9 +24,11 @@ const LONGEST = [
 
 for (const file of LONGEST) if (!existsSync(file)) throw new Error(`There is no ${file}: longest-first.ts names it.`);
 
-function rank({ moduleId }: TestSpecification): number {
+/** Files that share a process or a runtime come last, kind by kind: a runtime ends when the next file is of another kind. */
+function rank({ moduleId, project }: TestSpecification): number {
   const place = LONGEST.indexOf(moduleId);
-  return place === -1 ? LONGEST.length : place;
+  if (place !== -1) return place;
+  return project.config.isolate ? LONGEST.length : LONGEST.length + 1;
 }
 
 export class LongestFirst extends BaseSequencer {
