@@ -62,15 +62,16 @@ describe("before the first signal", () => {
       "src/ingest",
       "src/limits.ts",
       "src/platform",
+      "src/queue",
       "src/quota",
       "src/store",
       "src/wire",
     ]);
   });
 
-  test("of the control plane only the look-up of keys is evaluated, and nothing of the consumer", () => {
+  test("of the control plane only the look-up of keys is evaluated, and of the consumer only which queue carries what", () => {
     const files = [...evaluated().keys()].filter((file) => /^src\/(control|queue)\//.test(file));
-    expect(files.toSorted()).toEqual(["src/control/key-facts.ts"]);
+    expect(files.toSorted()).toEqual(["src/control/key-facts.ts", "src/queue/queue-names.ts"]);
   });
 
   test("no trie router is evaluated", () => {
