@@ -99,8 +99,11 @@ test("the keys are looked at with one ring an hour, and with one a minute while 
   await told.create(receiver, { events: ["key.silent"] });
   // The first look is due at once by the real clock too: the platform rings for it.
   await until(() => expect(read).toHaveBeenCalled());
+  // The alarm may be set for a minute later too, in case the sources had not been told by then.
+  vi.setSystemTime(Date.now() + 2 * MINUTE);
+  await rings();
   for (const [afterMs, times] of [
-    [59 * MINUTE, 0],
+    [57 * MINUTE, 0],
     [MINUTE, 1],
     [HOUR, 1],
   ] as const) {
