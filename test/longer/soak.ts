@@ -3,8 +3,9 @@
  * warm, the outbox comes back to nothing, and each score is what was sent. Ends with 1 where one of that is not so.
  *
  * The first third is to get warm. Memory is flat if the median of what is held after a collection of garbage is in the last
- * third at most a tenth above that in the second. It is that of the isolate in which edge, consumer and objects run. What the
- * whole process has is told besides: there the simulated platform's queues, D1 and R2 are in it, and garbage.
+ * third at most a tenth above that in the second. It is that of the isolate in which edge, consumer and objects run, without
+ * the store's memory of duplicates: that grows by design, with each signal, up to a bound of its own (src/store/log/originals.ts).
+ * What the whole process has is told besides: there the simulated platform's queues, D1 and R2 are in it, and garbage.
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,6 +16,7 @@ import type { Answered, Call } from "../fault/support/open-loop.ts";
 import { Service } from "../fault/support/service.ts";
 import { VISIT_RULE } from "../fault/support/visit-rule.ts";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
+import { FingerprintTable } from "../../src/store/log/fingerprint-table.ts";
 import { countAsked } from "./run-longer.ts";
 
 const GROWTH_MAX = 1.1;
@@ -46,6 +48,8 @@ try {
   const home = `workspaces/${workspaceId}`;
   const due = new Map<string, number>();
   const counted = { signals: 0, duplicates: 0 };
+  /** As large as the store's, which has as many signals to remember. */
+  const remembered = new FingerprintTable(0, 0);
   const times: number[] = [];
   const refused = new Map<number, number>();
 
@@ -56,8 +60,12 @@ try {
       return;
     }
     counted.signals += call.signals;
-    if (call.repeats) counted.duplicates += call.signals;
-    else for (const email of call.scorers) due.set(email, (due.get(email) ?? 0) + 1);
+    if (call.repeats) {
+      counted.duplicates += call.signals;
+      return;
+    }
+    for (const email of call.scorers) due.set(email, (due.get(email) ?? 0) + 1);
+    for (let n = 0; n < call.signals; n++) remembered.add(counted.signals - n, 0);
   };
   const load = callSteadily(
     { origin: service.running.origin, connections: CONNECTIONS, next: calls(key), answered },
@@ -69,7 +77,7 @@ try {
   const resident: number[] = [];
   const outbox: number[] = [];
   for (let isOver = false; !isOver; isOver = await Promise.race([sleep(SAMPLE_MS, false), load.then(() => true)])) {
-    held.push(await heapBytes(service.running.miniflare, "worker"));
+    held.push((await heapBytes(service.running.miniflare, "worker")) - remembered.bytes);
     resident.push(service.running.residentBytes());
     outbox.push((await service.api.get<BooksAnswer>(`${home}/books`)).in_flight);
   }
@@ -97,7 +105,7 @@ try {
   const p99 = times[Math.floor(times.length * 0.99)] ?? Number.NaN;
   process.stdout.write(
     `soak: ${minutes} minutes, ${times.length} calls, ${counted.signals} signals accepted, ${counted.duplicates} of them duplicates, ` +
-      `${scores.size} people; held in memory ${mb(warm)} in the second third, ${mb(late)} in the last, by the whole process ${mb(residentWarm)} and ${mb(residentLate)}; ` +
+      `${scores.size} people; held in memory ${mb(warm)} in the second third, ${mb(late)} in the last, besides ${mb(remembered.bytes)} to know duplicates by; by the whole process ${mb(residentWarm)} and ${mb(residentLate)}; ` +
       `at most ${Math.max(...outbox)} signals in flight, ${books.in_flight} at the end; 99 of 100 calls within ${p99.toFixed(0)} ms\n`,
   );
 } finally {
