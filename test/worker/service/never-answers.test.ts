@@ -80,7 +80,7 @@ describe("a sender is told to come again", () => {
     expect(tookMs).toBe(CALL_TIMEOUT_MS);
     expect((await workspace.send(VISIT)).status).toBe(202);
     clock.pass(KEY_CACHE_MS);
-    const timed = async () => {
+    const timed = async (): Promise<[number, number]> => {
       const startedMs = Date.now();
       return [(await workspace.send(VISIT)).status, Date.now() - startedMs];
     };
@@ -88,7 +88,8 @@ describe("a sender is told to come again", () => {
     const waits = [202, CALL_TIMEOUT_MS];
     for (let round = 0; round < 2; round++) {
       const later = await whileNever(/DB\.run/, () => Promise.all([timed(), timed(), timed()]));
-      expect(later.result).toEqual([waits, atOnce, atOnce]);
+      // Which of the three asks first is not said.
+      expect(later.result.toSorted(([, one], [, other]) => other - one)).toEqual([waits, atOnce, atOnce]);
     }
   });
 
