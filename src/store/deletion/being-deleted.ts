@@ -1,7 +1,6 @@
 /** Lines of persons whose deletion is under way, before it has come to them: exports name nobody in them. */
 import { afterDeletion } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
-import { claimInForce } from "../people/claims.ts";
 import { claimsInStore } from "../people/identities.ts";
 import { namesOnLine } from "../people/visitor-names.ts";
 import type { VisitorNames } from "../people/visitor-names.ts";
@@ -10,7 +9,7 @@ import { admissionOf } from "../record/dead-letters.ts";
 import type { DeadLetterRow } from "../record/dead-letters.ts";
 import type { Receipt } from "../receipt.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
-import { isOfDeleted } from "../people/deleted-names.ts";
+import { isOfDeleted, isOfOneBeingDeleted } from "../people/deleted-names.ts";
 
 export class BeingDeleted {
   readonly #sql: SqlStorage;
@@ -39,19 +38,7 @@ export class BeingDeleted {
 
   #names(visitor: VisitorNames, receipt: Receipt): boolean {
     const claimsOf = (id: VisitorId) => claimsInStore(this.#sql, id).filter(({ personId }) => this.#isThere(personId));
-    if (isOfDeleted(this.#sql, visitor, receipt, claimsOf)) return true;
-    if (visitor.email !== undefined) return false;
-    // Ids that the deletion has not come to yet still say whose they were.
-    const { userId, anonymousId } = visitor;
-    const ofUser = userId === undefined ? undefined : this.#ownerOf({ kind: "user_id", value: userId }, receipt);
-    const owner =
-      ofUser ??
-      (anonymousId === undefined ? undefined : this.#ownerOf({ kind: "anonymous_id", value: anonymousId }, receipt));
-    return owner !== undefined && !this.#isThere(owner);
-  }
-
-  #ownerOf(id: VisitorId, receipt: Receipt): number | undefined {
-    return claimInForce(claimsInStore(this.#sql, id), receipt)?.personId;
+    return isOfDeleted(this.#sql, visitor, receipt, claimsOf) || isOfOneBeingDeleted(this.#sql, visitor, receipt);
   }
 
   #isThere(personId: number): boolean {

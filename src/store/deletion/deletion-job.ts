@@ -75,11 +75,10 @@ export function lookAgain(sql: SqlStorage, job: DeletionJob, email: string, nowM
   sql.exec("UPDATE deleted_names SET at = ? WHERE at = ?", nowMs, job.asked_at);
   const isAtThePerson = job.step === "identities" || job.step === "lines";
   sql.exec(
-    "UPDATE deletions SET email = ?, asked_at = ?, step = ?, position = ? WHERE id = ?",
+    "UPDATE deletions SET email = ?, asked_at = ?, step = ?, position = 0 WHERE id = ?",
     email,
     nowMs,
     isAtThePerson ? job.step : "held",
-    isAtThePerson ? job.position : 0,
     job.id,
   );
 }

@@ -4,7 +4,9 @@
  * Only hashes are kept, and only for as long as such a signal may be on its way.
  */
 import { hashAtOnce } from "../../platform/hashes.ts";
+import { claimInForce } from "./claims.ts";
 import type { IdClaim } from "./claims.ts";
+import { claimsInStore } from "./identities.ts";
 import type { VisitorNames } from "./visitor-names.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 import { isLater } from "../receipt.ts";
@@ -55,15 +57,13 @@ export function namesDeletedUntilMs(sql: SqlStorage): number {
  */
 export function isOfDeleted(
   sql: SqlStorage,
-  { email, userId, anonymousId }: VisitorNames,
+  visitor: VisitorNames,
   receipt: Receipt,
   claimsOf: (id: VisitorId) => readonly IdClaim[],
 ): boolean {
+  const { email } = visitor;
   if (email !== undefined) return deletedSince(sql, { kind: "email", value: email }, receipt) !== null;
-  const ids: VisitorId[] = [];
-  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
-  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
-  for (const id of ids) {
+  for (const id of idsOf(visitor)) {
     const claims = claimsOf(id);
     const claim = claims.findLast((one) => !isLater(one, receipt));
     const sinceMs = deletedSince(sql, id, receipt);
@@ -74,6 +74,31 @@ export function isOfDeleted(
     if (claims.length > 0) return false;
   }
   return false;
+}
+
+/**
+ * Whether a signal is of somebody whose deletion is under way and has not come to the id that names them, which is not
+ * remembered yet: it still says whose it was. Emails are remembered from the beginning.
+ */
+export function isOfOneBeingDeleted(sql: SqlStorage, visitor: VisitorNames, receipt: Receipt): boolean {
+  if (visitor.email !== undefined) return false;
+  const claims = idsOf(visitor).map((id) => claimInForce(claimsInStore(sql, id), receipt));
+  const owner = claims.find((claim) => claim !== undefined);
+  if (owner === undefined) return false;
+  const jobs = sql.exec(
+    "SELECT 1 FROM deletions WHERE finished_at IS NULL AND email IS NOT NULL AND person_id = ? AND asked_at >= ?",
+    owner.personId,
+    receipt.receivedAtMs,
+  );
+  return jobs.toArray().length > 0;
+}
+
+/** The ids of a visitor, first the one that counts for more. */
+function idsOf({ userId, anonymousId }: VisitorNames): VisitorId[] {
+  const ids: VisitorId[] = [];
+  if (userId !== undefined) ids.push({ kind: "user_id", value: userId });
+  if (anonymousId !== undefined) ids.push({ kind: "anonymous_id", value: anonymousId });
+  return ids;
 }
 
 /** Since when a name was a deleted person's; null: it was nobody's who was deleted after the receipt. */

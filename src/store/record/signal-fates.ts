@@ -1,7 +1,7 @@
 /** What becomes of the signals of a batch, each in exactly one place. */
 import { hashBytes } from "../log/originals.ts";
 import type { Candidate } from "../log/originals.ts";
-import { isOfDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
+import { isOfDeleted, isOfOneBeingDeleted, namesDeletedUntilMs } from "../people/deleted-names.ts";
 import type { People } from "../people/people.ts";
 import { visitorOfPayload } from "../people/visitor-names.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -53,7 +53,12 @@ function isDeleted(
   if (receipt.receivedAtMs > namesUntilMs) return false;
   const isDead = signal.work.kind === "dead";
   const visitor = isDead ? visitorOfPayload(signal.payload, signal.admission) : visitorOf(signal);
-  return visitor !== null && isOfDeleted(state.sql, visitor, receipt, (id) => people.identities.claimsOf(id));
+  if (visitor === null) return false;
+  const { sql } = state;
+  return (
+    isOfDeleted(sql, visitor, receipt, (id) => people.identities.claimsOf(id)) ||
+    isOfOneBeingDeleted(sql, visitor, receipt)
+  );
 }
 
 function isNear(one: PendingSignal, other: PendingSignal, windowMs: number): boolean {

@@ -529,6 +529,59 @@ describe("a large person", () => {
     });
   });
 
+  describe("whose ids are being gone through", () => {
+    const visitAt = (receivedAtMs: number, anonymousId: string, n: number): Sent => ({
+      ...visit(anonymousId, n),
+      receivedAtMs,
+    });
+    const anonymousIdOf = ({ state }: TestStore, id = "") => state.signals.find(id)?.facts.anonymousId;
+    /** Begins. The first step ends behind what is listed under v-jane, where somebody new's signal stays. */
+    const begin = (store: TestStore, ...more: Sent[]): void => {
+      store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n)));
+      store.record(NOW + 1, visitAt(LATER + 1, "v-jane", -1));
+      store.record(NOW + 2, identify(JANE, "v-jane"), ...more);
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      const [progress] = store.sql.exec("SELECT step, position FROM deletions");
+      expect(progress).toEqual({ step: "identities", position: DELETION_STEP_LINES + 1 });
+    };
+
+    test("takes along what comes late to a list that has been looked through", () =>
+      inStore((store) => {
+        begin(store);
+        const [late, newer] = store.record(LATER + 2, visitAt(NOW, "v-jane", -2), visitAt(LATER + 2, "v-jane", -3));
+        finish(store, LATER + 2);
+        expect([late, newer].map((id) => anonymousIdOf(store, id))).toEqual([null, "v-jane"]);
+      }));
+
+    test("takes along what comes late and somebody else would be given, who has the id too, or is next", () =>
+      inStore((store) => {
+        begin(store, identify(JANE, "shared"), identify(JANE, "v-next"), {
+          ...identify(BOB, "shared"),
+          receivedAtMs: NOW + 500,
+        });
+        store.rulesVersion = 1;
+        const late = store.record(
+          LATER + 2,
+          visitAt(NOW + 400, "shared", 1),
+          visitAt(NOW + 400, "v-next", 1),
+          visitAt(NOW + 600, "shared", 2),
+        );
+        store.record(LATER + 3, { ...identify(BOB, "v-next"), receivedAtMs: LATER + 3 });
+        finish(store, LATER + 3);
+        expect(late.map((id) => anonymousIdOf(store, id))).toEqual([null, null, "shared"]);
+        expectStateToAddUp(store.state);
+      }));
+
+    test("takes along what has come to such a list when it is asked for again", () =>
+      inStore((store) => {
+        begin(store);
+        const [since] = store.record(LATER + 2, visitAt(LATER + 2, "v-jane", -2));
+        beginDeletion(store.state, "del_2", JANE, LATER + 10);
+        finish(store, LATER + 10);
+        expect(anonymousIdOf(store, since)).toBeNull();
+      }));
+  });
+
   test("that is asked for again does not reach further for another who was deleted at the same moment", async () => {
     await inStore((store) => {
       store.record(NOW, ...Array.from({ length: 2 * DELETION_STEP_LINES }, (_, n) => form(JANE, n)), form(BOB));
