@@ -18,7 +18,7 @@ const seed = values.seed === undefined ? Date.now() % 2 ** 30 : Number(countAske
 let isAsPredicted = true;
 for (let done = 0; done < runs && isAsPredicted; done += LIVES_TOGETHER) {
   // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
-  isAsPredicted = await runLonger("worker", "test/worker/service/model-", {
+  isAsPredicted = await runLonger("worker-alone", "test/worker/service/model-", {
     MODEL_RUNS: String(Math.min(LIVES_TOGETHER, runs - done)),
     MODEL_SEED: String(seed + (done / LIVES_TOGETHER) * SEEDS_OF_A_PIECE),
     MODEL_SHRINK: values.shrink === true ? "yes" : undefined,
