@@ -38,12 +38,14 @@ export class ChoreRunner {
   /** Takes a step of each chore that is due. Never throws: an alarm that throws six times is gone. */
   async run(): Promise<void> {
     for (const chore of this.#chores) {
+      const dueMs = this.#dueMs(chore, Date.now());
       try {
         // oxlint-disable-next-line no-await-in-loop -- one after the other: they work on the same lines
-        if (this.#dueMs(chore, Date.now()) <= Date.now()) await this.#take(chore);
+        if (dueMs <= Date.now()) await this.#take(chore);
+        // What had failed and is due only after any rest is not what had failed: of that nothing is left.
+        else if (dueMs > Date.now() + CHORE_REST_MS) this.#failing.succeeded(chore.name);
       } catch (error) {
-        logEvent("chore_failed", { workspace: this.#workspaceId, chore: chore.name, error: errorText(error) });
-        this.failed(chore.name, error);
+        this.#failedAt(chore, error);
       }
     }
   }
@@ -68,8 +70,23 @@ export class ChoreRunner {
     if (this.#restUntilMs.get(chore.name) === restedUntilMs) this.#failing.succeeded(chore.name);
   }
 
+  /**
+   * When a chore is to have its turn. One that cannot say has failed, and is asked again once it has rested: without that,
+   * no alarm would be set, for any of them.
+   */
   #dueMs(chore: Chore, nowMs: number): number {
-    const due = chore.due(nowMs) ?? Number.POSITIVE_INFINITY;
-    return Math.max(due, this.#restUntilMs.get(chore.name) ?? 0);
+    const restUntilMs = this.#restUntilMs.get(chore.name) ?? 0;
+    try {
+      return Math.max(chore.due(nowMs) ?? Number.POSITIVE_INFINITY, restUntilMs);
+    } catch (error) {
+      if (restUntilMs > nowMs) return restUntilMs;
+      this.#failedAt(chore, error);
+      return nowMs + CHORE_REST_MS;
+    }
+  }
+
+  #failedAt({ name }: Chore, error: unknown): void {
+    logEvent("chore_failed", { workspace: this.#workspaceId, chore: name, error: errorText(error) });
+    this.failed(name, error);
   }
 }

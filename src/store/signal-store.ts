@@ -218,9 +218,12 @@ export class SignalStore extends StoreReads {
     });
   }
 
-  /** Has the alarm ring when the next chore is due. */
+  /** Has the alarm ring when the next chore is due, whatever else fails: without it, all of them would stand. */
   #alarmForNext(): void {
-    this.#handOn.start();
-    this.#alarm.by(this.#chores.nextMs(Date.now()));
+    try {
+      this.#handOn.start();
+    } finally {
+      this.#alarm.by(this.#chores.nextMs(Date.now()));
+    }
   }
 }

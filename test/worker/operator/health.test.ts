@@ -7,9 +7,10 @@ import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
 import { FIGURES } from "../../../src/workspace/health-figures.ts";
 import { chartHealth, writePoints } from "../../../src/workspace/health-points.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
+import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { TestCounter } from "../../support/counter.ts";
-import { consumeMessages } from "../../support/deliver.ts";
+import { consumeMessages, deliver } from "../../support/deliver.ts";
 import { call, newWorkspace, operator } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -107,6 +108,42 @@ describe("GET /operator/health", () => {
     });
     await retention(() => {});
     expect(await workspace.operator("GET", "/health")).toMatchObject({ status: "ok", failing_jobs: [] });
+  });
+
+  test("names a job that cannot say when it is due; signals are recorded, and the alarm is set all the same", async () => {
+    const workspace = await newWorkspace();
+    const { store } = workspace;
+    const rename = (from: string, to: string) =>
+      runInDurableObject(store, (_, { storage }) => void storage.sql.exec(`ALTER TABLE ${from} RENAME TO ${to}`));
+    const ring = () =>
+      runInDurableObject(store, async (instance: SignalStore, { storage }) => {
+        await storage.deleteAlarm();
+        await instance.alarm();
+        return storage.getAlarm();
+      });
+    await deliver(workspace.id, [{ id: "sig_1", payload: { event: "E" } }]);
+    await rename("cold_scrubs", "hidden");
+    expect(await ring()).toBe(START + CHORE_REST_MS);
+    await deliver(workspace.id, [{ id: "sig_2", payload: { event: "E" } }]);
+    expect(await store.signal("sig_2")).toMatchObject({ status: "processed" });
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_jobs: [{ job: "cold" }] });
+    await rename("hidden", "cold_scrubs");
+    vi.setSystemTime(START + CHORE_REST_MS);
+    await ring();
+    expect(await workspace.operator("GET", "/health")).toMatchObject({ failing_jobs: [] });
+  });
+
+  test("has the alarm ring again where the store could not be read at all when it rang", async () => {
+    const workspace = await newWorkspace();
+    await deliver(workspace.id, [{ id: "sig_1", payload: { event: "E" } }]);
+    await evictDurableObject(workspace.store);
+    await runInDurableObject(workspace.store, async (instance: SignalStore, { storage }) => {
+      storage.sql.exec("ALTER TABLE heads RENAME TO hidden");
+      await storage.deleteAlarm();
+      await instance.alarm().catch(() => {});
+      expect(await storage.getAlarm()).toBe(START + CHORE_REST_MS);
+      storage.sql.exec("ALTER TABLE hidden RENAME TO heads");
+    });
   });
 
   test("tells of dead letters for a day, and counts them afterwards", async () => {
