@@ -9,7 +9,7 @@ import { endLinkJob, putOffLinkJob } from "../people/link-jobs.ts";
 import { namesOnLine } from "../people/visitor-names.ts";
 import { People } from "../people/people.ts";
 import type { VisitorNames } from "../people/visitor-names.ts";
-import { scoredBy } from "../people/timeline-text.ts";
+import { writeAndRecount } from "../people/recount.ts";
 import { changeEntries, firstEntries } from "../people/timelines.ts";
 import type { Entry } from "../people/timeline-text.ts";
 import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
@@ -60,7 +60,7 @@ export class DeletionStep {
     this.#left = lines;
     while (this.#left > 0 && this.#job.email !== null) this.#takePortion();
     this.#blanking.write();
-    this.#people.write();
+    writeAndRecount(this.#state, this.#people);
     this.#state.raised.raise(this.#people.news?.crossedEvents(this.#nowMs) ?? []);
     this.#job.cold_objects += this.#blanking.coldObjects;
     saveJob(this.#state.sql, this.#job);
@@ -143,7 +143,7 @@ export class DeletionStep {
     for (const line of this.#deleteLines(entries, isTheirs)) {
       const { owner } = line.facts;
       if (owner === null || owner.personId === this.#job.person_id) continue;
-      this.#people.disown(owner.personId, [{ seq: line.seq, scored: scoredBy(line.facts) }]);
+      this.#people.disown(owner.personId, line.seq, line.facts);
     }
   }
 

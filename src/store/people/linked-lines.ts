@@ -3,8 +3,6 @@ import { isAboutEvent } from "../../domain/rules/mapping-rule.ts";
 import type { CompiledRules } from "../../domain/rules/mapping-rule.ts";
 import { normalise } from "../../domain/signal/normalise.ts";
 import type { JsonObject } from "../../domain/json/json-object.ts";
-import { deletedUntilMs } from "../state/deleted-until.ts";
-import { isDropped } from "../log/line-remains.ts";
 import type { Facts, Owner } from "../log/line.ts";
 import type { Payloads } from "../log/payloads.ts";
 import type { Segment } from "../log/segment.ts";
@@ -15,8 +13,8 @@ import type { StoreState } from "../state/store-state.ts";
 import { namesOnLine } from "./visitor-names.ts";
 import type { People } from "./people.ts";
 import { scoredBy } from "./timeline-text.ts";
-import { allEntries, changeEntries } from "./timelines.ts";
-import { personList, visitorList } from "./visitor-keys.ts";
+import { changeEntries } from "./timelines.ts";
+import { visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
 
 /** The oldest lines on a visitor's list. */
@@ -39,8 +37,6 @@ export class Linking {
   readonly #rules: { version: number; rules: CompiledRules | null };
   readonly #payloads: Payloads;
   readonly #nowMs: number;
-  /** Persons that a line was taken from. */
-  readonly #left = new Set<number>();
   /** Lines that need not be listed any more, and those that lack their payloads. */
   readonly #done = new Set<number>();
   readonly #lacking = new Set<number>();
@@ -82,17 +78,6 @@ export class Linking {
     });
   }
 
-  /** Counts the times and traits of persons again from the lines that are left, where lines were taken from them. */
-  recount(): void {
-    const { sql, signals } = this.#state;
-    for (const personId of this.#left) {
-      const entries = allEntries(sql, personList(personId), this.#people.recentOf(personId));
-      const oldest = signals.firstSeq;
-      const seqs = entries.map(({ seq }) => seq).filter((seq) => seq >= oldest);
-      this.#people.recount(personId, linesOf(this.#state, seqs), deletedUntilMs(sql));
-    }
-  }
-
   /** A line's facts once it is linked; null: nothing changes. */
   #linked(seq: number, facts: Facts): Facts | null {
     const { admission, owner: before } = facts;
@@ -116,10 +101,7 @@ export class Linking {
       return null;
     }
     this.#done.add(seq);
-    if (before !== null) {
-      this.#people.disown(before.personId, [{ seq, scored: scoredBy(facts) }]);
-      this.#left.add(before.personId);
-    }
+    if (before !== null) this.#people.disown(before.personId, seq, facts);
     const counts = { books: this.#state.books, groups: this.#groups };
     changeStatus(counts, countedSignal(facts), facts.status, "processed");
     const linked: Facts = { ...facts, ...judged, status: "processed", owner, linkedAtMs: this.#nowMs };
@@ -151,13 +133,3 @@ export class Linking {
 }
 
 const NOTHING = { rulesTried: 0, verdicts: [] };
-
-/** Receipts and traits of lines, one after the other: somebody may have a hundred thousand. */
-function* linesOf({ signals }: StoreState, seqs: readonly number[]) {
-  for (const { segment, seqs: here } of signals.segmentsOf(seqs)) {
-    for (const seq of here) {
-      const facts = segment.facts(seq);
-      if (!isDropped(facts)) yield { receipt: facts.admission, traits: facts.traits };
-    }
-  }
-}

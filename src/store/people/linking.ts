@@ -30,6 +30,7 @@ import {
 import { Linking, isJudged } from "./linked-lines.ts";
 import type { ListedLines } from "./linked-lines.ts";
 import { People } from "./people.ts";
+import { writeAndRecount } from "./recount.ts";
 import { firstEntries, hasEntries } from "./timelines.ts";
 import { visitorList } from "./visitor-keys.ts";
 import type { VisitorId } from "./visitor-keys.ts";
@@ -107,9 +108,7 @@ export async function stepLinkJobs(work: LinkWork): Promise<boolean> {
       if (signals.isCurrent(segment)) linking.link(segment, left);
     }
     for (const visitor of linking.takeOff(listed)) putOffLinkJob(sql, visitor, nowMs + COLD_RETRY_MS);
-    changing.people.write();
-    linking.recount();
-    changing.people.write();
+    writeAndRecount(state, changing.people);
     const took = due.map((visitor, index) => listed[index] ?? { visitor, seqs: [] });
     raiseLinked(state, changing.people, took, nowMs);
     for (const visitor of due) if (!hasEntries(sql, visitorList(visitor))) endLinkJob(sql, visitor);

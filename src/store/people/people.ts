@@ -7,7 +7,7 @@ import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
 import type { Traits } from "../../domain/signal/traits.ts";
 import { PERSON_MAX_IDS } from "../../limits.ts";
 import { ScoreNews } from "../events/score-news.ts";
-import type { Owner } from "../log/line.ts";
+import type { Facts, Owner } from "../log/line.ts";
 import { isLater } from "../receipt.ts";
 import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../state/rule-days.ts";
@@ -17,7 +17,7 @@ import { KnownPeople } from "./known-people.ts";
 import type { KnownPerson } from "./known-people.ts";
 import { Scoring } from "./scoring.ts";
 import { writePerson } from "./stored-person.ts";
-import { addToRecent, readEntries } from "./timeline-text.ts";
+import { addToRecent, readEntries, scoredBy } from "./timeline-text.ts";
 import type { Entry, Scored } from "./timeline-text.ts";
 import { allEntries, changeEntries, insertEntries } from "./timelines.ts";
 import { writeReceipts } from "./trait-receipts.ts";
@@ -38,6 +38,8 @@ export class People {
   readonly identities: Identities;
   readonly ruleDays = new RuleDayChanges();
   readonly #scoring: Scoring;
+  /** Persons of whose times or traits some came from a line that was taken from them: see recount.ts. */
+  readonly toRecount = new Set<number>();
   /** News of scores; null where nobody wants to be told. */
   readonly news: ScoreNews | null;
 
@@ -133,12 +135,14 @@ export class People {
     return done;
   }
 
-  /** Takes lines from a person. */
-  disown(personId: number, entries: readonly Entry[]): void {
+  /** Takes a line from a person. @param facts of the line, as they were. */
+  disown(personId: number, seq: number, facts: Facts): void {
     const person = this.#known.byId(personId);
     if (person === null) return;
-    this.#change(person, new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
-    for (const { scored } of entries) if (scored !== null) this.#scoring.remove(person.now, scored);
+    this.#change(person, new Map([[seq, "gone"]]));
+    const scored = scoredBy(facts);
+    if (scored !== null) this.#scoring.remove(person.now, scored);
+    if (forgetLine(person, facts)) this.toRecount.add(personId);
   }
 
   /**
@@ -245,4 +249,18 @@ export class People {
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
+}
+
+/** Takes from a person the traits that they have from a line. Returns whether any of those, or of their times, was from it. */
+function forgetLine({ now, receipts }: KnownPerson, { admission, traits }: Facts): boolean {
+  const { receivedAtMs, ordinal } = admission;
+  let isKnownByIt = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
+  for (const trait of TRAIT_NAMES) {
+    const from = receipts[trait];
+    if (traits[trait] === undefined || from?.receivedAtMs !== receivedAtMs || from.ordinal !== ordinal) continue;
+    now[trait] = null;
+    delete receipts[trait];
+    isKnownByIt = true;
+  }
+  return isKnownByIt;
 }

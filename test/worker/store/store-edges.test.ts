@@ -6,6 +6,7 @@ import { SEGMENT_MAX_LINES } from "../../../src/store/log/head.ts";
 import { nextPurgeMs, PURGE_ROWS } from "../../../src/store/deletion/purge.ts";
 import { afterPurge } from "../../../src/store/log/line-remains.ts";
 import { People } from "../../../src/store/people/people.ts";
+import { writeAndRecount } from "../../../src/store/people/recount.ts";
 import { scoredBy } from "../../../src/store/people/timeline-text.ts";
 import { Identities, CLAIM_SPREADS_TO } from "../../../src/store/people/identities.ts";
 import { stepLinkJobs } from "../../../src/store/people/linking.ts";
@@ -175,6 +176,28 @@ test("a visitor whose signals lie far apart is linked in steps that read so many
     await stepLinkJobs(work);
     expect(waiting()).toBe(0);
     expectStateToAddUp(store.state);
+  }));
+
+test("who loses a line that nothing is known from is not counted again from all the others", () =>
+  inStore((store) => {
+    const segments = 200;
+    store.record(NOW, identify({ anonymousId: "a-1" }));
+    for (let n = 0; n < segments; n++) {
+      store.record(NOW + 1 + n, visit(n, n === 50 ? { traits: { name: "Bob" } } : {}));
+      store.seal();
+    }
+    const readsWithout = (seq: number): number => {
+      const facts = store.state.signals.read(seq);
+      if (facts === null) throw new Error("there is no such line");
+      const people = new People(store.state);
+      people.disown(1, seq, facts);
+      return rowsRead(store.sql, () => writeAndRecount(store.state, people));
+    };
+    expect(readsWithout(100)).toBeLessThan(10);
+    const name = () => store.sql.exec<{ name: string | null }>("SELECT name FROM people").one().name;
+    expect(name()).toBe("Bob");
+    expect(readsWithout(52)).toBeGreaterThan(segments);
+    expect(name()).toBeNull();
   }));
 
 test("a line that counts no longer, of a rule that scores once a day, is replaced without asking for each of very many", () =>

@@ -401,11 +401,18 @@ describe("what is not linked yet", () => {
     });
   });
 
-  test("that an anonymous id gave to somebody before its user id was known is taken from them", async () => {
+  test("that an anonymous id gave to somebody before its user id was known is taken from them, with what it said of who they are", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, identify(BOB, "v-bob"));
       const [id] = store.record(NOW + 1, {
-        payload: { type: "track", event: "E", messageId: "m", anonymousId: "v-bob", userId: "u-jane" },
+        payload: {
+          type: "track",
+          event: "E",
+          messageId: "m",
+          anonymousId: "v-bob",
+          userId: "u-jane",
+          traits: { name: "Jane Doe" },
+        },
       });
       store.record(NOW + 2, identify(JANE, "v-jane", "u-jane"));
       deletePerson(store);
@@ -414,7 +421,8 @@ describe("what is not linked yet", () => {
         userId: null,
         deletedAtMs: LATER,
       });
-      expect(store.sql.exec("SELECT email, score FROM people").toArray()).toEqual([{ email: BOB, score: 0 }]);
+      const people = store.sql.exec("SELECT email, score, name FROM people").toArray();
+      expect(people).toEqual([{ email: BOB, score: 0, name: BOB }]);
       expect(namesIn(textOfTables(store.sql))).toBeNull();
       return store.workspaceId;
     });
