@@ -1,4 +1,6 @@
 /** Persons that a batch has come across, by number and by email: each is read once, and remembered as it is to be. */
+import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { Facts } from "../log/line.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { portionsOf } from "./identities.ts";
 import { READ_PEOPLE, READ_PERSON, newPerson, toPersonColumns } from "./stored-person.ts";
@@ -86,4 +88,18 @@ export class KnownPeople {
 function toKnown(raw: RawPerson): KnownPerson {
   const before = toPersonColumns(raw);
   return { before, now: { ...before }, receipts: readReceipts(before.trait_receipts), entries: [] };
+}
+
+/** Takes from a person the traits that they have from a line. Returns whether any of those, or of their times, was from it. */
+export function forgetLine({ now, receipts }: KnownPerson, { admission, traits }: Facts): boolean {
+  const { receivedAtMs, ordinal } = admission;
+  let isKnownByIt = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
+  for (const trait of TRAIT_NAMES) {
+    const from = receipts[trait];
+    if (traits[trait] === undefined || from?.receivedAtMs !== receivedAtMs || from.ordinal !== ordinal) continue;
+    now[trait] = null;
+    delete receipts[trait];
+    isKnownByIt = true;
+  }
+  return isKnownByIt;
 }

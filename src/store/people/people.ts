@@ -13,7 +13,7 @@ import type { Receipt } from "../receipt.ts";
 import { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Identities } from "./identities.ts";
-import { KnownPeople } from "./known-people.ts";
+import { KnownPeople, forgetLine } from "./known-people.ts";
 import type { KnownPerson } from "./known-people.ts";
 import { Scoring } from "./scoring.ts";
 import { writePerson } from "./stored-person.ts";
@@ -73,8 +73,7 @@ export class People {
   }
 
   personFor(email: string, { receivedAtMs }: Receipt): number {
-    const person = this.#known.byEmail(email) ?? this.#known.create(email, receivedAtMs);
-    return person.now.id;
+    return (this.#known.byEmail(email) ?? this.#known.create(email, receivedAtMs)).now.id;
   }
 
   emailOf(personId: number): string | null {
@@ -96,9 +95,8 @@ export class People {
   }
 
   seen(personId: number, atMs: number): void {
-    const person = this.#known.byId(personId);
-    if (person === null) return;
-    const { now } = person;
+    const now = this.#known.byId(personId)?.now;
+    if (now === undefined) return;
     now.first_seen = Math.min(now.first_seen, atMs);
     now.last_seen = Math.max(now.last_seen, atMs);
     now.last_day = dayOf(now.last_seen);
@@ -249,18 +247,4 @@ export class People {
     if (all === null) insertEntries(this.#state.sql, personList(id), [...readEntries(recent), ...entries]);
     return all ?? "";
   }
-}
-
-/** Takes from a person the traits that they have from a line. Returns whether any of those, or of their times, was from it. */
-function forgetLine({ now, receipts }: KnownPerson, { admission, traits }: Facts): boolean {
-  const { receivedAtMs, ordinal } = admission;
-  let isKnownByIt = receivedAtMs === now.first_seen || receivedAtMs === now.last_seen;
-  for (const trait of TRAIT_NAMES) {
-    const from = receipts[trait];
-    if (traits[trait] === undefined || from?.receivedAtMs !== receivedAtMs || from.ordinal !== ordinal) continue;
-    now[trait] = null;
-    delete receipts[trait];
-    isKnownByIt = true;
-  }
-  return isKnownByIt;
 }
