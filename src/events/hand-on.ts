@@ -43,15 +43,17 @@ export class HandOn {
    */
   start(): void {
     if (this.#raised.isEmpty || this.#running !== null || this.#failures > 0) return;
-    // The alarm goes on with it should the object be killed before it is done.
-    this.#dueMs = Date.now() + SAFETY_ALARM_MS;
-    this.#options.alarmBy(this.#dueMs);
     void this.run();
+    // The alarm goes on with it should the object be killed before it is done.
+    this.#options.alarmBy(this.#dueMs);
   }
 
   /** Hands on until nothing waits any more, or it has failed. Never throws. */
   run(): Promise<void> {
-    this.#running ??= this.#runOnce().finally(() => {
+    if (this.#running !== null) return this.#running;
+    // While it is under way, the alarm is not due for it.
+    this.#dueMs = Date.now() + SAFETY_ALARM_MS;
+    this.#running = this.#runOnce().finally(() => {
       this.#running = null;
       this.start();
     });

@@ -11,11 +11,12 @@ export class Alarm {
     });
   }
 
-  /** Has the alarm ring at `atMs` or sooner. */
+  /** Has the alarm ring at `atMs` or sooner: at once where that is past. */
   by(atMs: number): void {
     if (atMs >= this.#atMs) return;
     this.#atMs = atMs;
-    void this.#storage.setAlarm(atMs);
+    // The platform refuses times before 1970, and then no alarm would be set.
+    void this.#storage.setAlarm(Math.max(atMs, 1));
   }
 
   /** To be called when the alarm has rung: whoever it rang for has to ask again. */

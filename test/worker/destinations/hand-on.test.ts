@@ -103,6 +103,29 @@ test("an object that is killed before it has handed on does so by its alarm", as
   expect(ofType(destinations.events, "person.scored")).toMatchObject([{ scoring_signals: [{ signal_id: "sig_0" }] }]);
 });
 
+test("a batch that comes while the alarm of an object that was killed hands on leaves an alarm set", async () => {
+  const destinations = new TestDestinations();
+  const workspaceId = await workspaceWithWishes([]);
+  destinations.gate = new Promise(() => {});
+  await deliver(workspaceId, [signal(0)]);
+  await abortAllDurableObjects();
+  let open = (): void => {};
+  destinations.gate = new Promise((resolve) => (open = resolve));
+  const rung = runInDurableObject(store(workspaceId), async (instance, { storage }) => {
+    await storage.deleteAlarm();
+    await instance.alarm();
+  });
+  await expect.poll(() => destinations.calls).toBe(2);
+  const beforeMs = Date.now();
+  await deliver(workspaceId, [signal(1)]);
+  const nextMs = await alarmMs(workspaceId);
+  open();
+  await rung;
+  await handedOn(workspaceId);
+  expect(nextMs).toBeGreaterThan(beforeMs);
+  expect(destinations.events).toHaveLength(2);
+});
+
 test("a person who is deleted is told of no more, but for what was under way", async () => {
   const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([]);
