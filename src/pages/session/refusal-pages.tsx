@@ -2,6 +2,7 @@
 import type { Context } from "hono";
 import type { PagesEnv } from "../pages-env.ts";
 import { plainPage } from "../page.tsx";
+import { safeTarget } from "./sign-in-target.ts";
 import { SIGN_IN_PROBLEMS, type SignInProblem } from "./sign-in-copy.ts";
 
 export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Response | Promise<Response> {
@@ -54,7 +55,7 @@ export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> 
       <p>
         Nothing was saved, and nothing of what you typed is lost. Sign in in a new tab, then send it from here again.
       </p>
-      <form method="post" action={pathname + search} enctype="multipart/form-data" class="row">
+      <form method="post" action={safeTarget(pathname + search)} enctype="multipart/form-data" class="row">
         {fields.map(([name, value]) => (
           <input type="hidden" name={name} value={value} />
         ))}

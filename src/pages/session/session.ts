@@ -6,6 +6,7 @@ import { SESSION_MS } from "../../limits.ts";
 import { endWatching } from "../../workspace/objects.ts";
 import type { PagesEnv } from "../pages-env.ts";
 import { sessionEndedPage } from "./refusal-pages.tsx";
+import { safeTarget } from "./sign-in-target.ts";
 import type { SignInDriver } from "./sign-in-driver.ts";
 import type { SignInName } from "./sign-in-settings.ts";
 import { dropToken, giveToken, newToken, tokenHash } from "./token-cookie.ts";
@@ -21,7 +22,7 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
     notSignedIn: (c) => {
       if (c.req.method !== "GET") return sessionEndedPage(c);
       const { pathname, search } = new URL(c.req.url);
-      return c.redirect(`/sign-in?${new URLSearchParams({ to: pathname + search }).toString()}`, 303);
+      return c.redirect(`/sign-in?${new URLSearchParams({ to: safeTarget(pathname + search) }).toString()}`, 303);
     },
     signedOut: (c) => c.redirect("/sign-in", 303),
   };

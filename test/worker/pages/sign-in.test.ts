@@ -332,6 +332,17 @@ describe("local sign-in", () => {
       );
     },
   );
+
+  test("where nobody is signed in any more, a key in the address is in no answer", async () => {
+    const { slug } = await newMembers();
+    const address = `http://localhost/w/${slug}/people/sk_${"aB3".repeat(13)}x`;
+    for (const init of [{}, { method: "POST", headers: { origin: "http://localhost" }, body: "note=typed" }]) {
+      // oxlint-disable-next-line no-await-in-loop
+      const answer = await ask("local", address, init);
+      // oxlint-disable-next-line no-await-in-loop
+      expect(`${[...answer.headers].join()} ${await answer.text()}`).not.toContain("sk_");
+    }
+  });
 });
 
 describe("cookies", () => {

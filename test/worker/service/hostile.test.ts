@@ -85,7 +85,7 @@ class Attack {
     const isAnswerTo = (kind: string) => `${says()}: is told ${kind}: ${answer.status} ${told.slice(0, 1_500)}`;
     if (told.includes(env.OPERATOR_TOKEN)) this.#found.push(isAnswerTo("the operator's token"));
     // A form whose session has ended is given back, as it was sent, to whoever has sent it.
-    const isGivenBack = route.surface === "pages" && init.method === "POST" && answer.status === 401;
+    const isGivenBack = route.surface === "pages" && init.method?.toUpperCase() === "POST" && answer.status === 401;
     if (!isGivenBack && carried.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it carried"));
     const isNoOnesData = route.surface === "ingest" || (route.surface === "operator" && !answer.ok);
     if (isNoOnesData && said.some((one) => told.includes(one))) this.#found.push(isAnswerTo("what it said"));
