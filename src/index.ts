@@ -1,6 +1,6 @@
 /**
- * Table of contents: routes, queue consumers, what a cron trigger does, and Durable Objects. No logic. What takes in signals is here when the Worker
- * starts; what only some isolates need is loaded when it is first asked for.
+ * Table of contents: routes, queue consumers, what a cron trigger does, and Durable Objects. No logic. What takes in signals
+ * is here when the Worker starts; what only some isolates need is loaded when it is first asked for.
  */
 import { ingestApp } from "./ingest/routes.ts";
 import { carriedBy } from "./queue/queue-names.ts";

@@ -6,3 +6,8 @@ export function grouped(value: number): string {
   format ??= new Intl.NumberFormat("en");
   return format.format(value);
 }
+
+/** A count with its noun, such as `1 signal` or `2 signals`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${grouped(count)} ${count === 1 ? one : many}`;
+}

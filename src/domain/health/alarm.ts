@@ -3,7 +3,7 @@
  * sentence that says what to do. Each alarm has a section of its own in docs/operate.md.
  */
 import { DAY_MS } from "../duration.ts";
-import { grouped } from "../grouped.ts";
+import { counted } from "../grouped.ts";
 import type { DisabledReason } from "../events/destination.ts";
 import { roomLevel, type Filled } from "../quota/room.ts";
 
@@ -88,7 +88,7 @@ export const DESTINATION_OFF_TOLD_MS = 7 * DAY_MS;
 export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
   const level = roomLevel(figures);
   const waitedMs = figures.waitingSinceMs === null ? 0 : nowMs - figures.waitingSinceMs;
-  const waiting = `${grouped(figures.waiting)} accepted signals wait, the oldest for ${minutes(waitedMs)}`;
+  const waiting = `${counted(figures.waiting, "accepted signal waits", "accepted signals wait")}, the oldest for ${minutes(waitedMs)}`;
   const failing = figures.failingJobs.find(({ sinceMs }) => nowMs - sinceMs >= JOB_FAILING_MS);
   const deadMs = figures.deadLetterMs === null ? Number.POSITIVE_INFINITY : nowMs - figures.deadLetterMs;
   const alarms: (HealthAlarm | false)[] = [
@@ -127,7 +127,7 @@ export function alarmsOf(figures: HealthFigures, nowMs: number): HealthAlarm[] {
     deadMs < DEAD_LETTERS_NEW_MS &&
       late(
         "dead_letters",
-        `${grouped(figures.deadLetters)} signals could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
+        `${counted(figures.deadLetters, "signal")} could not be processed, the latest ${minutes(deadMs)} ago. Read their reasons, then replay them.`,
       ),
     ...destinationAlarms(figures.failingDestinations, nowMs),
   ];
@@ -194,5 +194,5 @@ function percent({ bytes, maxBytes }: Filled): number {
 
 function minutes(ms: number): string {
   const whole = Math.floor(ms / MINUTE_MS);
-  return whole === 1 ? "1 minute" : `${grouped(whole)} minutes`;
+  return counted(whole, "minute");
 }

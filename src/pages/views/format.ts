@@ -1,5 +1,5 @@
 /** Numbers and times as the pages show them. */
-import { grouped } from "../../domain/grouped.ts";
+import { counted, grouped } from "../../domain/grouped.ts";
 
 // In numbers: what was 47 hours ago was not "yesterday".
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "always" });
@@ -39,7 +39,7 @@ export function timeOfDay(ms: number): string {
   return TIME.format(ms);
 }
 
-export { grouped };
+export { counted, grouped };
 
 /** An amount such as `€12.50`; less than a cent has as many digits as it takes to see it. */
 export function money(amount: number, currency: string): string {
@@ -60,9 +60,4 @@ export function signed(points: number): string {
 /** Whoever did something, within a sentence: a member's email, or the deployer's own systems. */
 export function authorName(actor: string): string {
   return actor === "operator" ? "the operator" : actor;
-}
-
-/** A count with its noun, such as `1 signal` or `2 signals`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${grouped(count)} ${count === 1 ? one : many}`;
 }

@@ -71,7 +71,7 @@ describe("GET /operator/health", () => {
     expect(await found(well)).toBeUndefined();
     const { status, says, workspaces } = await all();
     expect(status).toBe("stuck");
-    expect(says).toContain(": 1 accepted signals wait, the oldest for 60 minutes");
+    expect(says).toContain(": 1 accepted signal waits, the oldest for 60 minutes");
     expect(workspaces.ok + workspaces.stuck).toBe(workspaces.asked);
     expect(await waits.operator("GET", "/health")).toMatchObject({
       status: "stuck",
