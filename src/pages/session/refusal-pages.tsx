@@ -2,7 +2,6 @@
 import type { Context } from "hono";
 import type { PagesEnv } from "../pages-env.ts";
 import { plainPage } from "../page.tsx";
-import { safeTarget } from "./sign-in-target.ts";
 import { SIGN_IN_PROBLEMS, type SignInProblem } from "./sign-in-copy.ts";
 
 export function problemPage(c: Context<PagesEnv>, problem: SignInProblem): Response | Promise<Response> {
@@ -40,13 +39,14 @@ export function formsLimitedPage(c: Context<PagesEnv>): Response | Promise<Respo
 /**
  * For a form of this origin that came after its session had ended: what was typed waits on the page, to be sent again, and so
  * does the text of a file.
+ *
+ * @param action where it is sent again, which holds no key.
  */
-export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> {
+export async function sessionEndedPage(c: Context<PagesEnv>, action: string): Promise<Response> {
   const form = await c.req.formData().catch(() => new FormData());
   const fields = await Promise.all(
     Array.from(form, async ([name, value]) => [name, typeof value === "string" ? value : await value.text()] as const),
   );
-  const { pathname, search } = new URL(c.req.url);
   return plainPage(
     c,
     { title: "You are not signed in", status: 401 },
@@ -55,7 +55,7 @@ export async function sessionEndedPage(c: Context<PagesEnv>): Promise<Response> 
       <p>
         Nothing was saved, and nothing of what you typed is lost. Sign in in a new tab, then send it from here again.
       </p>
-      <form method="post" action={safeTarget(pathname + search)} enctype="multipart/form-data" class="row">
+      <form method="post" action={action} enctype="multipart/form-data" class="row">
         {fields.map(([name, value]) => (
           <input type="hidden" name={name} value={value} />
         ))}

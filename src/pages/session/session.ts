@@ -20,9 +20,10 @@ export function withSessions(name: SignInName): Pick<SignInDriver, "proofOf" | "
     },
     // A request for a page leads to sign-in and back; a form can be sent again from the page that it gets.
     notSignedIn: (c) => {
-      if (c.req.method !== "GET") return sessionEndedPage(c);
       const { pathname, search } = new URL(c.req.url);
-      return c.redirect(`/sign-in?${new URLSearchParams({ to: safeTarget(pathname + search) }).toString()}`, 303);
+      const asked = safeTarget(pathname + search);
+      if (c.req.method !== "GET") return sessionEndedPage(c, asked);
+      return c.redirect(`/sign-in?${new URLSearchParams({ to: asked }).toString()}`, 303);
     },
     signedOut: (c) => c.redirect("/sign-in", 303),
   };
