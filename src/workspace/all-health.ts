@@ -2,12 +2,9 @@
  * How many workspaces are. Each costs a call of each of its objects, which that wakes: $0.30 at list price for a million
  * workspaces asked, $0.45 for those with destinations. Nothing else knows: an object that has stopped reports nothing.
  */
-import { alarmsOf, notAsked, unreachable } from "../domain/health/alarm.ts";
-import type { HealthAlarm } from "../domain/health/alarm.ts";
-import { errorText } from "../platform/log.ts";
-import { within } from "../platform/time-limit.ts";
-import type { Health } from "./read-health.ts";
-import { readHealth } from "./read-health.ts";
+import { notAsked } from "../domain/health/alarm.ts";
+import type { HealthOrAlarm } from "./read-health.ts";
+import { HEALTH_ANSWER_MS, healthWithin } from "./read-health.ts";
 
 /** Workspaces in one answer: two or three calls each, and a data point, of which the platform takes 250 from one invocation. */
 export const HEALTH_PAGE_WORKSPACES = 200;
@@ -15,19 +12,14 @@ export const HEALTH_PAGE_WORKSPACES = 200;
 const HEALTH_AT_ONCE = 50;
 /** What all of it may take, in milliseconds: the two together are less than the fifteen seconds that operate.md promises. */
 const HEALTH_LIMITS = {
-  /** An object that takes longer to say how it is counts as one that does not answer. */
-  answerMs: 5_000,
+  answerMs: HEALTH_ANSWER_MS,
   /** Later than that no workspace is asked any more: twice what 400 objects take that all have to start. */
   askMs: 8_000,
 };
 
-export interface WorkspaceHealth {
+export interface WorkspaceHealth extends HealthOrAlarm {
   id: string;
   slug: string;
-  /** What is wrong, the gravest first; empty where all is well. */
-  alarms: HealthAlarm[];
-  /** The workspace's health; null where its objects did not answer, or were not asked. */
-  health: Health | null;
 }
 
 /**
@@ -48,22 +40,9 @@ export async function healthOfAll(
     for (const one of inTurn) {
       if (Date.now() >= untilMs) return;
       // oxlint-disable-next-line no-await-in-loop -- HEALTH_AT_ONCE loops run at once, and each takes the next workspace
-      Object.assign(one, await healthOrAlarm(env, one.id, answerMs));
+      Object.assign(one, await healthWithin(env, one.id, answerMs));
     }
   };
   await Promise.all(Array.from({ length: HEALTH_AT_ONCE }, worker));
   return found;
-}
-
-async function healthOrAlarm(
-  env: Env,
-  workspaceId: string,
-  answerMs: number,
-): Promise<Pick<WorkspaceHealth, "alarms" | "health">> {
-  try {
-    const health = await within(answerMs, readHealth(env, workspaceId));
-    return { health, alarms: alarmsOf(health, Date.now()) };
-  } catch (error) {
-    return { health: null, alarms: [unreachable(errorText(error))] };
-  }
 }

@@ -4,11 +4,17 @@
  */
 import { balanceBooks } from "../domain/quota/balance.ts";
 import type { Balance } from "../domain/quota/balance.ts";
-import type { HealthFigures } from "../domain/health/alarm.ts";
+import { alarmsOf, unreachable } from "../domain/health/alarm.ts";
+import type { HealthAlarm, HealthFigures } from "../domain/health/alarm.ts";
 import type { RoomLevel } from "../domain/quota/room.ts";
 import { roomLevel } from "../domain/quota/room.ts";
+import { errorText } from "../platform/log.ts";
+import { within } from "../platform/time-limit.ts";
 import { readBooks } from "./read-books.ts";
 import { destinationsOf, quotaCounter, signalStore } from "./objects.ts";
+
+/** A workspace whose objects take longer to say how it is, in milliseconds, counts as one whose objects do not answer. */
+export const HEALTH_ANSWER_MS = 5_000;
 
 /** The part of a workspace's health that its pages show. */
 export interface Room extends Pick<HealthFigures, "store" | "outbox" | "waiting" | "waitingSinceMs"> {
@@ -25,25 +31,64 @@ export interface StorageHealth extends Omit<HealthFigures, "failingDestinations"
 
 export type Health = Omit<StorageHealth, "hasDestinations"> & HealthFigures;
 
-/** Also how its destinations are, where it has any: one that has none is not asked, since that would make the object. */
-export async function readHealth(env: Env, workspaceId: string): Promise<Health> {
-  const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId);
-  const failingDestinations = hasDestinations ? await destinationsOf(env, workspaceId).failing() : [];
-  return { ...stored, failingDestinations };
+export interface HealthOrAlarm {
+  /** What is wrong, the gravest first; empty where all is well. */
+  alarms: HealthAlarm[];
+  /** The workspace's health; null where its objects did not answer, or were not asked. */
+  health: Health | null;
 }
 
-export async function readStorageHealth(env: Env, workspaceId: string): Promise<StorageHealth> {
-  const [kept, backlog] = await Promise.all([
-    signalStore(env, workspaceId).health(),
-    quotaCounter(env, workspaceId).backlog(),
-  ]);
+/** Waits for a call of these objects. */
+type Ask = <T>(objects: string, call: Promise<T>) => Promise<T>;
+
+/** How the workspace is; within `maxMs`, `unreachable` otherwise, which names the objects that did not answer. Never throws. */
+export async function healthWithin(env: Env, workspaceId: string, maxMs = HEALTH_ANSWER_MS): Promise<HealthOrAlarm> {
+  const untilMs = Date.now() + maxMs;
+  const silent: string[] = [];
+  const ask: Ask = async (objects, call) => {
+    try {
+      return await within(Math.max(0, untilMs - Date.now()), call);
+    } catch (error) {
+      silent.push(`${objects} (${errorText(error)})`);
+      throw error;
+    }
+  };
+  try {
+    const health = await readHealth(env, workspaceId, ask);
+    return { health, alarms: alarmsOf(health, Date.now()) };
+  } catch (error) {
+    return { health: null, alarms: [unreachable(silent.toSorted().join(", ") || errorText(error))] };
+  }
+}
+
+/** Also how its destinations are, where it has any: one that has none is not asked, since that would make the object. */
+async function readHealth(env: Env, workspaceId: string, ask: Ask): Promise<Health> {
+  const { hasDestinations, ...stored } = await readStorageHealth(env, workspaceId, ask);
+  const failing = hasDestinations ? ask("Destinations", destinationsOf(env, workspaceId).failing()) : [];
+  return { ...stored, failingDestinations: await failing };
+}
+
+export async function readStorageHealth(
+  env: Env,
+  workspaceId: string,
+  ask: Ask = (_, call) => call,
+): Promise<StorageHealth> {
+  const asked = [
+    ask("Signal Store", signalStore(env, workspaceId).health()),
+    ask("Quota Counter", quotaCounter(env, workspaceId).backlog()),
+  ] as const;
+  // Where both fail, both are to be named: neither is left while it is still waited for.
+  await Promise.allSettled(asked);
+  const [kept, backlog] = await Promise.all(asked);
   const store = { bytes: kept.bytes, maxBytes: kept.maxBytes };
   const outbox = { bytes: backlog.outboxBytes, maxBytes: backlog.outboxMaxBytes };
   // A recovery gives all that waits numbers behind the refused ones: an older number says that it is still due.
   const isRestored = backlog.oldestRow !== null && backlog.oldestRow <= kept.refusedUpTo;
   const counted = { admitted: backlog.admitted, unsettled: backlog.unsettledSignals };
   const atOnce = balanceBooks(counted, kept.totals, counted);
-  const books = atOnce.balanced ? atOnce : await readBooks(env, workspaceId, undefined);
+  const books = atOnce.balanced
+    ? atOnce
+    : await ask("Quota Counter or Signal Store", readBooks(env, workspaceId, undefined));
   return {
     level: roomLevel({ store, outbox, isRestored }),
     store,

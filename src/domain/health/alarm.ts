@@ -157,11 +157,11 @@ function named([first, ...others]: readonly FailingDestination[]): string {
   return `The destination "${first?.name}" (${first?.id})${more}`;
 }
 
-/** The alarm for a workspace one of whose objects did not answer. */
-export function unreachable(error: string): HealthAlarm {
+/** The alarm for a workspace one of whose objects did not answer: which ones, and their errors. */
+export function unreachable(silent: string): HealthAlarm {
   return stuck(
     "unreachable",
-    `The workspace's objects do not answer: ${error}. Ask again; look at the platform's status.`,
+    `The workspace's objects do not answer: ${silent}. Ask again; look at the platform's status.`,
   );
 }
 

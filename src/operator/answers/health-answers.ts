@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { HealthAlarm } from "../../domain/health/alarm.ts";
 import { ALARMS, wordOf } from "../../domain/health/alarm.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
-import type { Health } from "../../workspace/read-health.ts";
+import type { Health, HealthOrAlarm } from "../../workspace/read-health.ts";
 import { booksAnswer, booksJson } from "./quota-answers.ts";
 import { count, idOf, instant, isoOrNull } from "../schema-parts.ts";
 
@@ -22,45 +22,45 @@ const alarm = z
 const alarms = z.array(alarm).meta({ description: "What is wrong, the gravest first." });
 const filled = { bytes: count, max_bytes: count.meta({ description: "From here on it takes nothing new." }) };
 
-export const healthAnswer = z
-  .object({
-    status: word,
-    alarms,
-    store: z.object(filled).meta({ description: "What the workspace's signals, people and accounts take." }),
-    outbox: z.object({
-      ...filled,
-      signals: count.meta({ description: "Accepted, and waiting to be processed." }),
-      oldest_at: instant.nullable().meta({ description: "When the oldest of them was received." }),
+const figures = z.object({
+  store: z.object(filled).meta({ description: "What the workspace's signals, people and accounts take." }),
+  outbox: z.object({
+    ...filled,
+    signals: count.meta({ description: "Accepted, and waiting to be processed." }),
+    oldest_at: instant.nullable().meta({ description: "When the oldest of them was received." }),
+  }),
+  dead_letters: z.object({ signals: count, latest_at: instant.nullable() }),
+  failing_jobs: z.array(
+    z.object({
+      job: z.string().meta({ example: "cold" }),
+      since: instant,
+      error: z.string().meta({ description: "Of the first failure." }),
     }),
-    dead_letters: z.object({ signals: count, latest_at: instant.nullable() }),
-    failing_jobs: z.array(
+  ),
+  failing_destinations: z
+    .array(
       z.object({
-        job: z.string().meta({ example: "cold" }),
-        since: instant,
-        error: z.string().meta({ description: "Of the first failure." }),
-      }),
-    ),
-    failing_destinations: z
-      .array(
-        z.object({
-          id: idOf("dst", "Of the destination."),
-          name: z.string(),
-          since: instant.meta({ description: "Nothing has reached it from then on." }),
-          switched_off: z.enum(["gone", "failing"]).nullable().meta({
-            description:
-              "`gone`: it has answered 410. `failing`: nothing has reached it for days. Null: it is still tried.",
-          }),
-          switched_off_at: instant.nullable(),
+        id: idOf("dst", "Of the destination."),
+        name: z.string(),
+        since: instant.meta({ description: "Nothing has reached it from then on." }),
+        switched_off: z.enum(["gone", "failing"]).nullable().meta({
+          description:
+            "`gone`: it has answered 410. `failing`: nothing has reached it for days. Null: it is still tried.",
         }),
-      )
-      .meta({ description: "Those that fail, or that the service has switched off; none that somebody has paused." }),
-    books: booksAnswer,
-    duplicates_covered_seconds: count.meta({
-      description:
-        "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
-    }),
-  })
-  .meta({ id: "WorkspaceHealth" });
+        switched_off_at: instant.nullable(),
+      }),
+    )
+    .meta({ description: "Those that fail, or that the service has switched off; none that somebody has paused." }),
+  books: booksAnswer,
+  duplicates_covered_seconds: count.meta({
+    description:
+      "How far back signals with an id of their own are compared with others: seven days, or less while memory is short.",
+  }),
+});
+
+export const healthAnswer = z
+  .object({ status: word, alarms, ...figures.partial().shape })
+  .meta({ id: "WorkspaceHealth", description: "Status and alarms alone where `unreachable` is one of them." });
 
 export const allHealthAnswer = z
   .object({
@@ -76,13 +76,12 @@ export const allHealthAnswer = z
   })
   .meta({ id: "Health" });
 
-export function healthJson(
-  { store, outbox, ...health }: Health,
-  found: readonly HealthAlarm[],
-): z.infer<typeof healthAnswer> {
+export function healthJson({ alarms: found, health }: HealthOrAlarm): z.infer<typeof healthAnswer> {
+  return { status: wordOf(found), alarms: found.map(alarmJson), ...(health !== null && figuresJson(health)) };
+}
+
+function figuresJson({ store, outbox, ...health }: Health): z.infer<typeof figures> {
   return {
-    status: wordOf(found),
-    alarms: found.map(alarmJson),
     store: { bytes: store.bytes, max_bytes: store.maxBytes },
     outbox: {
       bytes: outbox.bytes,

@@ -2,12 +2,11 @@
 import * as z from "zod";
 import type { ControlDatabase } from "../../control/database.ts";
 import { workspacesByAge } from "../../control/workspaces.ts";
-import { alarmsOf } from "../../domain/health/alarm.ts";
 import type { AppEnv } from "../../env.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../workspace/all-health.ts";
 import type { WorkspaceHealth } from "../../workspace/all-health.ts";
 import { writePoints } from "../../workspace/health-points.ts";
-import { readHealth } from "../../workspace/read-health.ts";
+import { healthWithin } from "../../workspace/read-health.ts";
 import { operator } from "../environment.ts";
 import { allHealthAnswer, allHealthJson, healthAnswer, healthJson } from "../answers/health-answers.ts";
 import { METRICS_TYPE, metricsText } from "../answers/health-metrics.ts";
@@ -61,13 +60,11 @@ export const healthRoutes = operator
       tag: "Health",
       summary: "How a workspace is",
       description:
-        "How full it is, what waits and what fails. Nothing that was accepted is lost when a workspace is full: it waits.",
+        "How full it is, what waits and what fails, or that its objects did not answer within five seconds, and which. " +
+        "Nothing that was accepted is lost when a workspace is full: it waits.",
       answers: { 200: { description: "Where it stands.", schema: healthAnswer } },
     }),
-    async (c) => {
-      const health = await readHealth(c.env, c.get("workspace").id);
-      return c.json(healthJson(health, alarmsOf(health, Date.now())));
-    },
+    async (c) => c.json(healthJson(await healthWithin(c.env, c.get("workspace").id))),
   );
 
 /** The health of a page of workspaces, from 1. Each reading also writes the points of Analytics Engine. */

@@ -7,6 +7,7 @@ import { allHealthJson } from "../../../src/operator/answers/health-answers.ts";
 import { FIGURES } from "../../../src/workspace/health-figures.ts";
 import { chartHealth, writePoints } from "../../../src/workspace/health-points.ts";
 import { HEALTH_PAGE_WORKSPACES, healthOfAll } from "../../../src/workspace/all-health.ts";
+import { healthWithin } from "../../../src/workspace/read-health.ts";
 import { CHORE_REST_MS } from "../../../src/store/chore-runner.ts";
 import type { SignalStore } from "../../../src/store/signal-store.ts";
 import { TestCounter } from "../../support/counter.ts";
@@ -184,8 +185,42 @@ describe("GET /operator/health", () => {
       const bindings = { ...env, SIGNAL_STORE: answering(broken.id, answer) };
       const [one, other] = await healthOfAll(bindings, asked, { answerMs: 500, askMs: 4_000 });
       expect(one).toMatchObject({ health: null, alarms: [{ alarm: "unreachable", word: "stuck" }] });
-      expect(one?.alarms[0]?.says).toContain(`do not answer: ${error}.`);
+      expect(one?.alarms[0]?.says).toContain(`do not answer: Signal Store (${error}).`);
       expect(other).toMatchObject({ alarms: [{ alarm: "signals_late" }], health: { waiting: 1 } });
+    }
+  });
+
+  test("says which of a workspace's objects do not answer, all together within five seconds", async () => {
+    const workspace = await newWorkspace();
+    const [kept, backlog] = [await workspace.store.health(), await workspace.counter.backlog()];
+    vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"], now: START });
+    const never = () => new Promise<never>(() => {});
+    const after = (ms: number, value: unknown) => () => new Promise((done) => setTimeout(done, ms, value));
+    const wanted = { ...backlog, hasDestinations: true };
+    const open = { ...wanted, admitted: 1 };
+    const objects = (store: () => unknown, counter: () => unknown) => ({
+      SIGNAL_STORE: { getByName: () => ({ health: store }) },
+      QUOTA_COUNTER: { getByName: () => ({ backlog: counter, books: never }) },
+      DESTINATIONS: { getByName: () => ({ failing: never }) },
+    });
+    const late = (name: string, ms = 5_000) => `${name} (Error: no answer within ${ms} ms)`;
+    const cases = [
+      [objects(never, after(0, wanted)), late("Signal Store")],
+      [objects(after(0, kept), never), late("Quota Counter")],
+      [objects(never, never), `${late("Quota Counter")}, ${late("Signal Store")}`],
+      [objects(after(2_000, kept), after(0, open)), late("Quota Counter or Signal Store", 3_000)],
+      [objects(after(2_000, kept), after(3_000, wanted)), late("Destinations", 2_000)],
+    ] as const;
+    for (const [bindings, says] of cases) {
+      let tookMs = 0;
+      const startedMs = Date.now();
+      const asking = healthWithin({ ...env, ...bindings } as object as Env, workspace.id).then((answer) => {
+        tookMs = Date.now() - startedMs;
+        return answer;
+      });
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect((await asking).alarms[0]?.says).toContain(`objects do not answer: ${says}. Ask again`);
+      expect(tookMs).toBe(5_000);
     }
   });
 

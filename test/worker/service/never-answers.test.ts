@@ -11,6 +11,7 @@ import { controlDatabase } from "../../../src/control/database.ts";
 import { findWorkspace } from "../../../src/control/workspaces.ts";
 import { deliver } from "../../../src/delivery/delivery-consumer.ts";
 import { exportFile } from "../../../src/workspace/export-file.ts";
+import { HEALTH_ANSWER_MS } from "../../../src/workspace/read-health.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { SeededFaults } from "../../support/seeded-faults.ts";
@@ -212,6 +213,16 @@ describe("whoever manages a workspace", () => {
       expect(tookMs).toBe(30_000);
     },
   );
+
+  test.each([
+    ["Quota Counter", /^QUOTA_COUNTER\./],
+    ["Signal Store", /^SIGNAL_STORE\./],
+  ])("is told within five seconds by a workspace's health that the %s does not answer", async (object, never) => {
+    const { result, tookMs } = await whileNever(never, () => workspace.operator("GET", "/health"));
+    const says = expect.stringContaining(`${object} (Error: no answer within 5000 ms)`);
+    expect(result).toEqual({ status: "stuck", alarms: [{ alarm: "unreachable", status: "stuck", says }] });
+    expect(tookMs).toBe(HEALTH_ANSWER_MS);
+  });
 
   test("does not wait for ever for the rest of an export: the file breaks off", async () => {
     const pages = [Promise.resolve({ text: "one\n", next: "two" }), new Promise<never>(() => {})];
