@@ -10,7 +10,7 @@ import { namesOnLine } from "../people/visitor-names.ts";
 import { People } from "../people/people.ts";
 import type { VisitorNames } from "../people/visitor-names.ts";
 import { writeAndRecount } from "../people/recount.ts";
-import { changeEntries, firstEntries } from "../people/timelines.ts";
+import { changeEntries, entriesBehind, firstEntries } from "../people/timelines.ts";
 import type { Entry } from "../people/timeline-text.ts";
 import { personList, visitorKey, visitorList, visitorOfKey } from "../people/visitor-keys.ts";
 import type { VisitorId } from "../people/visitor-keys.ts";
@@ -32,8 +32,8 @@ const DEAD_LETTERS_AT_ONCE = 50;
 const DEAD_LETTER_LINES = 10;
 /** Deleting an identity takes about as long as some lines. */
 const IDENTITY_LINES = 2;
-/** So does rewriting a segment, however few of its lines go: a person's may be spread over thousands. */
-const SEGMENT_LINES = 25;
+/** So does rewriting a segment, however few of its lines go: what one row lists may be in hundreds, a portion is in few. */
+const [SEGMENT_LINES, PORTION_SEGMENTS] = [25, 20];
 
 export class DeletionStep {
   readonly #state: StoreState;
@@ -100,7 +100,7 @@ export class DeletionStep {
     );
     if (row === undefined) return this.#goOn("lines");
     const id = visitorOfKey(row.key);
-    const entries = firstEntries(sql, visitorList(id), this.#job.position);
+    const entries = this.#portionOf(entriesBehind(sql, visitorList(id), this.#job.position));
     const last = entries.at(-1);
     if (last === undefined) {
       this.#deleteId(id);
@@ -156,7 +156,7 @@ export class DeletionStep {
     const { sql, verdicts, once } = this.#state;
     const personId = this.#job.person_id ?? 0;
     const list = personList(personId);
-    const entries = firstEntries(sql, list);
+    const entries = this.#portionOf(firstEntries(sql, list));
     if (entries.length === 0) return this.#goOn("held");
     this.#deleteLines(entries, () => true);
     for (const { scored } of entries) {
@@ -169,6 +169,15 @@ export class DeletionStep {
     }
     changeEntries(sql, list, "", new Map(entries.map(({ seq }) => [seq, "gone"] as const)));
     this.#left -= entries.length;
+  }
+
+  /** The first of the entries: their lines are in few segments. */
+  #portionOf(entries: readonly Entry[]): readonly Entry[] {
+    let segments = 0;
+    for (const { segment } of this.#state.signals.segmentsOf(entries.map(({ seq }) => seq))) {
+      if (++segments > PORTION_SEGMENTS) return entries.filter(({ seq }) => seq < segment.firstSeq);
+    }
+    return entries;
   }
 
   #deleteLines(entries: readonly Entry[], isTheirs: (facts: Facts) => boolean): Blanked[] {
@@ -196,7 +205,7 @@ export class DeletionStep {
         afterDeletion(facts, this.#nowMs),
       ).length;
       this.#job.position = segment.lastSeq;
-      this.#left -= segment.length;
+      this.#left -= segment.length + SEGMENT_LINES;
       return;
     }
     return this.#goOn("dead_letters");

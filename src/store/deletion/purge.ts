@@ -1,4 +1,5 @@
 /** The end of held signals (spec §3.2, §8.3): deleted at the end of their billing period, never counted as processed. */
+import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { afterPurge } from "../log/line-remains.ts";
 import type { Segment } from "../log/segment.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -7,11 +8,14 @@ import { Blanking } from "./blanking.ts";
 /** Rows that one purge turn deletes, so that an alarm never blocks the store for long. */
 export const PURGE_ROWS = 2_000;
 
-/** Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more. */
+/**
+ * Deletes names and payloads of held signals whose period has ended; it looks at PURGE_ROWS lines, or a segment more, and at
+ * RULE_STEP_SEGMENTS segments at most: a segment of large signals has few lines.
+ */
 export function purgeHeld(state: StoreState, nowMs: number): void {
   const { held } = state;
   const blanking = new Blanking(state);
-  for (let left = PURGE_ROWS; left > 0;) {
+  for (let [left, segments] = [PURGE_ROWS, 0]; left > 0 && segments < RULE_STEP_SEGMENTS; segments++) {
     const segment = held.ended(nowMs);
     if (segment === null) break;
     blanking.blank(held, segment, dueLines(segment, nowMs), afterPurge);

@@ -8,6 +8,7 @@
  */
 import { DAY_MS } from "../../domain/duration.ts";
 import { dayOf } from "../../domain/quota/day-counts.ts";
+import { RULE_STEP_SEGMENTS } from "../../limits.ts";
 import { releaseObjects, scrubCold } from "../log/cold-removals.ts";
 import { isDropped } from "../log/line-remains.ts";
 import type { Facts } from "../log/line.ts";
@@ -45,7 +46,7 @@ export function nextRetentionMs(state: StoreState): number | null {
   return row === undefined ? null : Math.min(row.next_at, ...logsOf(state).map(sealMs));
 }
 
-/** Takes a step of retention: RETENTION_ROWS lines, or a segment more. */
+/** Takes a step of retention: RETENTION_ROWS lines, or a segment more, in RULE_STEP_SEGMENTS segments at most. */
 export function deleteExpired(state: StoreState, nowMs: number): void {
   const [kept] = state.sql.exec<{ days: number }>("SELECT days FROM retention WHERE id = 1 AND days IS NOT NULL");
   if (kept === undefined || (nextRetentionMs(state) ?? nowMs) > nowMs) return;
@@ -76,6 +77,8 @@ class Dropping {
   readonly #lists = new VisitorLists();
   readonly #objects = new Set<string>();
   #dropped = 0;
+  /** Segments that lines were dropped from: of each it may be few. */
+  #segments = 0;
   /** Receipt of the latest line that was dropped, in milliseconds since 1970. */
   untilMs = 0;
 
@@ -85,9 +88,9 @@ class Dropping {
     this.#beforeDayMs = beforeDayMs;
   }
 
-  /** Whether the step has dropped its share of lines; more may be too old. */
+  /** Whether the step has dropped its share; more may be too old. */
   get isFull(): boolean {
-    return this.#dropped >= RETENTION_ROWS;
+    return this.#dropped >= RETENTION_ROWS || this.#segments >= RULE_STEP_SEGMENTS;
   }
 
   /** Whether open lines are too old already: they came late, or all were kept for ever until now. */
@@ -136,10 +139,12 @@ class Dropping {
       if (log.name === "signals") this.#lists.remove(seq, facts);
       this.#drop(countedSignal(facts), standingOf(facts));
     }
+    if (old.length === 0 && there.length > 0) return;
+    this.#segments++;
     if (old.length === there.length) {
       log.drop(segment);
       if (coldObject !== null) this.#objects.add(coldObject);
-    } else if (old.length > 0) {
+    } else {
       log.dropLines(
         segment,
         old.map(({ seq }) => seq),

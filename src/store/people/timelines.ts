@@ -61,14 +61,21 @@ export function allEntries(sql: SqlStorage, list: ListKey, recent = ""): Entry[]
   );
 }
 
-/** Entries in the first row of a list, or in the first that begins after a line: hundreds. Empty: there is none. */
-export function firstEntries(sql: SqlStorage, list: ListKey, after = -1): Entry[] {
+/** Entries in the first row of a list, or in the first that begins behind a line: hundreds. Empty: there is none. */
+export function firstEntries(sql: SqlStorage, list: ListKey, behind = -1): Entry[] {
   const [row] = sql.exec<Row>(
     "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
     keyOf(list),
-    after,
+    behind,
   );
   return row === undefined ? [] : readEntries(row.entries);
+}
+
+/** The next entries of a list behind a line, also where that is in the middle of a row: hundreds. Empty: there is none. */
+export function entriesBehind(sql: SqlStorage, list: ListKey, seq: number): Entry[] {
+  const row = rowFor(sql, list, seq);
+  const here = row === undefined ? [] : readEntries(row.entries).filter((entry) => entry.seq > seq);
+  return row === undefined || here.length > 0 ? here : firstEntries(sql, list, row.first_seq);
 }
 
 export function hasEntries(sql: SqlStorage, list: ListKey): boolean {

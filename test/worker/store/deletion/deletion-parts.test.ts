@@ -519,6 +519,34 @@ describe("a large person", () => {
     });
   });
 
+  test("of signals that one row of a list names, in very many segments, is deleted some of these at a time", async () => {
+    await inStore((store) => {
+      const segments = 3 * RULE_STEP_SEGMENTS;
+      for (let n = 0; n < segments; n++) {
+        store.record(NOW, visit("v-jane", n), visit("v-bob", n));
+        store.seal();
+      }
+      const rows = store.sql.exec("SELECT * FROM timelines WHERE list = CAST('av-jane' AS BLOB)").toArray();
+      expect(rows).toHaveLength(1);
+      store.record(NOW, identify(JANE, "v-jane"));
+      const left = () =>
+        linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane").length;
+      let [before, steps] = [left(), 0];
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      for (; findDeletion(store.sql, JANE)?.finishedAtMs === null; steps++) {
+        expect(before - left()).toBeLessThan(2 * RULE_STEP_SEGMENTS);
+        before = left();
+        stepDeletions(store.state, LATER);
+      }
+      expect(steps).toBeGreaterThan(1);
+      expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: segments, finishedAtMs: LATER });
+      expect(linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-bob").length).toBe(
+        segments,
+      );
+      expectStateToAddUp(store.state);
+    });
+  });
+
   test("takes along a line that somebody else would be given while it is under way", async () => {
     await inStore(async (store) => {
       store.record(NOW, identify(JANE, "v-jane"));

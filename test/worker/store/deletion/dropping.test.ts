@@ -3,6 +3,7 @@
  * retention.test.ts.
  */
 import { describe, expect, test } from "vitest";
+import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { COLD_AFTER_MS } from "../../../../src/store/log/cold.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { deletedUntilMs } from "../../../../src/store/state/deleted-until.ts";
@@ -265,6 +266,22 @@ test("the work is done in bounded steps, each of which a crash may follow", asyn
   });
   await expectToAddUp(workspaceId, { hasDropped: true });
 });
+
+test("lines that are too old, one in each of very many segments, are taken out of some of these at a time", () =>
+  inStore((store) => {
+    for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
+      store.record(OVER, { ...visit("v-old", n), receivedAtMs: NOON - DAY }, visit("v-new", n));
+      store.seal();
+    }
+    keep(store, OVER);
+    const old = () => linesOf(store.state.signals as never).filter(({ facts }) => facts.anonymousId === "v-old").length;
+    deleteExpired(store.state, OVER);
+    expect(old()).toBe(10);
+    expect(nextRetentionMs(store.state)).toBe(OVER);
+    expect(ring(store, OVER)).toBe(1);
+    expect(old()).toBe(0);
+    expect(stored(store)).toHaveLength(RULE_STEP_SEGMENTS + 10);
+  }));
 
 test("signals that are kept for ever are, and so are they again once the plan says so", async () => {
   await inStore((store) => {

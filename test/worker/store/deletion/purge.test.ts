@@ -1,5 +1,6 @@
 /** Spec §3.2, §8.3: held signals are deleted at the end of their billing period, and never counted as processed. */
 import { describe, expect, test } from "vitest";
+import { RULE_STEP_SEGMENTS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { nextPurgeMs, purgeHeld, PURGE_ROWS } from "../../../../src/store/deletion/purge.ts";
 import { readTotals } from "../../../../src/store/state/books.ts";
@@ -113,3 +114,17 @@ test("held signals end in bounded steps", async () => {
   });
   await expectToAddUp(workspaceId);
 });
+
+test("held signals so large that segments have few of them end some segments at a time", () =>
+  inStore((store) => {
+    for (let n = 0; n < RULE_STEP_SEGMENTS + 10; n++) {
+      store.record(NOW, held(NOW + 10, { n }));
+      store.seal();
+    }
+    const left = () => statuses(store).filter((status) => status === "held").length;
+    purgeHeld(store.state, NOW + 10);
+    expect(left()).toBe(10);
+    expect(nextPurgeMs(store.state)).toBe(NOW + 10);
+    purgeHeld(store.state, NOW + 10);
+    expect(left()).toBe(0);
+  }));
