@@ -16,6 +16,9 @@ const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RA
 /** Files that are about what an isolate remembers, or that replace bindings and timers: each has a runtime of its own. */
 const ALONE = ["test/worker/{http,ingest,service}/**/*.test.ts"];
 
+/** A machine with few cores, of which others use most, may take ten times as long as one that does nothing else. */
+const PATIENCE = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };
+
 /** The Worker on workerd, with its real bindings. */
 function worker(name: string, test: { include: string[]; exclude?: string[]; isolate?: boolean }) {
   return {
@@ -42,8 +45,13 @@ function worker(name: string, test: { include: string[]; exclude?: string[]; iso
         },
       })),
     ],
-    test: { name, ...test, setupFiles: ["test/support/setup-worker.ts"] },
+    test: { name, ...test, ...PATIENCE, setupFiles: ["test/support/setup-worker.ts"] },
   };
+}
+
+/** The built Worker, in a process of its own. */
+function built(name: string, patience: typeof PATIENCE) {
+  return { root, test: { name, include: [`test/${name}/**/*.test.ts`], environment: "node" as const, ...patience } };
 }
 
 keepFilesInMemory();
@@ -60,22 +68,17 @@ export default defineConfig({
           isolate: false,
           include: ["test/unit/**/*.test.ts"],
           environment: "node",
+          ...PATIENCE,
           setupFiles: ["test/support/setup-unit.ts"],
         },
       },
       // To start a runtime and load the Worker takes four seconds of CPU: files that come one after the other share one.
       worker("worker", { include: ["test/worker/**/*.test.ts"], exclude: ALONE, isolate: false }),
       worker("worker-alone", { include: ALONE }),
-      { root, test: { name: "sdk", include: ["test/sdk/**/*.test.ts"], environment: "node", testTimeout: 20_000 } },
-      {
-        root,
-        test: { name: "sign-in", include: ["test/sign-in/**/*.test.ts"], environment: "node", testTimeout: 20_000 },
-      },
-      {
-        root,
-        test: { name: "events", include: ["test/events/**/*.test.ts"], environment: "node", testTimeout: 20_000 },
-      },
-      { root, test: { name: "fault", include: ["test/fault/**/*.test.ts"], environment: "node", testTimeout: 60_000 } },
+      built("sdk", PATIENCE),
+      built("sign-in", PATIENCE),
+      built("events", PATIENCE),
+      built("fault", { ...PATIENCE, testTimeout: 180_000 }),
     ],
   },
 });

@@ -21,7 +21,7 @@ const open: Receiver[] = [];
 
 beforeAll(async () => {
   service = await EventService.start();
-}, 60_000);
+});
 
 afterAll(() => service?.stop());
 
@@ -40,7 +40,7 @@ async function newReceiver(answer?: Receiver["answer"]): Promise<Receiver> {
 async function tested(workspace: EventWorkspace, destination: string): Promise<Delivery> {
   const { id } = await workspace.test(destination);
   const find = async () => (await workspace.deliveries(destination)).find((one) => one.id === id);
-  await expect.poll(async () => (await find())?.state, { timeout: 15_000 }).not.toBe("waiting");
+  await expect.poll(async () => (await find())?.state).not.toBe("waiting");
   const delivery = await find();
   if (delivery === undefined) throw new Error("the test is gone");
   return delivery;
@@ -51,7 +51,7 @@ test("a signal that makes a person cross a threshold is told within seconds, and
   await workspace.call("PUT", "/thresholds", { thresholds: [50] });
   await workspace.tell(receiver);
   await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
-  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(2);
+  await expect.poll(() => receiver.received.length).toBe(2);
   expect(receiver.ofType("person.score_crossed")[0]?.body).toMatchObject({
     workspace: workspace.id,
     data: { email: "jane@example.com", threshold: 50, score: 50, score_before: 0 },
@@ -85,7 +85,7 @@ test("a Slack-compatible webhook is sent a sentence with a link", async () => {
   const [workspace, receiver] = [await service.newWorkspace([RULE]), await newReceiver()];
   await workspace.tell(receiver, ["person.scored"], "slack");
   await workspace.send([{ email: "a<b&c@example.com", event: "Visit" }]);
-  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => receiver.received.length).toBe(1);
   expect(JSON.parse(receiver.received[0]?.text ?? "")).toEqual({
     text: `1 scoring signal, +1 points: a&lt;b&amp;c@example.com. <${service.origin}/w/${workspace.slug}/people/a%3Cb%26c%40example.com|Show>`,
   });
@@ -99,7 +99,7 @@ test("a delivery that fails comes again under the same id with the same body, an
   const workspace = await service.newWorkspace([RULE]);
   const id = await workspace.tell(receiver, ["person.scored"]);
   await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
-  await expect.poll(() => receiver.received.length, { timeout: 20_000 }).toBe(2);
+  await expect.poll(() => receiver.received.length).toBe(2);
   expect(receiver.received[0]).toEqual(receiver.received[1]);
   await expect.poll(async () => (await workspace.deliveries(id))[0]?.state).toBe("delivered");
   const attempts = (await workspace.deliveries(id))[0]?.attempts;
@@ -107,7 +107,7 @@ test("a delivery that fails comes again under the same id with the same body, an
     { status: 500, error: "It answered 500.", answer: "not now <b>" },
     { status: 200, error: null, answer: "ok" },
   ]);
-}, 30_000);
+});
 
 test("a redirect is a failure that says so, and is not followed", async () => {
   const elsewhere = await newReceiver();
@@ -126,12 +126,13 @@ test("a receiver that hangs has failed after ten seconds, and holds nobody up", 
   const workspace = await service.newWorkspace([RULE]);
   const [id] = [await workspace.tell(hanging, ["person.scored"]), await workspace.tell(swift, ["person.scored"])];
   await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
-  await expect.poll(() => swift.received.length, { timeout: 5_000 }).toBe(1);
-  await expect.poll(async () => (await workspace.deliveries(id))[0]?.attempts.length, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => swift.received.length).toBe(1);
+  expect((await workspace.deliveries(id))[0]?.attempts).toEqual([]);
+  await expect.poll(async () => (await workspace.deliveries(id))[0]?.attempts.length).toBe(1);
   const attempt = (await workspace.deliveries(id))[0]?.attempts[0];
   expect(attempt).toMatchObject({ status: null, error: "No answer within 10 seconds." });
   expect(attempt?.ms).toBeGreaterThanOrEqual(9_900);
-}, 30_000);
+});
 
 test("of an answer of 10 MB the first KB is kept, and the rest is not taken", async () => {
   let written = 0;
@@ -159,7 +160,7 @@ test("410 ends the destination: nothing is sent there any more, and the others a
   const id = await workspace.tell(gone, ["person.scored"]);
   await workspace.tell(other, ["usage.level"]);
   await workspace.send([{ email: "jane@example.com", event: "Visit" }]);
-  await expect.poll(() => other.received.length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => other.received.length).toBe(1);
   expect(other.received[0]?.body).toMatchObject({
     type: "destination.disabled",
     data: { destination_id: id, destination_name: "Receiver", reason: "gone" },
@@ -188,6 +189,7 @@ test("10,000 scoring signals are told to two destinations, each once, in a deliv
     };
     return times;
   });
+  const sentMs = Date.now();
   await workspace.send(signals);
   const told = ({ received }: Receiver): string[] =>
     received.flatMap(({ body }) =>
@@ -195,15 +197,17 @@ test("10,000 scoring signals are told to two destinations, each once, in a deliv
     );
   for (const receiver of [first, second]) {
     // oxlint-disable-next-line no-await-in-loop -- both run anyway
-    await expect.poll(() => told(receiver).length, { timeout: 60_000, interval: 250 }).toBe(10_000);
+    await expect.poll(() => told(receiver).length, { timeout: 120_000, interval: 250 }).toBe(10_000);
     expect(new Set(told(receiver)).size).toBe(10_000);
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
   }
   const digest = (receiver: Receiver) => createHash("sha256").update(told(receiver).toSorted().join()).digest("hex");
   expect(digest(first)).toBe(digest(second));
+  // They leave a second apart; on the way one may be overtaken by time, so that two arrive closer together.
   for (const times of arrivals) {
-    const seconds = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / 1_000;
+    const seconds = ((times.at(-1) ?? 0) - sentMs) / 1_000;
     expect(times.length).toBeLessThanOrEqual(Math.ceil(seconds) + 1);
   }
-  for (const id of ids) expect((await workspace.destination(id)).waiting).toBe(0);
-}, 90_000);
+  // oxlint-disable-next-line no-await-in-loop -- both run anyway
+  for (const id of ids) await expect.poll(async () => (await workspace.destination(id)).waiting).toBe(0);
+}, 180_000);

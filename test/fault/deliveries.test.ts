@@ -40,7 +40,7 @@ beforeAll(async () => {
   const wanted = { name: "Receiver", type: "webhook", target: receiver.url, events };
   const { secret } = await service.api.post<{ secret: string }>(`${workspace}/destinations`, wanted);
   receiver.secret = secret;
-}, 60_000);
+});
 
 afterAll(async () => {
   await service.remove();
@@ -125,7 +125,7 @@ test("after kill -9 at every step every scoring signal and every crossing is tol
   const crossingIds = Map.groupBy(crossings, ({ body }) => String(body?.data["email"]));
   expect([...crossingIds.keys()].toSorted()).toEqual(over.toSorted());
   for (const [email, those] of crossingIds) expect(new Set(those.map(({ id }) => id)).size, email).toBe(1);
-}, 180_000);
+}, 600_000);
 
 async function waiting(): Promise<number> {
   const { items } = await service.api.get<{ items: { waiting: number }[] }>(`workspaces/${workspaceId}/destinations`);

@@ -45,7 +45,7 @@ beforeAll(async () => {
     events,
   });
   receiver.secret = secret;
-}, 60_000);
+});
 
 afterAll(async () => {
   await service.remove();

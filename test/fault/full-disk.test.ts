@@ -40,7 +40,7 @@ beforeAll(async () => {
   service = built;
   await service.migrate(0, {});
   ({ workspaceId, key } = await service.api.provision(1_000_000, []));
-}, 60_000);
+});
 
 afterAll(async () => {
   await service?.stop();

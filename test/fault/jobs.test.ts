@@ -76,7 +76,7 @@ beforeAll(async () => {
   const large = texts.map((text, n) => ({ email: "large@example.com", event: "Visit", properties: { n, text } }));
   sentLongAgo.cold = await send(old.cold, large);
   await service.start();
-}, 60_000);
+});
 
 afterAll(() => service.remove());
 

@@ -78,7 +78,7 @@ beforeAll(async () => {
     points: 1,
   } as const;
   ({ workspaceId, key } = await service.api.provision(1_000_000, [rule]));
-}, 60_000);
+});
 
 afterAll(() => service.remove());
 

@@ -37,7 +37,7 @@ beforeAll(async () => {
   ({ workspaceId } = made);
   keys = [made.key];
   while (keys.length < KEYS) keys.push((await service.api.newKey(workspaceId)).key);
-}, 60_000);
+});
 
 afterAll(() => service.remove());
 

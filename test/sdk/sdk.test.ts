@@ -18,7 +18,7 @@ let service: Service;
 beforeAll(async () => {
   built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
   service = await startService(built, path.join(scratch, "state"));
-}, 60_000);
+});
 
 afterAll(async () => {
   await service?.stop();
@@ -248,7 +248,7 @@ describe("§7, §8.7 429", () => {
   beforeAll(async () => {
     const vars = { REQUEST_RATE_PER_SECOND: "0.4", REQUEST_BURST: "1" };
     slow = await startService(built, path.join(scratch, "slow"), vars);
-  }, 30_000);
+  });
 
   afterAll(() => slow?.stop());
 

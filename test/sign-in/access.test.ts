@@ -23,7 +23,7 @@ let owner: Awaited<ReturnType<typeof behindAccess>>;
 
 beforeAll(async () => {
   owner = await behindAccess({ email: "Owner@Acme.example" });
-}, 60_000);
+});
 
 afterAll(async () => {
   for (const service of services) await service.stop();
@@ -73,12 +73,12 @@ test("a member who is removed is out at once, though Access still lets them thro
   expect((await browser.ask(`${member.address}/w/acme/usage`)).status).toBe(404);
   const first = await browser.follow(`${member.address}/`);
   expect([first.status, first.body.includes("member of no workspace")]).toEqual([403, true]);
-}, 30_000);
+});
 
 test("an identity without an email, as of a service token, is nobody", async () => {
   const machine = await behindAccess({ common_name: "a machine" });
   expect((await new Browser().ask(`${machine.address}/w/acme/usage`)).status).toBe(401);
-}, 30_000);
+});
 
 test.each([
   ["another application of the account", { ACCESS_AUD: "another application" }],
@@ -99,4 +99,4 @@ test.each([
 test("an email that Unicode takes for a member's is nobody's", async () => {
   const lookalike = await behindAccess({ email: "owner@acme.e\uFF58ample" });
   expect((await new Browser().ask(`${lookalike.address}/w/acme/usage`)).status).toBe(401);
-}, 30_000);
+});

@@ -25,7 +25,7 @@ beforeAll(async () => {
   const operator = new OperatorClient(service.origin, TOKEN);
   const { id } = await operator.post<WorkspaceAnswer>("workspaces", { slug: "acme", name: "Acme", plan: "free" });
   await operator.post(`workspaces/${id}/members`, { email: MEMBER, role: "owner" });
-}, 60_000);
+});
 
 afterAll(async () => {
   await service?.stop();

@@ -24,7 +24,7 @@ beforeAll(async () => {
     vars: { SIGN_IN: "oidc", OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT_ID },
   });
   provider.serve({ ...PUBLIC, redirect_uris: [callbackOf(service)] });
-}, 60_000);
+});
 
 afterAll(async () => {
   provider?.close();
@@ -262,7 +262,7 @@ describe("where the ID token has the email, whether it signs in is decided by wh
       redirect_uris: [callbackOf(theirs)],
     } as const;
     other.serve(client, { conformIdTokenClaims: false });
-  }, 30_000);
+  });
 
   afterAll(async () => {
     other.close();
@@ -336,5 +336,5 @@ describe("a provider", () => {
       expect(answer.body).toContain("does not answer as it should");
       await lost.stop();
     }
-  }, 60_000);
+  });
 });

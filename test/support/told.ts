@@ -5,6 +5,7 @@ import { afterEach, beforeEach, vi } from "vitest";
 import type { EventOf, WorkspaceEvent } from "../../src/domain/events/workspace-event.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { Receiver, listen } from "./receiver.ts";
+import { until } from "./until.ts";
 import { newWorkspace, type TestWorkspace } from "./workspace.ts";
 
 export const MINUTE = 60_000;
@@ -104,20 +105,6 @@ export function scored(...emails: string[]): EventOf<"person.scored"> {
   return { id: newId("evt"), type: "person.scored", time: Date.now(), data: { scoring_signals } };
 }
 
-/** Until it does not throw. Vitest's own `waitFor` would move a stopped clock. */
-export async function until<T>(check: () => T | Promise<T>, timeoutMs = 15_000): Promise<T> {
-  for (const giveUpMs = performance.now() + timeoutMs; ;) {
-    try {
-      // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
-      return await check();
-    } catch (error) {
-      if (performance.now() > giveUpMs) throw error;
-    }
-    // oxlint-disable-next-line no-await-in-loop -- that is what waiting is
-    await new Promise((resolve) => setTimeout(resolve, 15));
-  }
-}
-
 /** Only the date: timers go on. */
 export function stopClock(): void {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
@@ -128,10 +115,8 @@ export interface Told {
   receiver: Receiver;
 }
 
-/** For each test of a file: a new workspace, and a receiver that is listened to. Days pass in these tests. */
+/** For each test of a file: a new workspace, and a receiver that is listened to. */
 export function toldInEachTest(begin: (made: Told) => void): void {
-  vi.setConfig({ testTimeout: 30_000 });
-
   beforeEach(async () => {
     const made = { told: await ToldWorkspace.make(), receiver: new Receiver() };
     listen(made.receiver);

@@ -114,7 +114,7 @@ export class TestWorkspace {
 
   /** Waits until nothing is in flight any more. */
   async settled(): Promise<BooksAnswer> {
-    for (let tries = 0; tries < 400; tries++) {
+    for (let tries = 0; tries < 1_200; tries++) {
       // Asked first: what is settled now has been recorded before.
       const { unsettled } = await this.counter.books();
       const books = await this.books();

@@ -57,7 +57,7 @@ export async function startService(
         },
         async settled(accepted) {
           await expect
-            .poll(() => operator.books(workspaceId), { timeout: 10_000 })
+            .poll(() => operator.books(workspaceId))
             .toEqual({ accepted, processed: accepted, in_flight: 0, balanced: true });
         },
       };

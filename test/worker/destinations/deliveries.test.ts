@@ -16,9 +16,9 @@ import {
   crossed,
   scored,
   stopClock,
-  until,
   toldInEachTest,
 } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 
 const fails = () => new Response("no", { status: 500 });
 

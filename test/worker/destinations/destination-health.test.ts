@@ -4,7 +4,8 @@ import { runInDurableObject } from "cloudflare:test";
 import { expect, test, vi } from "vitest";
 import { Destinations } from "../../../src/destinations/destinations.ts";
 import type { Receiver } from "../../support/receiver.ts";
-import { DAY, HOUR, crossed, stopClock, toldInEachTest, until } from "../../support/told.ts";
+import { DAY, HOUR, crossed, stopClock, toldInEachTest } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 import type { ToldWorkspace } from "../../support/told.ts";
 import { call, operator } from "../../support/workspace.ts";
 

@@ -9,16 +9,8 @@ import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { SignalStore } from "../../../src/store/signal-store.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { Receiver, listen } from "../../support/receiver.ts";
-import {
-  DAY,
-  HOUR,
-  type ToldWorkspace,
-  crossed,
-  scored,
-  stopClock,
-  until,
-  toldInEachTest,
-} from "../../support/told.ts";
+import { DAY, HOUR, type ToldWorkspace, crossed, scored, stopClock, toldInEachTest } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 import { call, type Problem } from "../../support/workspace.ts";
 
 const SLACK = "https://hooks.slack.example.com/services/T000/B000/aVerySecretPath";

@@ -2,7 +2,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Receiver } from "../../support/receiver.ts";
-import { HOUR, type ToldWorkspace, crossed, scored, stopClock, until, toldInEachTest } from "../../support/told.ts";
+import { HOUR, type ToldWorkspace, crossed, scored, stopClock, toldInEachTest } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 
 const EMAIL = "gone@example.com";
 

@@ -10,6 +10,7 @@ import type { Delivered } from "../../support/deliver.ts";
 import type { Fault } from "../../support/faults.ts";
 import { assertForSoLong } from "../../support/for-so-long.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
+import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 
 afterEach(() => {
@@ -41,7 +42,7 @@ const waiting = (workspaceId: string) =>
 const alarmMs = (workspaceId: string) => runInDurableObject(store(workspaceId), (_, { storage }) => storage.getAlarm());
 
 async function handedOn(workspaceId: string): Promise<void> {
-  await expect.poll(() => waiting(workspaceId)).toBe(0);
+  await until(async () => expect(await waiting(workspaceId)).toBe(0));
 }
 
 test("what a batch raises is handed on as soon as it is committed, and is then kept no longer", async () => {
@@ -76,7 +77,7 @@ test.each<Fault>(["before", "after"])(
     const workspaceId = await workspaceWithWishes([]);
     destinations.faults = [fault];
     await deliver(workspaceId, [signal(0)]);
-    await expect.poll(() => destinations.calls).toBe(1);
+    await until(() => expect(destinations.calls).toBe(1));
     const dueMs = await alarmMs(workspaceId);
     expect(dueMs ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(Date.now() + 5_000);
     await deliver(workspaceId, [signal(1)]);
@@ -108,6 +109,7 @@ test("a batch that comes while the alarm of an object that was killed hands on l
   const workspaceId = await workspaceWithWishes([]);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
+  await until(() => expect(destinations.calls).toBe(1));
   await abortAllDurableObjects();
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
@@ -115,7 +117,7 @@ test("a batch that comes while the alarm of an object that was killed hands on l
     await storage.deleteAlarm();
     await instance.alarm();
   });
-  await expect.poll(() => destinations.calls).toBe(2);
+  await until(() => expect(destinations.calls).toBe(2));
   const beforeMs = Date.now();
   await deliver(workspaceId, [signal(1)]);
   const nextMs = await alarmMs(workspaceId);
@@ -213,4 +215,4 @@ test("with crashes at every write and every call, in any order, repetition and s
     }),
     { numRuns: 60, limitMs: 20_000 },
   );
-}, 60_000);
+});

@@ -3,7 +3,8 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { beforeEach, expect, test, vi } from "vitest";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import type { Receiver } from "../../support/receiver.ts";
-import { DAY, HOUR, MINUTE, type ToldWorkspace, stopClock, until, toldInEachTest } from "../../support/told.ts";
+import { DAY, HOUR, MINUTE, type ToldWorkspace, stopClock, toldInEachTest } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 
 let told: ToldWorkspace;
 let receiver: Receiver;

@@ -97,7 +97,7 @@ describe("while large bodies take all the room that an isolate has for them", ()
     for (const one of stalled) expect((await one.end()).status).toBe(202);
     for (const send of calls.slice(0, 2)) expect((await send()).status).toBe(202);
     expect(await workspace.settled()).toMatchObject({ accepted: 6, balanced: true });
-  }, 60_000);
+  });
 
   test("nothing of it is kept by a call that is over, whatever came of it", async () => {
     const workspace = await newWorkspace();

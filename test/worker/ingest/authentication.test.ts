@@ -7,6 +7,7 @@ import worker from "../../../src/index.ts";
 import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/key-cache.ts";
 import { SHED_ASK_MS } from "../../../src/ingest/routes.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { until } from "../../support/until.ts";
 import { call, concurrently, newWorkspace } from "../../support/workspace.ts";
 import type { Problem, TestKey, TestWorkspace } from "../../support/workspace.ts";
 
@@ -234,14 +235,14 @@ describe("§3.1: deactivation (invariant 4)", () => {
       }
     };
     const callers = Promise.all(Array.from({ length: 64 }, caller));
-    await vi.waitUntil(() => accepted >= 100, { timeout: 10_000, interval: 1 });
+    await until(() => expect(accepted).toBeGreaterThanOrEqual(100));
     await deactivate(workspace, workspace.key);
     returned = true;
     await callers;
     expect(after).toHaveLength(64 * 3);
     expect(new Set(after)).toEqual(new Set([401]));
     expect(await workspace.operator("GET", "/usage")).toMatchObject({ accepted });
-  }, 30_000);
+  });
 
   test("a deactivated key is a 401 whatever else is wrong with the call", async () => {
     const workspace = await newWorkspace({ signalLimit: 1 });
@@ -312,7 +313,7 @@ describe("§7.1: the request rate of a key", () => {
     expect(await statuses(4)).toEqual([202, 202, 202, 429]);
     const other = await workspace.newKey();
     expect((await workspace.send(SIGNAL, { key: other.key })).status).toBe(202);
-  }, 30_000);
+  });
 });
 
 describe("design §5: an isolate sheds what is far beyond the rate", () => {
@@ -395,7 +396,7 @@ describe("design §5: failed authentications are limited by client address", () 
     expect((await workspace.send(SIGNAL, { key: withSecret.key, headers: { ...flooding, ...right } })).status).toBe(
       202,
     );
-  }, 30_000);
+  });
 
   test("beyond the limit every cause looks the same, too", async () => {
     stopClock();
@@ -423,7 +424,7 @@ describe("design §5: failed authentications are limited by client address", () 
       "a wrong secret": await workspace.send(SIGNAL, { key: withSecret.key, headers: wrong }),
     };
     for (const [cause, answer] of Object.entries(answers)) expect(await seen(answer), cause).toEqual(first);
-  }, 30_000);
+  });
 
   test.each(["expired", "deactivated", "without its secret", "with a wrong one"])(
     "a key that is %s counts as much as an unknown one",
@@ -449,7 +450,7 @@ describe("design §5: failed authentications are limited by client address", () 
     expect(await flood(workspace, (n) => `${groups}::${n.toString(16)}`)).toEqual(new Set([401, 429]));
     const headers = { "cf-connecting-ip": `${groups}:ffff:ffff:ffff:ffff` };
     expect((await workspace.send(SIGNAL, { key: unknownKey(), headers })).status).toBe(429);
-  }, 30_000);
+  });
 
   test("guesses of a secret keep nobody out; malformed keys cost nothing and are not limited", async () => {
     const workspace = await newWorkspace();
@@ -464,7 +465,7 @@ describe("design §5: failed authentications are limited by client address", () 
     expect((await workspace.send(SIGNAL, { key: neighbour.key, headers: guessing })).status).toBe(202);
     const noise = await concurrently(25, 650, () => workspace.send(SIGNAL, { key: "sk_noise", headers: noisy }));
     expect(new Set(noise.map((response) => response.status))).toEqual(new Set([401]));
-  }, 30_000);
+  });
 });
 
 describe("design §5: an isolate that has been told that a key is deactivated remembers it", () => {
@@ -535,7 +536,7 @@ describe("design §5: an isolate that has been told that a key is deactivated re
     await workspace.send(SIGNAL);
     expect(await calls()).toBe(1);
     await concurrently(8, 20, () => workspace.send(SIGNAL));
-    await vi.waitFor(async () => expect(await calls()).toBe(21), { timeout: 5_000 });
+    await until(async () => expect(await calls()).toBe(21));
 
     const counted = vi.spyOn(QuotaCounter.prototype, "countRefused");
     for (let second = 1; second <= 58; second++) {
@@ -615,7 +616,7 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
     vi.setSystemTime(NOW + 5_000);
     await workspace.send(SIGNAL, { key: withSecret.key, headers: { "x-api-secret": "wrong" } });
     await workspace.send(SIGNAL, { key: expiring.key });
-    await vi.waitUntil(async () => (await workspace.counter.rejections(10)).length === 2, { timeout: 5_000 });
+    await until(async () => expect(await workspace.counter.rejections(10)).toHaveLength(2));
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     const told = { status: 401, code: "unauthorized", calls: 1, detail: expect.stringContaining("is not valid") };
     expect(items).toEqual(
@@ -636,13 +637,11 @@ describe("§7: refused calls are in the admin's list with their reason", () => {
       const { items } = await workspace.operator<{ items: { cause: string; calls: number }[] }>("GET", "/rejections");
       return items.map((one) => [one.cause, one.calls]).sort();
     };
-    await vi.waitFor(
-      async () =>
-        expect(await counted()).toEqual([
-          ["secret_missing", 20],
-          ["secret_wrong", 20],
-        ]),
-      { timeout: 5_000 },
+    await until(async () =>
+      expect(await counted()).toEqual([
+        ["secret_missing", 20],
+        ["secret_wrong", 20],
+      ]),
     );
     expect(await listed(workspace, { id, key })).toMatchObject({ last_used_at: null });
   });

@@ -1,7 +1,8 @@
 /** Invariant 6 and design §5: what becomes of a key, a secret or a person's data that a refused call carries. */
 import { runInDurableObject } from "cloudflare:test";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newMembers } from "../../support/members.ts";
+import { until } from "../../support/until.ts";
 import { call } from "../../support/workspace.ts";
 
 const PERSON = "jane.roe-at-acme.test +49 30 901820";
@@ -56,13 +57,14 @@ test("a key, a secret and personal data are stored and shown nowhere when a call
   const rejections = JSON.stringify(await workspace.operator("GET", "/rejections?limit=200"));
   const page = await owner.see(`${home}/rejections`);
   const queue = await owner.see(`${home}/signals`);
-  const stored = await vi.waitUntil(() =>
-    runInDurableObject(workspace.counter, (_counter, { storage: { sql } }) => {
-      const rows = JSON.stringify(sql.exec("SELECT * FROM rejections").toArray());
-      return rows.includes("template_mismatch") && rows.includes("source_invalid") ? rows : null;
-    }),
-  );
-  await vi.waitUntil(() => live.some((message) => message.includes("source_invalid")), { timeout: 5_000 });
+  const stored = await until(async () => {
+    const rows = await runInDurableObject(workspace.counter, (_counter, { storage: { sql } }) =>
+      JSON.stringify(sql.exec("SELECT * FROM rejections").toArray()),
+    );
+    for (const code of ["template_mismatch", "source_invalid"]) expect(rows).toContain(code);
+    return rows;
+  });
+  await until(() => expect(live.join("\n")).toContain("source_invalid"));
   const everywhere = { answers: answers.join("\n"), rejections, page, queue, stored, live: live.join("\n") };
   for (const [where, shown] of Object.entries(everywhere)) {
     for (const piece of [...pieces(key.slice(8, -4)), ...pieces(secret)]) expect(shown, where).not.toContain(piece);

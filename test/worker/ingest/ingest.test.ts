@@ -188,7 +188,7 @@ describe("§4, design §9: several signals in one call", () => {
     // Each id leads to its own event.
     expect(results.map(({ id }) => JSON.parse(stored.get(id ?? "") ?? "{}").n)).toEqual(events.map((_, n) => n));
     expect(await workspace.books()).toMatchObject({ accepted: 4_000, processed: 4_000, balanced: true });
-  }, 30_000);
+  });
 
   test("Segment's SDK: an envelope with a write key, and Basic authorization that means nothing here", async () => {
     const workspace = await newWorkspace();

@@ -13,6 +13,7 @@ import { createKey } from "../../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../../src/control/stored-rules.ts";
 import worker from "../../../src/index.ts";
 import { d1Failing } from "../../support/faults.ts";
+import { until } from "../../support/until.ts";
 
 const ORIGIN = "https://signals.example";
 const db = controlDatabase(env.DB);
@@ -845,9 +846,7 @@ describe("what happened to the signals", () => {
   });
 
   test("a signal ends up processed, with person, rule and points", async () => {
-    await expect
-      .poll(async () => (await get(`${workspace}/signals/${signalId}`)).body["status"], { timeout: 10_000 })
-      .toBe("processed");
+    await until(async () => expect((await get(`${workspace}/signals/${signalId}`)).body["status"]).toBe("processed"));
     const { body } = await get(`${workspace}/signals/${signalId}`);
     expect(body).toMatchObject({
       event: "Filled Out Form",
@@ -880,7 +879,7 @@ describe("what happened to the signals", () => {
       in_flight: 0,
       balanced: true,
     };
-    await expect.poll(async () => (await get(`${workspace}/books`)).body, { timeout: 10_000 }).toEqual(balanced);
+    await until(async () => expect((await get(`${workspace}/books`)).body).toEqual(balanced));
     expect((await get(`${workspace}/books?period=current`)).body).toEqual(balanced);
     const start = String((await get(`${workspace}/usage`)).body["period_start"]);
     expect((await get(`${workspace}/books?period=${start}`)).body).toEqual(balanced);

@@ -7,6 +7,7 @@ import { rotateKey } from "../../../src/control/new-keys.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { recordD1 } from "../../support/statements.ts";
+import { until } from "../../support/until.ts";
 import { operator, type TestKey } from "../../support/workspace.ts";
 
 const SIGNAL = { email: "jane@example.com", event: "Filled Out Form" };
@@ -108,12 +109,10 @@ describe("managers who connect a sender", () => {
     const send = (body: unknown, headers: Record<string, string>) => members.workspace.send(body, { key, headers });
     const right = { "x-api-secret": secret };
     for (let n = 0; n < 3; n++) await send(SIGNAL, { "x-api-secret": "wrong" });
-    await vi.waitFor(
-      async () =>
-        expect(await said()).toContain(
-          "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
-        ),
-      { timeout: 5_000 },
+    await until(async () =>
+      expect(await said()).toContain(
+        "3 calls came, all refused: The secret in the X-Api-Secret header is not the key's The last one came",
+      ),
     );
     await send("{ broken", right);
     expect(await said()).toMatch(/4 calls came, all refused: Not JSON; The secret in|4 calls came, all refused: The s/);

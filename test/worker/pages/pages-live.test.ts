@@ -12,6 +12,7 @@ import { consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { Browser } from "../../support/pages.ts";
+import { until } from "../../support/until.ts";
 import { call, type NewWorkspace, type TestWorkspace } from "../../support/workspace.ts";
 
 const ORIGIN = "https://signals.example";
@@ -87,7 +88,7 @@ describe("while somebody watches", () => {
     await workspace.send(signal(1));
     await workspace.send(signal(1));
     await workspace.send(signal(3));
-    await vi.waitFor(() => expect(watcher.rows).toHaveLength(3), { timeout: 5_000 });
+    await until(() => expect(watcher.rows).toHaveLength(3));
     const [first, second, third] = watcher.rows;
     expect(first).toMatchObject({ status: "processed", event: "Signed Up", email: "p1@example.com", points: 7 });
     expect(second).toMatchObject({ status: "duplicate", duplicateOf: first?.id });
@@ -99,7 +100,7 @@ describe("while somebody watches", () => {
     const members = await atLive();
     const watcher = await watchRejections(members);
     const refused = await members.workspace.send({ event: "" });
-    await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
+    await until(() => expect(watcher.rows).toHaveLength(1));
     expect(watcher.rows[0]).toMatchObject({
       code: "event_missing",
       keyId: members.workspace.key.id,
@@ -113,7 +114,7 @@ describe("while somebody watches", () => {
     const sent = 300;
     await members.workspace.send(Array.from({ length: sent }, (_, n) => signal(n)));
     await members.workspace.settled();
-    await vi.waitFor(() => expect(watcher.rows.length + watcher.more).toBe(sent), { timeout: 5_000 });
+    await until(() => expect(watcher.rows.length + watcher.more).toBe(sent));
     for (const { rows } of watcher.messages) expect(rows.length).toBeLessThanOrEqual(LIVE_ROWS_PER_SECOND);
     expect(watcher.rows.length).toBeGreaterThan(0);
   });
@@ -125,9 +126,7 @@ describe("while somebody watches", () => {
     const watcher = await watchSignals(members);
     await deliver(id, [{ id: "sig_1", payload: signal(1) }]);
     await deliver(id, [{ id: "sig_2", payload: signal(2), ordinal: 2 }]);
-    await vi.waitFor(() => expect(watcher.rows.map(({ email }) => email)).toEqual(["p2@example.com"]), {
-      timeout: 5_000,
-    });
+    await until(() => expect(watcher.rows.map(({ email }) => email)).toEqual(["p2@example.com"]));
   });
 
   test("the view goes on after the object has slept", async () => {
@@ -135,7 +134,7 @@ describe("while somebody watches", () => {
     const watcher = await watchRejections(members);
     await evictDurableObject(members.workspace.counter);
     await members.workspace.send({ event: "" });
-    await vi.waitFor(() => expect(watcher.rows).toHaveLength(1), { timeout: 5_000 });
+    await until(() => expect(watcher.rows).toHaveLength(1));
   });
 
   test("who watches a store that ends as a signal cannot be recorded is told so, and may watch again", async () => {
@@ -147,19 +146,19 @@ describe("while somebody watches", () => {
     });
     const bodies = [messageOf(workspace.id, [{ id: "sig_1", payload: signal(1) }])];
     await consumeMessages(bodies);
-    await vi.waitFor(() => expect(watcher.closed).toBe(1006));
+    await until(() => expect(watcher.closed).toBe(1006));
     const again = await watchSignals(members);
     await consumeMessages(bodies, { attempts: 2 });
-    await vi.waitFor(() => expect(again.rows).toMatchObject([{ id: "sig_1", status: "dead" }]));
+    await until(() => expect(again.rows).toMatchObject([{ id: "sig_1", status: "dead" }]));
     expect(watcher.messages).toEqual([]);
   });
 
   test("a ping is answered, anything else ends the connection", async () => {
     const watcher = await watchSignals(await atLive());
     watcher.socket.send("ping");
-    await vi.waitFor(() => expect(watcher.others).toEqual(["pong"]));
+    await until(() => expect(watcher.others).toEqual(["pong"]));
     watcher.socket.send("let me in");
-    await vi.waitFor(() => expect(watcher.closed).toBe(1008));
+    await until(() => expect(watcher.closed).toBe(1008));
   });
 });
 
@@ -173,14 +172,14 @@ describe("who may watch", () => {
     const other = new Watcher<Rejection>(webSocket);
 
     await member.post("/sign-out");
-    await vi.waitFor(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
+    await until(() => expect([signals.closed, rejections.closed]).toEqual([4000, 4000]));
     const again = await watchSignals({ ...members, member: new Browser(member.email) });
     const gone = await owner.post(path.replace("live", "settings/members/remove"), { email: member.email });
     expect(gone.status).toBe(303);
-    await vi.waitFor(() => expect(again.closed).toBe(4000));
+    await until(() => expect(again.closed).toBe(4000));
 
     await workspace.send({ event: "" });
-    await vi.waitFor(() => expect(other.rows).toHaveLength(1), { timeout: 5_000 });
+    await until(() => expect(other.rows).toHaveLength(1));
     expect([other.closed, rejections.rows]).toEqual([null, []]);
   });
 
@@ -194,7 +193,7 @@ describe("who may watch", () => {
     expect((await open(member, `${path}/rejections`)).status).toBe(404);
     vi.setSystemTime(Date.UTC(2031, 2, 1) + LIVE_SOCKET_MS);
     await workspace.send({ event: "" });
-    await vi.waitFor(() => expect(watcher.closed).toBe(4000), { timeout: 5_000 });
+    await until(() => expect(watcher.closed).toBe(4000));
     expect(watcher.messages).toEqual([]);
   });
 
@@ -221,7 +220,7 @@ describe("who may watch", () => {
     const [one, other] = [await atLive(), await atLive()];
     const [watching, elsewhere] = [await watchRejections(one), await watchRejections(other)];
     await other.workspace.send({ event: "" });
-    await vi.waitFor(() => expect(elsewhere.rows).toHaveLength(1), { timeout: 5_000 });
+    await until(() => expect(elsewhere.rows).toHaveLength(1));
     expect(watching.messages).toEqual([]);
   });
 
@@ -239,7 +238,7 @@ describe("who may watch", () => {
     }
     expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(503);
     watchers[0]?.socket.close();
-    await vi.waitFor(async () => {
+    await until(async () => {
       expect((await open(members.owner, `${members.path}/rejections`)).status).toBe(101);
     });
   });
@@ -256,7 +255,7 @@ describe("who may watch", () => {
     const [first] = sockets;
     first?.accept();
     first?.close();
-    await vi.waitFor(async () => {
+    await until(async () => {
       expect((await open(members.member, `${members.path}/rejections`)).status).toBe(101);
     });
   });
@@ -291,7 +290,7 @@ describe("what is watched is not disturbed", () => {
     expect(emailOf).toHaveBeenCalledTimes(1);
     expect(queries.filter((query) => query.startsWith("SELECT") && !unwatched.has(query))).toEqual([]);
     watcher.socket.close();
-    await vi.waitFor(() => expect(watcher.closed).not.toBeNull());
+    await until(() => expect(watcher.closed).not.toBeNull());
     await workspace.send(signal(3));
     await workspace.settled();
     expect(emailOf).toHaveBeenCalledTimes(1);

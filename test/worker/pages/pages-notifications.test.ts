@@ -5,6 +5,7 @@ import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { focusedIn } from "../../support/pages.ts";
 import { listen, Receiver } from "../../support/receiver.ts";
+import { until } from "../../support/until.ts";
 import { operator } from "../../support/workspace.ts";
 
 const DESTINATION = /dst_[0-9a-f-]{36}/;
@@ -218,7 +219,7 @@ describe("a destination", () => {
   test("that is paused delivers nothing again, and the page says why", async () => {
     const { of, at, receiver } = await newWebhook();
     await raiseCrossing(of);
-    await vi.waitFor(() => expect(receiver.received).toHaveLength(1));
+    await until(() => expect(receiver.received).toHaveLength(1));
     const { targets } = await of.admin.read(at);
     const delivery = targets.find((target) => target.startsWith(`${at}/deliveries/dlv_`));
     await of.admin.post(`${at}/pause`);
@@ -232,7 +233,7 @@ describe("a destination", () => {
     const { of, at, receiver } = await newWebhook();
     receiver.answer = () => new Response(null, { status: 410 });
     await raiseCrossing(of);
-    await vi.waitFor(async () => expect(textOf(await of.admin.see(at))).toContain("Switched off It answered 410 Gone"));
+    await until(async () => expect(textOf(await of.admin.see(at))).toContain("Switched off It answered 410 Gone"));
     expect(textOf(await of.owner.see(`${of.home}/settings/activity`))).toContain("switched off the destination CRM");
     await of.admin.post(`${at}/resume`);
     expect(textOf(await of.admin.see(at))).not.toContain("Switched off");

@@ -1,7 +1,7 @@
 /** People (spec §2.3): the list and its orders, one person, deletion with a receipt, exports. */
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { SCORE_CURVE_STEPS, SCORE_CURVE_SIGNALS } from "../../../src/store/queries/score-curve.ts";
 import { insertEntries } from "../../../src/store/people/timelines.ts";
 import { personList } from "../../../src/store/people/visitor-keys.ts";
@@ -9,6 +9,7 @@ import { StoreState } from "../../../src/store/state/store-state.ts";
 import { deliver, type Delivered } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml } from "../../support/html.ts";
+import { until } from "../../support/until.ts";
 import { operator } from "../../support/workspace.ts";
 
 const NOW = Date.now();
@@ -181,7 +182,7 @@ describe("a person", () => {
       did("jane@example.com", "Left", NOW - HOUR / 2, { source: "<img src=x>" }),
     ]);
     const path = `${of.home}/people/jane%40example.com`;
-    const html = await vi.waitFor(async () => {
+    const html = await until(async () => {
       const page = await of.member.see(path);
       expect(page).toContain("from 3 scoring signals");
       return page;
@@ -392,7 +393,7 @@ describe("a person's deletion", () => {
     const deleted = await of.admin.post(`${path}/delete`, { email: " Gone@Example.com " });
     expect(deleted.status).toBe(303);
     expect(deleted.headers.get("location")).toBe(`${path}/deletion`);
-    const receipt = await vi.waitFor(async () => {
+    const receipt = await until(async () => {
       const shown = await of.member.read(`${path}/deletion`);
       expect(shown.text).toContain("The deletion is complete.");
       return shown;

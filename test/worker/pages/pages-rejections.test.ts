@@ -1,9 +1,10 @@
 /** The Rejections page (spec §7): what was refused and why, by key and code, with what the sender should change. */
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { RefusedCalls } from "../../../src/domain/keys/rejection.ts";
 import { PAGE_ROWS, REJECTIONS_KEPT } from "../../../src/limits.ts";
 import { newMembers } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
+import { until } from "../../support/until.ts";
 import type { NewWorkspace } from "../../support/workspace.ts";
 
 /** The people of a new workspace, and the path of its Rejections page. */
@@ -108,9 +109,7 @@ describe("the Rejections page", () => {
     const { key } = await workspace.newKey({ name: "CRM", secret: true });
     const send = (n: number) => workspace.send({}, { key, headers: n % 2 === 0 ? {} : { "x-api-secret": "wrong" } });
     await Promise.all(Array.from({ length: 40 }, (_, n) => send(n)));
-    await vi.waitFor(async () => expect(textOf(await owner.see(path))).toContain("40 refused calls with"), {
-      timeout: 5_000,
-    });
+    await until(async () => expect(textOf(await owner.see(path))).toContain("40 refused calls with"));
     const text = textOf(await owner.see(path));
     expect(text).toMatch(/The key wants a secret, and the call had no X-Api-Secret header\. CRM 20 20/);
     expect(text).toMatch(/The secret in the X-Api-Secret header is not the key's\. CRM 20 20/);

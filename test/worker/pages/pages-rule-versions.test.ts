@@ -1,8 +1,9 @@
 /** The pages of a mapping rule's versions: what each changed, and going back to one, applied to the past too. */
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
+import { until } from "../../support/until.ts";
 
 let members: Members;
 let path: string;
@@ -91,14 +92,14 @@ test("going back makes a new version of a rule; applied to the past it brings th
   ]);
   await patch({ points: 5 });
   await members.admin.post(`${path}/apply`);
-  await vi.waitFor(async () => expect(await scores()).toEqual([5]));
+  await until(async () => expect(await scores()).toEqual([5]));
   const answer = await members.admin.post(`${path}/versions/2/restore`, { version: "3" });
   expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}?done=rule_back`]);
   expect(textOf(await members.admin.see(`${path}?done=rule_back`))).toContain("says again what it said then");
   expect(await rule()).toMatchObject({ version: 4, points: 20, conditions: [], updated_by: members.admin.email });
   expect(await scores()).toEqual([5]);
   await members.admin.post(`${path}/apply`);
-  await vi.waitFor(async () => expect(await scores()).toEqual([20]));
+  await until(async () => expect(await scores()).toEqual([20]));
   const settings = textOf(await members.admin.see(`${members.home}/settings/activity?action=rule.updated`));
   expect(settings).toContain("took the mapping rule Asked for a demo back to what version 2 said");
 });

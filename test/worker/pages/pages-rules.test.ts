@@ -1,12 +1,13 @@
 /** The pages of Mapping Rules (spec §1, design §8.5): list, editor, preview, application to past signals. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { WORKSPACE_MAX_RULES } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { focusedIn } from "../../support/pages.ts";
+import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let workspace: TestWorkspace;
@@ -442,7 +443,7 @@ describe("applying a rule to past signals", () => {
     const path = `${base}/${rule.id}`;
     const answer = await members.admin.post(`${path}/apply`);
     expect([answer.status, answer.headers.get("location")]).toEqual([303, `${path}#job`]);
-    const html = await vi.waitFor(async () => {
+    const html = await until(async () => {
       const now = await members.member.see(path);
       expect(readHtml(now).all("[data-refresh]")).toHaveLength(0);
       return now;
@@ -471,7 +472,7 @@ describe("applying a rule to past signals", () => {
     expect((await offer(path)).text).toBe("");
     expect((await offer(at, members.member)).action).toBeUndefined();
     expect((await members.admin.post(action)).headers.get("location")).toBe(`${path}#job`);
-    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 20, 20]));
+    await until(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 20, 20]));
     expect((await offer(at)).action).toBeUndefined();
 
     const save = (rows: Row[], more: Record<string, string>) => members.admin.post(path, fields(rows, more));
@@ -487,7 +488,7 @@ describe("applying a rule to past signals", () => {
     const disabled = await offer(`${path}?done=rule_disabled`);
     expect(disabled.text).toMatch(/Remove its scoring signals$/);
     await members.admin.post(disabled.action ?? "");
-    await vi.waitFor(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 0, 0]));
+    await until(async () => expect((await people()).map(({ score }) => score)).toEqual([0, 0, 0]));
     expect((await offer(`${path}?done=rule_disabled`)).action).toBeUndefined();
     const none = await members.admin.post(base, fields([], { event: "Never Came" }));
     expect((await offer(none.headers.get("location") ?? "")).text).toMatch(/None of the past signals matches it\.$/);
@@ -573,7 +574,7 @@ describe("deleting a rule", () => {
   async function scored(): Promise<string> {
     const rule = await newRule();
     await workspace.operator("POST", `/rules/${rule.id}/apply`);
-    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 20 }]));
+    await until(async () => expect(await people()).toMatchObject([{ score: 20 }]));
     return rule.id;
   }
 
@@ -586,7 +587,7 @@ describe("deleting a rule", () => {
     expect((await members.owner.read(`${base}/${id}`)).forms(`${base}/${id}/delete`)).toHaveLength(1);
     expect((await members.member.read(`${base}/${id}`)).forms(/delete/)).toHaveLength(0);
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
-    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    await until(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect(textOf(await members.owner.see(`${base}/${id}`))).toContain("It and its scoring signals are gone.");
     // Nothing is left to remove, and nothing is noted.
     await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
@@ -599,7 +600,7 @@ describe("deleting a rule", () => {
     const id = await scored();
     const answer = await members.owner.post(`${base}/${id}/delete`, { remove: "on" });
     expect(answer.headers.get("location")).toBe(`${base}/${id}`);
-    await vi.waitFor(async () => expect(await people()).toMatchObject([{ score: 0 }]));
+    await until(async () => expect(await people()).toMatchObject([{ score: 0 }]));
     expect((await audit()).at(-1)).toBe("rule.deleted owner");
     const activity = textOf(await members.member.see(`${members.home}/settings/activity`));
     expect(activity).toContain("deleted the mapping rule Asked for a demo and its scoring signals");

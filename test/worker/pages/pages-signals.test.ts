@@ -8,6 +8,7 @@ import { newMembers, type Members } from "../../support/members.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { type Browser } from "../../support/pages.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
+import { until } from "../../support/until.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
 let workspace: TestWorkspace;
@@ -457,8 +458,7 @@ describe("dead letters", () => {
     ]);
 
   /** What was replayed has come to its end again. */
-  const sent = () =>
-    vi.waitFor(async () => expect((await workspace.counter.books()).unsettled).toBe(0), { timeout: 4_000 });
+  const sent = () => until(async () => expect((await workspace.counter.books()).unsettled).toBe(0));
 
   test("are shown with their reasons, and replayed one or all by managers; each is in the audit log", async () => {
     await dead();

@@ -9,6 +9,7 @@ import { signalStore } from "../../../src/workspace/objects.ts";
 import { TestCounter, admitCall, newCounter } from "../../support/counter.ts";
 import { MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
 import { recordD1 } from "../../support/statements.ts";
+import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 
@@ -31,7 +32,7 @@ async function onTheWay(
   if (inOneRow) await counter.admit(0, { chunks: calls.flatMap(({ chunks }) => chunks) });
   else for (const call of calls) await counter.admit(1, call);
   const carried = () => bodies.join("").split(/sig_[^"]*"/).length - 1;
-  await vi.waitFor(() => expect(carried()).toBe(payloads.length));
+  await until(() => expect(carried()).toBe(payloads.length));
   return { counter, ids, bodies };
 }
 
@@ -318,7 +319,7 @@ describe("while one version of the service takes another's place", () => {
     const bodies: string[] = [];
     await counter.sendTo(async (messages) => bodies.push(...messages.map(({ body }) => body)));
     await counter.admit(0, { chunks: admitCall(1, { payload: good("b"), ids: ["sig_b"] }).chunks });
-    await vi.waitFor(() => expect(bodies.join("")).toContain("sig_b"));
+    await until(() => expect(bodies.join("")).toContain("sig_b"));
     await consumeMessages(bodies);
     expect(await statuses(counter.id, [...ids, "sig_b"])).toEqual([undefined, "processed"]);
     expect(await counter.stub.books()).toEqual({ admitted: 2, unsettled: 1 });
@@ -381,7 +382,7 @@ describe("the dead-letter queue", () => {
     expect(await counter.stub.books()).toEqual({ admitted: 1, unsettled: 0 });
     bodies.length = 0;
     expect(await replayDeadLetters(env, counter.id, null)).toBe(1);
-    await vi.waitFor(() => expect(bodies).toHaveLength(1));
+    await until(() => expect(bodies).toHaveLength(1));
     for (const queue of ["signals", "signals-dlq", "signals"]) await consumeMessages(bodies, { queue });
     expect(await statuses(counter.id, ids)).toEqual(["processed"]);
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 1 });

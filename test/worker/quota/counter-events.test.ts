@@ -9,6 +9,7 @@ import { PROCESSING_LATE_MS } from "../../../src/quota/late-signals.ts";
 import { countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 import { TestDestinations, ofType } from "../../support/raised.ts";
+import { until } from "../../support/until.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -41,7 +42,7 @@ const waiting = (counter: TestCounter) =>
   );
 
 async function handedOn(counter: TestCounter): Promise<void> {
-  await expect.poll(() => waiting(counter)).toBe(0);
+  await until(async () => expect(await waiting(counter)).toBe(0));
 }
 
 const levels = ({ taken }: TestDestinations) => ofType(taken, "usage.level").map(({ level }) => level);
@@ -123,7 +124,7 @@ describe("a level of usage", () => {
     await mend();
     destinations.faults = ["before"];
     await counter.admit(8);
-    await expect.poll(() => destinations.calls).toBe(1);
+    await until(() => expect(destinations.calls).toBe(1));
     await runInDurableObject(counter.stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
     await counter.sendTo(lose);
     await counter.admit(1);

@@ -54,11 +54,11 @@ describe("a signal costs", () => {
   test("one row when it comes and one when it is settled, where it comes alone once a second", async () => {
     expect(await costOfSignals(180, 1_000, 1)).toBeLessThanOrEqual(2.05);
     expect(await costOfSignals(180, 1_000, 2)).toBeLessThanOrEqual(2.05);
-  }, 20_000);
+  });
 
   test("as many rows where it comes twenty times a second, settled forty at a time", async () => {
     expect(await costOfSignals(400, 50, 40)).toBeLessThanOrEqual(2.05);
-  }, 20_000);
+  });
 
   test("a fortieth of a row in batches of 100, which are settled one by one", async () => {
     const counter = await newCounterAtStart();

@@ -10,6 +10,7 @@ import { readMessage } from "../../../src/wire/message.ts";
 import { newId } from "../../../src/platform/ids.ts";
 import { admitCall, lose, newCounter } from "../../support/counter.ts";
 import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
+import { until } from "../../support/until.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -50,7 +51,7 @@ async function secondsToAlarm(counter: TestCounter): Promise<number> {
 }
 
 async function settled(counter: TestCounter) {
-  await vi.waitFor(async () => expect((await counter.stub.books()).unsettled).toBe(0), { timeout: 10_000 });
+  await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
   return env.SIGNAL_STORE.getByName(counter.id).totals();
 }
 
@@ -61,7 +62,7 @@ describe("a queue that fails", () => {
     await counter.sendTo(queue.sendBatch);
     for (let failures = 0; failures < 9; failures++) queue.outcomes.push(down);
     await counter.counted(2);
-    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    await until(() => expect(queue.batches).toHaveLength(1));
     await counter.counted(3);
     const delays = [await secondsToAlarm(counter)];
     for (let attempt = 2; attempt <= 9; attempt++) {
@@ -76,7 +77,7 @@ describe("a queue that fails", () => {
     await runDurableObjectAlarm(counter.stub);
     expect(queue.rows.at(-1)).toEqual([1, 2]);
     await counter.counted(1);
-    await vi.waitFor(() => expect(queue.rows.at(-1)).toEqual([3]));
+    await until(() => expect(queue.rows.at(-1)).toEqual([3]));
   });
 
   test("between two sendBatch calls: what it took is not sent again, the rest is", async () => {
@@ -86,7 +87,7 @@ describe("a queue that fails", () => {
     await counter.sendTo(down);
     const payload = JSON.stringify({ text: "x".repeat(50_000) });
     for (let call = 0; call < 10; call++) await counter.admit(1, { ...admitCall(1, { payload }) });
-    await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(5));
+    await until(async () => expect(await secondsToAlarm(counter)).toBe(5));
     await counter.sendTo(queue.sendBatch);
     queue.outcomes.push(lose, down);
     await runDurableObjectAlarm(counter.stub);
@@ -121,7 +122,7 @@ describe("a queue that fails", () => {
       // What a call of the queue has failed with is read from the table.
       await counter.sendTo(down);
       await counter.counted(1);
-      await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
+      await until(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
       // From now on the queue would take it.
       await counter.sendTo(lose);
       const repair = await counter.breakStatement(statement);
@@ -140,7 +141,7 @@ describe("a queue that loses messages", () => {
     const start = Date.now();
     vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(2);
-    await vi.waitFor(() => expect(queue.rows).toEqual([[1]]));
+    await until(() => expect(queue.rows).toEqual([[1]]));
     await runDurableObjectAlarm(counter.stub);
     expect(await alarmMs(counter)).toBe(start + RESEND_AFTER_MS);
     vi.setSystemTime(start + RESEND_AFTER_MS - 1);
@@ -165,16 +166,16 @@ describe("a queue that loses messages", () => {
     const start = Date.now();
     vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(1);
-    await vi.waitFor(() => expect(queue.rows).toEqual([[1]]));
+    await until(() => expect(queue.rows).toEqual([[1]]));
     vi.setSystemTime(start + RESEND_AFTER_MS);
     const sent = Promise.withResolvers<void>();
     queue.outcomes.push(() => sent.promise);
     const alarm = runDurableObjectAlarm(counter.stub);
-    await vi.waitFor(() => expect(queue.rows).toEqual([[1], [1]]));
+    await until(() => expect(queue.rows).toEqual([[1], [1]]));
     await counter.counted(1);
     sent.resolve();
     await alarm;
-    await vi.waitFor(() => expect(queue.rows).toEqual([[1], [1], [2]]));
+    await until(() => expect(queue.rows).toEqual([[1], [1], [2]]));
   });
 
   test("that fails when they come again is tried after 5 s and not 15 minutes later", async () => {
@@ -184,7 +185,7 @@ describe("a queue that loses messages", () => {
     const start = Date.now();
     vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(1);
-    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    await until(() => expect(queue.batches).toHaveLength(1));
     vi.setSystemTime(start + RESEND_AFTER_MS);
     queue.outcomes.push(down);
     await runDurableObjectAlarm(counter.stub);
@@ -228,10 +229,10 @@ describe("packing", () => {
     queue.outcomes.push(() => sent.promise);
     await counter.sendTo(queue.sendBatch);
     await counter.counted(1);
-    await vi.waitFor(() => expect(queue.batches).toHaveLength(1));
+    await until(() => expect(queue.batches).toHaveLength(1));
     for (let call = 0; call < 30; call++) await counter.counted(3);
     sent.resolve();
-    await vi.waitFor(() => expect(queue.batches).toHaveLength(2));
+    await until(() => expect(queue.batches).toHaveLength(2));
     expect(queue.batches[1]).toHaveLength(1);
     expect(queue.rows[1]).toEqual(Array.from({ length: 30 }, (_, index) => index + 2));
   });
@@ -245,7 +246,7 @@ describe("packing", () => {
       await counter.admit(1, admitCall(1, { payload: large }));
       await counter.admit(1);
     }
-    await vi.waitFor(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
+    await until(async () => expect(await secondsToAlarm(counter)).toBe(RETRY_MIN_SECONDS));
     await counter.sendTo(queue.sendBatch);
     await runDurableObjectAlarm(counter.stub);
 

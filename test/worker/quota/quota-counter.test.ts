@@ -6,6 +6,7 @@ import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
 import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
+import { until } from "../../support/until.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -30,7 +31,7 @@ function alarmOf(counter: TestCounter): Promise<number | null> {
 
 /** Waits until nothing is in the outbox, and says what the store has. */
 async function settled(counter: TestCounter) {
-  await vi.waitFor(async () => expect((await counter.stub.books()).unsettled).toBe(0), { timeout: 10_000 });
+  await until(async () => expect((await counter.stub.books()).unsettled).toBe(0));
   return env.SIGNAL_STORE.getByName(counter.id).totals();
 }
 
@@ -411,7 +412,7 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     const lost: unknown[] = [];
     await counter.sendTo(async (messages) => lost.push(...messages));
     await counter.counted(8);
-    await vi.waitFor(() => expect(lost).not.toEqual([]));
+    await until(() => expect(lost).not.toEqual([]));
     expect((await counter.stub.books()).unsettled).toBe(8);
     await abortAllDurableObjects();
     expect(await settled(counter)).toMatchObject({ processed: 8 });
@@ -424,9 +425,8 @@ describe("§1.2, invariant 2: nothing is lost and nothing doubled", () => {
     await counter.counted(3);
     await abortAllDurableObjects();
     expect(await runDurableObjectAlarm(counter.stub)).toBe(true);
-    await vi.waitFor(
-      async () => expect(await env.SIGNAL_STORE.getByName(counter.id).totals()).toMatchObject({ processed: 3 }),
-      { timeout: 10_000 },
+    await until(async () =>
+      expect(await env.SIGNAL_STORE.getByName(counter.id).totals()).toMatchObject({ processed: 3 }),
     );
   });
 

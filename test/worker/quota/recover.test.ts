@@ -9,6 +9,7 @@ import { recoverWorkspace } from "../../../src/workspace/recover-workspace.ts";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { TestCounter, admitCall, lose, newCounter } from "../../support/counter.ts";
 import { consumeMessages, deliver } from "../../support/deliver.ts";
+import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
@@ -74,12 +75,12 @@ describe("rows with numbers that the store has seen", () => {
     await counter.configure({ signalLimit: 100 });
     await counter.sendTo(record);
     await renumber(counter, 10);
-    await vi.waitFor(() => expect(sent.at(-1)?.slice(0, 3)).toEqual([11, 12, 13]));
+    await until(() => expect(sent.at(-1)?.slice(0, 3)).toEqual([11, 12, 13]));
     await counter.counted(1);
-    await vi.waitFor(() => expect(sent.at(-1)?.at(-1)).toBe(14));
+    await until(() => expect(sent.at(-1)?.at(-1)).toBe(14));
     await abortAllDurableObjects();
     await counter.sendTo(record);
-    await vi.waitFor(() => expect(sent.at(-1)).toEqual([11, 12, 13, 14]));
+    await until(() => expect(sent.at(-1)).toEqual([11, 12, 13, 14]));
     await counter.counted(1);
     expect(await rowsOf(counter)).toEqual([11, 12, 13, 14, 15]);
   });
@@ -262,7 +263,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await counter.sendTo(keep);
     const send = async (n: number) => {
       await workspace.send({ email: `p${n}@example.com`, event: "E" });
-      await vi.waitFor(() => expect(bodies.join("")).toContain(`p${n}@`));
+      await until(() => expect(bodies.join("")).toContain(`p${n}@`));
     };
     for (const n of [1, 2]) await send(n);
     const { ledger, outbox } = await backUp(workspace);
@@ -276,7 +277,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     });
     await abortAllDurableObjects();
     await counter.sendTo(keep);
-    await vi.waitFor(() => expect(bodies.join("")).toContain("p2@"));
+    await until(() => expect(bodies.join("")).toContain("p2@"));
     bodies.length = 0;
     // Under the number that the third had; and one behind all that the store has seen, which is on its way.
     for (const n of [4, 5]) await send(n);
@@ -286,7 +287,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
 
     expect(await workspace.operator("POST", "/recover")).toMatchObject({ renumbered: 1, settled: 2 });
     await consumeMessages(onTheWay);
-    await vi.waitFor(() => expect(bodies.at(-1)).toContain("p4@"));
+    await until(() => expect(bodies.at(-1)).toContain("p4@"));
     await consumeMessages(bodies);
     const people = await workspace.operator<{ items: { email: string }[] }>("GET", "/people");
     expect(people.items.map(({ email }) => email.slice(0, 2)).sort()).toEqual(["p1", "p2", "p3", "p4", "p5"]);
@@ -302,7 +303,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await counter.sendTo(async (messages) => void bodies.push(...messages.map(({ body }) => body)));
     for (const n of [1, 2, 3]) {
       await workspace.send({ email: `p${n}@example.com`, event: "E" });
-      await vi.waitFor(() => expect(bodies.join("")).toContain(`p${n}@`));
+      await until(() => expect(bodies.join("")).toContain(`p${n}@`));
     }
     await consumeMessages(bodies.slice(1));
     expect(await workspace.operator("POST", "/recover")).toMatchObject({ renumbered: 0, settled: 0 });
@@ -330,7 +331,7 @@ describe("POST /operator/workspaces/{id}/recover", () => {
     await workspace.settled();
     const apply = async () => {
       await workspace.operator("POST", `/rules/${id}/apply`);
-      await vi.waitFor(async () =>
+      await until(async () =>
         expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done" }),
       );
     };

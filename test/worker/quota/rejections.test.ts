@@ -102,7 +102,7 @@ describe("a refusal", () => {
       ["extra_room_exceeded", 300, false],
     ]);
     expect(await counter.stub.usage()).toMatchObject({ rejected: 600 });
-  }, 20_000);
+  });
 
   test("for the quota is in the usage within a minute, also after a crash, and is never taken back", async () => {
     at(0);

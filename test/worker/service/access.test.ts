@@ -31,7 +31,7 @@ beforeAll(async () => {
   const deletion = await workspace.operator<{ id: string }>("DELETE", "/people/gone@example.com");
   subjects = new Map();
   for (const actor of ACTORS) subjects.set(actor, await newSubject(actor, items[0]?.id ?? "", deletion.id));
-}, 60_000);
+});
 
 async function newSubject(actor: Actor, signalId: string, deletionId: string): Promise<Subject> {
   const { workspace, slug } = team;

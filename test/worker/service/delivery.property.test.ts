@@ -441,7 +441,7 @@ test("§8: one signal after the other, in order and once, gives the people, link
     }),
     { numRuns: 20, limitMs: 10_000 },
   );
-}, 60_000);
+});
 
 test("§11.5: twins in any order and split leave at least one original to each window, at most one to each receipt, and the books balance", async () => {
   const twins = fc.array(fc.nat(60), { minLength: 1, maxLength: 12 });
@@ -472,7 +472,7 @@ test("§11.5: twins in any order and split leave at least one original to each w
     }),
     { numRuns: 40, limitMs: 10_000 },
   );
-}, 60_000);
+});
 
 test("§11.5: an id that is named by two emails goes, in order of receipt and in any split, by the claim in force: also within a body and a batch", async () => {
   const call = fc.oneof(
@@ -532,4 +532,4 @@ test("§11.5: an id that is named by two emails goes, in order of receipt and in
     ),
     { numRuns: 40, limitMs: 10_000 },
   );
-}, 60_000);
+});

@@ -15,7 +15,7 @@ import { HEALTH_ANSWER_MS } from "../../../src/workspace/read-health.ts";
 import { ringUntilQuiet } from "../../support/cold.ts";
 import { consumeMessages, messageOf } from "../../support/deliver.ts";
 import { SeededFaults } from "../../support/seeded-faults.ts";
-import { until } from "../../support/told.ts";
+import { until } from "../../support/until.ts";
 import { WaitingClock } from "../../support/waiting-clock.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
 import type { Problem, TestWorkspace } from "../../support/workspace.ts";

@@ -10,6 +10,7 @@ import { composeKey } from "../../../src/domain/keys/api-key.ts";
 import type { StoreState } from "../../../src/store/state/store-state.ts";
 import { linesOf } from "../../support/adds-up.ts";
 import { readStore } from "../../support/read-store.ts";
+import { until } from "../../support/until.ts";
 import { call, newWorkspace } from "../../support/workspace.ts";
 import type { TestKey, TestWorkspace } from "../../support/workspace.ts";
 
@@ -184,9 +185,7 @@ beforeAll(async () => {
   await failing();
   // What the objects keep in memory for a moment is written then.
   const listed = async () => JSON.stringify(await workspace.counter.rejections(200));
-  await vi.waitFor(async () => expect(await listed()).toMatch(/key_expired.*secret_wrong|secret_wrong.*key_expired/), {
-    timeout: 5_000,
-  });
+  await until(async () => expect(await listed()).toMatch(/key_expired.*secret_wrong|secret_wrong.*key_expired/));
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 600_000 });
   await runDurableObjectAlarm(workspace.counter);
   vi.useRealTimers();

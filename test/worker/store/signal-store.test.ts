@@ -572,7 +572,7 @@ describe("§6, design §8.3: people", () => {
       // What came before the first of them is the first one's.
       expect({ split, scores: scores.map((person) => person?.score) }).toEqual({ split, scores: [10, 10] });
     }
-  }, 30_000);
+  });
 
   test("what an identify without id and time says again, after another one, changes things again", async () => {
     await newRule("Visit", 5);

@@ -273,4 +273,4 @@ test("npm run deploy changes nothing while something is missing, and fails", () 
   expect(stdout).toContain("DB has no database yet.");
   expect(stdout).toContain("Wrangler could not be asked for");
   expect(stdout).not.toMatch(/migrations/i);
-}, 60_000);
+});

@@ -657,7 +657,7 @@ describe("invariant 5: an account's history", () => {
       }),
       { numRuns: 40, limitMs: 10_000 },
     );
-  }, 60_000);
+  });
 
   /** Whatever came late: the history has no gap, makes no step in place, and every step is what its update said. */
   function leadsTo(value: unknown, changes: Compared["changes"], account: number, updates: readonly Placed[]): void {
@@ -682,7 +682,7 @@ describe("invariant 5: an account's history", () => {
       }),
       { numRuns: 15, limitMs: 5_000 },
     );
-  }, 60_000);
+  });
 
   interface Late {
     /** Minutes and plans, in order of delivery. */

@@ -1,7 +1,7 @@
 /** The deletion of a person: nothing of theirs is left anywhere, nothing else is touched, and the books balance. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { DELETION_REMEMBERED_DAYS } from "../../../../src/limits.ts";
 import { DELETION_STEP_LINES } from "../../../../src/store/deletion/person-deletions.ts";
 import type { ExportPage } from "../../../../src/store/protocol/data-care.ts";
@@ -11,6 +11,7 @@ import { ring, ringUntilQuiet } from "../../../support/cold.ts";
 import { DAY, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { textOfBucket, textOfTables } from "../../../support/everything.ts";
+import { until } from "../../../support/until.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -42,7 +43,7 @@ const receipt = (email: string) => workspace.operator<Receipt>("GET", `/people/$
 async function deleted(email: string): Promise<Receipt> {
   await deletePerson(email);
   await ringUntilQuiet(workspace.id);
-  return vi.waitFor(async () => {
+  return until(async () => {
     const now = await receipt(email);
     expect(now.complete).toBe(true);
     return now;
@@ -127,7 +128,7 @@ async function history(): Promise<{ jane: Delivered[]; bob: Delivered[] }> {
   await send(...jane.early, ...bob.early, { ...visit("sig_carol", "carol", 201), at: OLD });
   await ring(workspace.id);
   await send(...jane.late, ...bob.late);
-  await vi.waitFor(async () => expect(await trace("sig_jane_cold")).toMatchObject({ status: "processed" }));
+  await until(async () => expect(await trace("sig_jane_cold")).toMatchObject({ status: "processed" }));
   return { jane: [...jane.early, ...jane.late], bob: [...bob.early, ...bob.late] };
 }
 
@@ -288,7 +289,7 @@ describe("a deletion", () => {
     expect(people).toEqual([]);
     // Who comes now is somebody new.
     await send({ id: "sig_new", payload: { event: "E", email: BOB }, at: Date.now() + 1_000 });
-    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    await until(async () => expect((await receipt(JANE)).complete).toBe(true));
     expect(await receipt(JANE)).toMatchObject({ signals: count, scoring_signals: count });
     expect(await query("SELECT email, score FROM people")).toEqual([{ email: BOB, score: 5 }]);
     await keepsItsBooks();
@@ -363,7 +364,7 @@ describe("a deletion", () => {
     await history();
     const answer = await deletePerson(JANE);
     expect(answer).toMatchObject({ complete: false, finished_at: null, people: 1 });
-    await vi.waitFor(async () => expect((await receipt(JANE)).complete).toBe(true));
+    await until(async () => expect((await receipt(JANE)).complete).toBe(true));
     await ringUntilQuiet(workspace.id);
     const left = await textOfBucket(workspace.id);
     expect(left).not.toContain("visitor-jane");

@@ -10,6 +10,7 @@ import { ring } from "../../../support/cold.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { textOfBucket } from "../../../support/everything.ts";
+import { until } from "../../../support/until.ts";
 import { call, newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -75,7 +76,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     const before = await workspace.operator("GET", "/people?email=jane@example.com");
     const books = await workspace.store.totals();
     await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => expect(await stored()).toEqual([young.id]));
+    await until(async () => expect(await stored()).toEqual([young.id]));
     expect(await workspace.operator("GET", "/people?email=jane@example.com")).toEqual(before);
     expect(before).toMatchObject({ items: [{ name: "Jane", score: 14, identities: [{ value: "visitor-1" }] }] });
     expect(await workspace.store.totals()).toEqual(books);
@@ -93,7 +94,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     const before = await workspace.store.totals();
     expect(before).toMatchObject({ processed: 1, duplicates: 1, held: 1, purged: 1, deadLettered: 1 });
     await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => expect(await stored()).toEqual([held.id]));
+    await until(async () => expect(await stored()).toEqual([held.id]));
     expect(await workspace.store.totals()).toEqual(before);
   });
 
@@ -102,7 +103,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     const groups = () => workspace.operator<{ items: unknown[] }>("GET", "/events");
     expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 1 }]);
     await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await until(async () => expect(await stored()).toEqual([]));
     expect((await groups()).items).toMatchObject([{ event: "E", count: 1, anonymous: 0, sample: { payload: null } }]);
   });
 
@@ -114,7 +115,7 @@ describe("a signal that is older than its plan keeps signals", () => {
     await ring(workspace.id);
     expect(await textOfBucket(workspace.id)).toContain("visitor-old");
     await retain(RETENTION_MIN_DAYS);
-    await vi.waitFor(async () => {
+    await until(async () => {
       await runDurableObjectAlarm(workspace.store);
       expect(await textOfBucket(workspace.id)).not.toContain("visitor-old");
     });
@@ -161,7 +162,7 @@ describe("a plan", () => {
       plan: short,
       retention_days: RETENTION_MIN_DAYS,
     });
-    await vi.waitFor(async () => expect(await stored()).toEqual([]));
+    await until(async () => expect(await stored()).toEqual([]));
   });
 
   test.each([0, RETENTION_MIN_DAYS - 1, 31.5, 3_651, "90"])("takes no %j days", async (days) => {

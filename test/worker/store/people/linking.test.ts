@@ -277,4 +277,4 @@ test("whatever becomes known when, each signal scores by the rules as they are w
     ),
     { numRuns: 60, limitMs: 20_000 },
   );
-}, 60_000);
+});

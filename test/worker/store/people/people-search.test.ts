@@ -228,7 +228,7 @@ describe("very many people", () => {
     expect(pages.every(({ sorted }) => !sorted)).toBe(true);
     const few = await workspace.store.findPeople({ sort: "score", text: "p000001" }, { cursor: null, limit: 1 });
     expect(few).toMatchObject({ sorted: true, items: [{ score: 6 }] });
-  }, 20_000);
+  });
 
   test("more than a page goes through are searched in pages that go on from each other", async () => {
     const count = PEOPLE_SEARCHED + 20;
@@ -249,7 +249,7 @@ describe("very many people", () => {
       expect(second.items.map(({ email }) => email)).toEqual([emailOf(count)]);
       expect([second.next, second.complete]).toEqual([null, true]);
     });
-  }, 60_000);
+  });
 
   test("a filter that few of very many fit takes pages that are not full, and none of them is left out", async () => {
     const count = PEOPLE_SCAN + 400;
@@ -270,7 +270,7 @@ describe("very many people", () => {
     });
     const above = await workspace.store.findPeople({ sort: "score", minScore: 1 }, { cursor: null, limit: 25 });
     expect(above).toMatchObject({ complete: true, next: null, items: [{}, {}, {}] });
-  }, 20_000);
+  });
 
   test("a cursor that another order has given out, or somebody has typed, begins at the first page", async () => {
     await come([{ email: "a@x.example" }, { email: "b@x.example" }]);

@@ -1,11 +1,12 @@
 /** Counts per day of event groups and mapping rules, kept by the store (see also delivery.property, rules-on-history). */
 import { runInDurableObject } from "cloudflare:test";
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import type { SignalToRecord } from "../../../../src/store/protocol/signals-to-record.ts";
 import { ruleDaysOf } from "../../../support/adds-up.ts";
 import { readStore } from "../../../support/read-store.ts";
 import { expectDaysToAddUp } from "../../../support/days.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
+import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -39,7 +40,7 @@ test("counts by day add up, also after held signals are released, purged, or tur
   await expectDaysToAddUp(workspace.id);
   const short = { ...held, id: "sig_9", ordinal: 9, payload: form(9), verdict: "held" as const };
   await deliver(workspace.id, [{ ...short, periodEnd: Date.now() + 100 }]);
-  await vi.waitFor(async () => {
+  await until(async () => {
     await runInDurableObject(workspace.store, (store) => store.alarm());
     expect(await workspace.store.signal("sig_9")).toMatchObject({ status: "purged" });
   });

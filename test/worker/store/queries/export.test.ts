@@ -332,7 +332,7 @@ describe("exported people", () => {
       pages++;
     } while (cursor !== null);
     expect(pages).toBeGreaterThan(2);
-  }, 20_000);
+  });
 });
 
 describe("exported scoring signals", () => {

@@ -374,7 +374,7 @@ test("no statement, reading or writing, goes through a table that grows with tra
   const used = plans.map(({ detail }) => detail).join();
   // No index is written with every signal that nothing reads.
   expect(indexes.map(({ name }) => name).filter((name) => !used.includes(name))).toEqual([]);
-}, 30_000);
+});
 
 function methodsOf(prototype: object) {
   return Object.getOwnPropertyNames(prototype)

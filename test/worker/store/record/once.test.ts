@@ -235,7 +235,7 @@ describe("a rule that is applied to the past", () => {
     await workspace.operator("PATCH", `/rules/${id}`, { enabled: false });
     await apply(id);
     expect([await scoreOf(JANE), await rows()]).toEqual([0, []]);
-  }, 20_000);
+  });
 
   test("keeps one score a day after an edit: of a signal that it matches, although another one had counted", async () => {
     const id = await newRule("once_per_day");

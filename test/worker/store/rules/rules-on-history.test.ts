@@ -17,6 +17,7 @@ import { expectDaysToAddUp } from "../../../support/days.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { scoresOf, spillLists } from "../../../support/scores.ts";
+import { until } from "../../../support/until.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
@@ -207,7 +208,7 @@ describe("a preview", () => {
       people: 1,
       complete: false,
     });
-  }, 30_000);
+  });
 });
 
 /** Delivers so many signals of bob's. */
@@ -336,10 +337,10 @@ describe("applying a rule", () => {
     await apply(id);
     await abortAllDurableObjects();
     await deliver(workspace.id, [{ ...form("sig_2", "ann@example.com"), verdict: "held" }]);
-    await vi.waitFor(async () => {
+    await until(async () => {
       expect(await workspace.operator("GET", `/rules/${id}/apply`)).toMatchObject({ status: "done", added: 1 });
     });
-    await vi.waitFor(async () => {
+    await until(async () => {
       const alarmMs = await runInDurableObject(stub(), (_, { storage }) => storage.getAlarm());
       expect(alarmMs).toBeGreaterThan(Date.now() + DAY / 2);
     });
@@ -351,7 +352,7 @@ describe("applying a rule", () => {
     const { id } = await create(aRule());
     await silenceAlarms();
     await apply(id);
-    await until(held.periodEnd + 1);
+    await timeIs(held.periodEnd + 1);
     const alarms = await runInDurableObject(stub(), async (instance, { storage }) => {
       const exec = storage.sql.exec.bind(storage.sql);
       const set: number[] = [];
@@ -394,7 +395,7 @@ describe("applying a rule", () => {
     await apply(id);
     const newer = { points: 50, conditions: [{ path: "properties.n", operator: "equals", value: 1 }] };
     await workspace.operator("PATCH", `/rules/${id}`, newer);
-    await until(Date.now() + 2);
+    await timeIs(Date.now() + 2);
     await deliver(workspace.id, [
       form("sig_4", "bob@example.com", { n: 1 }),
       form("sig_5", "bob@example.com", { n: 0 }),
@@ -495,7 +496,7 @@ async function finish(one: TestWorkspace): Promise<void> {
   });
 }
 
-async function until(ms: number): Promise<void> {
+async function timeIs(ms: number): Promise<void> {
   await vi.waitUntil(() => Date.now() >= ms, { interval: 1 });
 }
 
@@ -578,7 +579,7 @@ describe("design §8.5: any history of signals, edits, applications and crashes"
       }),
       { numRuns: 40, limitMs: 12_000 },
     );
-  }, 60_000);
+  });
 });
 
 function toDeliver(
