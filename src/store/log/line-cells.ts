@@ -147,7 +147,7 @@ export function textOf(cell: Cell): string | null {
   return typeof cell === "string" ? cell : null;
 }
 
-export function kindOf(cell: Cell): LineKind {
+function kindOf(cell: Cell): LineKind {
   return KINDS[Number(cell)] ?? "signal";
 }
 

@@ -1,5 +1,5 @@
 /** Segments: hundreds of consecutive lines that are kept together. What their rows say, and how their lines are asked for. */
-import { kindOf, statusLetter, statusOf, textOf, verdictsOf } from "./line-cells.ts";
+import { statusLetter, statusOf, textOf, verdictsOf } from "./line-cells.ts";
 import type { ColumnName } from "./line-cells.ts";
 import type { Facts } from "./line.ts";
 import type { Lines } from "./lines.ts";
@@ -135,9 +135,7 @@ export function summarise(lines: Lines): Summary {
     if (status === "held") heldUntil = Math.min(heldUntil, periodEndMs);
     letters.add(statusLetter(status));
     const event = textOf(lines.cell(index, "event"));
-    if (event !== null && kindOf(lines.cell(index, "kind")) === "signal") {
-      marks.add(markOf(event, textOf(lines.cell(index, "source")) ?? ""));
-    }
+    if (event !== null) marks.add(markOf(event, textOf(lines.cell(index, "source")) ?? ""));
   }
   if (heldUntil !== Number.POSITIVE_INFINITY) row.period_end = heldUntil;
   const groups = new Uint8Array(marks.size * MARK_BYTES);

@@ -149,6 +149,19 @@ describe("signals", () => {
     expect(await all({ email: "nobody@example.com" })).toEqual([]);
   });
 
+  test("that are identify calls are found by their event, also when their segment is sealed", async () => {
+    const identify = { type: "identify", userId: "u1", traits: { email: "p1@example.com" } };
+    await deliver(workspace.id, [signal({ email: "p1@example.com" }), signal({ payload: identify })]);
+    const found = await all({ event: "identify" });
+    expect(found.map(({ kind, event, email }) => ({ kind, event, email }))).toEqual([
+      { kind: "identify", event: "identify", email: "p1@example.com" },
+    ]);
+    await ring(workspace.id);
+    expect(await all({ event: "identify" })).toEqual(found);
+    expect(await all({ event: "identify", source: "segment" })).toEqual(found);
+    expect(await all({ event: "identify", email: "p1@example.com" })).toEqual(found);
+  });
+
   test("of somebody who is being deleted name nobody, later ones of the same email do", async () => {
     const email = "ann@example.com";
     await deliver(workspace.id, [signal({ email, verdict: "held" }), signal({ email, verdict: "held", at: NOW })]);
