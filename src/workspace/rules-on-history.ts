@@ -62,7 +62,8 @@ export async function previewRule(
   }
   const scoring = { every_time: matches, once_per_day: personDays.size, once_ever: people.size };
   const scoringSignals = scoring[rule.frequency ?? "every_time"];
-  const points = scoringSignals * rule.points;
+  // None times a negative number would be shown as -0.
+  const points = scoringSignals === 0 ? 0 : scoringSignals * rule.points;
   return {
     matches,
     people: people.size,

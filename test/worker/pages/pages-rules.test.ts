@@ -348,6 +348,12 @@ describe("the preview of a rule", () => {
     expect(await stored()).toEqual([]);
   });
 
+  test("adds 0 points where nothing matches, also of a rule that takes points away", async () => {
+    const asked = fields([], { event: "Never Came", points: "-5" });
+    const html = await (await members.owner.post(`${base}/preview`, asked)).text();
+    expect(textOf(html)).toContain("Matches 0 People 0 Points 0 ");
+  });
+
   test("is there without a script too, on as many days as were chosen", async () => {
     await deliver(workspace.id, [{ id: "sig_old", ordinal: 20, payload: form(1), at: Date.now() - 20 * DAY }]);
     const html = await (await members.owner.post(base, fields([], { do: "preview", days: "7" }))).text();
