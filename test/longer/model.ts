@@ -3,6 +3,7 @@
  * run that fails prints its seed, which repeats it; with `--shrink` it is made shorter first.
  */
 import { parseArgs } from "node:util";
+import { MODEL_PARTS } from "../support/model-parts.ts";
 import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({
@@ -10,8 +11,6 @@ const { values } = parseArgs({
 });
 /** Lives of a process: a night that is ended shows what it has done by then. */
 const LIVES_TOGETHER = 600;
-/** Each piece begins from as many seeds as there are files that share it. */
-const SEEDS_OF_A_PIECE = 3;
 
 const runs = Number(countAsked("runs", values.runs, 10_000_000));
 const seed = values.seed === undefined ? Date.now() % 2 ** 30 : Number(countAsked("seed", values.seed, 2 ** 30));
@@ -20,7 +19,7 @@ for (let done = 0; done < runs && isAsPredicted; done += LIVES_TOGETHER) {
   // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
   isAsPredicted = await runLonger("worker-alone", "test/worker/service/model-", {
     MODEL_RUNS: String(Math.min(LIVES_TOGETHER, runs - done)),
-    MODEL_SEED: String(seed + (done / LIVES_TOGETHER) * SEEDS_OF_A_PIECE),
+    MODEL_SEED: String(seed + (done / LIVES_TOGETHER) * MODEL_PARTS),
     MODEL_SHRINK: values.shrink === true ? "yes" : undefined,
   });
 }

@@ -6,9 +6,13 @@
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
-import { applyRules, commands } from "./model-commands.ts";
+import { commands } from "./model-commands.ts";
+import { applyRules } from "./model-rule-commands.ts";
 import { Model } from "./model.ts";
-import { Real, emailOf } from "./model-real.ts";
+import { MODEL_PARTS } from "./model-parts.ts";
+import { emailOf } from "./model-lines.ts";
+import { expectAccounts, expectPeople, expectScores, expectSignals } from "./model-reads.ts";
+import { Real } from "./model-real.ts";
 import { expectToAddUp } from "./read-store.ts";
 
 /** In a run of the tests. */
@@ -45,7 +49,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
     accepted: model.signals.length,
     processed: model.count("accepted", "deleted", "dropped"),
     held: model.count("held"),
-    purged: model.count("purged"),
+    purged: model.count("purged", "held, deleted", "dead, deleted"),
     duplicates: model.count("duplicate"),
     dead_lettered: model.count("dead", "lost"),
     in_flight: 0,
@@ -54,17 +58,19 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
 
   const scores = [...model.scores()].map(([person, score]) => [emailOf(person), score]);
   expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(scores.toSorted());
+  const format = model.signals.length % 2 === 0 ? "ndjson" : "csv";
+  await expectSignals(model, real, format);
+  await expectPeople(model, real, format);
+  await expectScores(model, real, format);
+  await expectAccounts(model, real, 1);
   await expectToAddUp(workspace.id, { hasDropped: model.hasDropped });
 }
 
-/**
- * A test of a part of the lives, from a seed of its own: files are run side by side.
- *
- * @param part from 1 on.
- */
-export function testLives(part: number, parts: number): void {
+/** A test of a part of the lives. @param part from 1 on. */
+export function testLives(part: number): void {
+  if (part > MODEL_PARTS) throw new Error(`there are ${MODEL_PARTS} parts`);
   const all = Number(env.MODEL_RUNS ?? LIVES);
-  const lives = Math.ceil(all / parts);
+  const lives = Math.ceil(all / MODEL_PARTS);
   test(
     `every answer and every count is what the model says, in ${lives} lives of a workspace, part ${part}`,
     async () => {

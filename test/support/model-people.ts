@@ -8,8 +8,11 @@ export type Name = "email" | "anonymous" | "user";
 
 /** What a sender says. Each person has one email, one anonymous id and one user id, all of their number. */
 export interface Said {
-  /** An identify names at least two; an alias names the user id, and says that the anonymous id is the same visitor's. */
-  kind: "signal" | "identify" | "alias";
+  /**
+   * An identify names at least two; an alias names the user id, and says that the anonymous id is the same visitor's. An
+   * account update names nobody: its person is the number of the account, its event the plan, or nothing.
+   */
+  kind: "signal" | "identify" | "alias" | "account";
   person: number;
   names: readonly Name[];
   event: string;
@@ -21,6 +24,8 @@ export interface Rule {
   points: number;
   frequency: "every_time" | "once_per_day" | "once_ever";
   enabled: boolean;
+  /** Whom it scores, by a condition on their email; null: everybody. */
+  of: number | null;
 }
 
 /** A signal that has taken its effect. */
@@ -71,6 +76,7 @@ export function scoring(
     for (const one of theirs) {
       const rule = rules.get(one.event);
       if (one.isDropped || one.kind !== "signal" || rule?.enabled !== true || !isTheirs(one, known)) continue;
+      if (rule.of !== null && rule.of !== person) continue;
       const { event, day } = one;
       const isTaken = [...frozen, ...counted].some(
         (other) =>

@@ -10,17 +10,30 @@ import type { Queued } from "./counter.ts";
 import { consumeMessages } from "./deliver.ts";
 import { MODEL_ANCHOR } from "./model.ts";
 import type { Content, Model, Plan } from "./model.ts";
-import type { Name, Rule } from "./model-people.ts";
+import { emailOf } from "./model-lines.ts";
+import { writtenAs } from "./model-payloads.ts";
+import type { Rule } from "./model-people.ts";
 import { operator, TestWorkspace } from "./workspace.ts";
 
 /** What came before this many days is from an earlier billing period. */
 const DROPPED_AFTER_DAYS = 20;
-
-export const emailOf = (person: number): string => `p${person}@example.com`;
+const ACCOUNTS_KEY = {
+  name: "accounts",
+  endpoint_type: "product_org",
+  payload_template: [
+    { target: "external_id", path: "id", type: "string" },
+    { target: "user_count", path: "n", type: "number" },
+    { target: "plan", path: "plan", type: "string" },
+  ],
+};
 
 /** A workspace whose queue is a list: what is in it is delivered when, and as often as, a run says. */
 export class Real {
   readonly workspace: TestWorkspace;
+  /** Id of the key that account updates come with. */
+  accountsKey = "";
+  /** What was sent, by the id that it got. */
+  readonly sent = new Map<string, string>();
   /** Ids of the rules, by the event that each is about. */
   readonly rules = new Map<string, string>();
   /** The events whose rules were changed. */
@@ -41,9 +54,10 @@ export class Real {
     const { id } = await operator<{ id: string }>("POST", "/workspaces", { slug, name: slug, plan: "free", anchor });
     const real = new Real(new TestWorkspace(id, { id: "", key: "" }));
     for (const [event, rule] of model.rules) {
-      const body = { ...rule, name: event, event, conditions: [], scoring_signal: event };
+      const body = { ...ruleBody(rule), name: event, event, scoring_signal: event };
       real.rules.set(event, (await real.workspace.operator<{ id: string }>("POST", "/rules", body)).id);
     }
+    real.accountsKey = (await real.workspace.newKey(ACCOUNTS_KEY)).id;
     await real.configure(model.plan);
     await real.catchMessages();
     return real;
@@ -59,7 +73,9 @@ export class Real {
 
   async admit(key: string, contents: readonly Content[]): Promise<{ ids: string[]; answer: unknown }> {
     const ids = contents.map(() => `sig_${crypto.randomUUID()}`);
-    const text = contents.map((one, index) => writeSignal({ id: ids[index] ?? "", key }, payloadOf(one))).join("");
+    const written = contents.map((one, index) => writtenAs(ids[index] ?? "", key, one));
+    for (const { id, payload } of written) this.sent.set(id, payload);
+    const text = written.map(({ envelope, payload }) => writeSignal(envelope, payload)).join("");
     const chunks = [{ text, count: contents.length, bytes: new TextEncoder().encode(text).length }];
     const result = await this.workspace.counter.admit({ ...admitCall(0, { keyId: key }), chunks });
     if (result.outcome !== "counted") return { ids, answer: result.outcome };
@@ -184,7 +200,7 @@ export class Real {
 
   async changeRule(event: string, rule: Rule): Promise<void> {
     this.changed.add(event);
-    await this.workspace.operator("PATCH", `/rules/${this.rules.get(event)}`, rule);
+    await this.workspace.operator("PATCH", `/rules/${this.rules.get(event)}`, ruleBody(rule));
   }
 
   async applyRule(event: string): Promise<void> {
@@ -204,26 +220,10 @@ export class Real {
   }
 }
 
-/** A content that is sent again has its members in another order, and another time of sending. */
-function payloadOf({ kind, person, names, event, hasId, n }: Content): string {
-  const ids = names.filter((name) => name !== "email").map((name) => [`${name}Id`, idOf(name, person)] as const);
-  const members = [
-    ["type", kind === "signal" ? "track" : kind],
-    ["n", n],
-    ["sentAt", new Date().toISOString()],
-    ...(hasId ? [["messageId", `m-${n}`]] : []),
-    ...ids,
-    ...(kind === "alias" ? [["previousId", idOf("anonymous", person)]] : []),
-    ...(kind === "signal" ? [["event", event]] : []),
-    ...(names.includes("email")
-      ? [kind === "identify" ? ["traits", { email: emailOf(person) }] : ["email", emailOf(person)]]
-      : []),
-  ] as const;
-  return JSON.stringify(Object.fromEntries(Date.now() % 2_000 < 1_000 ? members : members.toReversed()));
-}
-
-function idOf(name: Name, person: number): string {
-  return `${name}-${person}`;
+/** As the operator API takes a rule, or a change of one. */
+export function ruleBody<T extends Pick<Rule, "of">>({ of, ...rule }: T) {
+  const conditions = of === null ? [] : [{ path: "email", operator: "equals", value: emailOf(of) }];
+  return { ...rule, conditions };
 }
 
 /** One that does not run cannot be stopped. */

@@ -20,14 +20,31 @@ export interface Content extends Said {
  * `accepted` is on its way, or has taken its effect; `deleted` has, and belongs to a person who was deleted since; `dropped`
  * has too, and retention has deleted it since. `dead` could not be processed; `lost` neither, and retention has deleted it.
  */
-type Place = "accepted" | "duplicate" | "held" | "purged" | "deleted" | "dropped" | "dead" | "lost";
+export type Place =
+  | "accepted"
+  | "duplicate"
+  | "held"
+  | "purged"
+  | "deleted"
+  | "dropped"
+  | "dead"
+  | "lost"
+  | "held, deleted"
+  | "dead, deleted";
 
-interface ModelSignal extends Content {
+export interface ModelSignal extends Content {
   id: string;
+  key: string;
   period: number;
+  /** Of its receipt. */
+  atMs: number;
   day: number;
+  /** Its place in the period. */
+  ordinal: number;
   verdict: "accepted" | "held";
   place: Place;
+  /** Whether retention has deleted what was left of it. */
+  isGone: boolean;
 }
 
 export interface ModelPeriod {
@@ -47,12 +64,14 @@ export function startOfPeriod(period: number): number {
   return Date.UTC(2026, period, 1);
 }
 
+const DAY_MS = 86_400_000;
+
 export class Model {
   plan: Plan = { signalLimit: 5, paid: true, overages: false };
   /** By the event that each is about. */
   readonly rules = new Map<string, Rule>([
-    ["opened", { points: 1, frequency: "every_time", enabled: true }],
-    ["clicked", { points: 10, frequency: "once_per_day", enabled: true }],
+    ["opened", { points: 1, frequency: "every_time", enabled: true, of: null }],
+    ["clicked", { points: 10, frequency: "once_per_day", enabled: true, of: null }],
   ]);
   readonly revoked = new Set<string>();
   readonly contents: Content[] = [];
@@ -67,9 +86,10 @@ export class Model {
   hasDropped = false;
   #frozen: Frozen[] = [];
 
-  /** Something new; or, with a number, something that was said before, the latest with 0. */
+  /** Something new; or, with a number, something of its endpoint that was said before, the latest with 0. */
   contentOf(said: Said, again: number | null): Content {
-    const before = again === null ? undefined : this.contents.at(-1 - again);
+    const such = this.contents.filter(({ kind }) => (kind === "account") === (said.kind === "account"));
+    const before = again === null ? undefined : such.at(-1 - again);
     if (before !== undefined) return before;
     const content = { ...said, n: this.contents.length };
     this.contents.push(content);
@@ -85,11 +105,21 @@ export class Model {
       if (verdict === "accepted" || verdict === "held") {
         answer[verdict]++;
         this.current[verdict]++;
-        const day = Math.floor(nowMs / 86_400_000);
-        const signal = { ...content, id: ids[index] ?? "", period: this.period, day, verdict, place: "dead" as const };
+        const ordinal = this.current.accepted + this.current.held;
+        const signal: ModelSignal = {
+          ...content,
+          id: ids[index] ?? "",
+          key,
+          period: this.period,
+          atMs: nowMs,
+          day: Math.floor(nowMs / DAY_MS),
+          ordinal,
+          verdict,
+          place: "dead",
+          isGone: false,
+        };
         this.signals.push(signal);
         if (!dies) this.#arrive(signal);
-        const ordinal = this.current.accepted + this.current.held;
         if (verdict === "accepted" && ordinal > this.plan.signalLimit) this.current.overage++;
       } else {
         answer.rejected++;
@@ -116,7 +146,8 @@ export class Model {
   #accept(signal: ModelSignal): void {
     const { n, period, kind, hasId } = signal;
     const hasTwin = this.signals.some((one) => one.n === n && one.period === period && one.place === "accepted");
-    signal.place = hasTwin && (hasId || kind !== "identify") ? "duplicate" : "accepted";
+    const isKnownById = kind === "identify" || kind === "account";
+    signal.place = hasTwin && (hasId || !isKnownById) ? "duplicate" : "accepted";
   }
 
   /** §8.5: three paid periods in a row beyond the allowance, with overages off, end the extra room. */
@@ -138,6 +169,7 @@ export class Model {
     for (const signal of held) {
       if (!this.plan.overages && this.current.accepted >= this.plan.signalLimit) break;
       this.#accept(signal);
+      signal.verdict = "accepted";
       this.current.held--;
       this.current.accepted++;
       if (this.plan.overages && this.current.accepted > this.plan.signalLimit + this.current.overage) {
@@ -162,21 +194,22 @@ export class Model {
 
   /** Deletes a person with all that is theirs: what took its effect is deleted, what is held or dead is purged. */
   deletePerson(person: number): void {
-    const known = knownIds(person, this.#effective());
+    const known = knownIds(person, this.effective());
     for (const signal of this.signals) {
       if (signal.person !== person || !isTheirs(signal, known)) continue;
       if (signal.place === "accepted" || signal.place === "dropped") signal.place = "deleted";
-      if (signal.place === "held" || signal.place === "dead") signal.place = "purged";
+      if (signal.place === "held" || signal.place === "dead") signal.place = `${signal.place}, deleted`;
     }
     this.#frozen = this.#frozen.filter((one) => one.person !== person);
   }
 
   /** Retention deletes what periods before this one have brought. Scores stay; the rules have just been applied to everything. */
   dropEarlier(): void {
-    const signals = this.#effective();
+    const signals = this.effective();
     this.#frozen.push(...scoring(signals, this.rules, this.#frozen));
     this.hasDropped = true;
     for (const signal of this.signals) {
+      signal.isGone = true;
       if (signal.place === "accepted") signal.place = "dropped";
       if (signal.place === "dead") signal.place = "lost";
     }
@@ -189,14 +222,20 @@ export class Model {
 
   /** People by number with their scores, once everything has arrived and the rules have been applied to all of it. */
   scores(): Map<number, number> {
-    return scoresOf(this.#effective(), this.rules, this.#frozen);
+    return scoresOf(this.effective(), this.rules, this.#frozen);
+  }
+
+  /** What makes the scores. */
+  scored(): Frozen[] {
+    return [...this.#frozen, ...scoring(this.effective(), this.rules, this.#frozen)];
   }
 
   count(...places: Place[]): number {
     return this.signals.filter(({ place }) => places.includes(place)).length;
   }
 
-  #effective(): Effective[] {
+  /** What has taken its effect, on its way included. */
+  effective(): (Omit<ModelSignal, "place"> & Effective)[] {
     return this.signals.flatMap(({ place, ...signal }) =>
       place === "accepted" || place === "dropped" ? [{ ...signal, isDropped: place === "dropped" }] : [],
     );

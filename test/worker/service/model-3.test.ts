@@ -1,4 +1,4 @@
-/** The model run, a third of it: `npm run test:model` for a night; a run that fails prints its seed, and `--seed` repeats it. */
+/** A part of the model run: `npm run test:model` for a night; a run that fails prints its seed, and `--seed` repeats it. */
 import { testLives } from "../../support/model-lives.ts";
 
-testLives(3, 3);
+testLives(3);

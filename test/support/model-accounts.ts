@@ -1,0 +1,60 @@
+/** A model's accounts: of each field the update received last, and one change for each time that it became another value. */
+import type { Model } from "./model.ts";
+
+export interface ModelAccount {
+  external_id: string;
+  user_count: number;
+  plan: string | null;
+  first_seen: string;
+  last_seen: string;
+  /** Changes by field, the latest first; null where a value was said more than twice: then it depends on the order of delivery. */
+  changes: Record<"user_count" | "plan", Change[] | null>;
+}
+
+interface Change {
+  field: string;
+  before: unknown;
+  after: unknown;
+  at: string;
+  signal_id: string;
+}
+
+export const accountId = (account: number): string => `acme-${account}`;
+
+export function accountsOf(model: Model): ModelAccount[] {
+  const updates = model.effective().filter(({ kind }) => kind === "account");
+  return [...Map.groupBy(updates, ({ person }) => person)].map(([account, theirs]) => {
+    const plans = theirs.filter(({ event }) => event !== "");
+    const times = theirs.map(({ atMs }) => new Date(atMs).toISOString());
+    return {
+      external_id: accountId(account),
+      user_count: theirs.at(-1)?.n ?? 0,
+      plan: plans.at(-1)?.event ?? null,
+      first_seen: times[0] ?? "",
+      last_seen: times.at(-1) ?? "",
+      changes: {
+        user_count: changesOf(
+          "user_count",
+          theirs.map(({ n, ...update }) => ({ ...update, value: n })),
+        ),
+        plan: changesOf(
+          "plan",
+          plans.map(({ event, ...update }) => ({ ...update, value: event })),
+        ),
+      },
+    };
+  });
+}
+
+function changesOf(field: string, said: readonly { value: unknown; atMs: number; id: string }[]): Change[] | null {
+  const counts = Map.groupBy(said, ({ value }) => value);
+  if ([...counts.values()].some(({ length }) => length > 2)) return null;
+  let before: unknown = null;
+  const changes: Change[] = [];
+  for (const { value, atMs, id } of said) {
+    const at = new Date(atMs).toISOString();
+    if (value !== before) changes.unshift({ field, before, after: value, at, signal_id: id });
+    before = value;
+  }
+  return changes;
+}

@@ -1,0 +1,126 @@
+/** Looks into a workspace in the middle of a life of the model run: files, and lists by what is asked for, a page at a time. */
+import * as fc from "fast-check";
+import { expect } from "vitest";
+import type { PeopleQuery } from "../../src/store/protocol/people-pages.ts";
+import { command } from "./model-command.ts";
+import type { Command } from "./model-command.ts";
+import { emailOf, lineOf, personLine } from "./model-lines.ts";
+import type { Line } from "./model-lines.ts";
+import type { Model } from "./model.ts";
+import { byText, expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "./model-reads.ts";
+import type { Real } from "./model-real.ts";
+import { applyRules } from "./model-rule-commands.ts";
+import { event, person } from "./model-sayings.ts";
+
+const format = fc.constantFrom("ndjson" as const, "csv" as const);
+const limit = fc.integer({ min: 1, max: 4 });
+
+const files: fc.Arbitrary<Command> = format.map((as) =>
+  command(`signals and people as ${as}`, async (model, real) => {
+    await real.quiet();
+    await expectSignals(model, real, as);
+    await expectPeople(model, real, as);
+  }),
+);
+
+const accounts: fc.Arbitrary<Command> = limit.map((most) =>
+  command(`accounts, ${most} a page`, async (model, real) => {
+    await real.quiet();
+    await expectAccounts(model, real, most);
+  }),
+);
+
+/** People by a part of their email, in any letter case, or by the whole of it. */
+const people: fc.Arbitrary<Command> = fc
+  .record({ asked: fc.constantFrom("", "q=P1", "q=%40example", "q=p0@e", "q=nobody", "email=P0@example.com"), limit })
+  .map(({ asked, limit: most }) =>
+    command(`people ${asked}, ${most} a page`, async (model, real) => {
+      await real.quiet();
+      type Shown = { email: string; identities: { kind: string; value: string }[] };
+      const shown = (await readPages<Shown>(real, `/people?${asked}`, most)).map(({ email, identities }) => ({
+        email,
+        anonymousIds: identities.filter(({ kind }) => kind === "anonymous_id").map(({ value }) => value),
+        userIds: identities.flatMap(({ kind, value }) => (kind === "user_id" ? [value] : [])).toSorted(),
+      }));
+      const part = decodeURIComponent(asked.split("=")[1] ?? "").toLowerCase();
+      const wanted = [...model.scores().keys()].filter((one) => emailOf(one).includes(part));
+      expect(byText(shown)).toEqual(byText(wanted.map((one) => personLine(model, one))));
+    }),
+  );
+
+/** The counts are the same whichever of twins has taken the effect. */
+const signals: fc.Arbitrary<Command> = fc
+  .record(
+    {
+      event: fc.oneof(event, fc.constantFrom("identify", "alias")),
+      status: fc.constantFrom("processed", "anonymous", "duplicate", "held", "purged", "dead"),
+      email: person.map(emailOf),
+    },
+    { requiredKeys: [] },
+  )
+  .chain((filter) => limit.map((most) => ({ filter, most })))
+  .map(({ filter, most }) =>
+    command(`signals ${JSON.stringify(filter)}, ${most} a page`, async (model, real) => {
+      await real.quiet();
+      const asked = Object.entries(filter).map(([name, value]) => `${name}=${value}`);
+      const shown = await readPages<Record<string, string | null>>(real, `/signals?${asked.join("&")}`, most);
+      const wanted = linesOf(model).filter(({ line }) =>
+        Object.entries(filter).every(([name, value]) => line[name as keyof typeof filter] === value),
+      );
+      const parts = ({ status, kind, event: named, email }: Partial<Record<keyof Line, unknown>>) =>
+        [status, kind, named, email].map((one) => one ?? "");
+      const numberOf = (id: unknown) => model.signals.find((one) => one.id === id)?.n;
+      expect(new Set(shown.map(({ id }) => id)).size).toBe(shown.length);
+      expect(byText(shown.map(({ id, ...one }) => [numberOf(id), ...parts(one)]))).toEqual(
+        byText(wanted.map(({ n, line }) => [n, ...parts(line)])),
+      );
+    }),
+  );
+
+function linesOf(model: Model): { n: number; line: Line }[] {
+  return model.signals
+    .filter(({ isGone }) => !isGone)
+    .map((signal) => ({ n: signal.n, line: lineOf(model, signal, signal.place) }));
+}
+
+/** Scores, and people in the order of theirs, a person a page. */
+const scores: fc.Arbitrary<Command> = fc
+  .record({
+    sort: fc.constantFrom<PeopleQuery["sort"][]>("score", "score_up", "email"),
+    minScore: fc.option(fc.integer({ min: -5, max: 30 })),
+    text: fc.constantFrom("", "p", "P1"),
+    as: format,
+  })
+  .map(({ as, minScore, ...asked }) =>
+    command(`scores as ${as}, people ${JSON.stringify({ ...asked, minScore })}`, async (model, real) => {
+      await applyRules(model, real);
+      await expectScores(model, real, as);
+      const query: PeopleQuery = { ...asked, ...(minScore === null ? {} : { minScore }) };
+      const wanted = [...model.scores()]
+        .filter(([one, score]) => score >= (minScore ?? score) && emailOf(one).includes(asked.text.toLowerCase()))
+        .map(([one, score]) => ({ email: emailOf(one), score }));
+      const shown = await readOrdered(real, query);
+      expect(byText(shown)).toEqual(byText(wanted));
+      expect(shown).toEqual(inOrder(shown, asked.sort));
+    }),
+  );
+
+async function readOrdered(real: Real, query: PeopleQuery): Promise<{ email: string; score: number }[]> {
+  const shown: { email: string; score: number }[] = [];
+  let cursor: string | null = null;
+  do {
+    // oxlint-disable-next-line no-await-in-loop -- each page names the next
+    const page = await real.workspace.store.findPeople(query, { cursor, limit: 1 });
+    shown.push(...page.items.map(({ email, score }) => ({ email, score })));
+    cursor = page.next;
+  } while (cursor !== null && shown.length < 100);
+  return shown;
+}
+
+function inOrder(shown: { email: string; score: number }[], sort: PeopleQuery["sort"]) {
+  if (sort === "email") return shown.toSorted((one, other) => (one.email < other.email ? -1 : 1));
+  return shown.toSorted((one, other) => (sort === "score" ? other.score - one.score : one.score - other.score));
+}
+
+/** Each as likely as the next one. */
+export const looks: fc.Arbitrary<Command>[] = [files, accounts, people, signals, scores];

@@ -1,0 +1,136 @@
+/** What a life of the model run reads back: files and lists, each compared with what the model says. */
+import { expect } from "vitest";
+import { accountsOf } from "./model-accounts.ts";
+import { emailOf, lineOf, personLine } from "./model-lines.ts";
+import type { Model, ModelSignal, Place } from "./model.ts";
+import type { Real } from "./model-real.ts";
+import { call } from "./workspace.ts";
+import { env } from "cloudflare:workers";
+
+type Format = "ndjson" | "csv";
+/** Cells by column. Empty: nothing is said. */
+type Row = Record<string, string>;
+
+/** The signals are in the file, each once, as the model says, with what was sent to the letter. */
+export async function expectSignals(model: Model, real: Real, format: Format): Promise<void> {
+  const rows = await readFile(real, "signals", format);
+  const signals = new Map(model.signals.filter(({ isGone }) => !isGone).map((one) => [one.id, one]));
+  expect(rows.map(({ id }) => id).toSorted()).toEqual([...signals.keys()].toSorted());
+  const found = rows.map((row) => {
+    const signal = signals.get(row["id"] ?? "");
+    if (signal === undefined) throw new Error("not one of the model's");
+    return { row, signal, place: foundPlace(row, signal) };
+  });
+  const twins = (place: Place, { n, period }: ModelSignal) => `${n} in period ${period}: ${place}`;
+  expect(found.map(({ place, signal }) => twins(place, signal)).toSorted()).toEqual(
+    [...signals.values()].map((signal) => twins(signal.place, signal)).toSorted(),
+  );
+  for (const { row, signal, place } of found) {
+    const { isErased, hasPayload, ...cells } = lineOf(model, signal, place);
+    const wanted: Row = { ...cells, payload: hasPayload ? (real.sent.get(signal.id) ?? "") : "" };
+    expect(row).toMatchObject(wanted);
+    expect({ id: row["id"], isErased: row["erased_at"] !== "" }).toEqual({ id: signal.id, isErased });
+    const original = model.signals.find(({ id }) => id === row["duplicate_of"]);
+    expect({ id: row["id"], repeats: original?.n }).toEqual({
+      id: signal.id,
+      repeats: place === "duplicate" ? signal.n : undefined,
+    });
+  }
+}
+
+/** Where a signal is: which of twins has taken the effect is the one that was recorded first, and the file says which. */
+function foundPlace(row: Row, { place }: ModelSignal): Place {
+  if (place !== "accepted" && place !== "deleted" && place !== "duplicate") return place;
+  if (row["status"] === "duplicate") return "duplicate";
+  return row["erased_at"] === "" ? "accepted" : "deleted";
+}
+
+/** The people are in the file, with the ids by which they are known. */
+export async function expectPeople(model: Model, real: Real, format: Format): Promise<void> {
+  const rows = await readFile(real, "people", format);
+  const lines = rows.map(({ email, anonymous_ids: anonymousIds, user_ids: userIds }) => ({
+    email,
+    anonymousIds: (JSON.parse(anonymousIds ?? "") as string[]).toSorted(),
+    userIds: (JSON.parse(userIds ?? "") as string[]).toSorted(),
+  }));
+  expect(byText(lines)).toEqual(byText([...model.scores().keys()].map((person) => personLine(model, person))));
+}
+
+/** What made the scores is in the file, also of signals that are there no more. The rules have been applied to all of them. */
+export async function expectScores(model: Model, real: Real, format: Format): Promise<void> {
+  const rows = await readFile(real, "scoring-signals", format);
+  const scored = rows.map(({ email, scoring_signal, points }) => ({ email, scoring_signal, points }));
+  const wanted = model.scored().map(({ person, event, points }) => ({
+    email: emailOf(person),
+    scoring_signal: event,
+    points: String(points),
+  }));
+  expect(byText(scored)).toEqual(byText(wanted));
+}
+
+/** Accounts have the values and the changes that the model says. */
+export async function expectAccounts(model: Model, real: Real, limit: number): Promise<void> {
+  const shown = await readPages<{ external_id: string; history: { field: string }[] }>(real, "/accounts", limit);
+  const wanted = accountsOf(model);
+  const ids = (accounts: readonly { external_id: string }[]) =>
+    accounts.map(({ external_id }) => external_id).toSorted();
+  expect(ids(shown)).toEqual(ids(wanted));
+  for (const { changes, ...account } of wanted) {
+    const { history = [], ...values } = shown.find(({ external_id }) => external_id === account.external_id) ?? {};
+    expect(values).toMatchObject(account);
+    for (const [field, those] of Object.entries(changes)) {
+      if (those !== null) expect(history.filter((one) => one.field === field)).toEqual(those);
+    }
+  }
+}
+
+export function byText<T>(lines: readonly T[]): T[] {
+  return lines.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+}
+
+/** All of a list, a page after the other. */
+export async function readPages<T>(real: Real, path: string, limit: number): Promise<T[]> {
+  const items: T[] = [];
+  let cursor = "";
+  for (let pages = 0; pages < 200; pages++) {
+    const query = `${path.includes("?") ? "&" : "?"}limit=${limit}${cursor}`;
+    // oxlint-disable-next-line no-await-in-loop -- each page names the next
+    const page = await real.workspace.operator<{ items: T[]; next: string | null }>("GET", path + query);
+    expect(page.items.length).toBeLessThanOrEqual(limit);
+    items.push(...page.items);
+    if (page.next === null) return items;
+    cursor = `&cursor=${encodeURIComponent(page.next)}`;
+  }
+  throw new Error("the list has no end");
+}
+
+export async function readFile(real: Real, records: string, format: Format): Promise<Row[]> {
+  const response = await call(`/operator/workspaces/${real.workspace.id}/export/${records}?format=${format}`, {
+    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+  });
+  expect(response.status).toBe(200);
+  const text = await response.text();
+  return format === "csv" ? readCsv(text) : text.split("\n").slice(0, -1).map(readJsonLine);
+}
+
+/** The payload, which is the last member, is taken to the letter. */
+function readJsonLine(line: string): Row {
+  const cells = Object.entries(JSON.parse(line) as Record<string, unknown>).map(([column, value]) => {
+    if (column === "payload" && value !== null) return [column, line.slice(line.indexOf('"payload":') + 10, -1)];
+    return [column, value === null ? "" : typeof value === "string" ? value : JSON.stringify(value)];
+  });
+  return Object.fromEntries(cells) as Row;
+}
+
+/** RFC 4180. */
+function readCsv(text: string): Row[] {
+  const [columns = [], ...rows] = text
+    .split("\r\n")
+    .slice(0, -1)
+    .map((line) =>
+      Array.from(line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g), ([, quoted, plain]) =>
+        quoted === undefined ? (plain ?? "") : quoted.replaceAll('""', '"'),
+      ),
+    );
+  return rows.map((cells) => Object.fromEntries(columns.map((column, index) => [column, cells[index] ?? ""])));
+}
