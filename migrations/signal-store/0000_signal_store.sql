@@ -212,6 +212,11 @@ CREATE TABLE `people` (
 CREATE INDEX `people_last_day` ON `people` (`last_day`);--> statement-breakpoint
 CREATE INDEX `people_score` ON `people` (`score`) WHERE score <> 0;--> statement-breakpoint
 CREATE INDEX `people_email` ON `people` (`email`,`names`);--> statement-breakpoint
+CREATE TABLE `recounts` (
+	`person_id` integer PRIMARY KEY NOT NULL,
+	`before` integer
+);
+--> statement-breakpoint
 CREATE TABLE `timelines` (
 	`list` blob NOT NULL,
 	`first_seq` integer NOT NULL,

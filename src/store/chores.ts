@@ -11,6 +11,7 @@ import { nextDeadLetterNewsMs, raiseDeadLetters } from "./events/dead-letter-new
 import type { ColdObjects } from "./log/cold-objects.ts";
 import { coldAfterMs, moveToCold, nextColdWorkMs, removeObjects, scrubObject } from "./log/cold.ts";
 import { nextLinkJobMs } from "./people/link-jobs.ts";
+import { hasRecounts, stepRecounts } from "./people/recount.ts";
 import { stepRuleJob } from "./rules/rule-job-steps.ts";
 import { nextRuleJobMs } from "./rules/rule-jobs.ts";
 import type { StoreState } from "./state/store-state.ts";
@@ -54,6 +55,11 @@ export function choresOf(store: ChoreWork): readonly Chore[] {
       step: (nowMs) => store.transact(() => deleteExpired(store.state(), nowMs)),
     },
     { name: "link", due: () => nextLinkJobMs(store.storage.sql), step: () => store.link() },
+    {
+      name: "recount",
+      due: (nowMs) => (hasRecounts(store.storage.sql) ? nowMs : null),
+      step: () => store.transact(() => stepRecounts(store.state())),
+    },
     {
       name: "cold",
       due: (nowMs) => nextColdWorkMs(store.storage.sql, nowMs, afterMs()),

@@ -1,6 +1,8 @@
 /** Persons that a batch has come across, by number and by email: each is read once, and remembered as it is to be. */
 import { TRAIT_NAMES } from "../../domain/signal/traits.ts";
+import type { Traits } from "../../domain/signal/traits.ts";
 import type { Facts } from "../log/line.ts";
+import type { Receipt } from "../receipt.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { portionsOf } from "./identities.ts";
 import { READ_PEOPLE, READ_PERSON, newPerson, toPersonColumns } from "./stored-person.ts";
@@ -16,6 +18,12 @@ export interface KnownPerson {
   receipts: TraitReceipts;
   /** Entries of the person's list that are new. */
   entries: Entry[];
+}
+
+/** What a person is known by from a line. */
+export interface LineOfPerson {
+  receipt: Receipt;
+  traits: Traits;
 }
 
 export class KnownPeople {

@@ -14,7 +14,7 @@ import { RuleDayChanges } from "../state/rule-days.ts";
 import type { StoreState } from "../state/store-state.ts";
 import { Identities } from "./identities.ts";
 import { KnownPeople, forgetLine } from "./known-people.ts";
-import type { KnownPerson } from "./known-people.ts";
+import type { KnownPerson, LineOfPerson } from "./known-people.ts";
 import { Scoring } from "./scoring.ts";
 import { writePerson } from "./stored-person.ts";
 import { addToRecent, readEntries, scoredBy } from "./timeline-text.ts";
@@ -144,29 +144,26 @@ export class People {
   }
 
   /**
-   * Counts a person's times and traits again, from the lines that are left, which are given. What comes from signals that
-   * retention has deleted stays.
+   * Begins to count a person's times again, with some of their lines. What comes from signals that retention has deleted
+   * stays.
    *
    * @param keptUntilMs the latest receipt of signals that retention has deleted.
    */
-  recount(personId: number, lines: Iterable<{ receipt: Receipt; traits: Traits }>, keptUntilMs: number): void {
-    const person = this.#known.byId(personId);
-    if (person === null) return;
-    const { now } = person;
-    for (const trait of TRAIT_NAMES) {
-      if ((person.receipts[trait]?.receivedAtMs ?? 0) <= keptUntilMs) continue;
-      now[trait] = null;
-      delete person.receipts[trait];
-    }
-    let [first, last] = [Number.POSITIVE_INFINITY, 0];
+  beginRecount(personId: number, lines: readonly LineOfPerson[], keptUntilMs: number): void {
+    const now = this.#known.byId(personId)?.now;
+    const [line] = lines;
+    if (now === undefined || line === undefined) return;
+    if (now.first_seen > keptUntilMs) now.first_seen = line.receipt.receivedAtMs;
+    if (now.last_seen > keptUntilMs) now.last_seen = line.receipt.receivedAtMs;
+    this.countAgain(personId, lines);
+  }
+
+  /** Takes in lines of a person once more, which changes nothing where they have been taken in. */
+  countAgain(personId: number, lines: readonly LineOfPerson[]): void {
     for (const { receipt, traits } of lines) {
-      first = Math.min(first, receipt.receivedAtMs);
-      last = Math.max(last, receipt.receivedAtMs);
+      this.seen(personId, receipt.receivedAtMs);
       this.enrich(personId, traits, receipt);
     }
-    if (now.first_seen > keptUntilMs && first !== Number.POSITIVE_INFINITY) now.first_seen = first;
-    if (now.last_seen > keptUntilMs && last > 0) now.last_seen = last;
-    now.last_day = dayOf(now.last_seen);
   }
 
   /** The latest entries of a person's list that are in their row. */

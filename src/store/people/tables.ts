@@ -92,6 +92,12 @@ export const linkJobs = sqliteTable(
   (table) => [primaryKey({ columns: [table.key] }), index("link_jobs_due").on(table.dueAt)],
 );
 
+/** Persons whose times and traits are being counted again, see recount.ts. Lines before one are left; null: all are. */
+export const recounts = sqliteTable("recounts", {
+  personId: integer("person_id").primaryKey(),
+  before: integer("before"),
+});
+
 /** What deleted persons were named by, as hashes: signals received before the deletion may still be on their way. */
 export const deletedNames = sqliteTable(
   "deleted_names",

@@ -51,6 +51,7 @@ const EXCEPTIONS = {
   deliveries: "the same",
   sqlite_sequence: "a row for each table",
   wanted_events: "one row",
+  recounts: "persons of many signals, of whom lines were taken, until they have been counted again",
   cold_scrubs: "segments of which something is being deleted from R2",
   [NEXT_COLD]: "the first row of each",
   "SELECT min(row) AS row FROM outbox": "the primary key",
