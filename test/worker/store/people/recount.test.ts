@@ -81,7 +81,11 @@ function finish(store: TestStore): number {
 
 /** The first and the last signal, which also says a name. */
 const bobs = () => [visit(NOW - 9_000, { userId: "u-1" }), visit(NOW + 9_000, { userId: "u-1", ...named("Bob") })];
-const many = () => Array.from({ length: SEGMENTS }, (_, n) => visit(NOW + n, n === 5 ? named("Ann") : {}));
+/** The line at which the first step breaks off is the one that says Ann's name. */
+const many = () =>
+  Array.from({ length: SEGMENTS }, (_, n) =>
+    visit(NOW + n, n === SEGMENTS - RULE_STEP_SEGMENTS - 1 ? named("Ann") : {}),
+  );
 
 test("somebody of very many lines who loses the first and the last is counted again in steps, and is known by no line that was taken", () =>
   inStore(async (store) => {
