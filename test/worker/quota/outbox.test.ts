@@ -1,7 +1,7 @@
 /** Design §7: from the outbox to the queue, when the queue fails, lies, loses and when all goes well. */
 import { abortAllDurableObjects, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { RETRY_MAX_SECONDS, RETRY_MIN_SECONDS, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
 import { RESEND_AFTER_MS } from "../../../src/quota/drain.ts";
 import { SEND_BATCH_MAX_BYTES, SEND_BATCH_MAX_MESSAGES } from "../../../src/quota/pack.ts";
@@ -11,6 +11,11 @@ import { newId } from "../../../src/platform/ids.ts";
 import { admitCall, lose, newCounter } from "../../support/counter.ts";
 import type { Queued, SendBatch, TestCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
+
+// So far ahead that the platform's own clock rings no alarm; and it stands still.
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 5, 12) });
+});
 
 afterEach(() => {
   vi.useRealTimers();
@@ -83,7 +88,6 @@ describe("a queue that fails", () => {
   test("between two sendBatch calls: what it took is not sent again, the rest is", async () => {
     const counter = await newCounter();
     const queue = new Recorder();
-    vi.useFakeTimers({ toFake: ["Date"] });
     await counter.sendTo(down);
     const payload = JSON.stringify({ text: "x".repeat(50_000) });
     for (let call = 0; call < 10; call++) await counter.admit(1, { ...admitCall(1, { payload }) });
@@ -118,7 +122,6 @@ describe("a queue that fails", () => {
     "a drain that cannot read (%s) ends no alarm: it does not throw, and comes again",
     async (statement) => {
       const counter = await newCounter();
-      vi.useFakeTimers({ toFake: ["Date"] });
       // What a call of the queue has failed with is read from the table.
       await counter.sendTo(down);
       await counter.counted(1);
@@ -139,7 +142,6 @@ describe("a queue that loses messages", () => {
     const queue = new Recorder();
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
-    vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(2);
     await until(() => expect(queue.rows).toEqual([[1]]));
     await runDurableObjectAlarm(counter.stub);
@@ -164,7 +166,6 @@ describe("a queue that loses messages", () => {
     const queue = new Recorder();
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
-    vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(1);
     await until(() => expect(queue.rows).toEqual([[1]]));
     vi.setSystemTime(start + RESEND_AFTER_MS);
@@ -183,7 +184,6 @@ describe("a queue that loses messages", () => {
     const queue = new Recorder();
     await counter.sendTo(queue.sendBatch);
     const start = Date.now();
-    vi.useFakeTimers({ toFake: ["Date"], now: start });
     await counter.counted(1);
     await until(() => expect(queue.batches).toHaveLength(1));
     vi.setSystemTime(start + RESEND_AFTER_MS);

@@ -360,12 +360,21 @@ describe("an outage of R2 delays, and loses nothing", () => {
     await changeRules();
     await withBindings(workspace.id, { COLD: broken });
     await send(identify(0));
-    await withBindings(workspace.id, { COLD: bucketWith({ before: () => new Promise<void>(() => {}) }) });
+    let asked = false;
+    const silent = bucketWith({
+      before: () => {
+        asked = true;
+        return new Promise<void>(() => {});
+      },
+    });
+    await withBindings(workspace.id, { COLD: silent });
     await runInDurableObject(workspace.store, async (instance, { storage }) => {
       storage.sql.exec("UPDATE link_jobs SET due_at = 1");
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       let linked = false;
       void instance.link().then(() => (linked = true));
+      // It is R2 whose time is to run out, and not D1's.
+      await until(() => expect(asked).toBe(true));
       await until(() => {
         vi.runAllTimers();
         expect(linked).toBe(true);
