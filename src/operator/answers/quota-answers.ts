@@ -12,8 +12,11 @@ const periodFields = {
   period_end: instant,
   signal_limit: count,
   overages: z.boolean(),
-  accepted: count,
-  held: count,
+  accepted: count.meta({
+    description:
+      "Within the limit, or with overages on; those released since too. Held ones are apart, unlike in the books.",
+  }),
+  held: count.meta({ description: "Beyond the limit, in the extra room." }),
   rejected: count,
   overage: count.meta({ description: "Accepted beyond the limit with overages on." }),
   streak: count.meta({ description: "Consecutive periods over the allowance." }),
@@ -46,14 +49,14 @@ function periodJson(period: ClosedPeriod) {
 
 export const booksAnswer = z
   .object({
-    accepted: count.meta({ description: "Every signal answered with 202, held ones included." }),
+    accepted: count.meta({ description: "Every signal answered with 202, held ones included, unlike in usage." }),
     processed: count,
     duplicates: count,
-    held: count,
-    purged: count,
+    held: count.meta({ description: "Held now: those released or purged since are no longer." }),
+    purged: count.meta({ description: "Were held when their period ended." }),
     dead_lettered: count,
-    in_flight: z.int().meta({ description: "Accepted and not recorded yet." }),
-    balanced: z.boolean().meta({ description: "Everything accepted is recorded, or still on its way." }),
+    in_flight: z.int().meta({ description: "Answered with 202 and not recorded yet." }),
+    balanced: z.boolean().meta({ description: "Everything answered with 202 is recorded, or still on its way." }),
   })
   .meta({ id: "Books" });
 

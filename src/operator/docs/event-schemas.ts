@@ -64,7 +64,7 @@ const DATA: { [Type in AnyEventType]: z.ZodType<EventData[Type]> } = {
     ...period,
     signal_limit: count,
     overages: z.boolean(),
-    accepted: count,
+    accepted: count.meta({ description: "Within the limit, or with overages on; held ones are apart." }),
     held: count,
     rejected: count,
     overage: count,

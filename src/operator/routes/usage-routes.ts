@@ -31,6 +31,7 @@ export const usageRoutes = operator
     operation({
       tag: "Quota",
       summary: "Usage of the billing periods",
+      description: "accepted + held are what counts against the signal limit.",
       answers: { 200: { description: "The current period, and the closed ones.", schema: usageAnswer } },
     }),
     async (c) => c.json(usageJson(await usageOf(c.env, c.get("db"), c.get("workspace").id))),
@@ -39,7 +40,7 @@ export const usageRoutes = operator
     "/workspaces/:workspace_id/books",
     operation({
       tag: "Quota",
-      summary: "Where every accepted signal is",
+      summary: "Where every signal is that was answered with 202",
       description: "accepted = processed + duplicates + held + purged + dead_lettered + in_flight, at any moment.",
       query: booksQuery,
       answers: { 200: { description: "The books.", schema: booksAnswer } },

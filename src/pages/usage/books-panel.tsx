@@ -20,7 +20,7 @@ const TERMS = {
   held: { name: "held", meaning: "over the limit; they update no scores", list: "signals/all?status=held" },
   purged: { name: "purged", meaning: "were held when their period ended", list: "signals/all?status=purged" },
   deadLettered: { name: "dead letters", meaning: "could not be processed", list: "signals/dead-letters" },
-  inFlight: { name: "in flight", meaning: "accepted, and on their way" },
+  inFlight: { name: "in flight", meaning: "on their way to the store" },
 } as const satisfies Record<Exclude<keyof Balance, "accepted" | "balanced">, Term>;
 
 export function BooksPanel({
@@ -57,7 +57,7 @@ function Equation({ path, title, books }: { path: string; title: string; books: 
       </h3>
       <p class="equation">
         <span class="term">
-          <strong>{grouped(books.accepted)}</strong> <span class="small">accepted</span>
+          <strong>{grouped(books.accepted)}</strong> <span class="small">answered with 202</span>
         </span>
         {terms.map(([key, { name, list }], index) => (
           <span class="term">
@@ -71,7 +71,7 @@ function Equation({ path, title, books }: { path: string; title: string; books: 
       </p>
       {!books.balanced && (
         <p role="alert">
-          What is recorded does not fit what was accepted. Look again in a moment; if it stays so, it is a bug.
+          What is recorded does not fit what was answered with 202. Look again in a moment; if it stays so, it is a bug.
         </p>
       )}
     </section>
