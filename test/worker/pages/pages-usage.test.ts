@@ -44,7 +44,7 @@ describe("the Usage page", () => {
     expect(labels).toContain("Limit 10");
     expect(labels).toContain("Twice the limit 20");
     expect(text).toContain(
-      "20 accepted = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
+      "20 answered with 202 = 10 processed + 0 duplicates + 10 held + 0 purged + 0 dead letters + 0 in flight",
     );
     expect(text.match(/Balanced/g)).toHaveLength(2);
     const held = readHtml(html).links("held");
