@@ -97,12 +97,39 @@ export async function findKey(db: ControlDatabase, workspaceId: string, keyId: s
   return row === undefined ? null : toApiKey(row);
 }
 
-/** Names of the workspace's keys by id, for pages that tell which key a call was made with. */
-export async function keyNames(db: ControlDatabase, workspaceId: string): Promise<Map<string, string>> {
+/** Names of these keys of the workspace by id, for pages that tell which key a call was made with. */
+export async function keyNames(
+  db: ControlDatabase,
+  workspaceId: string,
+  keyIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (keyIds.length === 0) return new Map();
+  const isOneOf = sql`${apiKeys.id} IN (SELECT value FROM json_each(${JSON.stringify(keyIds)}))`;
   const rows = await db
     .select({ id: apiKeys.id, name: apiKeys.name })
     .from(apiKeys)
-    .where(eq(apiKeys.workspaceId, workspaceId));
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isOneOf));
+  return new Map(rows.map((row) => [row.id, row.name] as const));
+}
+
+/**
+ * Names of the newest keys by id, at most `limit`, to choose one from.
+ *
+ * @param text only those that have it in their name; letter case does not matter where it is ASCII.
+ */
+export async function newestKeyNames(
+  db: ControlDatabase,
+  workspaceId: string,
+  text: string,
+  limit: number,
+): Promise<Map<string, string>> {
+  const fits = text === "" ? undefined : sql`instr(lower(${apiKeys.name}), lower(${text})) > 0`;
+  const rows = await db
+    .select({ id: apiKeys.id, name: apiKeys.name })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), fits))
+    .orderBy(desc(apiKeys.id))
+    .limit(limit);
   return new Map(rows.map((row) => [row.id, row.name] as const));
 }
 

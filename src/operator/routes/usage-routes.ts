@@ -68,10 +68,9 @@ export const usageRoutes = operator
     }),
     async (c) => {
       const { id } = c.get("workspace");
-      const [rejections, names] = await Promise.all([
-        quotaCounter(c.env, id).rejections(c.req.valid("query").limit),
-        keyNames(c.get("db"), id),
-      ]);
+      const rejections = await quotaCounter(c.env, id).rejections(c.req.valid("query").limit);
+      const keyIds = rejections.map(({ keyId }) => keyId);
+      const names = await keyNames(c.get("db"), id, keyIds);
       const items = rejections.map((one) => rejectionJson(one, names.get(one.keyId) ?? null));
       return c.json({ items, next: null });
     },

@@ -22,12 +22,12 @@ export const accountPages = pages
     const { id } = c.get("workspace");
     const externalId = (c.req.query("external_id") ?? "").slice(0, IDENTITY_MAX_LENGTH);
     const cursor = c.req.query("cursor");
-    const [account, keys] = await Promise.all([
-      signalStore(c.env, id).accountPage(externalId, { cursor: cursor ?? null, limit: PAGE_ROWS }),
-      // Spec §1: only owners and admins may see keys.
-      canManageKeys(c.get("role")) ? keyNames(c.get("db"), id) : null,
-    ]);
+    const asked = { cursor: cursor ?? null, limit: PAGE_ROWS };
+    const account = await signalStore(c.env, id).accountPage(externalId, asked);
     if (account === null) return notFoundPage(c, "account");
+    const keyIds = Object.values(account.origins).flatMap(({ keyId }) => keyId ?? []);
+    // Spec §1: only owners and admins may see keys.
+    const keys = canManageKeys(c.get("role")) ? await keyNames(c.get("db"), id, keyIds) : null;
     const view = { base: workspacePath(c), account, keys, cursor, nowMs: Date.now() };
     return page(c, { title: externalId, section: "accounts" }, <AccountView {...view} />);
   });

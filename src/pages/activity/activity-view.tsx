@@ -4,9 +4,11 @@ import type { AuditRecord } from "../../control/audit-list.ts";
 import { MANAGERS_ACTIONS } from "../../control/audit.ts";
 import type { PageOf } from "../../platform/list-page.ts";
 import type { ActivityQuery } from "./activity-query.ts";
+import type { KeyFilter } from "../key-filter.ts";
 import { AUDIT_COPY, readingOf } from "./audit-copy.tsx";
 import type { AuditPlace } from "./audit-parts.tsx";
 import { DayFields, SelectField, TextField } from "../views/fields.tsx";
+import { KeyFields } from "../views/key-fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
@@ -17,23 +19,16 @@ interface Props {
   entries: PageOf<AuditRecord>;
   /** Actors to choose from; others can be typed. */
   actors: readonly string[];
-  /** Names of API keys by id; empty where they are not shown. */
+  /** Null where nothing is shown of keys and notifications. */
+  keyFilter: KeyFilter | null;
+  /** Names of the entries' API keys by id. */
   keys: ReadonlyMap<string, string>;
   plans: ReadonlyMap<string, string>;
-  forManagers: boolean;
   nowMs: number;
 }
 
-export function ActivityView({
-  base,
-  asked,
-  entries: { items, next },
-  actors,
-  keys,
-  plans,
-  forManagers,
-  nowMs,
-}: Props) {
+export function ActivityView({ base, asked, entries: { items, next }, actors, keyFilter, keys, plans, nowMs }: Props) {
+  const forManagers = keyFilter !== null;
   const path = `${base}/settings/activity`;
   const isFiltered = Object.keys(asked.shown).some((name) => name !== "cursor");
   return (
@@ -55,9 +50,7 @@ export function ActivityView({
             <option value={actor} />
           ))}
         </datalist>
-        {forManagers && (
-          <SelectField name="key" label="API key" value={asked.key} options={[["", "Any, or none"], ...keys]} />
-        )}
+        {keyFilter !== null && <KeyFields filter={keyFilter} label="API key" any="Any, or none" />}
         <DayFields days={asked.days} />
         <button>Show</button>
         {isFiltered && (
@@ -74,7 +67,7 @@ export function ActivityView({
             ))}
           </Table>
         ) : (
-          <Nothing path={path} asked={asked} keys={keys} forManagers={forManagers} hasMore={next !== null} />
+          <Nothing path={path} asked={asked} keyFilter={keyFilter} hasMore={next !== null} />
         )}
         <Pager path={path} query={asked.shown} next={next} />
       </Panel>
@@ -118,9 +111,9 @@ function actionOptions(chosen: string, forManagers: boolean): [string, string][]
   return [["", "Everything"], ...known, ...other];
 }
 
-type NothingProps = Pick<Props, "asked" | "keys" | "forManagers"> & { path: string; hasMore: boolean };
+type NothingProps = Pick<Props, "asked" | "keyFilter"> & { path: string; hasMore: boolean };
 
-function Nothing({ path, asked, keys, forManagers, hasMore }: NothingProps) {
+function Nothing({ path, asked, keyFilter, hasMore }: NothingProps) {
   if (hasMore) {
     return (
       <Empty title="Nothing among these">
@@ -135,12 +128,16 @@ function Nothing({ path, asked, keys, forManagers, hasMore }: NothingProps) {
       </Empty>
     );
   }
-  const { actor, action, key, days, shown } = asked;
-  const named = actionOptions(action, forManagers).find(([value]) => value === action)?.[1] ?? "";
+  const { actor, action, days, shown } = asked;
+  const named = actionOptions(action, keyFilter !== null).find(([value]) => value === action)?.[1] ?? "";
   const filters = [
     { label: "What", value: action === "" ? "" : named, names: ["action"] },
     { label: "By", value: actor, names: ["actor"] },
-    { label: "API key", value: keys.get(key) ?? key, names: ["key"] },
+    {
+      label: "API key",
+      value: keyFilter?.offered.get(keyFilter.id) ?? keyFilter?.id ?? "",
+      names: ["key", "key_name"],
+    },
     daysAsked("Days", days),
   ];
   return <NothingFits title="Nothing to show" path={path} query={shown} filters={filters} />;

@@ -2,6 +2,7 @@
 import type { Rejection } from "../../domain/keys/rejection.ts";
 import type { LiveSignal, SignalStatus } from "../../store/protocol/recorded-signals.ts";
 import { REFUSALS } from "../../http/refusal-table.ts";
+import { keyLabel } from "../views/key-label.ts";
 import { CAUSE_COPY } from "../../workspace/refusal-copy.ts";
 
 export type LiveStatus = SignalStatus | "rejected";
@@ -66,7 +67,7 @@ export function rejectionItem(rejection: Rejection, keyNames: Readonly<Record<st
     status: "rejected",
     what: REFUSALS[code].label,
     email: "",
-    from: keyNames[keyId] ?? "An API key",
+    from: keyNames[keyId] ?? keyLabel(keyId),
     reason: many + (cause === null ? detail : CAUSE_COPY[cause]),
     signalId: null,
   };

@@ -12,11 +12,10 @@ import { RejectionsView } from "./rejections-view.tsx";
 
 export const rejectionPages = pages.createApp().get("/", async (c) => {
   const { id } = c.get("workspace");
-  const [kept, names] = await Promise.all([
-    quotaCounter(c.env, id).rejections(REJECTIONS_KEPT),
-    // Spec §1: only owners and admins may see keys; others get their ids, to ask by.
-    canManageKeys(c.get("role")) ? keyNames(c.get("db"), id) : new Map<string, string>(),
-  ]);
+  const kept = await quotaCounter(c.env, id).rejections(REJECTIONS_KEPT);
+  // Spec §1: only owners and admins may see keys; others get their ids, to ask by.
+  const named = canManageKeys(c.get("role")) ? kept.map(({ keyId }) => keyId) : [];
+  const names = await keyNames(c.get("db"), id, named);
   const { code, key, cursor } = c.req.query();
   const days = readDayRange(c.req.query());
   const filter: RejectionFilter = {

@@ -7,6 +7,7 @@ import { CAUSE_COPY, isOverLimit } from "../../workspace/refusal-copy.ts";
 import type { RejectionGroup } from "./rejection-list.ts";
 import { shownRange } from "../day-range.ts";
 import type { DayRange } from "../day-range.ts";
+import { keyLabel } from "../views/key-label.ts";
 import { DayFields, SelectField } from "../views/fields.tsx";
 import { counted, grouped } from "../views/format.ts";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
@@ -192,11 +193,6 @@ function askedOf({ query, days, keyNames }: RejectionsData): AskedFilter[] {
     { label: "Key", value: key === "" ? "" : (keyNames.get(key) ?? keyLabel(key)), names: ["key"] },
     daysAsked("Days", days),
   ];
-}
-
-/** What stands for a key's name where it is not shown or not known: enough to tell the key from others. */
-function keyLabel(keyId: string): string {
-  return `An API key (…${keyId.slice(-4)})`;
 }
 
 function Reason({ code }: { code: RefusalCode }) {

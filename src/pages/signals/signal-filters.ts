@@ -47,9 +47,9 @@ function isQueueSort(sort: string): sort is QueueSort {
   return Object.hasOwn(QUEUE_SORTS, sort);
 }
 
-/** @param withKeys whether `key` is heeded: only owners and admins find signals by their key (spec §1). */
-export function signalFilter(query: Record<string, string>, withKeys: boolean): FindFilter {
-  const { event, source, email, status, key } = query;
+/** @param keyId of the key whose signals are asked for; empty: of any. */
+export function signalFilter(query: Record<string, string>, keyId: string): FindFilter {
+  const { event, source, email, status } = query;
   const { sinceMs, untilMs } = readDayRange(query);
   const filter: FindFilter = {};
   const [named, from, owner, only] = [nonEmpty(event), nonEmpty(source), nonEmpty(email), statusAsked(status)];
@@ -57,8 +57,7 @@ export function signalFilter(query: Record<string, string>, withKeys: boolean): 
   if (from !== undefined) filter.source = from;
   if (owner !== undefined) filter.email = owner;
   if (only !== undefined) filter.status = only;
-  const keyId = withKeys ? nonEmpty(key) : undefined;
-  if (keyId !== undefined) filter.keyId = keyId;
+  if (keyId !== "") filter.keyId = keyId;
   if (sinceMs !== null) filter.sinceMs = sinceMs;
   if (untilMs !== null) filter.untilMs = untilMs;
   return filter;

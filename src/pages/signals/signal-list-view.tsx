@@ -2,8 +2,10 @@
 import type { FoundSignals } from "../../store/protocol/recorded-signals.ts";
 import type { RecentNames } from "../../store/protocol/signal-queue.ts";
 import { STATUS_OPTIONS } from "./signal-filters.ts";
+import type { KeyFilter } from "../key-filter.ts";
 import { readDayRange } from "../day-range.ts";
 import { DayFields, NameField, SelectField, TextField } from "../views/fields.tsx";
+import { KeyFields } from "../views/key-fields.tsx";
 import { daysAsked, NothingFits } from "../views/nothing-fits.tsx";
 import type { AskedFilter } from "../views/nothing-fits.tsx";
 import { Empty, PageHead, Panel } from "../views/parts.tsx";
@@ -13,18 +15,18 @@ export function SignalListView({
   base,
   query,
   names,
-  keys,
+  keyFilter,
   signals,
 }: {
   base: string;
   query: Record<string, string>;
   /** Events and sources to choose from; others can be typed. */
   names: RecentNames;
-  /** Names of API keys by id; null where they are not shown. */
-  keys: ReadonlyMap<string, string> | null;
+  /** Null where keys are not shown. */
+  keyFilter: KeyFilter | null;
   signals: FoundSignals;
 }) {
-  const asked = askedOf(query, keys);
+  const asked = askedOf(query, keyFilter);
   const isNarrowed = asked.some(({ value }) => value !== "") || query["cursor"] !== undefined;
   return (
     <>
@@ -35,9 +37,7 @@ export function SignalListView({
         <NameField name="source" label="Source" value={query["source"] ?? ""} known={names.sources} />
         <TextField name="email" label="Email of the person" value={query["email"] ?? ""} autocomplete="off" />
         <SelectField name="status" label="Status" value={query["status"] ?? ""} options={STATUS_OPTIONS} />
-        {keys !== null && (
-          <SelectField name="key" label="Key" value={query["key"] ?? ""} options={[["", "Any key"], ...keys]} />
-        )}
+        {keyFilter !== null && <KeyFields filter={keyFilter} label="Key" any="Any key" />}
         <DayFields days={readDayRange(query)} />
         <TextField
           name="id"
@@ -70,8 +70,9 @@ export function SignalListView({
   );
 }
 
-function askedOf(query: Record<string, string>, keys: ReadonlyMap<string, string> | null): AskedFilter[] {
-  const { status = "", key = "" } = query;
+function askedOf(query: Record<string, string>, keyFilter: KeyFilter | null): AskedFilter[] {
+  const { status = "" } = query;
+  const key = keyFilter?.id ?? "";
   const text = (name: string) => (query[name] ?? "").trim();
   return [
     { label: "Event name", value: text("event"), names: ["event"] },
@@ -82,7 +83,7 @@ function askedOf(query: Record<string, string>, keys: ReadonlyMap<string, string
       value: STATUS_OPTIONS.find(([value]) => value !== "" && value === status)?.[1] ?? "",
       names: ["status"],
     },
-    { label: "Key", value: keys?.get(key) ?? (keys === null ? "" : key), names: ["key"] },
+    { label: "Key", value: keyFilter?.offered.get(key) ?? key, names: ["key", "key_name"] },
     daysAsked("Received", readDayRange(query)),
   ];
 }

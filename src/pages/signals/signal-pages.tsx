@@ -1,7 +1,7 @@
 /** Signal Queue (spec §6.3): groups, their signals, the trace of each, and the dead letters. */
 import type { Context } from "hono";
 import { canManageKeys } from "../../domain/keys/role.ts";
-import { findKey, keyNames, listKeys } from "../../control/stored-keys.ts";
+import { findKey, listKeys } from "../../control/stored-keys.ts";
 import { listRules, ruleNames } from "../../control/stored-rules.ts";
 import { GROUP_SAMPLES, PAGE_ROWS } from "../../limits.ts";
 import type { Page } from "../../platform/list-page.ts";
@@ -12,6 +12,7 @@ import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
 import { queueFilter, signalFilter, statusAsked } from "./signal-filters.ts";
+import { readKeyFilter } from "../key-filter.ts";
 import { isDismissed } from "../dismissed.ts";
 import { FirstSteps } from "./first-steps.tsx";
 import { DeadLettersView } from "./dead-letters-view.tsx";
@@ -54,16 +55,18 @@ export const signalPages = pages
   .get("/all", async (c) => {
     const query = c.req.query();
     if (isSignalId(query["id"])) return c.redirect(`${workspacePath(c)}/signals/${query["id"].trim()}`, 303);
-    const withKeys = canManageKeys(c.get("role"));
-    const [signals, names, keys] = await Promise.all([
-      storeOf(c).signals(signalFilter(query, withKeys), pageAsked(c)),
+    // Spec §1: only owners and admins find signals by their key.
+    const keyFilter = canManageKeys(c.get("role"))
+      ? await readKeyFilter(c.get("db"), c.get("workspace").id, query)
+      : null;
+    const [signals, names] = await Promise.all([
+      storeOf(c).signals(signalFilter(query, keyFilter?.id ?? ""), pageAsked(c)),
       storeOf(c).recentNames(),
-      withKeys ? keyNames(c.get("db"), c.get("workspace").id) : null,
     ]);
     return page(
       c,
       { title: "All signals", section: "signals" },
-      <SignalListView base={workspacePath(c)} query={query} names={names} keys={keys} signals={signals} />,
+      <SignalListView base={workspacePath(c)} query={query} names={names} keyFilter={keyFilter} signals={signals} />,
     );
   })
   .get("/dead-letters", async (c) => {

@@ -1,0 +1,107 @@
+/** A workspace with thousands of API keys: pages name some of them, and find the others by a part of their name. */
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { KEYS_OFFERED } from "../../../src/pages/key-filter.ts";
+import { readHtml, type Part } from "../../support/html.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+
+const KEYS = 2_000;
+const PAGE_MAX_BYTES = 64 * 1024;
+let of: Members;
+/** Older than any key that is made: a real id begins with the time, `key_01`. */
+const idOf = (number: number) => `key_00${String(number).padStart(4, "0")}-${of.workspace.id}`;
+const idsDownFrom = (newest: number, count: number) => Array.from({ length: count }, (_, n) => idOf(newest - n));
+
+/** Keys "Region 0000" to "Region 1999", and the newest, "Shop 10%", with which two signals came. */
+beforeAll(async () => {
+  of = await newMembers({ key: null });
+  await env.DB.prepare(
+    `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
+      SELECT value, ?1, 'Region ' || substr(value, 7, 4), 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
+  )
+    .bind(of.workspace.id, new Date().toISOString(), JSON.stringify(idsDownFrom(KEYS - 1, KEYS)))
+    .run();
+  const shop = await of.workspace.operator<{ id: string; key: string }>("POST", "/keys", { name: "Shop 10%" });
+  for (const event of ["One", "Two"]) await of.workspace.send({ event, email: "a@example.com" }, { key: shop.key });
+  await of.workspace.settled();
+}, 60_000);
+
+const PAGES = ["signals/all", "settings/activity", "live", "rejections", "connect", "settings/api-keys"];
+
+test.each(PAGES)("however many keys a workspace has, this page names a hundred and is short: %s", async (path) => {
+  const html = await of.owner.see(`${of.home}/${path}`);
+  expect(new Set(html.match(/Region \d{4}/g)).size).toBeLessThanOrEqual(KEYS_OFFERED);
+  expect(html.length).toBeLessThanOrEqual(PAGE_MAX_BYTES);
+});
+
+describe.each(["signals/all", "settings/activity"])("the filter by key of %s", (path) => {
+  const see = async (query: Record<string, string>): Promise<Part> =>
+    readHtml(await of.owner.see(`${of.home}/${path}?${new URLSearchParams(query).toString()}`));
+  const offered = (page: Part) =>
+    page
+      .field("key")
+      .all("option")
+      .flatMap((option) => option.attribute("value") || []);
+
+  test("offers the newest keys, and always the one that is chosen", async () => {
+    const page = await see({});
+    expect(offered(page).slice(1)).toEqual(idsDownFrom(KEYS - 1, KEYS_OFFERED - 1));
+    expect(page.field("key").value).toBe("");
+    const old = await see({ key: idOf(7) });
+    expect(offered(old).slice(1)).toEqual([...idsDownFrom(KEYS - 1, KEYS_OFFERED - 1), idOf(7)]);
+    expect(old.field("key").value).toBe(idOf(7));
+  });
+
+  test("takes a part of a name, in any case, where one key alone has it", async () => {
+    const page = await see({ key_name: " region 0007 " });
+    expect(page.field("key").value).toBe(idOf(7));
+    expect(page.field("key_name").value).toBe("region 0007");
+    expect(page.rows).toHaveLength(0);
+    expect(page.text).toContain("Region 0007");
+  });
+
+  test("offers those that have it in their name where several do, and says so; then one of them is kept", async () => {
+    const page = await see({ key_name: "Region 000" });
+    expect(offered(page)).toEqual(idsDownFrom(9, 10));
+    expect(page.text).toContain("10 keys have this in their name: choose one.");
+    expect((await see({ key_name: "Region" })).text).toContain("More than 100 keys have this in their name");
+    expect((await see({ key_name: "Region 000", key: idOf(3) })).field("key").value).toBe(idOf(3));
+  });
+
+  test("leaves the key that was chosen before when another name is typed", async () => {
+    const page = await see({ key_name: "Region 0007", key: idOf(3) });
+    expect(page.field("key").value).toBe(idOf(7));
+    expect(offered(page)).toEqual([idOf(7)]);
+  });
+
+  test("says that no key has it in its name, also where it means something to the database", async () => {
+    for (const name of ["Nobody", "_egion", "Region%"]) {
+      expect((await see({ key_name: name })).text).toContain("No key has this in its name.");
+    }
+  });
+
+  test("is the only key's own field where all of them are offered: there is no name to type", async () => {
+    const few = await newMembers();
+    const page = readHtml(await few.owner.see(`${few.home}/${path}`));
+    expect(page.fields("key_name")).toHaveLength(0);
+    expect(page.field("key").value).toBe("");
+  });
+});
+
+test("All signals are those of the key whose name was typed", async () => {
+  const read = (name: string) =>
+    of.owner.read(`${of.home}/signals/all?${new URLSearchParams({ key_name: name }).toString()}`);
+  expect((await read("shop 10%")).rows).toHaveLength(2);
+  expect((await read("Region 0007")).rows).toHaveLength(0);
+});
+
+test("Live and Rejections name the key of a refused call, however old it is", async () => {
+  await of.workspace.counter.refused({
+    keyId: idOf(7),
+    code: "body_empty",
+    detail: "x",
+    requestId: "req_1",
+    signals: 1,
+  });
+  for (const path of ["live", "rejections"]) expect(await of.owner.see(`${of.home}/${path}`)).toContain("Region 0007");
+});
