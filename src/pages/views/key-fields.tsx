@@ -1,6 +1,6 @@
 /** Fields for an API key to narrow a list down by: the newest in a list, and where there are more, a part of the name. */
 import { grouped } from "../../domain/grouped.ts";
-import { KEYS_OFFERED, type KeyFilter } from "../key-filter.ts";
+import type { KeyFilter } from "../key-filter.ts";
 import { SelectField, TextField } from "./fields.tsx";
 
 export function KeyFields({ filter, label, any }: { filter: KeyFilter; label: string; any: string }) {
@@ -11,9 +11,9 @@ export function KeyFields({ filter, label, any }: { filter: KeyFilter; label: st
       {(hasMore || text !== "") && (
         <TextField
           name="key_name"
-          label="Or a part of its name"
+          label="Key's name"
           value={text}
-          placeholder={`beyond the newest ${grouped(KEYS_OFFERED)}`}
+          placeholder="a part of it"
           error={wrongText(filter)}
           autocomplete="off"
         />
