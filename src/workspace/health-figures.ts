@@ -27,7 +27,9 @@ const OF_HEALTH: readonly Figure[] = [
   gauge("store_max_bytes", "From here on nothing is recorded.", ({ store }) => store.maxBytes),
   gauge("dead_letters", "Signals that could not be processed.", ({ deadLetters }) => deadLetters),
   gauge("failing_jobs", "Jobs of the store that have failed since they last succeeded.", (of) => of.failingJobs.length),
-  gauge("books_balanced", "1 where each signal answered with 202 is in exactly one place.", (of) => Number(of.booksBalanced)),
+  gauge("books_balanced", "1 where each signal answered with 202 is in exactly one place.", (of) =>
+    Number(of.booksBalanced),
+  ),
   gauge("held_signals", "Signals held until the billing period ends.", ({ books }) => books.held),
   counter("accepted_signals", "Signals answered with 202, held ones included.", ({ books }) => books.accepted),
   counter("duplicate_signals", "Signals answered with 202 that were repetitions.", ({ books }) => books.duplicates),
