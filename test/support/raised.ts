@@ -19,7 +19,7 @@ export function ofType<Type extends EventType>(events: readonly WorkspaceEvent[]
   return events.filter((event) => event.type === type).map(({ data }) => data as EventOf<Type>["data"]);
 }
 
-/** In place of all workspaces' Destinations, until the test ends: what they have taken over, and how their calls fail. */
+/** In place of a workspace's Destinations, until the test ends: what they have taken over, and how their calls fail. */
 export class TestDestinations {
   /** All events that were taken, repetitions included. */
   readonly taken: WorkspaceEvent[] = [];
@@ -29,15 +29,25 @@ export class TestDestinations {
   gate: Promise<void> = Promise.resolve();
   calls = 0;
 
-  constructor() {
-    vi.spyOn(Destinations.prototype, "raise").mockImplementation((async (events: WorkspaceEvent[]) => {
-      this.calls++;
-      await this.gate;
-      const fault = this.faults.shift() ?? "none";
-      if (fault === "before") throw new Error("crash before the call");
-      this.taken.push(...structuredClone(events));
-      if (fault === "after") throw new Error("crash after the call");
-    }) as unknown as Destinations["raise"]);
+  /** @param workspaceId of any other's events nothing is known: a call of an object that was killed may come late. */
+  constructor(workspaceId: string) {
+    const take = (events: WorkspaceEvent[]) => this.#take(events);
+    vi.spyOn(Destinations.prototype, "raise").mockImplementation(async function (
+      this: Destinations,
+      events: WorkspaceEvent[],
+    ) {
+      const { id } = Reflect.get(this, "ctx") as DurableObjectState;
+      if (id.name === workspaceId) await take(events);
+    } as unknown as Destinations["raise"]);
+  }
+
+  async #take(events: WorkspaceEvent[]): Promise<void> {
+    this.calls++;
+    await this.gate;
+    const fault = this.faults.shift() ?? "none";
+    if (fault === "before") throw new Error("crash before the call");
+    this.taken.push(...structuredClone(events));
+    if (fault === "after") throw new Error("crash after the call");
   }
 
   /** Each once. */

@@ -46,8 +46,8 @@ async function handedOn(workspaceId: string): Promise<void> {
 }
 
 test("what a batch raises is handed on as soon as it is committed, and is then kept no longer", async () => {
-  const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([10]);
+  const destinations = new TestDestinations(workspaceId);
   await deliver(workspaceId, [signal(0), signal(1), signal(3)]);
   await handedOn(workspaceId);
   expect(destinations.calls).toBe(1);
@@ -55,8 +55,8 @@ test("what a batch raises is handed on as soon as it is committed, and is then k
 });
 
 test("nobody waits for Destinations that do not answer; what is raised meanwhile goes with the next call", async () => {
-  const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([]);
+  const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
   await deliver(workspaceId, [signal(0)]);
@@ -73,8 +73,8 @@ test("nobody waits for Destinations that do not answer; what is raised meanwhile
 test.each<Fault>(["before", "after"])(
   "a call that fails %s it has taken effect is made again by the alarm, with the same ids, and by nothing else until then",
   async (fault) => {
-    const destinations = new TestDestinations();
     const workspaceId = await workspaceWithWishes([]);
+    const destinations = new TestDestinations(workspaceId);
     destinations.faults = [fault];
     await deliver(workspaceId, [signal(0)]);
     await until(() => expect(destinations.calls).toBe(1));
@@ -92,8 +92,8 @@ test.each<Fault>(["before", "after"])(
 );
 
 test("an object that is killed before it has handed on does so by its alarm", async () => {
-  const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([]);
+  const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
   expect(await alarmMs(workspaceId)).not.toBeNull();
@@ -105,8 +105,8 @@ test("an object that is killed before it has handed on does so by its alarm", as
 });
 
 test("a batch that comes while the alarm of an object that was killed hands on leaves an alarm set", async () => {
-  const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([]);
+  const destinations = new TestDestinations(workspaceId);
   destinations.gate = new Promise(() => {});
   await deliver(workspaceId, [signal(0)]);
   await until(() => expect(destinations.calls).toBe(1));
@@ -129,8 +129,8 @@ test("a batch that comes while the alarm of an object that was killed hands on l
 });
 
 test("a person who is deleted is told of no more, but for what was under way", async () => {
-  const destinations = new TestDestinations();
   const workspaceId = await workspaceWithWishes([]);
+  const destinations = new TestDestinations(workspaceId);
   let open = (): void => {};
   destinations.gate = new Promise((resolve) => (open = resolve));
   await deliver(workspaceId, [signal(0)]);
@@ -177,8 +177,8 @@ test("with crashes at every write and every call, in any order, repetition and s
   });
   await assertForSoLong(
     fc.asyncProperty(plan, async ({ signals, order, waves }) => {
-      const destinations = new TestDestinations();
       const workspaceId = await workspaceWithWishes([5, 15]);
+      const destinations = new TestDestinations(workspaceId);
       const all = signals.map((who, n) => signal(n, who));
       const queue = [...all, ...all.slice(0, 3)].toSorted((one, other) => placeOf(one) - placeOf(other));
       function placeOf({ ordinal = 0 }: Delivered): number {

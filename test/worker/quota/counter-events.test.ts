@@ -28,8 +28,8 @@ async function counterThatTells(
   types: EventType[] = [...eventTypes],
 ): Promise<{ counter: TestCounter; destinations: TestDestinations }> {
   at(0);
-  const destinations = new TestDestinations();
   const counter = await newCounter({ signalLimit: 10, ...config });
+  const destinations = new TestDestinations(counter.id);
   await counter.sendTo(lose);
   await counter.stub.wantEvents({ types, thresholds: [] });
   return { counter, destinations };
