@@ -18,6 +18,13 @@ test("a case that is under way when the time is up is waited for, and none begin
   expect(cases.begun).toBeLessThan(1_000);
 });
 
+test("where they have not come upon what they are about, cases go on when the time is up", async () => {
+  let cases = 0;
+  const property = fc.asyncProperty(fc.nat(), async () => void cases++);
+  await assertForSoLong(property, { numRuns: 1_000, limitMs: 0, isSeen: () => cases >= 7 });
+  expect(cases).toBe(7);
+});
+
 test("a case that does not hold is told, also when the time is up before it is as small as can be", async () => {
   const property = fc.asyncProperty(fc.nat(), async () => {
     await oneMore();
