@@ -1,5 +1,5 @@
 /** A step of a life of the model run: the same for the model and for what is real. */
-import type * as fc from "fast-check";
+import * as fc from "fast-check";
 import type { Model } from "./model.ts";
 import type { Real } from "./model-real.ts";
 
@@ -14,4 +14,9 @@ export function command(says: string, run: (model: Model, real: Real) => Promise
     },
     toString: () => says,
   };
+}
+
+/** Mostly null: `fc.option` makes that the rarer one. */
+export function seldom<T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | null> {
+  return fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: value });
 }

@@ -70,6 +70,7 @@ export const commands: fc.Arbitrary<Command>[] = [
   givenUp,
   accounts,
   accounts,
+  accounts,
   deliver,
   deliver,
   deliver,

@@ -7,7 +7,15 @@ import type { Command } from "./model-command.ts";
 import { emailOf, lineOf, personLine } from "./model-lines.ts";
 import type { Line } from "./model-lines.ts";
 import type { Model } from "./model.ts";
-import { byText, expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "./model-reads.ts";
+import {
+  byText,
+  expectAccounts,
+  expectPeople,
+  expectScores,
+  expectSignals,
+  expectTrace,
+  readPages,
+} from "./model-reads.ts";
 import type { Real } from "./model-real.ts";
 import { applyRules } from "./model-rule-commands.ts";
 import { event, person } from "./model-sayings.ts";
@@ -27,6 +35,14 @@ const accounts: fc.Arbitrary<Command> = limit.map((most) =>
   command(`accounts, ${most} a page`, async (model, real) => {
     await real.quiet();
     await expectAccounts(model, real, most);
+  }),
+);
+
+const trace: fc.Arbitrary<Command> = fc.nat(40).map((back) =>
+  command(`the trace of signal ${back}, counted from the end`, async (model, real) => {
+    await real.quiet();
+    const signal = model.signals.at(-1 - (back % Math.max(model.signals.length, 1)));
+    if (signal !== undefined) await expectTrace(model, real, signal);
   }),
 );
 
@@ -123,4 +139,4 @@ function inOrder(shown: { email: string; score: number }[], sort: PeopleQuery["s
 }
 
 /** Each as likely as the next one. */
-export const looks: fc.Arbitrary<Command>[] = [files, accounts, people, signals, scores];
+export const looks: fc.Arbitrary<Command>[] = [files, accounts, trace, people, signals, scores];

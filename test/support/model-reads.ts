@@ -1,11 +1,11 @@
 /** What a life of the model run reads back: files and lists, each compared with what the model says. */
+import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { accountsOf } from "./model-accounts.ts";
 import { emailOf, lineOf, personLine } from "./model-lines.ts";
 import type { Model, ModelSignal, Place } from "./model.ts";
 import type { Real } from "./model-real.ts";
 import { call } from "./workspace.ts";
-import { env } from "cloudflare:workers";
 
 type Format = "ndjson" | "csv";
 /** Cells by column. Empty: nothing is said. */
@@ -26,16 +26,35 @@ export async function expectSignals(model: Model, real: Real, format: Format): P
     [...signals.values()].map((signal) => twins(signal.place, signal)).toSorted(),
   );
   for (const { row, signal, place } of found) {
-    const { isErased, hasPayload, ...cells } = lineOf(model, signal, place);
-    const wanted: Row = { ...cells, payload: hasPayload ? (real.sent.get(signal.id) ?? "") : "" };
-    expect(row).toMatchObject(wanted);
-    expect({ id: row["id"], isErased: row["erased_at"] !== "" }).toEqual({ id: signal.id, isErased });
-    const original = model.signals.find(({ id }) => id === row["duplicate_of"]);
-    expect({ id: row["id"], repeats: original?.n }).toEqual({
-      id: signal.id,
-      repeats: place === "duplicate" ? signal.n : undefined,
-    });
+    expectLine(model, row, { signal, place });
+    const { hasPayload } = lineOf(model, signal, place);
+    expect(row["payload"]).toBe(hasPayload ? real.sent.get(signal.id) : "");
   }
+}
+
+function expectLine(model: Model, row: Row, { signal, place }: { signal: ModelSignal; place: Place }): void {
+  const { isErased, hasPayload: _, ...cells } = lineOf(model, signal, place);
+  expect(row).toMatchObject(cells);
+  const original = model.signals.find(({ id }) => id === row["duplicate_of"]);
+  expect({ id: row["id"], isErased: row["erased_at"] !== "", repeats: original?.n }).toEqual({
+    id: signal.id,
+    isErased,
+    repeats: place === "duplicate" ? signal.n : undefined,
+  });
+}
+
+/** A signal's trace says what its line in a file does; of what retention has deleted there is none. */
+export async function expectTrace(model: Model, real: Real, signal: ModelSignal): Promise<void> {
+  const path = `/workspaces/${real.workspace.id}/signals/${signal.id}`;
+  const response = await callOperator(path);
+  expect({ id: signal.id, status: response.status }).toEqual({ id: signal.id, status: signal.isGone ? 404 : 200 });
+  if (signal.isGone) return;
+  const { payload, ...trace } = await response.json<Record<string, unknown>>();
+  const row = cellsOf(trace);
+  const place = foundPlace(row, signal);
+  expectLine(model, row, { signal, place });
+  const { hasPayload } = lineOf(model, signal, place);
+  expect(payload).toEqual(hasPayload ? JSON.parse(real.sent.get(signal.id) ?? "") : null);
 }
 
 /** Where a signal is: which of twins has taken the effect is the one that was recorded first, and the file says which. */
@@ -105,9 +124,7 @@ export async function readPages<T>(real: Real, path: string, limit: number): Pro
 }
 
 export async function readFile(real: Real, records: string, format: Format): Promise<Row[]> {
-  const response = await call(`/operator/workspaces/${real.workspace.id}/export/${records}?format=${format}`, {
-    headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
-  });
+  const response = await callOperator(`/workspaces/${real.workspace.id}/export/${records}?format=${format}`);
   expect(response.status).toBe(200);
   const text = await response.text();
   return format === "csv" ? readCsv(text) : text.split("\n").slice(0, -1).map(readJsonLine);
@@ -115,11 +132,20 @@ export async function readFile(real: Real, records: string, format: Format): Pro
 
 /** The payload, which is the last member, is taken to the letter. */
 function readJsonLine(line: string): Row {
-  const cells = Object.entries(JSON.parse(line) as Record<string, unknown>).map(([column, value]) => {
-    if (column === "payload" && value !== null) return [column, line.slice(line.indexOf('"payload":') + 10, -1)];
-    return [column, value === null ? "" : typeof value === "string" ? value : JSON.stringify(value)];
+  const { payload, ...members } = JSON.parse(line) as Record<string, unknown>;
+  const letters = payload === undefined || payload === null ? "" : line.slice(line.indexOf('"payload":') + 10, -1);
+  return { ...cellsOf(members), payload: letters };
+}
+
+function cellsOf(members: Record<string, unknown>): Row {
+  const cells = Object.entries(members).map(([name, value]) => {
+    return [name, value === null ? "" : typeof value === "string" ? value : JSON.stringify(value)];
   });
   return Object.fromEntries(cells) as Row;
+}
+
+function callOperator(path: string): Promise<Response> {
+  return call(`/operator${path}`, { headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` } });
 }
 
 /** RFC 4180. */

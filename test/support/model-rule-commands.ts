@@ -1,7 +1,7 @@
 /** Mapping rules in a life of the model run: tried, changed, and applied to what is there. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import { command } from "./model-command.ts";
+import { command, seldom } from "./model-command.ts";
 import type { Command } from "./model-command.ts";
 import type { Model } from "./model.ts";
 import type { Rule } from "./model-people.ts";
@@ -15,7 +15,7 @@ import { event, person } from "./model-sayings.ts";
 const scoring = {
   points: fc.integer({ min: -5, max: 20 }),
   frequency: fc.constantFrom<Rule["frequency"][]>("every_time", "once_per_day", "once_ever"),
-  of: fc.option(person, { freq: 4 }),
+  of: seldom(person),
 };
 
 /** From then on, or in the past too. One that is switched off goes through the past at once, before it is switched on again. */
