@@ -11,7 +11,7 @@ import { applyRules } from "./model-rule-commands.ts";
 import { Model } from "./model.ts";
 import { MODEL_PARTS } from "./model-parts.ts";
 import { emailOf } from "./model-lines.ts";
-import { expectAccounts, expectPeople, expectScores, expectSignals } from "./model-reads.ts";
+import { expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "./model-reads.ts";
 import { Real } from "./model-real.ts";
 import { expectToAddUp } from "./read-store.ts";
 
@@ -32,7 +32,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
   const { workspace } = real;
   const usage = await workspace.counter.usage();
   const books = await workspace.books();
-  const { items } = await workspace.operator<{ items: { email: string; score: number }[] }>("GET", "/people");
+  const people = await readPages<{ email: string; score: number }>(real, "/people", 1);
   const { accepted, held, rejected, overage, streak, extraRoomRemoved } = usage ?? {};
   expect({ accepted, held, rejected, overage, streak, extraRoomRemoved }).toEqual({
     ...model.current,
@@ -57,7 +57,7 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
   });
 
   const scores = [...model.scores()].map(([person, score]) => [emailOf(person), score]);
-  expect(items.map(({ email, score }) => [email, score]).toSorted()).toEqual(scores.toSorted());
+  expect(people.map(({ email, score }) => [email, score]).toSorted()).toEqual(scores.toSorted());
   const format = model.signals.length % 2 === 0 ? "ndjson" : "csv";
   await expectSignals(model, real, format);
   await expectPeople(model, real, format);

@@ -83,6 +83,7 @@ export const givenUp: fc.Arbitrary<Command> = call.map((one) =>
     await real.giveUp();
   }),
 );
+
 /** Few accounts and plans, so that updates meet. Which of twins is the later word depends on the order: they come one by one. */
 export const accounts: fc.Arbitrary<Command> = fc
   .record({
@@ -99,12 +100,14 @@ export const accounts: fc.Arbitrary<Command> = fc
       }),
       { minLength: 1, maxLength: 4 },
     ),
+    leave: fc.boolean(),
     dies: fc.oneof({ weight: 9, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
   })
-  .map(({ sayings, dies }) =>
-    command(`admit accounts ${JSON.stringify(sayings)}${dies ? ", given up" : ""}`, async (model, real) => {
+  .map(({ sayings, leave, dies }) =>
+    command(`admit accounts ${JSON.stringify({ sayings, leave, dies })}`, async (model, real) => {
       if (dies || sayings.some(({ again }) => again !== null)) await real.quiet();
       await admit(model, real, { key: real.accountsKey, sayings }, dies);
+      if (leave) await real.ringCounter();
       if (dies) await real.giveUp();
     }),
   );
