@@ -2,6 +2,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { COLD_ABANDONED_MS } from "../../src/store/log/cold.ts";
+import { AFTER_DELETION } from "../../src/store/people/link-jobs.ts";
 import type { SignalStore } from "../../src/store/signal-store.ts";
 import type { StoreState } from "../../src/store/state/store-state.ts";
 
@@ -30,7 +31,7 @@ async function ringInside(
   storage.setAlarm = (atMs) => Promise.resolve(void (nextMs = Math.min(nextMs, Number(atMs))));
   await storage.deleteAlarm();
   if (seal) sealOpen((instance as unknown as { state: StoreState }).state, storage);
-  sql.exec("UPDATE link_jobs SET due_at = 1");
+  sql.exec("UPDATE link_jobs SET due_at = 1 WHERE due_at < ?", AFTER_DELETION);
   sql.exec("UPDATE rule_jobs SET due_at = 1 WHERE status <> 'done'");
   // What may be on its way to R2 at this moment is left alone.
   sql.exec(

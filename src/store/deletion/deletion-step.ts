@@ -121,9 +121,10 @@ export class DeletionStep {
     // The plus keeps SQLite from the index on the person, by which it would go through all of their ids for each.
     sql.exec("DELETE FROM identities WHERE key = ? AND +person_id = ?", key, this.#job.person_id);
     deletePairs(sql, key);
-    // Where somebody else has the id too, their part of its list is linked from now on.
-    if (claimsInStore(sql, id).length > 0) putOffLinkJob(sql, id, this.#nowMs);
-    else endLinkJob(sql, id);
+    // Where somebody else has the id too, their part of its list is linked from now on, unless they are being deleted as well.
+    const left = claimsInStore(sql, id).length;
+    if (left === 0) endLinkJob(sql, id);
+    else if (left === this.#people.identities.claimsOf(id).length) putOffLinkJob(sql, id, this.#nowMs);
     this.#job.identities++;
   }
 

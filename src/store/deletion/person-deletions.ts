@@ -10,6 +10,7 @@ import { deleteFromEvents } from "../events/deleted-in-events.ts";
 import type { DeletionReceipt } from "../protocol/data-care.ts";
 import { isScrubbing } from "../log/cold-removals.ts";
 import { readEntries } from "../people/timeline-text.ts";
+import { AFTER_DELETION } from "../people/link-jobs.ts";
 import { insertEntries } from "../people/timelines.ts";
 import { personList } from "../people/visitor-keys.ts";
 import type { StoreState } from "../state/store-state.ts";
@@ -35,7 +36,7 @@ export function beginDeletion(state: StoreState, id: string, email: string, nowM
   const [person] = sql.exec<{ id: number; recent: string }>("SELECT id, recent FROM people WHERE email = ?", email);
   if (last?.finished_at === null && person === undefined) lookAgain(sql, last, email, askedAtMs);
   else {
-    if (person !== undefined) takeAway(sql, person, nowMs);
+    if (person !== undefined) takeAway(sql, person);
     insertJob(sql, { id, email, personId: person?.id ?? null }, askedAtMs);
   }
   deleteFromEvents(state, email);
@@ -84,14 +85,14 @@ export function stepDeletions(state: StoreState, nowMs: number): void {
  * Takes the person away. Their number is never used again: lines that still name it are nobody's, and ids that are still
  * theirs too.
  */
-function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }, nowMs: number): void {
+function takeAway(sql: SqlStorage, { id, recent }: { id: number; recent: string }): void {
   insertEntries(sql, personList(id), readEntries(recent));
   sql.exec("DELETE FROM people WHERE id = ?", id);
-  // Lines of their ids that were about to be linked are looked through first: see DeletionStep.
+  // Lines of their ids that were about to be linked are looked through first, however long that takes: see DeletionStep.
   sql.exec(
     `UPDATE link_jobs SET due_at = ?
      WHERE key IN (SELECT key FROM identities WHERE person_id = ?)`,
-    nowMs + DAY_MS,
+    AFTER_DELETION,
     id,
   );
 }

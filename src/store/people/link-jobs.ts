@@ -5,6 +5,9 @@ import type { VisitorId } from "./visitor-keys.ts";
 /** The alarm takes a link job when the consumer that caused it has not within this time. */
 export const LINK_ALARM_MS = 10_000;
 
+/** When the job of somebody is due who is being deleted: not before the deletion has come to the visitor, and says so. */
+export const AFTER_DELETION = Number.MAX_SAFE_INTEGER;
+
 /** How many scoring signals were made, and their points. */
 export interface LinkCounts {
   added: number;
@@ -16,9 +19,10 @@ export function startLinkJob(sql: SqlStorage, visitor: VisitorId, nowMs: number)
   sql.exec("INSERT OR IGNORE INTO link_jobs (key, due_at) VALUES (?, ?)", visitorKey(visitor), nowMs + LINK_ALARM_MS);
 }
 
-/** When the next job is due, in milliseconds since 1970; null when there is none. */
+/** When the next job is due, in milliseconds since 1970; null when there is none, or all are to wait for a deletion. */
 export function nextLinkJobMs(sql: SqlStorage): number | null {
-  return sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM link_jobs").one().at;
+  const { at } = sql.exec<{ at: number | null }>("SELECT min(due_at) AS at FROM link_jobs").one();
+  return at === AFTER_DELETION ? null : at;
 }
 
 /** Visitors whose jobs are due by then, the ones that wait longest first. */
@@ -35,7 +39,7 @@ export function hasFreshLinkJob(sql: SqlStorage, nowMs: number): boolean {
 }
 
 export function hasLinkJob(sql: SqlStorage, visitor: VisitorId): boolean {
-  return isLinkJobDue(sql, visitor, Number.MAX_SAFE_INTEGER);
+  return isLinkJobDue(sql, visitor, AFTER_DELETION);
 }
 
 /** Whether a visitor's job is due by then: it may have been ended, or put off, meanwhile. */

@@ -401,6 +401,48 @@ describe("what is not linked yet", () => {
     });
   });
 
+  test.each(["nobody", "somebody"])(
+    "goes with its person, whose deletion has stood for days, where %s else has the id",
+    (else_) =>
+      inStore(async (store) => {
+        const more = Array.from({ length: DELETION_STEP_LINES + 700 }, (_, n) => visit("v-jane", n + 1));
+        waiting(store, ...more);
+        if (else_ === "somebody") store.record(NOW + 1, identify(BOB, "v-jane"));
+        beginDeletion(store.state, "del_1", JANE, LATER);
+        // By the clock that linking goes by, months have passed.
+        const { state, storage, objects } = store;
+        const rules = async () => ({ version: 1, rules: compileRules([]) });
+        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
+        expect(store.sql.exec("SELECT email FROM people WHERE email = ? AND score > 0", BOB).toArray()).toEqual([]);
+        finish(store);
+        expect(findDeletion(store.sql, JANE)).toMatchObject({ anonymous: DELETION_STEP_LINES + 701, signals: 1 });
+        const left = linesOf(state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane");
+        expect(left.map(({ facts }) => facts.kind)).toEqual(else_ === "somebody" ? ["identify"] : []);
+        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
+        expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 9)).toEqual([]);
+        expectStateToAddUp(state);
+      }),
+  );
+
+  test("goes with its person where another who had the id is deleted at the same time, and before them", () =>
+    inStore(async (store) => {
+      const { state, storage, objects } = store;
+      const rules = async () => ({ version: 1, rules: compileRules([]) });
+      const more = Array.from({ length: DELETION_STEP_LINES }, (_, n) => visit("v-jane", n + 1));
+      waiting(store, ...more);
+      store.record(NOW + 10, identify(BOB, "v-jane"));
+      store.record(NOW + 20, { ...visit("v-jane", -1), receivedAtMs: NOW + 20 });
+      beginDeletion(store.state, "del_1", BOB, LATER);
+      beginDeletion(store.state, "del_2", JANE, LATER + 1);
+      while (findDeletion(store.sql, JANE)?.finishedAtMs === null) {
+        for (let steps = 0; steps < 10; steps++) await stepLinkJobs({ state, storage, objects, rules });
+        stepDeletions(state, LATER + 1);
+      }
+      expect(linesOf(state.signals as never).filter(({ facts }) => facts.anonymousId === "v-jane")).toEqual([]);
+      expect(dueLinkJobs(store.sql, Number.MAX_SAFE_INTEGER, 9)).toEqual([]);
+      expectStateToAddUp(state);
+    }));
+
   test("that an anonymous id gave to somebody before its user id was known is taken from them, with what it said of who they are", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, identify(BOB, "v-bob"));
