@@ -57,7 +57,7 @@ describe("a document", () => {
   });
 
   test.each(DOCUMENTS)(
-    "%s shows only commands of npm and wrangler, besides the tour that a test pastes",
+    "%s shows only commands of npm and wrangler, and calls of the service, besides the tour that a test pastes",
     (document) => {
       const tour = /^## A five-minute tour$.*?^## /ms;
       const text = document === "README.md" ? read(document).replace(tour, "") : read(document);
@@ -66,7 +66,7 @@ describe("a document", () => {
           .replaceAll("\\\n", " ")
           .split("\n")
           .filter((one) => one.trim() !== "")) {
-          expect(line, document).toMatch(/^(npm (ci|run|test)\b|npx (wrangler|vitest) )/);
+          expect(line, document).toMatch(/^(npm (ci|run|test)\b|npx (wrangler|vitest) |ORIGIN=|operator\b|curl )/);
         }
       }
     },
@@ -116,6 +116,10 @@ describe("a call of the operator API that a document names", () => {
     for (const [, method, root, route = ""] of named) {
       const address = (root === "…" ? "/operator/workspaces/{}" : "/operator") + route.replaceAll(/\{\w+\}/g, "{}");
       expect([...known], `${document}: ${method} ${root}${route}`).toContain(`${method} ${address}`);
+    }
+    for (const [line, method, address = ""] of read(document).matchAll(/^operator ([A-Z]+) (\S+)/gm)) {
+      const route = address.replaceAll(/ws_…|(?<=^plans\/)[\w-]+/g, "{}");
+      expect([...known], `${document}: ${line}`).toContain(`${method} /operator/${route}`);
     }
   });
 });
