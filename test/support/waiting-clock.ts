@@ -7,10 +7,11 @@ import { vi } from "vitest";
 /** A timer of this length or longer waits for the clock, a shorter one for real time. */
 const LONG_MS = 1_000;
 const TICK_MS = 2;
-/** Ticks in which nothing has moved before it is believed that nothing will: where something hangs for sure, and else. */
-const [QUIET_TICKS, LONG_QUIET_TICKS] = [3, 150];
+/** Ticks in which nothing has moved before it is believed that nothing will, where nothing is known to hang. */
+const LONG_QUIET_TICKS = 150;
 
 export class WaitingClock {
+  readonly #quietTicks: number;
   readonly #setTimeout = globalThis.setTimeout;
   readonly #clearTimeout = globalThis.clearTimeout;
   /** When the long timers are due, by their handle. */
@@ -18,6 +19,14 @@ export class WaitingClock {
   #lastHandle = 1_000_000_000;
   /** What waits for nothing and has not been given up. */
   #hung = 0;
+
+  /**
+   * @param quietTicks in which nothing has moved before it is believed that nothing will, where something hangs for sure. A
+   * time limit that is over too early, for an object took longer, is one fault more: where a test counts them, wait longer.
+   */
+  constructor(quietTicks = 3) {
+    this.#quietTicks = quietTicks;
+  }
 
   begin(nowMs: number): void {
     vi.useFakeTimers({ toFake: ["Date"], now: nowMs });
@@ -71,7 +80,7 @@ export class WaitingClock {
       quiet = now === before ? quiet + 1 : 0;
       before = now;
       // A call that is under way may be one of an object, or of a request, that has ended: it is never answered either.
-      if (quiet < (this.#hung > 0 && now !== null ? QUIET_TICKS : LONG_QUIET_TICKS)) continue;
+      if (quiet < (this.#hung > 0 && now !== null ? this.#quietTicks : LONG_QUIET_TICKS)) continue;
       quiet = 0;
       this.#jump();
     }

@@ -63,7 +63,7 @@ test("nobody waits for Destinations that do not answer; what is raised meanwhile
   await deliver(workspaceId, [signal(1)]);
   await deliver(workspaceId, [signal(2)]);
   expect(await waiting(workspaceId)).toBe(3);
-  expect(destinations.calls).toBe(1);
+  await until(() => expect(destinations.calls).toBe(1));
   open();
   await handedOn(workspaceId);
   expect(destinations.calls).toBe(2);

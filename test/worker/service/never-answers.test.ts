@@ -21,7 +21,7 @@ import { call, newWorkspace } from "../../support/workspace.ts";
 import type { Problem, TestWorkspace } from "../../support/workspace.ts";
 
 const bindings = { ...env };
-const clock = new WaitingClock();
+const clock = new WaitingClock(100);
 let faults: SeededFaults;
 let workspace: TestWorkspace;
 

@@ -13,6 +13,7 @@ import { eventRange, isEventPattern } from "../../../../src/domain/rules/event-p
 import type { MappingCondition, MappingOperator, MappingRule } from "../../../../src/domain/rules/mapping-rule.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { RULE_PATH_MAX_ELEMENTS, RULES_MAX_STEPS } from "../../../../src/limits.ts";
+import { cpuMs } from "../../../support/cpu-ms.ts";
 
 function rule(more: Partial<MappingRule>): MappingRule {
   return {
@@ -69,9 +70,9 @@ describe("§8.5 event patterns", () => {
   );
 
   test("a pattern made to backtrack is answered at once", () => {
-    const started = performance.now();
-    expect(matching([rule({ event: `${"a*".repeat(100)}b` })], signal({ event: "a".repeat(20_000) }))).toEqual([]);
-    expect(performance.now() - started).toBeLessThan(1_000);
+    const hostile = rule({ event: `${"a*".repeat(100)}b` });
+    const ms = cpuMs(() => expect(matching([hostile], signal({ event: "a".repeat(20_000) }))).toEqual([]));
+    expect(ms).toBeLessThan(1_000);
   });
 
   test("a pattern has 1 to 255 characters, not all of them blank", () => {
@@ -376,9 +377,9 @@ describe("§8.5 what an evaluation may take", () => {
     const timeOf = (count: number): number => {
       const compiled = times(1, [inList("v", count)]);
       const sent = elements(1_000);
-      const startedMs = performance.now();
-      for (let round = 0; round < 20; round++) evaluate(compiled, sent);
-      return performance.now() - startedMs;
+      return cpuMs(() => {
+        for (let round = 0; round < 20; round++) evaluate(compiled, sent);
+      });
     };
     timeOf(1);
     expect(timeOf(20_000) / timeOf(1)).toBeLessThan(100);

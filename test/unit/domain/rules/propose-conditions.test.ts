@@ -11,6 +11,7 @@ import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
 import type { NormalisedSignal } from "../../../../src/domain/signal/signal.ts";
 import { fitsName } from "../../../../src/domain/signal/validate-signal.ts";
 import { newRule } from "../../../../src/workspace/rule-schemas.ts";
+import { cpuMs } from "../../../support/cpu-ms.ts";
 
 function signal(properties: JsonObject, more: Partial<NormalisedSignal> = {}): NormalisedSignal {
   return { kind: "signal", event: "A", source: "unknown", hasOwnId: false, properties, traits: {}, ...more };
@@ -305,15 +306,16 @@ describe("§6.3 what is proposed is always a rule", () => {
   });
 
   test("made at once, whatever the text", () => {
-    const started = performance.now();
-    for (const hostile of [
+    const hostile = [
       `//${"a".repeat(60_000)} `,
       `/${"a".repeat(60_000)} `,
       "a@".repeat(30_000),
       `//${"a@".repeat(30_000)} `,
-    ])
-      expect(said({ url: hostile })).toEqual([]);
-    expect(performance.now() - started).toBeLessThan(1_000);
+    ];
+    const ms = cpuMs(() => {
+      for (const url of hostile) expect(said({ url })).toEqual([]);
+    });
+    expect(ms).toBeLessThan(1_000);
   });
 });
 

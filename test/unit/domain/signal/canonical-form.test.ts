@@ -6,6 +6,7 @@ import { normalise } from "../../../../src/domain/signal/normalise.ts";
 import type { JsonObject } from "../../../../src/domain/json/json-object.ts";
 import { WrittenNumber, asWritten } from "../../../../src/domain/json/written-number.ts";
 import { SIGNAL_MAX_DEPTH } from "../../../../src/limits.ts";
+import { cpuMs } from "../../../support/cpu-ms.ts";
 
 /** The same JSON with the members of every object in reverse order. */
 function reversed(value: unknown): unknown {
@@ -187,10 +188,11 @@ describe("§8.2 numbers count as they were written", () => {
   });
   test("a number as long as a signal takes no longer than its length", () => {
     const zeros = "0".repeat(60_000);
-    const startedMs = performance.now();
-    expect(formOf(`[1${zeros}1]`)).toBe(`[1${zeros}1e0]`);
-    expect(formOf(`[1${zeros}.${zeros}]`)).toBe("[1e60000]");
-    expect(performance.now() - startedMs).toBeLessThan(500);
+    const ms = cpuMs(() => {
+      expect(formOf(`[1${zeros}1]`)).toBe(`[1${zeros}1e0]`);
+      expect(formOf(`[1${zeros}.${zeros}]`)).toBe("[1e60000]");
+    });
+    expect(ms).toBeLessThan(500);
   });
   test("it is the class that tells, whatever a sender calls its members", () => {
     expect(formOf(`{"decimal":"1","a":{"decimal":9007199254740993}}`)).toBe(

@@ -10,6 +10,7 @@ import { bucketWith, coldState, ring, withBindings } from "../../../support/cold
 import { DAY, deliver } from "../../../support/deliver.ts";
 import { rowsRead } from "../../../support/rows-read.ts";
 import { TestStore } from "../../../support/store.ts";
+import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 
 const NOW = Date.UTC(2026, 5, 1, 12);
@@ -96,18 +97,17 @@ test("an object of cold storage that cannot be read holds up what is to be remov
   await withBindings(workspace.id, { COLD: bucket });
   await workspace.store.deletePerson("del_1", "ann@example.com");
   await workspace.store.deletePerson("del_2", "bob@example.com");
-  for (let rings = 0; rings < 12; rings++) {
+  // What the platform's own ring was at when the object was let go of counts as abandoned a little later.
+  await until(async () => {
     // Each time as if the chore that has failed had rested.
     await evictDurableObject(workspace.store);
     await withBindings(workspace.id, { COLD: bucket });
     await ring(workspace.id);
-  }
-  const { objects, cold, warm } = await coldState(workspace.id);
-  expect(warm).toEqual([]);
-  expect(cold).toEqual([1, 2, 3]);
-  expect(objects.map(({ state }) => state)).toEqual(["stored", "stored", "stored"]);
-  const left = await textOfBucket(workspace.id);
-  expect(left).toContain("said by ann");
-  expect(left).not.toContain("said by bob");
+    const { objects, cold, warm } = await coldState(workspace.id);
+    expect([warm, cold]).toEqual([[], [1, 2, 3]]);
+    expect(objects.map(({ state }) => state)).toEqual(["stored", "stored", "stored"]);
+    expect(await textOfBucket(workspace.id)).not.toContain("said by bob");
+  });
+  expect(await textOfBucket(workspace.id)).toContain("said by ann");
   expect((await workspace.store.deletion("ann@example.com"))?.finishedAtMs).toBeNull();
 });

@@ -54,8 +54,11 @@ test("a rule's counts by day are there for as long as it has scored anything, of
   const ruleId = scored[0]?.[0] ?? "";
   expect(await workspace.store.hasScoringSignals(ruleId)).toBe(true);
   await workspace.store.applyRule({ ruleId, rule: null, rulesVersion: 1_000 });
-  await runInDurableObject(workspace.store, (store) => store.alarm());
-  expect(await workspace.store.hasScoringSignals(ruleId)).toBe(false);
+  // The platform may have rung for it by itself, and be at it.
+  await until(async () => {
+    await runInDurableObject(workspace.store, (store) => store.alarm());
+    expect(await workspace.store.hasScoringSignals(ruleId)).toBe(false);
+  });
 });
 
 test("counts by day cost one row written for each rule that matched and batch, and none for a group", async () => {

@@ -2,7 +2,7 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { PREVIEW_MAX_SIGNALS, PREVIEW_SAMPLES, RULE_STEP_SIGNALS } from "../../../../src/limits.ts";
 import { SEGMENT_MAX_LINES } from "../../../../src/store/log/head.ts";
 import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
@@ -60,6 +60,9 @@ const START = Date.now() - 60 * MINUTE;
 let workspace: TestWorkspace;
 beforeEach(async () => {
   workspace = await newWorkspace();
+});
+afterEach(() => {
+  vi.useRealTimers();
 });
 
 const stub = (one = workspace) => env.SIGNAL_STORE.getByName(one.id);
@@ -347,12 +350,12 @@ describe("applying a rule", () => {
   });
 
   test("does not lose the alarm of the job to a purge that fails, and never throws", async () => {
-    const held = { ...form("sig_0", "bob@example.com"), verdict: "held" as const, periodEnd: Date.now() + 200 };
+    const held = { ...form("sig_0", "bob@example.com"), verdict: "held" as const, periodEnd: Date.now() + DAY };
     await deliver(workspace.id, [held, { ...form("sig_1", "ann@example.com"), ordinal: 2 }]);
     const { id } = await create(aRule());
     await silenceAlarms();
     await apply(id);
-    await timeIs(held.periodEnd + 1);
+    vi.useFakeTimers({ toFake: ["Date"], now: held.periodEnd + 1 });
     const alarms = await runInDurableObject(stub(), async (instance, { storage }) => {
       const exec = storage.sql.exec.bind(storage.sql);
       const set: number[] = [];
