@@ -723,6 +723,26 @@ describe("a deletion that is asked for again", () => {
     await expectToAddUp(workspaceId);
   });
 
+  test("knows nothing of an id that it has gone through: an unknown visitor's signal of since then is let alone", () =>
+    inStore(async (store) => {
+      store.record(NOW, form(JANE), identify(JANE, "v-jane"));
+      store.seal();
+      await store.workOnCold(NOW + COLD_AFTER_MS);
+      beginDeletion(store.state, "del_1", JANE, LATER);
+      const [since, heldSince] = store.record(
+        LATER + 5,
+        { ...visit("v-jane", 1), receivedAtMs: LATER + 5 },
+        { ...held(visit("v-jane", 2)), receivedAtMs: LATER + 5 },
+      );
+      beginDeletion(store.state, "del_2", JANE, LATER + 10);
+      const [late] = store.record(LATER + 20, { ...visit("v-jane", 3), receivedAtMs: LATER + 6 });
+      expect([since, heldSince, late].map((id) => statusOf(store, id))).toEqual(["anonymous", "purged", "purged"]);
+      await store.workOnCold(LATER + 20);
+      finish(store, LATER + 20);
+      beginDeletion(store.state, "del_3", JANE, LATER + 30);
+      expect(statusOf(store, since)).toBe("anonymous");
+    }));
+
   test("is another one where somebody new has the email by now, and both are carried out", async () => {
     const workspaceId = await inStore((store) => {
       store.record(NOW, ...Array.from({ length: DELETION_STEP_LINES + 900 }, (_, n) => form(JANE, n)));
