@@ -12,7 +12,7 @@ import { countIn, countReplaced } from "./rule-jobs.ts";
 import type { RuleJobRow } from "./rule-jobs.ts";
 
 /**
- * Removes verdicts from the next rows of lists, `limit` at most. The caller writes the job.
+ * Removes verdicts from the next entries of lists, `limit` of them or a row more. The caller writes the job.
  *
  * @param verdicts what is to be removed.
  * @returns whether there are no more.
@@ -24,9 +24,10 @@ export function removeDroppedScores(
   limit: number,
 ): boolean {
   const people = new People(state);
-  const remove = (personId: number, entries: string): void => {
+  const remove = (personId: number, text: string): number => {
     const changes = new Map<number, { before: Scored; after: Scored | null }>();
-    for (const { seq, scored } of readEntries(entries)) {
+    const entries = readEntries(text);
+    for (const { seq, scored } of entries) {
       if (scored === null || seq > job.last_seq || !hasOneOf(scored.verdicts, verdicts)) continue;
       // A line that is still there has been seen to by the job's earlier steps.
       if (hasOneOf(state.signals.read(seq)?.verdicts ?? [], verdicts)) continue;
@@ -34,6 +35,7 @@ export function removeDroppedScores(
       changes.set(seq, { before: scored, after: left.length === 0 ? null : { ...scored, verdicts: left } });
     }
     countIn(job, people.rescore(personId, changes));
+    return entries.length;
   };
   const isLast = takeRows(state.sql, job, limit, remove);
   countReplaced(job, people.write());
@@ -41,35 +43,32 @@ export function removeDroppedScores(
   return isLast;
 }
 
+/** Takes row by row. @param take returns how many entries the row has. @returns whether there are no more rows. */
 function takeRows(
   sql: SqlStorage,
   job: RuleJobRow,
   limit: number,
-  take: (personId: number, entries: string) => void,
+  take: (personId: number, entries: string) => number,
 ): boolean {
-  for (let left = limit; left > 0; left--) {
+  for (let left = limit; left > 0;) {
     const personId = job.person_id ?? 0;
-    const rows = sql
-      .exec<{ first_seq: number; entries: string }>(
-        "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT ?",
-        keyOf(personList(personId)),
-        job.position,
-        left,
-      )
-      .toArray();
-    for (const { first_seq: firstSeq, entries } of rows) {
-      take(personId, entries);
-      job.position = firstSeq;
+    const [row] = sql.exec<{ first_seq: number; entries: string }>(
+      "SELECT first_seq, entries FROM timelines WHERE list = ? AND first_seq > ? ORDER BY first_seq LIMIT 1",
+      keyOf(personList(personId)),
+      job.position,
+    );
+    if (row !== undefined) {
+      left -= take(personId, row.entries);
+      job.position = row.first_seq;
+      continue;
     }
-    left -= rows.length;
-    if (left <= 0) return false;
     const [next] = sql.exec<{ id: number; recent: string }>(
       "SELECT id, recent FROM people WHERE id > ? ORDER BY id LIMIT 1",
       personId,
     );
     if (next === undefined) return true;
     // The entries in the person's own row come first: they may move to the rows of the list, never back.
-    take(next.id, next.recent);
+    left -= 1 + take(next.id, next.recent);
     [job.person_id, job.position] = [next.id, 0];
   }
   return false;

@@ -539,6 +539,23 @@ test("scores of dropped signals stay with a rule, and go with one that is no mor
     expect(bench.points).toEqual(Array.from({ length: 260 }, () => 100));
   }));
 
+test("scores of very many dropped signals of one person go some of them at a time", () =>
+  inStore(async (bench) => {
+    const [count, limit] = [900, 100];
+    bench.record(forms(count), [RULE]);
+    bench.seal();
+    bench.dropFirst(9);
+    bench.record(forms(1));
+    bench.remove();
+    for (let [before, isMore] = [0, true]; isMore; before = bench.job().removed) {
+      isMore = await bench.step(limit);
+      // A row of the list is gone through as a whole.
+      expect(bench.job().removed - before).toBeLessThan(2 * limit);
+    }
+    expect(bench.job()).toMatchObject({ status: "done", removed: count });
+    expect(bench.points).toEqual([]);
+  }));
+
 test("what a version of a rule that is newer than the disabled one scored of dropped signals stays", () =>
   inStore(async (bench) => {
     bench.record(forms(2), [RULE]);
