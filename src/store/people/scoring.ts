@@ -17,12 +17,15 @@ interface Owner {
 export class Scoring {
   readonly #state: StoreState;
   readonly #ruleDays: RuleDayChanges;
+  readonly #removing: ReadonlySet<number>;
   /** Rules, by person, that score them once a day, or once ever, and of which something counts no longer. */
   readonly #released = new Map<number, Set<string>>();
 
-  constructor(state: StoreState, ruleDays: RuleDayChanges) {
+  /** @param removing verdicts that are being removed: none of them is to count in place of another. */
+  constructor(state: StoreState, ruleDays: RuleDayChanges, removing: ReadonlySet<number>) {
     this.#state = state;
     this.#ruleDays = ruleDays;
+    this.#removing = removing;
   }
 
   /** Adds what a line scores to its person. Returns the matches that count. */
@@ -61,11 +64,15 @@ export class Scoring {
     if (released === undefined) return 0;
     this.#released.delete(owner.id);
     const { once, signals, verdicts } = this.#state;
+    const replacing = [...released]
+      .flatMap((ruleId) => verdicts.ofRule(ruleId))
+      .filter((id) => !this.#removing.has(id));
+    if (replacing.length === 0) return 0;
     // What something counts for already is asked once: a person may have a hundred thousand lines.
     const taken = new Set<string>();
     const isOpen = (scored: Scored, match: RuleMatch): boolean => {
       const { ruleId, frequency } = match;
-      if (frequency === undefined || !released.has(ruleId)) return false;
+      if (frequency === undefined) return false;
       const occasion = frequency === "once_ever" ? ruleId : `${ruleId} ${dayOf(scored.atMs)}`;
       if (taken.has(occasion)) return false;
       if (once.isOpen(owner.id, scored, match)) return true;
@@ -75,7 +82,7 @@ export class Scoring {
     let replaced = 0;
     for (const { seq, scored } of entries().toSorted((one, other) => one.seq - other.seq)) {
       if (scored === null) continue;
-      const waiting = scored.verdicts.filter((verdict) => isOpen(scored, verdicts.get(verdict)));
+      const waiting = scored.verdicts.filter((id) => replacing.includes(id) && isOpen(scored, verdicts.get(id)));
       if (waiting.length === 0 || signals.read(seq) === null) continue;
       if (this.add(owner, { ...scored, verdicts: waiting }).length > 0) replaced++;
     }

@@ -23,7 +23,7 @@ export function removeDroppedScores(
   verdicts: ReadonlySet<number>,
   limit: number,
 ): boolean {
-  const people = new People(state);
+  const people = new People(state, verdicts);
   const remove = (personId: number, text: string): number => {
     const changes = new Map<number, { before: Scored; after: Scored | null }>();
     const entries = readEntries(text);

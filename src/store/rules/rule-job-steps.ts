@@ -83,7 +83,7 @@ class Step {
     this.#rule = ruleOf(job);
     this.#compiled = compileRules(this.#rule === null ? [] : [this.#rule]);
     this.#versions = verdictVersions(state.sql, job.rule_id);
-    this.#people = new People(state);
+    this.#people = new People(state, new Set(this.#rule === null ? outdatedVerdicts(job, this.#versions) : []));
   }
 
   take(parts: readonly CandidateSegment[], areLast: boolean, payloads: Payloads, limit: number): void {

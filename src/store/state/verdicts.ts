@@ -71,6 +71,12 @@ export class Verdicts {
     return match;
   }
 
+  /** Numbers of all verdicts of a rule, in whichever version. */
+  ofRule(ruleId: string): number[] {
+    const rows = this.#sql.exec<{ id: number }>("SELECT id FROM verdicts WHERE rule_id = ?", ruleId);
+    return [...rows].map(({ id }) => id);
+  }
+
   /** What rules made of a line, whether that counts or not (once.ts). */
   of(facts: Facts): RuleMatch[] {
     // The verdicts of an anonymous line say what it will score once it is somebody's.

@@ -223,6 +223,22 @@ test("a line that counts no longer, of a rule that scores once a day, is replace
     expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: days * store.points });
   }));
 
+test("where a rule that scores once a day is removed, nobody's list is gone through for what is removed as well", () =>
+  inStore((store) => {
+    store.frequency = "once_per_day";
+    const form = { event: "E", email: "ann@example.com" };
+    store.record(NOW, ...Array.from({ length: 3_000 }, (_, id): Sent => ({ payload: { ...form, id: `${id}` } })));
+    const first = store.state.signals.read(1);
+    const scored = first && scoredBy(first);
+    const people = new People(store.state, new Set(scored?.verdicts));
+    const reads = rowsRead(store.sql, () => {
+      people.rescore(1, new Map([[1, { before: scored, after: null }]]));
+      people.write();
+    });
+    expect(reads).toBeLessThan(20);
+    expect(store.sql.exec("SELECT score FROM people").one()).toEqual({ score: 0 });
+  }));
+
 describe("ids that are paired one with the next", () => {
   test("in a chain as long as anybody likes make no dead letter, and become somebody's up to a bound", () =>
     inStore((store) => {
