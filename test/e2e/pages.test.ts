@@ -7,6 +7,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
+import { newWorkspace, send } from "./support/workspace.ts";
 
 const FIRST_VIEW_MAX_BYTES = 60 * 1024;
 const { slug, keyId, ruleId, scored, destination, delivery } = inject("demo");
@@ -105,11 +106,11 @@ async function violations(): Promise<string[]> {
     .flatMap(({ id, nodes }) => nodes.map(({ html, any }) => `${id}: ${html} ${any[0]?.message ?? ""}`));
 }
 
-async function overflow(): Promise<string[]> {
-  const { scrollWidth, clientWidth } = await page.evaluate<{ scrollWidth: number; clientWidth: number }>(
+async function overflow(of = page): Promise<string[]> {
+  const { scrollWidth, clientWidth } = await of.evaluate<{ scrollWidth: number; clientWidth: number }>(
     "({ scrollWidth: document.documentElement.scrollWidth, clientWidth: document.documentElement.clientWidth })",
   );
-  const tables = await page.evaluate<string[]>(
+  const tables = await of.evaluate<string[]>(
     `[...document.querySelectorAll(".table")]
       .filter((table) => table.scrollWidth > table.clientWidth)
       .map((table) => table.getAttribute("aria-label") + " scrolls sideways")`,
@@ -117,13 +118,13 @@ async function overflow(): Promise<string[]> {
   return [
     ...(scrollWidth > clientWidth ? [`${scrollWidth} pixels wide on ${clientWidth}`] : []),
     ...tables,
-    ...(await cut()),
+    ...(await cut(of)),
   ];
 }
 
 /** What is there and cannot be read: cells that are too low for their label on a phone, and names of an axis that meet. */
-function cut(): Promise<string[]> {
-  return page.evaluate<string[]>(`(() => {
+function cut(of: Page): Promise<string[]> {
+  return of.evaluate<string[]>(`(() => {
     const cells = [...document.querySelectorAll(".table tbody > tr > *")].filter((cell) => cell.scrollHeight > cell.clientHeight + 1);
     const meet = ([one, other]) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
     const charts = [...document.querySelectorAll("svg.chart")].flatMap((chart) => {
@@ -155,6 +156,30 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
     expect(await fits()).toBe(true);
     await page.locator(".menu-button").evaluate((bar) => void (bar.textContent = "Donaudampfschifffahrt".repeat(4)));
     expect(await fits()).toBe(true);
+  });
+
+  test("names of 100 to 255 characters without a space widen no table, wherever signals and refused calls are listed", async () => {
+    const workspace = await newWorkspace("unbroken");
+    const keys = `workspaces/${workspace.id}/keys`;
+    const { key } = await workspace.operator.post<{ key: string }>(keys, { name: "K".repeat(100) });
+    const email = `${"e".repeat(64)}@${"d".repeat(60)}.${"d".repeat(60)}.example`;
+    const long = { email, event: "n".repeat(255), source: "s".repeat(255) };
+    expect(await send(key, long)).toBe(202);
+    expect(await send(key, { email })).toBe(422);
+    await expect.poll(() => workspace.score(email)).toBe(0);
+    const theirs = await newContext(browser, { reducedMotion: "reduce" });
+    const listed = await signIn(theirs, workspace.owner, `${workspace.home}/live`);
+    // The row that the script makes is looked at, too.
+    await listed.locator("#live-state", { hasText: /^Live$/ }).waitFor();
+    expect(await send(key, { ...long, event: "m".repeat(255) })).toBe(202);
+    await listed.getByText("m".repeat(255)).waitFor();
+    expect(await overflow(listed)).toEqual([]);
+    for (const path of ["live", "signals", "signals/all", "rejections", "people", "settings/api-keys"]) {
+      await listed.goto(`${workspace.home}/${path}`);
+      await listed.locator(".table tbody tr").first().waitFor();
+      expect(await overflow(listed), path).toEqual([]);
+    }
+    await theirs.close();
   });
 
   test("a created key is accessible and within the screen", async () => {

@@ -23,6 +23,8 @@ export function liveRow(page: HTMLElement, item: LiveItem): HTMLTableRowElement 
     cell(clamped(item.reason)),
   );
   row.cells[2]?.classList.add("event");
+  row.cells[3]?.classList.add("event");
+  row.cells[4]?.classList.add("what");
   row.cells[5]?.classList.add("why");
   localTimes(row);
   return row;

@@ -119,8 +119,8 @@ function LiveRow({ path, item, nowMs }: { path: string; item: LiveItem; nowMs: n
       <td class="event">
         {item.signalId === null ? item.what : <a href={`${path}/signals/${item.signalId}`}>{item.what}</a>}
       </td>
-      <td>{item.email}</td>
-      <td>{item.from}</td>
+      <td class="event">{item.email}</td>
+      <td class="what">{item.from}</td>
       <td class="why">{item.reason !== "" && <Clamped>{item.reason}</Clamped>}</td>
     </tr>
   );

@@ -128,7 +128,7 @@ function ByReason({ data }: { data: RejectionsData }) {
               </div>
               {cause !== null && <div class="small">{CAUSE_COPY[cause]}</div>}
             </th>
-            <td>
+            <td class="what">
               <KeyName data={data} keyId={keyId} />
             </td>
             <td class="number">{countOf(calls, atLeast)}</td>
@@ -171,7 +171,7 @@ function Calls({ data }: { data: RejectionsData }) {
             <td class="advice">
               <Clamped>{cause === null ? detail : CAUSE_COPY[cause]}</Clamped>
             </td>
-            <td>
+            <td class="what">
               <KeyName data={data} keyId={keyId} />
             </td>
             <td class="number">{countOf(calls, atLeast)}</td>

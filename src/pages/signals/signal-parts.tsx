@@ -87,7 +87,7 @@ export function SignalTable({
                       <a href={groupPath(base, signal.event, signal.source)}>{signal.event}</a>
                     )}
                   </td>
-                  <td>{signal.source ?? ""}</td>
+                  <td class="what">{signal.source ?? ""}</td>
                 </>
               )}
               <td class="event">
