@@ -93,8 +93,12 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
   const errors: TemplateError[] = [];
   let stepsLeft = TEMPLATE_MAX_STEPS;
   for (const { target, path, pathText, type, required } of template) {
-    const refuseValue = (code: TemplateError["code"], expected: string): void => {
-      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}, but is ${kindSent(sent, code)}.`;
+    const refuseValue = (
+      code: TemplateError["code"],
+      expected: string,
+      why = `, but is ${kindSent(sent, code)}`,
+    ): void => {
+      const detail = `\`${pathText}\` (for \`${target}\`) ${expected}${why}.`;
       errors.push({ target, path: pathText, code, detail, ...echoOf(sent, code) });
     };
     const reading = new PathReading(path, { firstOnly: true, maxSteps: stepsLeft });
@@ -117,8 +121,7 @@ export function mapAccount(template: CompiledTemplate, payload: JsonObject): Res
       // An external id stays the text that was sent, whatever its type, so that no digit of it is lost.
       const id = convert(sent, "string");
       if (typeof id !== "string") refuseValue("wrong_type", `must be ${EXPECTED.string}`);
-      else if (isWorthlessId(id))
-        refuseValue("wrong_type", `must name one account, in at most ${IDENTITY_MAX_LENGTH} characters`);
+      else if (isWorthlessId(id)) refuseValue("wrong_type", "must name one account", NAMES_NONE);
       else record.externalId = id.trim();
     }
   }
@@ -140,6 +143,8 @@ export function templateRefusal(errors: readonly TemplateError[]): SignalRefusal
   if (more > 0) detail += ` And ${more} more.`;
   return { code: "template_mismatch", detail, ...(sent.length === 0 ? {} : { sent: sent.join(", ") }) };
 }
+
+const NAMES_NONE = `: 0, a single letter, a word such as "unknown", or more than ${IDENTITY_MAX_LENGTH} characters names none`;
 
 const EXPECTED: Readonly<Record<PayloadType, string>> = {
   string: "a text",
