@@ -78,11 +78,10 @@ const severalAnswer = z
 
 const headers = z.object({
   "X-Api-Secret": z.string().optional().meta({ description: "The shared secret, when the key has one." }),
-  "Idempotency-Key": z
-    .string()
-    .max(IDEMPOTENCY_KEY_MAX_LENGTH)
-    .optional()
-    .meta({ description: "A repeated call with the same key makes no second signal." }),
+  "Idempotency-Key": z.string().max(IDEMPOTENCY_KEY_MAX_LENGTH).optional().meta({
+    description:
+      "A call that is repeated with the same value and API key, within seven days, scores nothing a second time.",
+  }),
 });
 
 const apiKey = z.string().meta({ description: "The full key.", example: "sk_…" });
