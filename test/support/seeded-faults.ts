@@ -25,6 +25,8 @@ export class SeededFaults {
   readonly counts = new Map<string, number>();
   /** Calls of D1, R2, the limiter and the queue that are under way. */
   underWay = 0;
+  /** Calls of objects that are under way, also those inside which something hangs. */
+  calling = 0;
   /** Rises with each call that begins or ends. */
   moves = 0;
   /** What is waited for in vain, the latest last. */
@@ -129,11 +131,12 @@ export class SeededFaults {
   }
 
   async #made(make: () => unknown, isLeaf: boolean): Promise<unknown> {
-    if (isLeaf) this.underWay++;
+    const kind = isLeaf ? "underWay" : "calling";
+    this[kind]++;
     try {
       return await make();
     } finally {
-      if (isLeaf) this.underWay--;
+      this[kind]--;
       this.moves++;
     }
   }
