@@ -18,13 +18,16 @@ const QUOTED_TWICE = `a text is quoted twice. ${ENCODE_TOKENS}`;
 const QUOTE_WITHIN = `a quoted text ends here, but more of it follows: a quote within a text is written \\". ${ENCODE_TOKENS}`;
 const MISSING_COMMA = "a comma is missing before this. Put one between every two entries.";
 
-/** A name and an equals sign, as no JSON text begins. */
-const FORM_ENCODED = /^[A-Za-z_%][\w.%+~[\]-]*=/;
-/** How far the equals sign is looked for. */
-const FORM_NAME_MAX_BYTES = 1_000;
-
-const FORM_ENCODED_BODY =
-  "the body is form-encoded (name=value pairs). Set Request Token Encoding to JSON and write the template as a JSON object.";
+/** Bodies of a form, by a beginning that no JSON text has: a name and an equals sign, or a boundary and a part's header. */
+const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
+  [
+    /^[A-Za-z_%][\w.%+~[\]-]*=/,
+    "the body is form-encoded (name=value pairs). Set Request Token Encoding to JSON and write the template as a JSON object.",
+  ],
+  [/^--[^\r\n]+\r?\nContent-/i, "the body is multipart/form-data. Send a JSON object instead."],
+];
+/** How far such a beginning is looked for. */
+const FORM_BEGINNING_MAX_BYTES = 1_000;
 
 /** Values of other languages, where the whole value is one. */
 const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
@@ -47,8 +50,8 @@ export function explainJsonError(bytes: Uint8Array, start: number, end: number, 
   if (error === null) return "The text is valid JSON.";
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
-  const explain = isFormEncoded(bytes, start, end) ? () => FORM_ENCODED_BODY : EXPLAIN[error.kind];
-  return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explain(text, position, found)}`;
+  const explained = formBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
+  return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explained}`;
 }
 
 function place(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
@@ -92,9 +95,10 @@ function isWithinCharacter(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-function isFormEncoded(bytes: Uint8Array, start: number, end: number): boolean {
+function formBody(bytes: Uint8Array, start: number, end: number): string | undefined {
   const first = skipSpace(bytes, start, end);
-  return FORM_ENCODED.test(slice(bytes, first, Math.min(end, first + FORM_NAME_MAX_BYTES)));
+  const beginning = slice(bytes, first, Math.min(end, first + FORM_BEGINNING_MAX_BYTES));
+  return FORM_BODIES.find(([pattern]) => pattern.test(beginning))?.[1];
 }
 
 function slice(bytes: Uint8Array, start: number, end: number): string {

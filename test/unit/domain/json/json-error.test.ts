@@ -125,6 +125,12 @@ const ENCODE = /set Request Token Encoding to JSON and write the token without q
 describe("the known mistakes, their cause and fix", () => {
   test.each<[string, string, string | RegExp, string]>([
     ["form-encoded body", "email=a%40b.c&event=x", /form-encoded.*Request Token Encoding to JSON/, "line 1, column 1"],
+    [
+      "multipart body",
+      '--boundary-1\r\nContent-Disposition: form-data; name="event"\r\n\r\nx\r\n--boundary-1--',
+      /: the body is multipart\/form-data\. Send a JSON object instead\.$/,
+      "line 1, column 2",
+    ],
     ["form-encoded nested", "\n user[email]=a&event=x", /form-encoded/, "line 2, column 2"],
     ["token not encoded", '{"company": Acme & Sons}', ENCODE, "column 13"],
     ["token not encoded, digits first", '{"company": 3M & Sons}', ENCODE, "column 14"],
