@@ -1,12 +1,15 @@
 /** Design §6, §7: the Quota Counter as the edge calls it, and through failures, late alarms and restarts. */
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { MESSAGE_MAX_BYTES } from "../../../src/limits.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
 import { TestCounter, admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import { until } from "../../support/until.ts";
+
+// In the middle of a period: none ends while a test goes on, whenever it is run.
+beforeEach(() => setTime(month(1, 15)));
 
 afterEach(() => {
   vi.useRealTimers();

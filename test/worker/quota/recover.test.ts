@@ -1,7 +1,7 @@
 /** Design §2, §5: a Quota Counter that was restored from a backup, and the Signal Store and D1 that have gone on. */
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { readMessage, writeSignal } from "../../../src/wire/message.ts";
 import type { Envelope } from "../../../src/wire/admission.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
@@ -13,6 +13,11 @@ import { until } from "../../support/until.ts";
 import { newWorkspace } from "../../support/workspace.ts";
 import type { TestWorkspace } from "../../support/workspace.ts";
 import { signalStore } from "../../../src/workspace/objects.ts";
+
+/** A counter's periods begin on the first of a month: none ends while a test goes on, whenever it is run. */
+function stopInPeriod(): void {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 0, 15) });
+}
 
 afterEach(() => vi.useRealTimers());
 
@@ -43,6 +48,8 @@ async function withRows(): Promise<TestCounter> {
 }
 
 describe("rows with numbers that the store has seen", () => {
+  beforeEach(stopInPeriod);
+
   test.each([
     { behindRow: 1_000, renumbered: [1_001, 1_002, 1_003] },
     { behindRow: 2, renumbered: [6, 7, 8] },
