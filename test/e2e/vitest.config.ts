@@ -14,9 +14,9 @@ export default defineConfig({
     environment: "node",
     // The longest file is half of it all.
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     // A score takes some seconds: the outbox and the queue wait for company.
-    expect: { poll: { timeout: 10_000 } },
+    expect: { poll: { timeout: 20_000 } },
   },
 });
