@@ -141,6 +141,48 @@ describe("visitors who become known", () => {
     }));
 });
 
+describe.each(["open", "sealed", "cold"])(
+  "an id that goes back and forth between two people, over lines that are %s",
+  (where) => {
+    test("gives each of them what was received while they had it, and the first what came before", () =>
+      withRules(async (store) => {
+        const settle = async (): Promise<void> => {
+          if (where !== "open") store.seal();
+          if (where === "cold") await store.workOnCold(NOW + 3 * DAY);
+        };
+        const at = (ms: number, one: Sent): Sent => ({ ...one, receivedAtMs: NOW + ms });
+        const inTurn = ["ann", "bob", "ann", "bob"].map((name) => `${name}@example.com`);
+        // By the user id beside it, which is nobody's yet, a line of each turn is another's in the end.
+        store.record(NOW, at(0, visit("x")), at(1, visit("x", "E", { userId: "u-1" })));
+        for (const [turn, email] of inTurn.entries()) {
+          await settle();
+          changeRules(store, 5);
+          const ms = 10 * (turn + 1);
+          store.record(NOW, at(ms, identify("x", email)), at(ms + 1, visit("x")));
+          store.record(NOW, at(ms + 2, visit("x", "E", { userId: "u-1" })), at(ms + 3, visit("x", "F")));
+          if (turn !== 1) while (await stepOf(store));
+        }
+        await settle();
+        // A late one goes by who had the id when it was received.
+        store.record(NOW, at(25, visit("x")), at(5, visit("x")));
+        expect(scores(store)).toEqual({ ann: 35, bob: 25 });
+        store.record(NOW, identify("carol", "carol@example.com", { userId: "u-1" }));
+        while (await stepOf(store));
+        expect([jobs(store), scores(store)]).toEqual([0, { ann: 20, bob: 15, carol: 25 }]);
+        const seen = store.sql.exec(
+          "SELECT first_seen - ? AS first, last_seen - ? AS last FROM people ORDER BY email",
+          NOW,
+          NOW,
+        );
+        expect(seen.toArray().slice(0, 2)).toEqual([
+          { first: 0, last: 33 },
+          { first: 20, last: 43 },
+        ]);
+        expectStateToAddUp(store.state);
+      }));
+  },
+);
+
 describe("who becomes known after the rules have changed", () => {
   test("is run through them anew, though others were run through them as they came", () =>
     withRules(async (store) => {
