@@ -4,7 +4,7 @@ import { expect, vi } from "vitest";
 import { command } from "./model-command.ts";
 import type { Command } from "./model-command.ts";
 import { emailOf } from "./model-lines.ts";
-import { looks } from "./model-looks.ts";
+import { look } from "./model-looks.ts";
 import { startOfPeriod } from "./model.ts";
 import type { Model } from "./model.ts";
 import { applyRules, changeRule, preview } from "./model-rule-commands.ts";
@@ -70,7 +70,7 @@ export const commands: fc.Arbitrary<Command>[] = [
   givenUp,
   accounts,
   accounts,
-  accounts,
+  deliver,
   deliver,
   deliver,
   deliver,
@@ -80,8 +80,8 @@ export const commands: fc.Arbitrary<Command>[] = [
   changeRule,
   changeRule,
   preview,
-  preview,
-  ...looks,
+  look,
+  look,
   fc.constant(
     command("release", async (model, real) => {
       await real.quiet();

@@ -7,7 +7,8 @@ import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
 import { commands } from "./model-commands.ts";
-import { applyRules } from "./model-rule-commands.ts";
+import { applyRules, preview } from "./model-rule-commands.ts";
+import { look } from "./model-looks.ts";
 import { Model } from "./model.ts";
 import { MODEL_PARTS } from "./model-parts.ts";
 import { emailOf } from "./model-lines.ts";
@@ -17,6 +18,9 @@ import { expectToAddUp } from "./read-store.ts";
 
 /** In a run of the tests. */
 const LIVES = 300;
+
+/** At its end most is there to be seen, and nothing is on its way that a look would make arrive. */
+const lastLooks = fc.tuple(look, preview);
 
 afterEach(() => {
   vi.useRealTimers();
@@ -77,10 +81,11 @@ export function testLives(part: number): void {
       expect.hasAssertions();
       const first = env.MODEL_SEED === undefined ? Date.now() % 2 ** 30 : Number(env.MODEL_SEED);
       await fc.assert(
-        fc.asyncProperty(fc.commands(commands, { maxCommands: 32, size: "max" }), async (life) => {
+        fc.asyncProperty(fc.commands(commands, { maxCommands: 30, size: "max" }), lastLooks, async (life, looks) => {
           const model = new Model();
           const real = await Real.make(model);
           await fc.asyncModelRun(() => ({ model, real }), life);
+          await fc.asyncModelRun(() => ({ model, real }), looks);
           await expectAsPredicted(model, real);
           await real.end();
         }),

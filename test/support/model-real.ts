@@ -103,6 +103,11 @@ export class Real {
     if (bodies.length > 0) await consumeMessages(bodies);
   }
 
+  /** The latest message overtakes what else is in the queue. */
+  deliverLast(): Promise<void> {
+    return this.deliver({ from: Math.max(this.#queue.length - 1, 0), most: 1, again: false });
+  }
+
   /** The queue forgets everything. */
   lose(): void {
     this.#queue = [];

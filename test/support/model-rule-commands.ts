@@ -52,7 +52,7 @@ export async function applyRules(model: Model, real: Real): Promise<void> {
 
 const draft: fc.Arbitrary<Draft> = fc.record({
   ...scoring,
-  event: fc.constantFrom("opened", "clicked", "*", "*ed", "alias"),
+  event: fc.constantFrom("opened", "clicked", "*", "*", "*ed", "alias"),
   days: fc.constantFrom(20, 3_650),
 });
 

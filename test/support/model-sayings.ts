@@ -100,14 +100,15 @@ export const accounts: fc.Arbitrary<Command> = fc
       }),
       { minLength: 1, maxLength: 4 },
     ),
-    leave: fc.boolean(),
+    leaves: fc.constantFrom("later", "at once", "ahead of all"),
     dies: fc.oneof({ weight: 9, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
   })
-  .map(({ sayings, leave, dies }) =>
-    command(`admit accounts ${JSON.stringify({ sayings, leave, dies })}`, async (model, real) => {
+  .map(({ sayings, leaves, dies }) =>
+    command(`admit accounts ${JSON.stringify({ sayings, leaves, dies })}`, async (model, real) => {
       if (dies || sayings.some(({ again }) => again !== null)) await real.quiet();
       await admit(model, real, { key: real.accountsKey, sayings }, dies);
-      if (leave) await real.ringCounter();
+      if (leaves !== "later") await real.ringCounter();
       if (dies) await real.giveUp();
+      else if (leaves === "ahead of all") await real.deliverLast();
     }),
   );
