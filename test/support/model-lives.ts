@@ -81,7 +81,7 @@ export function testLives(part: number): void {
       expect.hasAssertions();
       const first = env.MODEL_SEED === undefined ? Date.now() % 2 ** 30 : Number(env.MODEL_SEED);
       await fc.assert(
-        fc.asyncProperty(fc.commands(commands, { maxCommands: 30, size: "max" }), lastLooks, async (life, looks) => {
+        fc.asyncProperty(fc.commands(commands, { maxCommands: 24, size: "max" }), lastLooks, async (life, looks) => {
           const model = new Model();
           const real = await Real.make(model);
           await fc.asyncModelRun(() => ({ model, real }), life);

@@ -121,7 +121,7 @@ export const accounts: fc.Arbitrary<Command> = fc
         const known = model.contents.length;
         const contents = sayings.map((one) => model.contentOf(one.said, one.again));
         // Of twins that are known by an id the one that is recorded first is the one that counts: they come one by one.
-        if (fate !== "die" && contents.some(({ n, hasId }) => hasId && n < known)) await real.quiet();
+        if (fate !== "die" && contents.some((one) => one.hasId && one.n < known)) await real.quiet();
         await admitContents(model, real, { key: real.accountsKey, contents }, fate === "die");
         await real.ringCounter();
       }
