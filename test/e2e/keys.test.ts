@@ -137,12 +137,12 @@ describe("the full key is shown once", () => {
 /** On a line so slow that the service has made the key, and no answer has reached the browser, before the second click. */
 async function doubleClick(page: Page, context: BrowserContext, { operator, id }: TestWorkspace): Promise<void> {
   const session = await context.newCDPSession(page);
-  const slow = { offline: false, latency: 4_000, downloadThroughput: -1, uploadThroughput: -1 };
+  const slow = { offline: false, latency: 6_000, downloadThroughput: -1, uploadThroughput: -1 };
   await session.send("Network.enable");
   await session.send("Network.emulateNetworkConditions", slow);
   const { x, y } = (await create(page).boundingBox()) ?? { x: 0, y: 0 };
   await page.mouse.click(x + 5, y + 5);
-  await expect.poll(() => operator.list(`workspaces/${id}/keys`), { interval: 20, timeout: 3_500 }).toHaveLength(1);
+  await expect.poll(() => operator.list(`workspaces/${id}/keys`), { interval: 20, timeout: 5_500 }).toHaveLength(1);
   await page.mouse.click(x + 5, y + 5);
   await page.waitForLoadState();
 }
