@@ -28,6 +28,8 @@ const FORM_BODIES: readonly (readonly [RegExp, string])[] = [
 ];
 /** How far such a beginning is looked for. */
 const FORM_BEGINNING_MAX_BYTES = 1_000;
+const UNLABELLED_GZIP =
+  "the body is compressed, and no header says so. Send `Content-Encoding: gzip` with it, or send it plain.";
 
 /** Values of other languages, where the whole value is one. */
 const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
@@ -50,7 +52,7 @@ export function explainJsonError(bytes: Uint8Array, start: number, end: number, 
   if (error === null) return "The text is valid JSON.";
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
-  const explained = formBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
+  const explained = otherBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
   return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explained}`;
 }
 
@@ -95,7 +97,8 @@ function isWithinCharacter(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-function formBody(bytes: Uint8Array, start: number, end: number): string | undefined {
+function otherBody(bytes: Uint8Array, start: number, end: number): string | undefined {
+  if (bytes[start] === 0x1f && bytes[start + 1] === 0x8b) return UNLABELLED_GZIP;
   const first = skipSpace(bytes, start, end);
   const beginning = slice(bytes, first, Math.min(end, first + FORM_BEGINNING_MAX_BYTES));
   return FORM_BODIES.find(([pattern]) => pattern.test(beginning))?.[1];

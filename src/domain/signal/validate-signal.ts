@@ -31,12 +31,12 @@ export function validateSignal(payload: unknown): Result<JsonObject, SignalRefus
   const refusal =
     callType === undefined
       ? (checkIds(payload) ??
-        checkEvent(payload["event"], "a signal") ??
+        checkEvent(payload, "a signal") ??
         checkEmail(payload["email"]) ??
         checkSource(payload["source"]) ??
         checkProperties(payload["properties"]))
       : callType === "track"
-        ? checkEvent(payload["event"], "a track call")
+        ? checkEvent(payload, "a track call")
         : checkCallType(callType);
   return refusal === undefined ? ok(payload) : refuse(refusal);
 }
@@ -56,11 +56,17 @@ function checkIds({ type, event }: JsonObject): SignalRefusal | undefined {
   };
 }
 
-function checkEvent(event: unknown, what: string): SignalRefusal | undefined {
+function checkEvent(payload: JsonObject, what: string): SignalRefusal | undefined {
+  const { event } = payload;
   if (isAbsent(event)) {
+    const alike = Object.keys(payload).find((name) => name !== "event" && name.trim().toLowerCase() === "event");
+    const hint =
+      alike === undefined
+        ? ""
+        : ` There is ${JSON.stringify(alike)}, which is another name: write it in small letters, without spaces.`;
     return {
       code: "event_missing",
-      detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".`,
+      detail: `\`event\` is missing or empty; ${what} needs it as a text that names what happened, such as "Filled Out Form".${hint}`,
     };
   }
   if (typeof event !== "string") {

@@ -1,4 +1,5 @@
 /** A body that is no JSON is answered with the place of its first error, the likely cause and the fix (design §9). */
+import { gzipSync } from "node:zlib";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import * as check from "../../../../src/domain/json/json-check.ts";
@@ -188,6 +189,11 @@ describe("the known mistakes, their cause and fix", () => {
     expect(isJson(text)).toBe(false);
     expect(explainJsonError(text)).toMatch(what);
     expect(explainJsonError(text)).toMatch(new RegExp(`${where}\\b`));
+  });
+
+  test("a body that is compressed and not called so", () => {
+    const bytes = new Uint8Array(gzipSync('{"event":"Visit"}'));
+    expect(errors.explainJsonError(bytes, 0, bytes.length)).toMatch(/the body is compressed.*`Content-Encoding: gzip`/);
   });
 
   test("the place is the line, its column and the character in the whole", () => {
