@@ -110,9 +110,10 @@ class Dropping {
   dropDeadLetters(): void {
     const left = RETENTION_ROWS - this.#dropped;
     if (left <= 0) return;
-    const rows = this.#state.sql.exec<DeadLetterRow>(
+    // Not the payloads: SQLite keeps all that is returned in memory.
+    const rows = this.#state.sql.exec<Pick<DeadLetterRow, "admission" | "status">>(
       `DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE received_at < ? LIMIT ?)
-       RETURNING *`,
+       RETURNING admission, status`,
       this.#beforeMs,
       left,
     );
