@@ -1,5 +1,6 @@
 /** A model's accounts: of each field the update received last, and one change for each time that it became another value. */
 import type { Model } from "./model.ts";
+import type { AccountChange } from "./workspace.ts";
 
 export interface ModelAccount {
   external_id: string;
@@ -8,15 +9,7 @@ export interface ModelAccount {
   first_seen: string;
   last_seen: string;
   /** Changes by field, the latest first; null where a value was said more than twice: then it depends on the order of delivery. */
-  changes: Record<"user_count" | "plan", Change[] | null>;
-}
-
-interface Change {
-  field: string;
-  before: unknown;
-  after: unknown;
-  at: string;
-  signal_id: string;
+  changes: Record<"user_count" | "plan", AccountChange[] | null>;
 }
 
 export const accountId = (account: number): string => `acme-${account}`;
@@ -46,11 +39,14 @@ export function accountsOf(model: Model): ModelAccount[] {
   });
 }
 
-function changesOf(field: string, said: readonly { value: unknown; atMs: number; id: string }[]): Change[] | null {
+function changesOf(
+  field: string,
+  said: readonly { value: unknown; atMs: number; id: string }[],
+): AccountChange[] | null {
   const counts = Map.groupBy(said, ({ value }) => value);
   if ([...counts.values()].some(({ length }) => length > 2)) return null;
   let before: unknown = null;
-  const changes: Change[] = [];
+  const changes: AccountChange[] = [];
   for (const { value, atMs, id } of said) {
     const at = new Date(atMs).toISOString();
     if (value !== before) changes.unshift({ field, before, after: value, at, signal_id: id });

@@ -1,4 +1,5 @@
 /** What a model says of a mapping rule that is tried on signals that are there. */
+import { DAY_MS } from "../../src/domain/duration.ts";
 import type { Model } from "./model.ts";
 import { isTheirs, knownIds } from "./model-people.ts";
 import type { Rule } from "./model-people.ts";
@@ -27,7 +28,7 @@ export function previewOf(model: Model, draft: Draft, nowMs: number): { answer: 
       (kind === "signal" || kind === "alias") &&
       pattern.test(event) &&
       !isDropped &&
-      atMs >= nowMs - draft.days * 86_400_000 &&
+      atMs >= nowMs - draft.days * DAY_MS &&
       (draft.of === null || draft.of === person) &&
       isTheirs({ kind, event, person, ...one }, knownIds(person, signals)),
   );

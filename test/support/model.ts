@@ -2,6 +2,7 @@
  * A plain model of a workspace, as the specification says it and not as the service does it: one list of signals, no rows,
  * no segments, no messages. It predicts every answer and every count.
  */
+import { DAY_MS } from "../../src/domain/duration.ts";
 import { isTheirs, knownIds, scoresOf, scoring } from "./model-people.ts";
 import type { Effective, Frozen, Rule, Said } from "./model-people.ts";
 
@@ -63,8 +64,6 @@ export const MODEL_ANCHOR = Date.UTC(2026, 0, 1);
 export function startOfPeriod(period: number): number {
   return Date.UTC(2026, period, 1);
 }
-
-const DAY_MS = 86_400_000;
 
 export class Model {
   plan: Plan = { signalLimit: 5, paid: true, overages: false };

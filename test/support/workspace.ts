@@ -38,6 +38,15 @@ export interface ItemResult {
   detail?: string;
 }
 
+/** A change of an account's field, as its history has it. */
+export interface AccountChange {
+  field: string;
+  before: unknown;
+  after: unknown;
+  at: string;
+  signal_id: string;
+}
+
 /** The answer to several signals of which some were kept. */
 export interface BatchAnswer {
   status: "accepted" | "partial";

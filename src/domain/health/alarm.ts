@@ -193,6 +193,5 @@ function percent({ bytes, maxBytes }: Filled): number {
 }
 
 function minutes(ms: number): string {
-  const whole = Math.floor(ms / MINUTE_MS);
-  return counted(whole, "minute");
+  return counted(Math.floor(ms / MINUTE_MS), "minute");
 }

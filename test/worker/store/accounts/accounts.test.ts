@@ -9,7 +9,7 @@ import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../suppo
 import type { Delivered } from "../../../support/deliver.ts";
 import { assertForSoLong } from "../../../support/for-so-long.ts";
 import { call, newWorkspace } from "../../../support/workspace.ts";
-import type { BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
+import type { AccountChange, BatchAnswer, Problem, TestWorkspace } from "../../../support/workspace.ts";
 
 const TEMPLATE = [
   { target: "external_id", path: "company.id", type: "string" },
@@ -26,15 +26,7 @@ const KEY = { endpoint_type: "product_org", payload_template: TEMPLATE };
 const PATH = "/api/product-orgs/webhook/{key}";
 const START = Date.UTC(2026, 0, 10);
 
-interface Change {
-  field: string;
-  before: unknown;
-  after: unknown;
-  at: string;
-  signal_id: string;
-}
-
-type Account = Record<string, unknown> & { external_id: string; history: Change[] };
+type Account = Record<string, unknown> & { external_id: string; history: AccountChange[] };
 
 interface AccountPage {
   items: Account[];
