@@ -129,6 +129,13 @@ export const KEY_SILENT_MAX_DAYS = 365;
 
 export const PAGE_DEFAULT_ITEMS = 50;
 export const PAGE_MAX_ITEMS = 200;
+/**
+ * Values of a JSON body of the operator API, or of a file of mapping rules, counted as commas and opening brackets: 1,000 rules
+ * with as many conditions as they may have take some 45,000. 4 MB of `1,` would be millions of values to parse and validate.
+ */
+export const JSON_MAX_VALUES = 50_000;
+/** Levels of nesting there: no field is nested half as deep. */
+export const JSON_MAX_DEPTH = 64;
 /** Mappings of one payload template: more is a mistake, not a template. */
 export const TEMPLATE_MAX_MAPPINGS = 100;
 /** Conditions of one mapping rule: more is a mistake, not a rule. */
@@ -170,6 +177,13 @@ export const LIST_SCAN_SIGNALS = 2_000;
 export const GROUP_SAMPLES = 3;
 /** A form of the pages, in bytes: a sample payload of 64 KB, as forms encode it, is the largest. */
 export const PAGE_FORM_MAX_BYTES = 512 * 1024;
+/** Fields of a form: a payload template of 100 mappings has 500, and no other form has more. */
+export const PAGE_FORM_MAX_FIELDS = 1_000;
+/** Characters of a form's names and values: twice a sample payload. Drawn again as HTML, each takes six bytes at most. */
+export const PAGE_FORM_MAX_CHARACTERS = 128 * 1024;
+/** A form of somebody who is not signed in, in bytes: what they typed is drawn again, to be sent after sign-in. */
+export const STRANGER_FORM_MAX_BYTES = 32 * 1024;
+export const STRANGER_FORM_MAX_FIELDS = 200;
 /** Rows of a table on a page. */
 export const PAGE_ROWS = 25;
 /** People that one page of a list looks through for those that were asked for: some 10 ms. */
@@ -206,3 +220,32 @@ export const ROW_MAX_BYTES = 1_500_000;
 export const PERSON_MAX_IDS = 2_500;
 /** The store records nothing beyond this: the platform's 10 GB, less what deletion and retention need to make room. */
 export const STORE_MAX_BYTES = 9_000_000_000;
+
+// --- What one workspace may keep in D1, which all workspaces share ---
+
+/** Active API keys: far more than a workspace has senders. They are all read when a key is created. */
+export const WORKSPACE_MAX_ACTIVE_KEYS = 100;
+/**
+ * API keys created in any 24 hours, rotations included. The row of a key is never deleted (spec §3.1). With its indexes and its
+ * audit entry it takes 2 to 4 KB: 100 a day are at most 130 MB a year.
+ */
+export const WORKSPACE_MAX_KEYS_A_DAY = 100;
+/** One payload template, in bytes of JSON: TEMPLATE_MAX_MAPPINGS mappings of 500 bytes each fit. */
+export const TEMPLATE_MAX_BYTES = 64 * 1024;
+/** All stored payload templates of a workspace, in bytes of JSON: 100 templates of 100 short mappings (10 KB). */
+export const WORKSPACE_TEMPLATES_MAX_BYTES = 1024 * 1024;
+/**
+ * Days for which the payload template of a key is kept after the key has ended. Signals that were accepted before the end
+ * still need the template: held signals for up to 31 days, until their billing period ends; signals of a Quota Counter that
+ * is restored from a backup for up to 30 days more; dead letters until somebody has replayed them.
+ */
+export const TEMPLATE_KEPT_DAYS = 90;
+/** Members: an invitation to everybody at a mid-sized company. They are all counted when a member is added. */
+export const WORKSPACE_MAX_MEMBERS = 500;
+/** The detail of one audit entry, in bytes of JSON: entries are never deleted. */
+export const AUDIT_DETAIL_MAX_BYTES = 4_096;
+/**
+ * Audit entries of one person on the pages of one workspace in any 24 hours: more changes than anybody makes by hand. Some
+ * 5 MB a day at most; without the limit, 120 forms a minute would be 800 MB.
+ */
+export const PERSON_MAX_CHANGES_A_DAY = 1_000;

@@ -1,12 +1,15 @@
 /** The audit log: every creation, change and ending, written in the same batch as what it tells of. */
 import type { JsonObject } from "../domain/json/json-object.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
+import { DAY_MS } from "../domain/duration.ts";
+import { AUDIT_DETAIL_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY } from "../limits.ts";
 import { newId } from "../platform/ids.ts";
+import { uuidv7From } from "../platform/uuidv7.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { auditLog } from "./control-schema.ts";
-import { sql, type SQL } from "drizzle-orm";
+import { and, desc, eq, gte, sql, type SQL } from "drizzle-orm";
 
-/** Characters of one value in the detail of an entry of the audit log, which is kept for ever: the rest is cut. */
+/** Characters of one value in the detail of an entry: the rest is cut. Fewer where the detail has many long values. */
 const AUDIT_VALUE_MAX_CHARACTERS = 1_000;
 
 export type AuditAction =
@@ -66,18 +69,47 @@ export function auditEntry(db: ControlDatabase, by: Change, entry: AuditEntry, o
   // INSERT … SELECT takes the columns in the order of the table.
   return db.insert(auditLog).select(sql`
     select ${newId("aud", by.nowMs)}, ${workspaceId}, ${iso(by.nowMs)}, ${by.actor}, ${action}, ${target},
-      ${JSON.stringify(bounded(detail))}
+      ${boundedJson(detail)}
     where ${onlyIf}`);
 }
 
-/** The detail with each long value cut to its beginning, as text: one workspace's changes must not fill the database of all. */
-function bounded(detail: JsonObject): JsonObject {
+/**
+ * The detail as JSON of at most AUDIT_DETAIL_MAX_BYTES. All values have the same maximum of characters, which is halved until
+ * the JSON fits. The names come from the code and are few, so that it always fits in the end.
+ */
+function boundedJson(detail: JsonObject): string {
+  for (let characters = AUDIT_VALUE_MAX_CHARACTERS; ; characters = Math.floor(characters / 2)) {
+    const json = JSON.stringify(withShortValues(detail, characters));
+    if (characters === 0 || Buffer.byteLength(json) <= AUDIT_DETAIL_MAX_BYTES) return json;
+  }
+}
+
+/** The detail with each value of more than `characters` cut to its beginning, as text. */
+function withShortValues(detail: JsonObject, characters: number): JsonObject {
   return Object.fromEntries(
     Object.entries(detail).map(([name, value]) => {
-      if (isJsonObject(value)) return [name, bounded(value)];
+      if (isJsonObject(value)) return [name, withShortValues(value, characters)];
       const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-      return [name, text.length > AUDIT_VALUE_MAX_CHARACTERS ? `${text.slice(0, AUDIT_VALUE_MAX_CHARACTERS)}…` : value];
+      return [name, text.length > characters ? `${text.slice(0, characters)}…` : value];
     }),
+  );
+}
+
+/** Whether somebody has as many entries of the last 24 hours in the workspace as one person may have. */
+export async function hasMostChangesOfADay(
+  db: ControlDatabase,
+  workspaceId: string,
+  { actor, nowMs }: Change,
+): Promise<boolean> {
+  // An id begins with the time at which it was made.
+  const since = `aud_${uuidv7From(nowMs - DAY_MS)}`;
+  const ofPerson = and(eq(auditLog.workspaceId, workspaceId), eq(auditLog.actor, actor), gte(auditLog.id, since));
+  const oldest = db.select({ id: auditLog.id }).from(auditLog).where(ofPerson).orderBy(desc(auditLog.id));
+  return (
+    (await oldest
+      .limit(1)
+      .offset(PERSON_MAX_CHANGES_A_DAY - 1)
+      .get()) !== undefined
   );
 }
 

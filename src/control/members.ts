@@ -1,11 +1,15 @@
-/** Members of a workspace and their roles (spec §1, §5.6). A workspace that has owners always keeps one. */
+/**
+ * Members of a workspace and their roles (spec §1, §5.6). A workspace that has owners always keeps one, and it has at most
+ * WORKSPACE_MAX_MEMBERS members.
+ */
 import type { Role } from "../domain/keys/role.ts";
 import { ok, refuse, type Result } from "../domain/result.ts";
 import type { Page, PageOf } from "../platform/list-page.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, pageOf, type Change, type ControlDatabase } from "./database.ts";
 import { members, sessions } from "./control-schema.ts";
-import { and, asc, eq, exists, gt, ne, notExists, or, type SQL } from "drizzle-orm";
+import { WORKSPACE_MAX_MEMBERS } from "../limits.ts";
+import { and, asc, eq, exists, gt, ne, notExists, or, sql, type SQL } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 
 export interface Member {
@@ -22,19 +26,22 @@ export async function addMember(
   workspaceId: string,
   member: { email: string; role: Role },
   by: Change,
-): Promise<Result<Member, "email_taken">> {
+): Promise<Result<Member, "email_taken" | "too_many_members">> {
   const created: Member = { ...member, createdAt: iso(by.nowMs) };
   const { email, role } = created;
-  const isFree = notExists(db.select(COLUMNS).from(members).where(isMember(workspaceId, email)));
-  const [, inserted] = await db.batch([
-    auditEntry(db, by, { workspaceId, action: "member.added", target: email, detail: { role } }, isFree),
-    db
-      .insert(members)
-      .values({ workspaceId, ...created })
-      .onConflictDoNothing()
-      .returning(COLUMNS),
+  // Decided inside the batch that inserts: concurrent calls cannot pass the limit together.
+  const refusal = sql<"email_taken" | "too_many_members" | null>`case
+    when ${exists(db.select(COLUMNS).from(members).where(isMember(workspaceId, email)))} then 'email_taken'
+    when ${db.$count(members, eq(members.workspaceId, workspaceId))} >= ${WORKSPACE_MAX_MEMBERS} then 'too_many_members'
+    end`;
+  const isAllowed = sql`${refusal} is null`;
+  const [[decided]] = await db.batch([
+    db.select({ refusal }).from(sql`(select 1)`),
+    auditEntry(db, by, { workspaceId, action: "member.added", target: email, detail: { role } }, isAllowed),
+    // INSERT … SELECT takes the columns in the order of the table.
+    db.insert(members).select(sql`select ${workspaceId}, ${email}, ${role}, ${created.createdAt} where ${isAllowed}`),
   ]);
-  return inserted.length === 0 ? refuse("email_taken") : ok(created);
+  return decided?.refusal ? refuse(decided.refusal) : ok(created);
 }
 
 /** Members in the order of their email. */

@@ -1,5 +1,6 @@
 /**
- * Makes API keys (spec §3.1; design §5). The value and the secret leave this file once, in a `CreatedKey`.
+ * Makes API keys (spec §3.1; design §5). The value and the secret leave this file once, in a `CreatedKey`. The limits of a
+ * workspace are enforced by the statement that inserts the key, so that concurrent calls cannot pass them together.
  */
 import { composeKey, keyEnds, keyStatus } from "../domain/keys/api-key.ts";
 import type { PayloadMapping } from "../domain/accounts/payload-template.ts";
@@ -10,9 +11,10 @@ import { newId } from "../platform/ids.ts";
 import { auditEntry } from "./audit.ts";
 import { iso, type Change, type ControlDatabase } from "./database.ts";
 import { digestHex } from "../platform/hashes.ts";
+import { dropOldTemplates, limitReached, type KeyLimit, type LimitReached } from "./key-limits.ts";
 import { isKey, toApiKey, type ApiKey } from "./stored-keys.ts";
 import { apiKeys } from "./control-schema.ts";
-import { and, eq, exists, sql } from "drizzle-orm";
+import { and, eq, exists, sql, type SQL } from "drizzle-orm";
 
 const SECRET_BYTES = 32;
 
@@ -56,14 +58,17 @@ export async function createKey(
   workspaceId: string,
   key: NewKey,
   by: Change,
-): Promise<CreatedKey> {
+): Promise<Result<CreatedKey, LimitReached>> {
   const draft = await composeRow(workspaceId, key, by);
-  await db.batch([insertKey(db, draft), creationEntry(db, draft, key, by)]);
-  return draft.created;
+  const [, [reached], inserted] = await db.batch([
+    ...insertion(db, draft, by.nowMs),
+    creationEntry(db, draft, key, by),
+  ]);
+  return inserted.length === 1 ? ok(draft.created) : refuse(limitOf(reached));
 }
 
 /**
- * Makes a key once for each form: of several calls with one token, also at the same time, one makes the key.
+ * Makes one key for each form: of several calls with one token, also concurrent ones, only the first makes a key.
  *
  * @param formToken random text of the form that is sent.
  */
@@ -73,23 +78,26 @@ export async function createKeyOnce(
   key: NewKey,
   formToken: string,
   by: Change,
-): Promise<Result<CreatedKey, MadeBefore>> {
+): Promise<Result<CreatedKey, MadeBefore | LimitReached>> {
   const draft = await composeRow(workspaceId, key, by, { formToken });
-  const [inserted] = await db.batch([insertKey(db, draft), creationEntry(db, draft, key, by)]);
-  return inserted.length === 1 ? ok(draft.created) : madeBefore(db, draft);
+  const [, [reached], inserted] = await db.batch([
+    ...insertion(db, draft, by.nowMs),
+    creationEntry(db, draft, key, by),
+  ]);
+  return inserted.length === 1 ? ok(draft.created) : whyNotInserted(db, draft, reached);
 }
 
 /**
- * Makes a successor with the same settings (design §5); the old key ends when the overlap does, or when it would have
- * anyway, and the successor never with it. The overlap must be longer than key facts are cached; with none, deactivate
- * the old key after this.
+ * Makes a successor with the same settings (design §5). The old key ends with the overlap, or at its own earlier end; the
+ * successor does not end with it. The overlap must be longer than key facts are cached. Without an overlap the caller
+ * deactivates the old key after this.
  */
 export async function rotateKey(
   db: ControlDatabase,
   workspaceId: string,
   { keyId, overlapMs, expiresAt, formToken }: Rotation,
   by: Change,
-): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore>> {
+): Promise<Result<CreatedKey, { reason: "not_found" | "inactive" } | MadeBefore | LimitReached>> {
   const old = await db.select().from(apiKeys).where(isKey(workspaceId, keyId)).get();
   if (old === undefined) return refuse({ reason: "not_found" });
   const settings = { ...old, secret: old.secretHash !== null };
@@ -104,26 +112,51 @@ export async function rotateKey(
   const neverLater = sql<string>`min(coalesce(${apiKeys.overlapEndsAt}, ${ends}), ${ends})`;
   const detail = { successor: draft.row.id, overlap_ms: overlapMs, expires_at: draft.row.expiresAt };
   const isMade = wasInserted(db, draft);
-  const [inserted] = await db.batch([
-    insertKey(db, draft),
+  const [, [reached], inserted] = await db.batch([
+    ...insertion(db, draft, by.nowMs),
     auditEntry(db, by, { workspaceId, action: "key.rotated", target: old.id, detail }, isMade),
     db
       .update(apiKeys)
       .set({ overlapEndsAt: overlapMs === 0 ? old.overlapEndsAt : neverLater })
       .where(and(isKey(workspaceId, keyId), isMade)),
   ]);
-  return inserted.length === 1 ? ok(draft.created) : madeBefore(db, draft);
+  return inserted.length === 1 ? ok(draft.created) : whyNotInserted(db, draft, reached);
 }
 
 interface Draft {
   row: typeof apiKeys.$inferSelect;
+  /** The payload template as it is stored: JSON. */
+  template: string | null;
   created: CreatedKey;
 }
 
-/** The statement that inserts a key; it writes nothing where the same form has made one. */
-function insertKey(db: ControlDatabase, { row }: Draft) {
+/** The statements that insert a key within the limits, for the beginning of a batch: the second gives the limit reached. */
+function insertion(db: ControlDatabase, draft: Draft, nowMs: number) {
+  const { row, template } = draft;
+  const limit = limitReached(db, { ...row, template }, nowMs);
+  return [
+    dropOldTemplates(db, row.workspaceId, nowMs),
+    db.select({ limit }).from(sql`(select 1)`),
+    insertKey(db, draft, limit),
+  ] as const;
+}
+
+/** The statement that inserts a key. It writes nothing where a limit is reached, or where the same form has made a key. */
+function insertKey(db: ControlDatabase, { row, template }: Draft, limit: SQL<KeyLimit | null>) {
   const sameForm = [apiKeys.workspaceId, apiKeys.formToken];
-  return db.insert(apiKeys).values(row).onConflictDoNothing({ target: sameForm }).returning({ id: apiKeys.id });
+  return (
+    db
+      .insert(apiKeys)
+      // INSERT … SELECT takes the columns in the order of the table.
+      .select(
+        sql`select ${row.id}, ${row.workspaceId}, ${row.name}, ${row.endpointType}, ${row.keyHash}, ${row.keyFirst8},
+          ${row.keyLast4}, ${row.secretHash}, ${template}, ${row.createdAt}, ${row.createdBy}, ${row.expiresAt},
+          ${row.overlapEndsAt}, ${row.deactivatedAt}, ${row.successorOf}, ${row.silentAfterDays}, ${row.formToken}
+          where ${limit} is null`,
+      )
+      .onConflictDoNothing({ target: sameForm })
+      .returning({ id: apiKeys.id })
+  );
 }
 
 function wasInserted(db: ControlDatabase, { row }: Draft) {
@@ -136,13 +169,21 @@ function creationEntry(db: ControlDatabase, draft: Draft, key: NewKey, by: Chang
   return auditEntry(db, by, { workspaceId, action: "key.created", target: id, detail }, wasInserted(db, draft));
 }
 
-async function madeBefore(db: ControlDatabase, { row }: Draft): Promise<Result<never, MadeBefore>> {
-  const made = await madeBy(db, row);
-  if (made === undefined) throw new Error("The key was not inserted, and no other has its form's token.");
-  return refuse({ reason: "made_before", key: toApiKey(made) });
+async function whyNotInserted(
+  db: ControlDatabase,
+  { row }: Draft,
+  reached: { limit: KeyLimit | null } | undefined,
+): Promise<Result<never, MadeBefore | LimitReached>> {
+  const made = row.formToken === null ? undefined : await madeBy(db, row);
+  return refuse(made === undefined ? limitOf(reached) : { reason: "made_before", key: toApiKey(made) });
 }
 
-/** The key that the row's form has made. */
+function limitOf(reached: { limit: KeyLimit | null } | undefined): LimitReached {
+  if (!reached?.limit) throw new Error("The key was not inserted, although no limit is reached.");
+  return { reason: reached.limit };
+}
+
+/** The key that the same form has made. */
 function madeBy(db: ControlDatabase, { workspaceId, formToken }: Draft["row"]) {
   const isSameForm = and(eq(apiKeys.workspaceId, workspaceId), eq(apiKeys.formToken, formToken ?? ""));
   return db.select().from(apiKeys).where(isSameForm).get();
@@ -176,7 +217,8 @@ async function composeRow(
     silentAfterDays: key.silentAfterDays ?? null,
     formToken: formToken === null ? null : await digestHex(formToken),
   };
-  return { row, created: { record: toApiKey(row), value, secret } };
+  const template = key.payloadTemplate === null ? null : JSON.stringify(key.payloadTemplate);
+  return { row, template, created: { record: toApiKey(row), value, secret } };
 }
 
 function randomBytes(n: number): Uint8Array {

@@ -4,17 +4,28 @@ import type { BodyRefusal, Unavailable } from "../domain/keys/refusal.ts";
 import { refuse } from "../domain/result.ts";
 import { RETRY_MIN_SECONDS } from "../limits.ts";
 import { zlib } from "../platform/node.ts";
-import { within } from "../platform/time-limit.ts";
-import { LARGE_BODY_SILENT_MS, LargeBody } from "./large-bodies.ts";
+import { TimeLimitExceeded, within } from "../platform/time-limit.ts";
+import {
+  LARGE_BODY_MIN_BYTES_PER_SECOND,
+  LARGE_BODY_PART_BYTES,
+  LARGE_BODY_PART_MS,
+  LARGE_BODY_STORED_MS,
+  LargeBody,
+} from "./large-bodies.ts";
 
 /** Up to this size the platform's own way is the fastest; of larger bodies it keeps a copy. */
-const AT_ONCE_MAX_BYTES = 262_144;
+export const AT_ONCE_MAX_BYTES = 262_144;
 /** Bytes that are read before parts are: a sender that stops short of them, and waits, takes hardly any memory. */
 const FIRST_BYTES = 16_384;
-/** Bytes of a larger body that are read at a time. */
-const PART_BYTES = 262_144;
 
-type BodyProblem = BodyRefusal | (Unavailable & Described);
+export type BodyProblem = BodyRefusal | (Unavailable & Described);
+
+export interface ReadBodyOptions {
+  /** What the body may have after decompression. */
+  maxBytes: number;
+  /** Whose share of the room for large bodies it takes from: a workspace's id, "operator", a member, a network. */
+  holder: string;
+}
 
 export type ReadBody =
   | {
@@ -24,41 +35,55 @@ export type ReadBody =
       /** The place of the bytes among the large bodies, to be let go of when they are needed no more. */
       place: LargeBody;
     }
-  | { ok: false; refusal: BodyProblem };
+  | {
+      ok: false;
+      refusal: BodyProblem;
+      /** How many bytes were read and unpacked in vain. */
+      bytes: number;
+    };
 
 /** Why there are no bytes. */
-type Unread = "too_large" | "no_room" | "unreadable";
+type Cause = "too_large" | "no_room" | "too_slow" | "unreadable";
+
+interface Unread {
+  cause: Cause;
+  bytes: number;
+}
 
 const NO_ROOM =
   "Nothing was stored: too many large bodies came at once. Send the same request again after Retry-After seconds.";
+const TOO_SLOW =
+  `Nothing was stored: the body arrived at less than ${LARGE_BODY_MIN_BYTES_PER_SECOND} bytes a second, and was given up. Send ` +
+  `it again, in smaller parts or compressed: a body of at most ${AT_ONCE_MAX_BYTES} bytes with a Content-Length may take its time.`;
 
 /** The place of a body that is small by what it declares: it takes none. */
-const NO_PLACE = new LargeBody();
+const NO_PLACE = new LargeBody("");
 
-export async function readBody(request: Request, maxBytes: number): Promise<ReadBody> {
+/** Reads a body whole. The caller lets go of its place. */
+export async function readBody(request: Request, { maxBytes, holder }: ReadBodyOptions): Promise<ReadBody> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   const gzip = encoding === "gzip" || encoding === "x-gzip";
   if (!gzip && encoding !== "identity" && encoding !== "") {
     const detail = "The body's Content-Encoding is not supported. Send it plain or with Content-Encoding: gzip.";
-    return refuse({ code: "content_encoding_unsupported", detail });
+    return { ...refuse({ code: "content_encoding_unsupported", detail }), bytes: 0 };
   }
   const header = request.headers.get("content-length");
   const declared = header === null ? null : Number(header);
   // HTTP keeps a declared length: the fast way needs no cap of its own.
   const isSmall = declared !== null && declared <= AT_ONCE_MAX_BYTES;
-  const place = isSmall && !gzip ? NO_PLACE : new LargeBody();
+  const place = isSmall && !gzip ? NO_PLACE : new LargeBody(holder);
   let read: Uint8Array | Unread;
   try {
-    read = isSmall
-      ? new Uint8Array(await request.arrayBuffer())
-      : await readLarge(request.body, { declared, maxBytes, place });
-    if (gzip && typeof read !== "string") read = gunzip(read, { maxBytes, place });
+    if (declared !== null && declared > maxBytes) read = { cause: "too_large", bytes: 0 };
+    else if (isSmall) read = new Uint8Array(await request.arrayBuffer());
+    else read = await readLarge(request.body, { declared, maxBytes, place });
+    if (gzip && read instanceof Uint8Array) read = gunzip(read, { maxBytes, place });
   } catch {
-    read = "unreadable";
+    read = { cause: "unreadable", bytes: 0 };
   }
-  if (typeof read !== "string") return { ok: true, bytes: withoutMark(read), place };
+  if (read instanceof Uint8Array) return { ok: true, bytes: withoutMark(read), place };
   place.letGo();
-  return refuse(refusalOf(read, { gzip, maxBytes }));
+  return { ...refuse(refusalOf(read.cause, { gzip, maxBytes })), bytes: read.bytes };
 }
 
 interface Bounds {
@@ -71,21 +96,18 @@ async function readLarge(
   body: ReadableStream | null,
   { declared, ...bounds }: Bounds & { declared: number | null },
 ): Promise<Uint8Array | Unread> {
-  if (declared !== null && declared > bounds.maxBytes) return "too_large";
-  if (declared !== null && declared > bounds.place.room(Date.now())) return "no_room";
+  if (declared !== null && declared > bounds.place.room(Date.now())) return { cause: "no_room", bytes: 0 };
   if (body === null) return new Uint8Array();
   const reader = body.getReader({ mode: "byob" });
   const first = await readPart(reader, new ArrayBuffer(FIRST_BYTES));
-  if (first.byteLength < FIRST_BYTES) return first;
-  try {
-    const read = await readInParts(reader, first, bounds);
-    if (typeof read === "string") await reader.cancel();
-    return read;
-  } catch (error) {
-    // What has stalled may never hear of it.
-    void reader.cancel().catch(() => undefined);
-    throw error;
-  }
+  const isTooLarge = first.byteLength > bounds.maxBytes;
+  if (first.byteLength < FIRST_BYTES && !isTooLarge) return first;
+  const read: Uint8Array | Unread = isTooLarge
+    ? { cause: "too_large", bytes: first.byteLength }
+    : await readInParts(reader, first, bounds);
+  // A stream that has stalled may never say that it is cancelled: nobody waits for that.
+  if (!(read instanceof Uint8Array)) void reader.cancel().catch(() => undefined);
+  return read;
 }
 
 /**
@@ -99,16 +121,24 @@ async function readInParts(
 ): Promise<Uint8Array | Unread> {
   const whole = new ArrayBuffer(first.byteLength, { maxByteLength: maxBytes });
   new Uint8Array(whole).set(first);
-  let part = new ArrayBuffer(PART_BYTES);
+  let part = new ArrayBuffer(LARGE_BODY_PART_BYTES);
   for (;;) {
     const filled = whole.byteLength;
-    if (!place.hold(filled + PART_BYTES, Date.now())) return "no_room";
-    // oxlint-disable-next-line no-await-in-loop
-    const next = await within(LARGE_BODY_SILENT_MS, readPart(reader, part));
-    if (filled + next.byteLength > maxBytes) return "too_large";
+    if (!place.hold(filled + LARGE_BODY_PART_BYTES, Date.now())) return { cause: "no_room", bytes: filled };
+    let next: Uint8Array<ArrayBuffer>;
+    try {
+      // oxlint-disable-next-line no-await-in-loop
+      next = await within(LARGE_BODY_PART_MS, readPart(reader, part));
+    } catch (error) {
+      return { cause: error instanceof TimeLimitExceeded ? "too_slow" : "unreadable", bytes: filled };
+    }
+    if (filled + next.byteLength > maxBytes) return { cause: "too_large", bytes: filled + next.byteLength };
     whole.resize(filled + next.byteLength);
     new Uint8Array(whole, filled).set(next);
-    if (next.byteLength < PART_BYTES) return new Uint8Array(whole, 0, whole.byteLength);
+    if (next.byteLength < LARGE_BODY_PART_BYTES) {
+      place.hold(whole.byteLength, Date.now(), LARGE_BODY_STORED_MS);
+      return new Uint8Array(whole, 0, whole.byteLength);
+    }
     // The reader has the part while it fills it, and gives it back.
     part = next.buffer;
   }
@@ -123,26 +153,46 @@ async function readPart(reader: ReadableStreamBYOBReader, part: ArrayBuffer): Pr
 /** Unpacks by Node's gunzip: the platform's stream refuses several members, as log shippers append them. */
 function gunzip(compressed: Uint8Array, { maxBytes, place }: Bounds): Uint8Array | Unread {
   const room = Math.max(AT_ONCE_MAX_BYTES, place.room(Date.now()));
+  // To unpack 16 MB for which there is no room would take as long as to take them.
+  if (Math.min(maxBytes, lastMemberBytes(compressed)) > room) return { cause: "no_room", bytes: 0 };
+  const maxOutputLength = Math.min(maxBytes, room);
   try {
     // A small body that unpacks to gigabytes is given up at the limit.
-    const bytes = zlib().gunzipSync(compressed, { maxOutputLength: Math.min(maxBytes, room) });
-    if (bytes.byteLength > AT_ONCE_MAX_BYTES) place.hold(bytes.byteLength, Date.now());
+    const bytes = zlib().gunzipSync(compressed, { maxOutputLength });
+    if (bytes.byteLength > AT_ONCE_MAX_BYTES) place.hold(bytes.byteLength, Date.now(), LARGE_BODY_STORED_MS);
     else place.letGo();
     return bytes;
   } catch (error) {
-    if (error instanceof RangeError) return room < maxBytes ? "no_room" : "too_large";
-    throw error;
+    if (!(error instanceof RangeError)) return { cause: "unreadable", bytes: compressed.byteLength };
+    return { cause: room < maxBytes ? "no_room" : "too_large", bytes: maxOutputLength };
   }
 }
 
-function refusalOf(unread: Unread, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
-  if (unread === "no_room") return { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000, detail: NO_ROOM };
-  if (unread === "too_large") {
-    const detail = `The body is larger than ${maxBytes} bytes after decompression. Send fewer signals per request.`;
-    return { code: "body_too_large", detail };
+/** What the last member unpacks to, as its last four bytes say: gunzip refuses a member that says something else. */
+function lastMemberBytes(compressed: Uint8Array): number {
+  const { buffer, byteOffset, byteLength } = compressed;
+  return byteLength < 4 ? 0 : new DataView(buffer, byteOffset, byteLength).getUint32(byteLength - 4, true);
+}
+
+function refusalOf(cause: Cause, { gzip, maxBytes }: { gzip: boolean; maxBytes: number }): BodyProblem {
+  switch (cause) {
+    case "no_room":
+      return { code: "unavailable", retryAfterMs: RETRY_MIN_SECONDS * 1_000, detail: NO_ROOM };
+    case "too_slow":
+      return { code: "body_unreadable", detail: TOO_SLOW };
+    case "too_large":
+      return {
+        code: "body_too_large",
+        detail: `The body is larger than ${maxBytes} bytes after decompression. Send less per request.`,
+      };
+    case "unreadable":
+      return {
+        code: "body_unreadable",
+        detail: gzip
+          ? "The body is labelled gzip and could not be decompressed. Send it plain, or all of a valid gzip stream."
+          : "The body could not be read: it broke off. Send it again.",
+      };
   }
-  const detail = gzip ? "The body is labelled gzip and could not be decompressed." : "The body could not be read.";
-  return { code: "body_unreadable", detail };
 }
 
 function withoutMark(bytes: Uint8Array): Uint8Array {

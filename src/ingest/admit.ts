@@ -19,6 +19,7 @@ import { signalWriter } from "../wire/message.ts";
 import type { Envelope } from "../wire/admission.ts";
 import type { Utf8Text } from "../platform/utf8-text.ts";
 import type { KnownKey } from "./key-cache.ts";
+import { tooFast } from "./shedding.ts";
 
 /**
  * What one `admit` call carries at most: a Durable Object stays responsive between slices, and what is made of one of them is
@@ -58,6 +59,8 @@ export interface Admittance {
   source: string | undefined;
   idempotencyKey: string | undefined;
   signals: BodySignal[];
+  /** How many requests the body counts as. */
+  requests: number;
   /** The body's text, of which the signals are slices. */
   text: Utf8Text;
 }
@@ -89,8 +92,9 @@ export async function admit(env: Env, call: Admittance): Promise<CallOutcome> {
     limits = { rate: result.rate, period: result.period };
     if (result.outcome !== "counted") {
       // The counter says this of a body's first slice only: nothing of the body has been admitted.
-      const code = result.outcome === "full" ? "unavailable" : "rate_limited";
-      const refusal: LimitRefusal | Unavailable = { code, retryAfterMs: result.retryAfterMs };
+      const { outcome, retryAfterMs } = result;
+      const refusal: Refusal =
+        outcome === "full" ? { code: "unavailable", retryAfterMs } : tooFast(retryAfterMs, call.requests);
       return { ok: false, refusal, ...limits };
     }
     let nth = 0;
@@ -136,6 +140,7 @@ async function admitSlice(
     const { key, requestId } = call;
     const invalid = firstSlice ? invalidSignals(call.signals) : [];
     const request: AdmitCall = { keyId: key.keyId, chunks, requestId, firstSlice, invalid };
+    if (call.requests > 1) request.requests = call.requests;
     // A new stub each time: after an error the old one stays broken.
     const counter = env.QUOTA_COUNTER.getByName(key.workspaceId);
     try {

@@ -5,8 +5,8 @@
 import { isExpired, isWellFormedKey } from "../domain/keys/api-key.ts";
 import { networkOf } from "../domain/keys/client-network.ts";
 import type { Refusal, UnauthorizedCause } from "../domain/keys/refusal.ts";
+import { countFailure, countMiss, lookupWaitMs } from "../http/auth-failures.ts";
 import { digest } from "../platform/hashes.ts";
-import { countFailure, lookupWaitMs } from "./auth-failures.ts";
 import { cachedKey, deactivatedKey, lookUpKey, rememberDeactivated, wasKnown } from "./key-cache.ts";
 import type { KnownKey } from "./key-cache.ts";
 
@@ -42,10 +42,15 @@ export async function authenticate(env: Env, credentials: Credentials, nowMs: nu
     key = await lookUpKey(env.DB, apiKey, nowMs);
   }
   if (key === undefined) {
+    countMiss(nowMs);
     if (secret !== undefined) await matchesHash(secret, DUMMY_HASH);
     return failed(env, credentials, "key_unknown", null, nowMs);
   }
   if (isExpired(key.endsAtMs, nowMs)) return failed(env, credentials, "key_expired", key, nowMs);
+  // The payload template is dropped some time after the key was deactivated (control/key-limits.ts).
+  if (key.endpointType === "product_org" && key.template === null) {
+    return { ok: false, refusal: await failDeactivated(env, credentials, key, nowMs), key };
+  }
   if (key.secretHash === null) return { ok: true, key };
   if (secret === undefined) return failed(env, credentials, "secret_missing", key, nowMs);
   if (await matchesHash(secret, key.secretHash)) return { ok: true, key };

@@ -101,9 +101,8 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
   if (facts === null) return undefined;
   const { payloadTemplate, ...unchanging } = facts;
   const template = payloadTemplate === null ? null : compileTemplate(payloadTemplate);
-  const key = {
-    ...unchanging,
-    template,
+  // A key that is known keeps its notes: else calls that look it up at the same time would each have a full bucket.
+  const notes = entries.get(value)?.key ?? {
     isDeactivated: false,
     shedEmptyAtMs: 0,
     shedAskAtMs: 0,
@@ -111,6 +110,7 @@ async function readKey(d1: D1Database, value: string, nowMs: number): Promise<Kn
     refusedToldMs: 0,
     refusedPauseMs: 0,
   };
+  const key: KnownKey = Object.assign(notes, unchanging, { template });
   entries.set(value, { key, readAtMs: nowMs, askedUntilMs: 0 }, 1 + (template?.length ?? 0));
   return key;
 }

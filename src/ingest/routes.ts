@@ -9,7 +9,7 @@ import { holdsKey } from "../domain/keys/api-key.ts";
 import { holdsCredential } from "../domain/keys/echo.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
 import type { Refusal, SignalRefusal } from "../domain/keys/refusal.ts";
-import { takeRequest } from "../domain/quota/request-rate.ts";
+import { requestsOfBody } from "../domain/quota/request-rate.ts";
 import type { Result } from "../domain/result.ts";
 import { ok, refuse } from "../domain/result.ts";
 import type { EndpointType } from "../domain/signal/signal.ts";
@@ -39,11 +39,7 @@ import { authenticate, failDeactivated } from "./authenticate.ts";
 import type { Credentials } from "./authenticate.ts";
 import type { KnownKey } from "./key-cache.ts";
 import { sumUpRefused } from "./refused-calls.ts";
-
-/** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
-export const SHED_FACTOR = 4;
-/** One shed call in so long is let through to the object after all, to ask whether the key is still active. */
-export const SHED_ASK_MS = 1_000;
+import { SHED_ASK_MS, shedBody, shedCall, tooFast } from "./shedding.ts";
 
 interface Endpoint {
   type: EndpointType;
@@ -118,38 +114,37 @@ async function ingest(c: Context<AppEnv>, endpoint: Endpoint, apiKey: string, so
   const { key } = who;
 
   const rate = configuredRate(c.env);
-  const shed = takeRequest(key.shedEmptyAtMs, nowMs, {
-    perSecond: rate.perSecond * SHED_FACTOR,
-    burst: rate.burst * SHED_FACTOR,
-  });
-  const refuseKnown = (refusal: Refusal) => refuseAuthenticated(c, credentials, key, refusal);
-  if (!shed.allowed) {
-    const tooFast: Refusal = { code: "rate_limited", retryAfterMs: shed.retryAfterMs };
+  const refuseKnown = (refusal: Refusal, requests = 1) => refuseAuthenticated(c, credentials, key, refusal, requests);
+  const refuseShed = (refusal: Refusal) => {
     // A deactivated key gets its 401 whatever its rate (design §5): one call in SHED_ASK_MS asks for all that are shed.
     if (nowMs >= key.shedAskAtMs) {
       key.shedAskAtMs = nowMs + SHED_ASK_MS;
-      return refuseKnown(tooFast);
+      return refuseKnown(refusal);
     }
-    sumUpRefused(c, key, tooFast, nowMs);
-    return refuseCall(c, tooFast);
-  }
-  key.shedEmptyAtMs = shed.emptyAtMs;
+    sumUpRefused(c, key, refusal, nowMs);
+    return refuseCall(c, refusal);
+  };
+  const shed = shedCall(key, nowMs, rate);
+  if (!shed.allowed) return refuseShed(tooFast(shed.retryAfterMs, 1));
 
   if (key.endpointType !== endpoint.type) return refuseKnown({ code: "endpoint_mismatch" });
   const options = readOptions(c, source);
   if (!options.ok) return refuseKnown(options.refusal);
-  const body = await readBody(c.req.raw, endpoint.maxBytes);
-  if (!body.ok) return refuseKnown(body.refusal);
+  const body = await readBody(c.req.raw, { maxBytes: endpoint.maxBytes, holder: key.workspaceId });
+  const requests = requestsOfBody(body.ok ? body.bytes.length : body.bytes);
+  const waitMs = shedBody(key, Date.now(), rate, requests);
+  if (!body.ok) return refuseKnown(body.refusal, requests);
   try {
+    if (waitMs > 0) return refuseShed(tooFast(waitMs, requests));
     const check = (payload: unknown) => endpoint.check(payload, key);
     const read = readSignals(body.bytes, { ...endpoint, check });
-    if (!read.ok) return refuseKnown(mislabelled(c, read.refusal));
+    if (!read.ok) return refuseKnown(mislabelled(c, read.refusal), requests);
     const { signals, several, text } = read.value;
     const bad = signals.find((signal) => signal.refusal !== null);
-    if (bad?.refusal && !several) return refuseKnown(bad.refusal);
+    if (bad?.refusal && !several) return refuseKnown(bad.refusal, requests);
 
     const requestId = c.get("requestId");
-    const admission = await admit(c.env, { key, requestId, ...options.value, signals, text });
+    const admission = await admit(c.env, { key, requestId, ...options.value, signals, requests, text });
     const headers = limitHeaders(admission, rate, nowMs);
     if (!admission.ok) {
       const isDeactivated = admission.refusal.code === "unauthorized";
@@ -229,14 +224,14 @@ async function refuseAuthenticated(
   credentials: Credentials,
   key: KnownKey,
   refusal: Refusal,
+  requests: number,
 ): Promise<Response> {
   const counter = c.env.QUOTA_COUNTER.getByName(key.workspaceId);
   const reason = { keyId: key.keyId, code: refusal.code, detail: storedDetail(refusal) };
-  const call = { ...reason, requestId: c.get("requestId"), signals: 1 };
+  const call = { ...reason, requestId: c.get("requestId"), signals: 1, requests };
   const noted = await within<RefusedResult>(CALL_TIMEOUT_MS, counter.refused(call));
   if (noted.outcome === "key_deactivated")
     return refuseCall(c, await failDeactivated(c.env, credentials, key, Date.now()));
-  const told: Refusal =
-    noted.outcome === "noted" ? refusal : { code: "rate_limited", retryAfterMs: noted.retryAfterMs };
+  const told: Refusal = noted.outcome === "noted" ? refusal : tooFast(noted.retryAfterMs, requests);
   return refuseCall(c, told, limitHeaders(noted, configuredRate(c.env), Date.now()));
 }

@@ -2,10 +2,13 @@
  * The operator API's bearer token (design §9): compared as digests, so that time tells nothing about it. Two may be valid at
  * once while one is exchanged for another (docs/operate.md: A leaked operator token).
  */
+import type { Context } from "hono";
 import type { AppEnv } from "../env.ts";
-import { problem } from "../http/problem.ts";
+import { networkOf } from "../domain/keys/client-network.ts";
+import { AUTH_FAILURES_PER_MINUTE, countFailure } from "../http/auth-failures.ts";
+import { problem, retryAfter } from "../http/problem.ts";
 import { digest } from "../platform/hashes.ts";
-import { operator } from "./environment.ts";
+import { operator, type OperatorEnv } from "./environment.ts";
 
 export const authorise = operator.createMiddleware(async (c, next) => {
   const tokens = tokensOf(c.env);
@@ -15,7 +18,21 @@ export const authorise = operator.createMiddleware(async (c, next) => {
   const [actual, ...expected] = await Promise.all([presented, ...tokens].map((text) => digest(text)));
   // All tokens are compared, also after one has matched: time does not tell which one it was.
   const matches = expected.map((one) => actual !== undefined && crypto.subtle.timingSafeEqual(one, actual));
+  // A right token is let through from every network, also from one that has sent too many wrong ones.
   if (matches.includes(true)) return next();
+  // Whoever sends no token guesses none.
+  const waitMs = presented === "" ? 0 : await countFailure(c.env.AUTH_FAILURES, networkOf(clientOf(c)), Date.now());
+  if (waitMs > 0) {
+    return problem(c, {
+      status: 429,
+      code: "rate_limited",
+      title: "Too many requests",
+      detail:
+        `More than ${AUTH_FAILURES_PER_MINUTE} wrong tokens, keys and secrets a minute came from this network. Check the ` +
+        "operator token, and send again after Retry-After seconds. The right token is let through at once.",
+      headers: retryAfter(waitMs),
+    });
+  }
   return problem(c, {
     status: 401,
     code: "operator_unauthorized",
@@ -24,6 +41,10 @@ export const authorise = operator.createMiddleware(async (c, next) => {
     headers: { "www-authenticate": 'Bearer realm="operator"' },
   });
 });
+
+function clientOf(c: Context<OperatorEnv>): string {
+  return c.req.header("cf-connecting-ip") ?? "unknown";
+}
 
 function tokensOf({ OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT }: AppEnv["Bindings"]): string[] {
   const tokens: (string | undefined)[] = [OPERATOR_TOKEN, OPERATOR_TOKEN_NEXT];

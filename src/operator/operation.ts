@@ -7,7 +7,14 @@ import type * as z from "zod";
 import type { OperatorEnv } from "./environment.ts";
 import { withoutCredentials } from "../domain/keys/echo.ts";
 import type { ConflictCode } from "./error-codes.ts";
-import { problem } from "../http/problem.ts";
+import { readBody } from "../http/body.ts";
+import { problem, refusalProblem } from "../http/problem.ts";
+import { jsonShape } from "../domain/json/json-scan.ts";
+import { grouped } from "../domain/grouped.ts";
+import { JSON_MAX_DEPTH, JSON_MAX_VALUES } from "../limits.ts";
+
+/** A request body of the operator API, unless its operation takes a larger one. */
+export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
 
 /** What operations are grouped by, in the order of the documents. */
 export const TAGS = [
@@ -33,6 +40,8 @@ export interface Operation<Body extends z.ZodType = z.ZodType, Query extends z.Z
   /** Schema of the JSON body; a strict one, so that an unknown field is an error. */
   body?: Body;
   bodyExample?: unknown;
+  /** Without it OPERATOR_BODY_MAX_BYTES. */
+  bodyMaxBytes?: number;
   query?: Query;
   /** Successful answers by status: `schema` describes a JSON answer, `content` others by media type. */
   answers: {
@@ -58,11 +67,8 @@ export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.Z
       c.req.addValidatedData("query", query.data as object);
     }
     if (spec.body !== undefined) {
-      // No body is read as an empty object: either that will do, or the 422 names the missing fields.
-      const json = parseJson((await c.req.text()) || "{}");
-      if ("error" in json) {
-        return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail: json.error });
-      }
+      const json = await readJson(c, spec.bodyMaxBytes ?? OPERATOR_BODY_MAX_BYTES);
+      if (json instanceof Response) return json;
       const body = spec.body.safeParse(json.value);
       if (!body.success) return validationFailed(c, fieldErrors(body.error));
       c.req.addValidatedData("json", body.data as object);
@@ -70,6 +76,35 @@ export function operation<Body extends z.ZodType = z.ZodNever, Query extends z.Z
     return next();
   };
   return Object.assign(validate, { [OPERATION]: spec });
+}
+
+/** The JSON value of the body, or the answer that refuses the body. The token has been checked before. */
+async function readJson(c: Context<OperatorEnv>, maxBytes: number): Promise<{ value: unknown } | Response> {
+  const body = await readBody(c.req.raw, { maxBytes, holder: "operator" });
+  if (!body.ok) return problem(c, refusalProblem(body.refusal));
+  try {
+    const tooMuch = problemOfShape(body.bytes);
+    if (tooMuch !== null) {
+      return problem(c, { status: 413, code: "body_too_large", title: "Too large", detail: tooMuch });
+    }
+    // No body is read as an empty object: either that will do, or the 422 names the missing fields.
+    return { value: JSON.parse(new TextDecoder().decode(body.bytes) || "{}") };
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : "The body could not be parsed.";
+    return problem(c, { status: 400, code: "body_not_json", title: "The body is not JSON", detail });
+  } finally {
+    body.place.letGo();
+  }
+}
+
+function problemOfShape(bytes: Uint8Array): string | null {
+  const [maxDepth, maxValues] = [JSON_MAX_DEPTH, JSON_MAX_VALUES];
+  const { depth, values } = jsonShape(bytes, { maxDepth, maxValues });
+  if (depth > maxDepth)
+    return `A body is nested at most ${maxDepth} levels deep. Send the fields that /docs describes.`;
+  return values > maxValues
+    ? `A body has at most ${grouped(maxValues)} values. Send the fields that /docs describes, in several requests.`
+    : null;
 }
 
 /** The description that a registered handler carries; undefined for other handlers. */
@@ -83,8 +118,9 @@ export interface FieldError {
   message: string;
 }
 
-/** The 422 answer, which names every wrong field. */
-export function validationFailed(c: Context<OperatorEnv>, errors: FieldError[]): Response {
+/** The 422 answer, which names every wrong field, as far as an answer of less than 100 KB can. */
+export function validationFailed(c: Context<OperatorEnv>, all: Iterable<FieldError>): Response {
+  const errors = firstErrors(all);
   return problem(c, {
     status: 422,
     code: "validation_failed",
@@ -104,27 +140,42 @@ export function conflict(c: Context<OperatorEnv>, code: ConflictCode, detail: st
 
 /** Wrong fields that an answer names: more are not one mistake of somebody's, and would make it larger than the body. */
 const NAMED_FIELDS = 100;
-/** Characters of an unknown field's name that are repeated: it may be anything, an API key too. */
-const UNKNOWN_NAME_CHARACTERS = 60;
+/** Characters of all that an answer says of wrong fields: of at most six bytes each, and said twice, they are less than 100 KB. */
+const NAMED_CHARACTERS = 8_000;
+/** Characters of a field's path that are repeated, and of each name in it: a name may be anything, an API key too. */
+const PATH_CHARACTERS = 200;
+const MESSAGE_CHARACTERS = 400;
+const NAME_CHARACTERS = 60;
 
-function fieldErrors(error: z.core.$ZodError): FieldError[] {
-  const errors = error.issues.flatMap((issue) => {
-    const path = issue.path.map(String);
-    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: issue.message }];
-    return issue.keys.map((key) => ({ path: [...path, shownName(key)].join("."), message: "unknown field" }));
-  });
-  return errors.slice(0, NAMED_FIELDS);
+function firstErrors(all: Iterable<FieldError>): FieldError[] {
+  const errors: FieldError[] = [];
+  let characters = 0;
+  for (const error of all) {
+    const shown = { path: cut(error.path, PATH_CHARACTERS), message: cut(error.message, MESSAGE_CHARACTERS) };
+    characters += shown.path.length + shown.message.length;
+    if (errors.length === NAMED_FIELDS || characters > NAMED_CHARACTERS) break;
+    errors.push(shown);
+  }
+  return errors;
+}
+
+/** What is wrong, field by field: one after the other, because an issue may have ten thousands of unknown fields. */
+function* fieldErrors(error: z.core.$ZodError): Generator<FieldError> {
+  for (const issue of error.issues) {
+    const path = issue.path.map((name) => shownName(String(name)));
+    if (issue.code !== "unrecognized_keys") yield { path: path.join("."), message: issue.message };
+    else for (const key of issue.keys) yield { path: [...path, shownName(key)].join("."), message: "unknown field" };
+  }
 }
 
 function shownName(name: string): string {
-  const shown = withoutCredentials(name).slice(0, UNKNOWN_NAME_CHARACTERS).toWellFormed();
-  return name.length > UNKNOWN_NAME_CHARACTERS ? `${shown}…` : shown;
+  // A key or secret that begins within what is shown is recognised by what follows.
+  const shown = withoutCredentials(name.slice(0, 4 * NAME_CHARACTERS))
+    .slice(0, NAME_CHARACTERS)
+    .toWellFormed();
+  return name.length > NAME_CHARACTERS ? `${shown}…` : shown;
 }
 
-function parseJson(text: string): { value: unknown } | { error: string } {
-  try {
-    return { value: JSON.parse(text) };
-  } catch (error) {
-    return { error: error instanceof Error ? error.message : "The body could not be parsed." };
-  }
+function cut(text: string, max: number): string {
+  return text.length > max ? `${text.slice(0, max).toWellFormed()}…` : text;
 }

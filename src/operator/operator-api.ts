@@ -1,7 +1,6 @@
 /** The operator API (design §9), for the deployer's own systems; and the documents that are made from its routes. */
 import { controlDatabase } from "../control/database.ts";
 import { findWorkspace } from "../control/workspaces.ts";
-import { RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { accountRoutes } from "./routes/account-routes.ts";
 import { authorise } from "./authorise.ts";
 import { createDocumentRoutes } from "./docs/document-routes.tsx";
@@ -9,8 +8,7 @@ import { destinationRoutes } from "./routes/destination-routes.ts";
 import { deletionRoutes } from "./routes/deletion-routes.ts";
 import { exportRoutes } from "./routes/export-routes.ts";
 import { operator } from "./environment.ts";
-import { limitBody } from "../http/body-limit.ts";
-import { methodNotAllowed, problem } from "../http/problem.ts";
+import { methodNotAllowed } from "../http/problem.ts";
 import { healthRoutes } from "./routes/health-routes.ts";
 import { keyRoutes } from "./routes/key-routes.ts";
 import { memberRoutes } from "./routes/member-routes.ts";
@@ -24,24 +22,6 @@ import { ruleRoutes } from "./routes/rule-routes.ts";
 import { signalRoutes } from "./routes/signal-routes.ts";
 import { usageRoutes } from "./routes/usage-routes.ts";
 import { workspaceRoutes } from "./routes/workspace-routes.ts";
-
-/** A request body of the operator API. */
-export const OPERATOR_BODY_MAX_BYTES = 1024 * 1024;
-
-const limitTo = (maxSize: number) =>
-  limitBody(maxSize, (c) =>
-    problem(c, {
-      status: 413,
-      code: "body_too_large",
-      title: "Too large",
-      detail: `A body has at most ${maxSize} bytes.`,
-    }),
-  );
-const [limitSmallBody, limitRuleFile] = [limitTo(OPERATOR_BODY_MAX_BYTES), limitTo(RULES_FILE_MAX_BYTES)];
-
-const limitBodies = operator.createMiddleware((c, next) =>
-  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallBody(c, next),
-);
 
 /** No cache may keep an answer: each is one deployment's own, and some hold what is shown once. */
 const noStore = operator.createMiddleware(async (c, next) => {
@@ -63,7 +43,7 @@ const findWorkspaceOfPath = operator.createMiddleware(async (c, next) => {
 
 const described = operator
   .createApp()
-  .use(noStore, authorise, limitBodies, openDatabase)
+  .use(noStore, authorise, openDatabase)
   .use("/workspaces/:workspace_id/*", findWorkspaceOfPath)
   .route("/", planRoutes)
   .route("/", workspaceRoutes)

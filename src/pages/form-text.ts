@@ -1,4 +1,4 @@
-/** What a form says in a field; empty where it has no such field, or a file in its place. */
+/** The text of a form's field; empty if the form has no such field, or has a file there. */
 export function formText(form: FormData, name: string): string {
   const value = form.get(name);
   return typeof value === "string" ? value : "";

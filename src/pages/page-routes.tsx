@@ -1,12 +1,12 @@
 /** The workspace pages (design §10): /w/{workspace}/…, sign-in, and the style and script that they share. */
 import { HTTPException } from "hono/http-exception";
 import { NONCE, secureHeaders } from "hono/secure-headers";
-import { limitBody } from "../http/body-limit.ts";
 import { errorText, logEvent } from "../platform/log.ts";
-import { PAGE_FORM_MAX_BYTES, RULES_FILE_MAX_BYTES } from "../limits.ts";
 import { SCRIPT, SCRIPT_PATH, STYLE, STYLE_PATH } from "./assets.ts";
 import { pages, workspacePath } from "./pages-env.ts";
 import { dismiss, DISMISSIBLE } from "./dismissed.ts";
+import { formText } from "./form-text.ts";
+import { readForm } from "./read-form.tsx";
 import { notFoundPage, plainPage } from "./page.tsx";
 import { signalPages } from "./signals/signal-pages.tsx";
 import { askUsage } from "./usage-bar.tsx";
@@ -21,7 +21,7 @@ import { keyPages } from "./keys/key-pages.tsx";
 import { memberPages } from "./members/member-pages.tsx";
 import { notificationPages } from "./notifications/notification-pages.tsx";
 import { activityPages } from "./activity/activity-pages.tsx";
-import { fromThisOrigin, readableForm } from "./session/form-guard.ts";
+import { fromThisOrigin } from "./session/form-guard.ts";
 import { limitForms } from "./session/form-limits.ts";
 import { sessionRoutes } from "./session/sign-in-routes.tsx";
 import { requireMember, requireSignIn } from "./session/require-sign-in.ts";
@@ -48,16 +48,9 @@ const noStore = pages.createMiddleware(async (c, next) => {
   c.res.headers.set("cache-control", "no-store");
 });
 
-const limitForm = (maxSize: number) => limitBody(maxSize, (c) => c.text("What was sent is too large for a form.", 413));
-const [limitSmallForm, limitRuleFile] = [limitForm(PAGE_FORM_MAX_BYTES), limitForm(RULES_FILE_MAX_BYTES)];
-
-const formLimit = pages.createMiddleware((c, next) =>
-  c.req.path.endsWith("/rules/import") ? limitRuleFile(c, next) : limitSmallForm(c, next),
-);
-
 const workspacePages = pages
   .createApp()
-  .use(requireSignIn, limitForms, requireMember, askUsage)
+  .use(requireSignIn, requireMember, limitForms, askUsage)
   .get("/", (c) => c.redirect(`${workspacePath(c)}/signals`, 303))
   .route("/signals", signalPages)
   .route("/live", livePages)
@@ -71,11 +64,12 @@ const workspacePages = pages
   .route("/settings/members", memberPages)
   .route("/settings/notifications", notificationPages)
   .route("/settings/activity", activityPages)
-  .post("/dismiss", async (c) => {
-    const { what, state, back } = await c.req.parseBody();
-    const known = DISMISSIBLE.find((one) => one === what);
-    if (known !== undefined && typeof state === "string" && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
-    const [home, target] = [workspacePath(c), safeTarget(typeof back === "string" ? back : undefined)];
+  .post("/dismiss", readForm(), (c) => {
+    const form = c.get("form");
+    const [what, state] = [formText(form, "what"), formText(form, "state")];
+    const known = DISMISSIBLE.find((notice) => notice === what);
+    if (known !== undefined && /^[\w-]{1,60}$/.test(state)) dismiss(c, known, state);
+    const [home, target] = [workspacePath(c), safeTarget(formText(form, "back"))];
     return c.redirect(target.startsWith(`${home}/`) ? target : `${home}/signals`, 303);
   })
   .all("*", (c) => notFoundPage(c));
@@ -88,7 +82,7 @@ export const pageRoutes = pages
   .createApp()
   .get(STYLE_PATH, (c) => c.body(STYLE, 200, { ...IMMUTABLE, "content-type": "text/css; charset=utf-8" }))
   .get(SCRIPT_PATH, (c) => c.body(SCRIPT, 200, { ...IMMUTABLE, "content-type": "text/javascript; charset=utf-8" }))
-  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin, formLimit, readableForm)
+  .on("ALL", PERSONAL, safeHeaders, noStore, fromThisOrigin)
   .route("/", sessionRoutes)
   .route("/w/:slug", workspacePages)
   .onError((error, c) => {

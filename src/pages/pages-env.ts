@@ -3,6 +3,7 @@ import { createFactory } from "hono/factory";
 import type { Context } from "hono";
 import type { SecureHeadersVariables } from "hono/secure-headers";
 import type { Change, ControlDatabase } from "../control/database.ts";
+import { networkOf } from "../domain/keys/client-network.ts";
 import type { Role } from "../domain/keys/role.ts";
 import type { Workspace } from "../control/workspaces.ts";
 import type { AppEnv } from "../env.ts";
@@ -18,6 +19,8 @@ export interface PagesEnv {
       /** The workspace of the path; set once it is known that the user is its member. */
       workspace: Workspace;
       role: Role;
+      /** The form of the request; set by readForm (read-form.tsx). */
+      form: FormData;
       /** The answer to come, on requests for a page; null where the usage cannot be read. Never rejects. */
       usage?: Promise<Usage | null>;
       /** All workspaces that the user is a member of. */
@@ -26,6 +29,11 @@ export interface PagesEnv {
 }
 
 export const pages = createFactory<PagesEnv>();
+
+/** The network that the request comes from, by which failures are counted. */
+export function clientNetwork(c: Context<PagesEnv>): string {
+  return networkOf(c.req.header("cf-connecting-ip") ?? "unknown");
+}
 
 /** Who changes something, and when, for the audit log. */
 export function byMember(c: Context<PagesEnv>): Change {

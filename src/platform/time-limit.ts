@@ -1,12 +1,15 @@
 /** A limit to the time that a call of something else may take. */
 
+/** Why `within` fails when the work takes too long. */
+export class TimeLimitExceeded extends Error {}
+
 /**
- * Settles as `work` does, or fails when that takes longer than `maxMs`; the work itself goes on, and what becomes of it then
- * is nobody's any more. Each signal's call comes through here: one promise and one timer is all that it takes.
+ * Settles as `work` does, or fails when that takes longer than `maxMs`; the work itself goes on, and its
+ * result is ignored. Each signal's call comes through here: one promise and one timer is all that it takes.
  */
 export function within<T>(maxMs: number, work: PromiseLike<T>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${maxMs} ms`)), maxMs);
+    const timer = setTimeout(() => reject(new TimeLimitExceeded(`no answer within ${maxMs} ms`)), maxMs);
     work.then(
       // oxlint-disable-next-line promise/always-return -- what follows is the promise that is given back
       (result) => {

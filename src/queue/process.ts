@@ -5,9 +5,9 @@ import type { CompiledRules } from "../domain/rules/mapping-rule.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
 import { normalise } from "../domain/signal/normalise.ts";
 import { mapAccount, templateRefusal } from "../domain/accounts/payload-template.ts";
-import type { AccountRecord } from "../domain/accounts/payload-template.ts";
+import type { AccountRecord, CompiledTemplate } from "../domain/accounts/payload-template.ts";
 import type { JsonObject } from "../domain/json/json-object.ts";
-import { RULES_MAX_STEPS } from "../limits.ts";
+import { RULES_MAX_STEPS, TEMPLATE_KEPT_DAYS } from "../limits.ts";
 import { hashAtOnce } from "../platform/hashes.ts";
 import type { Deduplication, RowToRecord, SignalToRecord } from "../store/protocol/signals-to-record.ts";
 import { evaluateSignal } from "../domain/rules/evaluation.ts";
@@ -22,6 +22,9 @@ export interface Workings {
 
 /** Why a signal that takes too many steps is a dead letter: no workspace's rules stop what comes after it (design §8.5). */
 const TOO_MANY_STEPS = `The mapping rules take more than ${RULES_MAX_STEPS} steps for it: too many of them look at all elements of a large array, or through long texts.`;
+
+/** Why an account update whose API key has no payload template any more is a dead letter. */
+const NO_TEMPLATE = `The payload template of its API key is no longer stored. It is deleted ${TEMPLATE_KEPT_DAYS} days after the key has ended.`;
 
 /** Rows as the store takes them, each signal of them processed. */
 export function rowsToRecord(
@@ -68,9 +71,11 @@ function signalWork(received: ReceivedSignal, rules: CompiledRules): SignalToRec
 
 /** An account update: the same content again is the latest word, the same Idempotency-Key the same call (design §8.2). */
 function accountWork(received: ReceivedSignal, templates: Templates): SignalToRecord["work"] {
+  const template = templates.get(received.admission.keyId);
+  if (template === undefined) return { kind: "dead", reason: NO_TEMPLATE };
   const key = idempotencyKeyOf(received);
   const duplicate = key === undefined ? null : idempotencyDuplicateKey(key);
-  return { kind: "account", account: accountOf(received, templates), ...hashed(duplicate) };
+  return { kind: "account", account: accountOf(received, template), ...hashed(duplicate) };
 }
 
 /** An Idempotency-Key holds for its API key only: two senders of one workspace may number their requests alike. */
@@ -85,9 +90,7 @@ function hashed(duplicate: DuplicateKey | null): Deduplication {
 }
 
 /** Maps an account update again: the edge has checked that it maps, and queued the payload as it was sent. */
-function accountOf({ admission, payload: text }: ReceivedSignal, templates: Templates): AccountRecord {
-  const template = templates.get(admission.keyId);
-  if (template === undefined) throw new Error(`there is no payload template of key ${admission.keyId}`);
+function accountOf({ payload: text }: ReceivedSignal, template: CompiledTemplate): AccountRecord {
   const payload: unknown = JSON.parse(text);
   if (!isJsonObject(payload)) throw new Error("an account update is a JSON object");
   const mapped = mapAccount(template, payload);

@@ -1,4 +1,7 @@
-/** Compiled payload templates by key id. A key's template never changes, so what is here is right for ever. */
+/**
+ * Compiled payload templates by key id. A key's template never changes, so an entry is never stale. The control plane drops
+ * the template of a key that has ended long ago (control/key-limits.ts).
+ */
 import { controlDatabase } from "../control/database.ts";
 import { loadTemplates } from "../control/stored-keys.ts";
 import { compileTemplate } from "../domain/accounts/payload-template.ts";
@@ -10,7 +13,7 @@ const TEMPLATE_CACHE_KEYS = 1_000;
 
 const compiled = new Lru<string, CompiledTemplate>(TEMPLATE_CACHE_KEYS);
 
-/** Templates by key id. A key that the workspace does not have is missing: its signals cannot be processed. */
+/** Templates by key id. A key without a stored template is missing here: its account updates become dead letters. */
 export type Templates = ReadonlyMap<string, CompiledTemplate>;
 
 /** @throws when the database cannot be asked: then the batch comes again. */

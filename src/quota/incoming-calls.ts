@@ -43,7 +43,7 @@ export class IncomingCalls {
     notes.used(call.keyId, nowMs);
     if (!call.firstSlice) return this.#commits.submit({ call, rate: this.#buckets.left(call.keyId, nowMs) });
     notes.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
+    const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
     if (taken.allowed) return this.#commits.submit({ call, rate });
     const { retryAfterMs } = taken;
     notes.refused([refusedCall(call, { code: "rate_limited", retryAfterMs }, countSignals(call), nowMs)], nowMs);
@@ -56,7 +56,7 @@ export class IncomingCalls {
     if (revoked.ids.has(call.keyId)) return this.#refuseDeactivated(call, nowMs);
     notes.used(call.keyId, nowMs);
     notes.called(call.keyId, 1, nowMs);
-    const { taken, rate } = this.#buckets.take(call.keyId, nowMs);
+    const { taken, rate } = this.#buckets.take(call.keyId, nowMs, call.requests ?? 1);
     const { retryAfterMs } = taken;
     const refused = taken.allowed
       ? refusedFor(call, { ...call, cause: null }, call.signals, nowMs)

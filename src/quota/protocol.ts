@@ -22,6 +22,8 @@ export interface AdmitCall {
   requestId: string;
   /** Only the first slice of a large body counts against the request rate. */
   firstSlice: boolean;
+  /** How many requests the body counts as (requestsOfBody), with the first slice; without the field 1. */
+  requests?: number;
   /** What the edge refused of the same body, for the rejections list. */
   invalid: InvalidSignals[];
 }
@@ -65,6 +67,8 @@ export interface RefusedCall {
   requestId: string;
   /** Signals refused in this call; 1 where that is not known. */
   signals: number;
+  /** As in AdmitCall: what was read of the body is charged although the call is refused. */
+  requests?: number;
 }
 
 /** What the sender of a call that the edge refused is to be told, which is not always what the edge had found. */

@@ -10,8 +10,13 @@ export class RequestBuckets {
     this.#rate = rate;
   }
 
-  take(keyId: string, nowMs: number): { taken: Pick<RateDecision, "allowed" | "retryAfterMs">; rate: RateState } {
-    const decision = takeRequest(this.#emptyAtMs.get(keyId) ?? 0, nowMs, this.#rate);
+  /** @param requests how many requests the call counts as. */
+  take(
+    keyId: string,
+    nowMs: number,
+    requests = 1,
+  ): { taken: Pick<RateDecision, "allowed" | "retryAfterMs">; rate: RateState } {
+    const decision = takeRequest(this.#emptyAtMs.get(keyId) ?? 0, nowMs, this.#rate, requests);
     this.#emptyAtMs.set(keyId, decision.emptyAtMs);
     return { taken: decision, rate: { remaining: decision.remaining, resetMs: decision.resetMs } };
   }

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { parseDotPath } from "../domain/json/dot-path.ts";
 import { ACCOUNT_TARGETS, isAccountTarget, PAYLOAD_TYPES } from "../domain/accounts/payload-template.ts";
-import { TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
+import { TEMPLATE_MAX_BYTES, TEMPLATE_MAX_MAPPINGS } from "../limits.ts";
 import { name, time } from "./field-schemas.ts";
 
 export const payloadMapping = z
@@ -38,6 +38,8 @@ export const payloadTemplate = z
         ctx.addIssue({ code: "custom", path: [index, "type"], message: "external_id cannot be true or false" });
     }
     if (!seen.has("external_id")) ctx.addIssue({ code: "custom", message: "a mapping of external_id is missing" });
+    if (Buffer.byteLength(JSON.stringify(template)) > TEMPLATE_MAX_BYTES)
+      ctx.addIssue({ code: "custom", message: `all mappings together have more than ${TEMPLATE_MAX_BYTES} bytes` });
   })
   // An account without an external id could not be found again: it is required whatever was said.
   .transform((template) =>

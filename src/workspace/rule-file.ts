@@ -7,7 +7,9 @@ import { ok, refuse, type Result } from "../domain/result.ts";
 import { contentOf, type RuleContent } from "../domain/rules/rule-content.ts";
 import type { ImportedRule } from "../domain/rules/rule-import.ts";
 import { isJsonObject } from "../domain/json/dot-path.ts";
-import { WORKSPACE_MAX_RULES } from "../limits.ts";
+import { grouped } from "../domain/grouped.ts";
+import { jsonShape } from "../domain/json/json-scan.ts";
+import { JSON_MAX_DEPTH, JSON_MAX_VALUES, WORKSPACE_MAX_RULES } from "../limits.ts";
 import { newRule } from "./rule-schemas.ts";
 
 const passedOver = z.unknown().optional().meta({ description: "Passed over." });
@@ -45,6 +47,10 @@ export function importedOf(rule: z.output<typeof importedRule>): ImportedRule {
 export function readRuleFile(text: string): Result<ImportedRule[], FileProblem[]> {
   const wholly = (message: string) => refuse([{ index: null, name: null, messages: [message] }]);
   if (text.trim() === "") return wholly("Choose a file, or paste its text.");
+  const limits = { maxDepth: JSON_MAX_DEPTH, maxValues: JSON_MAX_VALUES };
+  const { depth, values } = jsonShape(new TextEncoder().encode(text), limits);
+  if (depth > JSON_MAX_DEPTH) return wholly(`A file of rules is nested at most ${JSON_MAX_DEPTH} levels deep.`);
+  if (values > JSON_MAX_VALUES) return wholly(`A file has at most ${grouped(JSON_MAX_VALUES)} values. Split it.`);
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -82,6 +88,7 @@ function nameOf(item: unknown): string | null {
 
 function messageOf(issue: z.core.$ZodIssue): string {
   const path = issue.path.map(String);
-  if (issue.code === "unrecognized_keys") return `${[...path, issue.keys.join(", ")].join(".")}: unknown field`;
+  if (issue.code === "unrecognized_keys")
+    return `${[...path, issue.keys.slice(0, 10).join(", ")].join(".")}: unknown field`;
   return path.length === 0 ? issue.message : `${path.join(".")}: ${issue.message}`;
 }

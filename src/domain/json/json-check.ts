@@ -6,7 +6,7 @@
  * jsonc-parser takes the same texts for JSON, and was left: where a text or a number goes wrong it names its beginning, not
  * the character, it wants the body as one text, and 16 MB of brackets overflow its stack.
  */
-import { skipSpace } from "./json-scan.ts";
+import { isSpace } from "./json-scan.ts";
 
 export type JsonErrorKind =
   /** Nothing but white space. */
@@ -32,12 +32,21 @@ export interface JsonError {
   kind: JsonErrorKind;
 }
 
-/** What the grammar takes next. An item may be the bracket that closes an empty array, a first name likewise. */
-type Expected = "value" | "item" | "first_name" | "name" | "colon" | "comma" | "nothing";
-
 /** A byte, or undefined behind the end of the text. */
 type Byte = number | undefined;
 
+// What the grammar takes next: numbers, because comparing strings for each byte of 16 MB takes twice as long.
+const VALUE = 0;
+/** A value, or the bracket that closes an empty array. */
+const ITEM = 1;
+/** A name, or the bracket that closes an empty object. */
+const FIRST_NAME = 2;
+const NAME = 3;
+const NAME_END = 4;
+const VALUE_END = 5;
+const NOTHING = 6;
+
+const SPACE = 0x20;
 const QUOTE = 0x22;
 const PLUS = 0x2b;
 const COMMA = 0x2c;
@@ -59,75 +68,91 @@ const CLOSE_BRACE = 0x7d;
 const LOWER_CASE = 0x20;
 
 const encoder = new TextEncoder();
-const WORDS = ["true", "false", "null"].map((word) => encoder.encode(word));
-/** Characters that may follow a backslash, besides a `u`. */
-const ESCAPES = encoder.encode('"\\/bfnrt');
+/** By the first byte. */
+const WORDS = new Map(["true", "false", "null"].map((word) => [word.charCodeAt(0), encoder.encode(word)]));
+/** Which bytes may follow a backslash, besides a `u`. */
+const IS_ESCAPE = new Uint8Array(256);
+for (const byte of encoder.encode('"\\/bfnrt')) IS_ESCAPE[byte] = 1;
 
 /** The first error of [start, end); null where JSON.parse takes the text. */
 export function findJsonError(bytes: Uint8Array, start: number, end: number): JsonError | null {
-  const objects = new Levels(end - start);
+  const outer = new OuterLevels();
   let depth = 0;
-  let expected: Expected = "value";
-  let at = skipSpace(bytes, start, end);
-  for (; at < end; at = skipSpace(bytes, at, end)) {
-    const byte = bytes[at];
-    if (closes(byte, expected, objects.has(depth))) {
+  let inObject = false;
+  let expected = VALUE;
+  let at = start;
+  while (at < end) {
+    const byte = bytes[at] ?? 0;
+    if (byte <= SPACE && isSpace(byte)) {
+      at++;
+    } else if (expected === VALUE_END && byte === COMMA) {
+      at++;
+      expected = inObject ? NAME : VALUE;
+    } else if (expected <= ITEM && (byte === OPEN_BRACE || byte === OPEN_BRACKET)) {
+      at++;
+      outer.push(inObject);
+      depth++;
+      inObject = byte === OPEN_BRACE;
+      expected = inObject ? FIRST_NAME : ITEM;
+    } else if (closes(byte, expected, inObject)) {
       at++;
       depth--;
-      expected = depth === 0 ? "nothing" : "comma";
-    } else if (expected === "nothing") {
-      return { position: at, kind: "text_after_end" };
-    } else if (expected === "comma") {
-      if (byte !== COMMA) return { position: at, kind: "comma_expected" };
-      at++;
-      expected = objects.has(depth) ? "name" : "value";
-    } else if (expected === "colon") {
-      if (byte !== COLON) return { position: at, kind: "colon_expected" };
-      at++;
-      expected = "value";
-    } else if (expected === "first_name" || expected === "name") {
-      if (byte !== QUOTE) return { position: at, kind: "name_expected" };
-      const after = afterString(bytes, at, end);
-      if (after < 0) return errorInScalar(bytes, at, ~after, end);
-      at = after;
-      expected = "colon";
-    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-      at++;
-      depth++;
-      objects.set(depth, byte === OPEN_BRACE);
-      expected = byte === OPEN_BRACE ? "first_name" : "item";
-    } else {
+      inObject = outer.pop();
+      expected = depth === 0 ? NOTHING : VALUE_END;
+    } else if (expected <= ITEM) {
       const after = afterScalar(bytes, at, end);
       if (after < 0) return errorInScalar(bytes, at, ~after, end);
       at = after;
-      expected = depth === 0 ? "nothing" : "comma";
+      expected = depth === 0 ? NOTHING : VALUE_END;
+    } else if (expected <= NAME && byte === QUOTE) {
+      const after = afterString(bytes, at, end);
+      if (after < 0) return errorInScalar(bytes, at, ~after, end);
+      at = after;
+      expected = NAME_END;
+    } else if (expected === NAME_END && byte === COLON) {
+      at++;
+      expected = VALUE;
+    } else {
+      return { position: at, kind: UNEXPECTED[expected] ?? "value_expected" };
     }
   }
-  if (expected === "nothing") return null;
+  if (expected === NOTHING) return null;
   return { position: end, kind: depth === 0 ? "empty" : "truncated" };
 }
 
-function closes(byte: Byte, expected: Expected, inObject: boolean): boolean {
-  if (byte === CLOSE_BRACE) return expected === "first_name" || (expected === "comma" && inObject);
-  return byte === CLOSE_BRACKET && (expected === "item" || (expected === "comma" && !inObject));
+/** The error where something else stands than what the grammar takes next. */
+const UNEXPECTED: JsonErrorKind[] = [];
+UNEXPECTED[FIRST_NAME] = "name_expected";
+UNEXPECTED[NAME] = "name_expected";
+UNEXPECTED[NAME_END] = "colon_expected";
+UNEXPECTED[VALUE_END] = "comma_expected";
+UNEXPECTED[NOTHING] = "text_after_end";
+
+function closes(byte: number, expected: number, inObject: boolean): boolean {
+  if (byte === CLOSE_BRACE) return expected === FIRST_NAME || (expected === VALUE_END && inObject);
+  return byte === CLOSE_BRACKET && (expected === ITEM || (expected === VALUE_END && !inObject));
 }
 
-/** Which levels of nesting are objects: one bit each, for there may be as many as characters. */
-class Levels {
-  readonly #bits: Uint8Array;
+/**
+ * Which of the levels around the present one are objects: a bit each, for there may be as many as bytes. The innermost 32
+ * stand in one number, because to change one bit of an array again and again takes many times as long.
+ */
+class OuterLevels {
+  #depth = 0;
+  /** The innermost levels, the present one's neighbour in the lowest bit. */
+  #inner = 0;
+  /** For each 32 levels what `inner` was there. */
+  readonly #kept: number[] = [0];
 
-  constructor(max: number) {
-    this.#bits = new Uint8Array((max >>> 3) + 1);
+  push(isObject: boolean): void {
+    this.#inner = (this.#inner << 1) | (isObject ? 1 : 0);
+    if ((++this.#depth & 31) === 0) this.#kept[this.#depth >>> 5] = this.#inner;
   }
 
-  has(level: number): boolean {
-    return ((this.#bits[level >>> 3] ?? 0) & (1 << (level & 7))) !== 0;
-  }
-
-  set(level: number, on: boolean): void {
-    const bit = 1 << (level & 7);
-    const byte = this.#bits[level >>> 3] ?? 0;
-    this.#bits[level >>> 3] = on ? byte | bit : byte & ~bit;
+  pop(): boolean {
+    const isObject = (this.#inner & 1) === 1;
+    this.#inner = (--this.#depth & 31) === 0 ? (this.#kept[this.#depth >>> 5] ?? 0) : this.#inner >>> 1;
+    return isObject;
   }
 }
 
@@ -141,19 +166,26 @@ function afterScalar(bytes: Uint8Array, start: number, end: number): number {
 
 function afterString(bytes: Uint8Array, open: number, end: number): number {
   let at = open + 1;
-  while (at >= 0 && at < end) {
+  while (at < end) {
     const byte = bytes[at] ?? 0;
     if (byte === QUOTE) return at + 1;
-    if (byte < 0x20) return ~at;
-    at = byte === BACKSLASH ? afterEscape(bytes, at, end) : at + 1;
+    if (byte < SPACE) return ~at;
+    if (byte !== BACKSLASH) {
+      at++;
+    } else if (at + 1 < end && IS_ESCAPE[bytes[at + 1] ?? 0] === 1) {
+      at += 2;
+    } else {
+      at = afterUnicodeEscape(bytes, at, end);
+      if (at < 0) return at;
+    }
   }
-  return at < 0 ? at : ~end;
+  return ~end;
 }
 
-function afterEscape(bytes: Uint8Array, backslash: number, end: number): number {
+/** After a backslash with a `u` and four digits. */
+function afterUnicodeEscape(bytes: Uint8Array, backslash: number, end: number): number {
   if (backslash + 1 === end) return ~end;
-  const letter = bytes[backslash + 1];
-  if (letter !== LETTER_U) return ESCAPES.includes(letter ?? 0) ? backslash + 2 : ~backslash;
+  if (bytes[backslash + 1] !== LETTER_U) return ~backslash;
   for (let at = backslash + 2; at < backslash + 6; at++) {
     if (at === end) return ~at;
     if (!isHexDigit(bytes[at])) return ~backslash;
@@ -166,11 +198,9 @@ function afterNumber(bytes: Uint8Array, start: number, end: number): number {
   if (at === end || bytes[at] !== ZERO) at = afterDigits(bytes, at, end);
   else if (++at < end && isDigit(bytes[at])) return ~at;
   if (at >= 0 && at < end && bytes[at] === DOT) at = afterDigits(bytes, at + 1, end);
-  if (at >= 0 && at < end && isLetter(bytes[at], LETTER_E)) {
-    const sign = at + 1 < end && (bytes[at + 1] === PLUS || bytes[at + 1] === MINUS);
-    at = afterDigits(bytes, sign ? at + 2 : at + 1, end);
-  }
-  return at;
+  if (at < 0 || at === end || !isLetter(bytes[at], LETTER_E)) return at;
+  const sign = at + 1 < end && (bytes[at + 1] === PLUS || bytes[at + 1] === MINUS);
+  return afterDigits(bytes, sign ? at + 2 : at + 1, end);
 }
 
 function afterDigits(bytes: Uint8Array, start: number, end: number): number {
@@ -180,12 +210,13 @@ function afterDigits(bytes: Uint8Array, start: number, end: number): number {
 }
 
 function afterWord(bytes: Uint8Array, start: number, end: number): number {
-  for (const word of WORDS) {
-    const length = Math.min(word.length, end - start);
-    if (!word.subarray(0, length).every((byte, index) => byte === bytes[start + index])) continue;
-    return length === word.length ? start + length : ~end;
+  const word = WORDS.get(bytes[start] ?? 0);
+  if (word === undefined) return ~start;
+  for (let index = 1; index < word.length; index++) {
+    if (start + index === end) return ~end;
+    if (bytes[start + index] !== word[index]) return ~start;
   }
-  return ~start;
+  return start + word.length;
 }
 
 function errorInScalar(bytes: Uint8Array, start: number, position: number, end: number): JsonError {

@@ -4,13 +4,11 @@
  * personal data or secrets.
  */
 import { findJsonError } from "./json-check.ts";
-import type { JsonErrorKind } from "./json-check.ts";
+import type { JsonError, JsonErrorKind } from "./json-check.ts";
 import { skipSpace, withoutSpaceBefore } from "./json-scan.ts";
 
 /** Bytes that are looked at before and behind an error: more than any explanation needs. */
 const AROUND_BYTES = 100;
-/** A text is measured in parts of so many bytes. */
-const PART_BYTES = 65_536;
 
 const ENCODE_TOKENS =
   "If a token of your marketing platform stands here, set Request Token Encoding to JSON and write the token without quotes in the template.";
@@ -40,43 +38,51 @@ const FOREIGN_VALUES: readonly (readonly [RegExp, string])[] = [
 /** The longest of the foreign values, and some white space. */
 const FOREIGN_VALUE_MAX_LENGTH = 20;
 
-/**
- * Where the first error of the UTF-8 text [start, end) is (line, column and character, from 1, in UTF-16 units) and, in one
- * to three sentences, what it is and how to mend it.
- *
- * @param bytes of a text that JSON.parse has refused.
- * @param ofLine the number of the body's line that the text is, where it is one of several; then no character is said.
- */
+/** Finds the first error of the UTF-8 text [start, end), which JSON.parse has refused, and explains it. */
 export function explainJsonError(bytes: Uint8Array, start: number, end: number, ofLine?: number): string {
   const error = findJsonError(bytes, start, end);
-  if (error === null) return "The text is valid JSON.";
+  return error === null ? "The text is valid JSON." : describeJsonError(bytes, start, end, error, ofLine);
+}
+
+/**
+ * Says where the first error of the UTF-8 text [start, end) is (line, column and character, from 1, in UTF-16 units) and, in
+ * one to three sentences, what the error is and how to mend it.
+ *
+ * @param error what findJsonError returns for the text.
+ * @param ofLine the number of the body's line, where the text is one line of several; the character is left out then.
+ */
+export function describeJsonError(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  error: JsonError,
+  ofLine?: number,
+): string {
   const { text, position } = textAround(bytes, start, end, error.position);
   const found = named(text, position);
   const explained = otherBody(bytes, start, end) ?? EXPLAIN[error.kind](text, position, found);
   return `Not valid JSON at ${place(bytes, start, error.position, ofLine)}: ${explained}`;
 }
 
+/**
+ * One pass counts lines and UTF-16 units: decoding 16 MB takes longer. A byte that is not UTF-8 may make the column one
+ * too small or too large.
+ */
 function place(bytes: Uint8Array, start: number, position: number, ofLine?: number): string {
   let line = ofLine ?? 1;
-  let lineStart = start;
-  for (let at = start; at < position; at++) {
-    if (bytes[at] !== 0x0a) continue;
-    line++;
-    lineStart = at + 1;
-  }
-  const before = lengthInUnits(bytes, start, lineStart);
-  const column = lengthInUnits(bytes, lineStart, position) + 1;
-  return `line ${line}, column ${column}${ofLine === undefined ? ` (character ${before + column})` : ""}`;
-}
-
-/** The length of the text [start, end) in UTF-16 units; of a large text no more than a part is decoded at a time. */
-function lengthInUnits(bytes: Uint8Array, start: number, end: number): number {
-  const utf8 = decoder();
   let units = 0;
-  for (let at = start; at < end; at += PART_BYTES) {
-    units += utf8.decode(bytes.subarray(at, Math.min(end, at + PART_BYTES)), { stream: true }).length;
+  let lineStart = 0;
+  for (let at = start; at < position; at++) {
+    const byte = bytes[at] ?? 0;
+    if (byte < 0x80 || byte >= 0xc0) units++;
+    // A character of four bytes is two UTF-16 units.
+    if (byte >= 0xf0 && isWithinCharacter(bytes[at + 1])) units++;
+    if (byte !== 0x0a) continue;
+    line++;
+    lineStart = units;
   }
-  return units + utf8.decode().length;
+  const column = units - lineStart + 1;
+  return `line ${line}, column ${column}${ofLine === undefined ? ` (character ${units + 1})` : ""}`;
 }
 
 /** What stands around the error, and where the error is in that. Much white space before it is cut short. */

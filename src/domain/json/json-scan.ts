@@ -1,8 +1,8 @@
 /**
  * Depth and elements of a JSON text in one pass over its UTF-8 bytes, without parsing it (design §9: each signal keeps the
  * text it came as). All that matters here is ASCII, which in UTF-8 stands for nothing else, and a large body is never made
- * into one text. Runs over every request body: no recursion, nothing allocated per character. Of what is no JSON the results
- * mean nothing by themselves: but where each slice is JSON, and what is around the array with `[]` in its place, all is.
+ * into one text. Runs over every request body: no recursion, nothing allocated per character. The scan does not validate: its results
+ * mean something only if each slice is JSON, and if what is around the array is JSON with `[]` in the array's place.
  */
 
 /** The elements of an array: each one's slice [starts[i], ends[i]) without white space around it, and its own depth. */
@@ -20,16 +20,22 @@ export interface ItemSpans {
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
+const ZERO = 0x30;
 const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
 const CLOSE_BRACKET = 0x5d;
+const LETTER_U = 0x75;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-const utf8 = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+const BATCH = new TextEncoder().encode("batch");
 
-/** Levels of nesting of [start, end): a scalar has 0, `{}` 1, `{"a":{}}` 2. */
-export function jsonDepth(bytes: Uint8Array, start: number, end: number): number {
+/**
+ * Levels of nesting of [start, end): a scalar has 0, `{}` 1, `{"a":{}}` 2.
+ *
+ * @param max the scan stops at the first level beyond it, and returns that level.
+ */
+export function jsonDepth(bytes: Uint8Array, start: number, end: number, max = Number.POSITIVE_INFINITY): number {
   let depth = 0;
   let deepest = 0;
   for (let at = start; at < end; at++) {
@@ -39,11 +45,40 @@ export function jsonDepth(bytes: Uint8Array, start: number, end: number): number
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth++;
       if (depth > deepest) deepest = depth;
+      if (depth > max) return deepest;
     } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth--;
     }
   }
   return deepest;
+}
+
+/**
+ * How deep a JSON text is nested, and how many values it has at most: one for each comma and each opening bracket. The scan
+ * stops at the first level beyond `maxDepth`, or value beyond `maxValues`.
+ */
+export function jsonShape(
+  bytes: Uint8Array,
+  { maxDepth, maxValues }: { maxDepth: number; maxValues: number },
+): { depth: number; values: number } {
+  const end = bytes.length;
+  let depth = 0;
+  let deepest = 0;
+  let values = 0;
+  for (let at = 0; at < end && deepest <= maxDepth && values <= maxValues; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at = closingQuote(bytes, at, end);
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      values++;
+      if (++depth > deepest) deepest = depth;
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+      depth--;
+    } else if (byte === COMMA) {
+      values++;
+    }
+  }
+  return { depth: deepest, values };
 }
 
 /**
@@ -66,7 +101,7 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
   let inBatch = false;
   // To ask for the length of bytes takes as long as to look at one.
   const end = bytes.length;
-  for (let at = 0; at < end; at++) {
+  for (let at = skipSpace(bytes, 0); at < end; at++) {
     const byte = bytes[at];
     if (byte === QUOTE) {
       const close = closingQuote(bytes, at, end);
@@ -96,8 +131,12 @@ function scanBatch(bytes: Uint8Array, max: number): ItemSpans | null {
 function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | null {
   const end = bytes.length;
   const items: ItemSpans = { starts: [], ends: [], depths: [], count: 0, open, close: end };
+  let count = 0;
   let start = skipSpace(bytes, open + 1);
-  if (bytes[start] === CLOSE_BRACKET) return { ...items, close: start + 1 };
+  if (bytes[start] === CLOSE_BRACKET) {
+    items.close = start + 1;
+    return items;
+  }
   let depth = 0;
   let deepest = 0;
   for (let at = start; at < end; at++) {
@@ -110,19 +149,37 @@ function scanArray(bytes: Uint8Array, open: number, max: number): ItemSpans | nu
     } else if (depth > 0) {
       if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth--;
     } else if (byte === COMMA || byte === CLOSE_BRACKET) {
-      if (items.count++ < max) {
+      if (count++ < max) {
         items.starts.push(start);
         items.ends.push(withoutSpaceBefore(bytes, at, start));
         items.depths.push(deepest);
       }
-      if (byte === CLOSE_BRACKET) return { ...items, close: at + 1 };
-      start = skipSpace(bytes, at + 1);
+      if (byte === CLOSE_BRACKET) {
+        items.count = count;
+        items.close = at + 1;
+        return items;
+      }
+      start = count < max ? skipSpace(bytes, at + 1, end) : at + 1;
       // No element stands here: there may be a comma or the end.
       at = start - 1;
       deepest = 0;
     }
   }
   return null;
+}
+
+/** Whether the array, object or string that begins the text ends where the text does, but for white space. */
+export function closesAtEnd(bytes: Uint8Array, start: number, end: number): boolean {
+  let depth = 0;
+  for (let at = skipSpace(bytes, start, end); at < end; at++) {
+    const byte = bytes[at];
+    if (byte === QUOTE) at = closingQuote(bytes, at, end);
+    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+    else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth--;
+    else continue;
+    if (depth <= 0) return at < end && skipSpace(bytes, at + 1, end) === end;
+  }
+  return false;
 }
 
 /** Where the string that opens at `open` closes; `end` where it does not. */
@@ -135,19 +192,27 @@ function closingQuote(bytes: Uint8Array, open: number, end: number): number {
   return end;
 }
 
+/** Whether the string is `batch`, with or without escapes. Nothing is decoded: an object may have millions of keys. */
 function isBatchKey(bytes: Uint8Array, open: number, close: number): boolean {
-  // Few keys are as short, or have an escape: the others are not looked at as text.
-  if (close - open !== '"batch'.length && !bytes.subarray(open, close).includes(BACKSLASH)) return false;
-  return unescaped(utf8.decode(bytes.subarray(open + 1, close))) === "batch";
+  let at = open + 1;
+  for (const letter of BATCH) {
+    if (bytes[at] === letter) at++;
+    else if (isEscapeOf(letter, bytes, at)) at += 6;
+    else return false;
+  }
+  return at === close;
 }
 
-/** What a string's text stands for, with its quotes; null where it is none. */
-function unescaped(text: string): unknown {
-  try {
-    return JSON.parse(`"${text}"`);
-  } catch {
-    return null;
-  }
+/** Whether the letter stands there as an escape, such as `\u0062`. All of `batch` have decimal digits there. */
+function isEscapeOf(letter: number, bytes: Uint8Array, at: number): boolean {
+  return (
+    bytes[at] === BACKSLASH &&
+    bytes[at + 1] === LETTER_U &&
+    bytes[at + 2] === ZERO &&
+    bytes[at + 3] === ZERO &&
+    bytes[at + 4] === ZERO + (letter >>> 4) &&
+    bytes[at + 5] === ZERO + (letter & 15)
+  );
 }
 
 /** The first index from `from` on that holds no white space. */
@@ -164,6 +229,7 @@ export function withoutSpaceBefore(bytes: Uint8Array, end: number, start = 0): n
   return at;
 }
 
-function isSpace(byte: number | undefined): boolean {
-  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+/** Whether the byte is white space of JSON. */
+export function isSpace(byte: number | undefined): boolean {
+  return byte !== undefined && byte <= 0x20 && (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09);
 }

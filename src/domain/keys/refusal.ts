@@ -59,6 +59,7 @@ export type Refusal =
   | BodyRefusal
   | SignalRefusal
   | LimitRefusal
+  | ({ code: "rate_limited"; retryAfterMs: number } & Described)
   | Unavailable
   | (Unavailable & Described);
 

@@ -6,8 +6,9 @@
 import { SIGNAL_MAX_BYTES, SIGNAL_MAX_DEPTH } from "../../limits.ts";
 import { isJsonObject } from "../json/dot-path.ts";
 import { findJsonError } from "../json/json-check.ts";
-import { explainJsonError } from "../json/json-error.ts";
-import { jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "../json/json-scan.ts";
+import type { JsonError } from "../json/json-check.ts";
+import { describeJsonError, explainJsonError } from "../json/json-error.ts";
+import { closesAtEnd, jsonDepth, scanItems, skipSpace, withoutSpaceBefore } from "../json/json-scan.ts";
 import type { ItemSpans } from "../json/json-scan.ts";
 import type { BodyRefusal, SignalRefusal } from "../keys/refusal.ts";
 import type { Result } from "../result.ts";
@@ -41,6 +42,15 @@ export interface SignalBodyRules {
   check: (payload: unknown) => Result<unknown, SignalRefusal>;
 }
 
+/** Levels of nesting that are counted. A signal with more is not looked at any further: no JSON of use to anybody has as many. */
+const SCANNED_MAX_DEPTH = 64;
+
+/**
+ * Bytes that are validated of a text that is refused for its size or its count anyway: to validate 16 MB takes a fifth of a
+ * second. An error further on is reported once the sender has split the body.
+ */
+const VALIDATED_MAX_BYTES = 1024 * 1024;
+
 const LINE_FEED = 0x0a;
 const OPEN_BRACKET = 0x5b;
 
@@ -48,23 +58,36 @@ const OPEN_BRACKET = 0x5b;
 type Reading = Result<SignalBody, BodyRefusal> | null;
 
 export function readSignals(body: Uint8Array, rules: SignalBodyRules): Result<SignalBody, BodyRefusal> {
-  const isArray = body[skipSpace(body, 0)] === OPEN_BRACKET;
-  const spans = scanItems(body, isArray ? "array" : "batch", rules.maxSignals);
-  const text = new Utf8Text(body);
+  const first = skipSpace(body, 0);
+  if (first === body.length) {
+    return refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." });
+  }
+  const spans = scanItems(body, body[first] === OPEN_BRACKET ? "array" : "batch", rules.maxSignals);
+  const text = new BodyText(body);
   const reading =
-    (spans && isAround(text, spans) ? readItems(text, spans, rules) : readSingle(text, rules)) ??
+    (spans && isAround(text, spans) ? readItems(text, spans, rules) : readSingle(text, first, rules)) ??
     (rules.lines ? readLines(text, rules) : null);
   if (reading !== null) return reading;
-  return skipSpace(body, 0) === body.length
-    ? refuse({ code: "body_empty", detail: "The body is empty. Send the signal as a JSON object." })
-    : refuse({ code: "body_not_json", detail: explainJsonError(body, 0, body.length) });
+  const error = text.error();
+  if (error === null) throw new Error("a body that is JSON was not read");
+  return refuse({ code: "body_not_json", detail: describeJsonError(body, 0, body.length, error) });
+}
+
+/** The body's text, and where it stops being JSON: looked for at most once, because of 16 MB that takes a tenth of a second. */
+class BodyText extends Utf8Text {
+  #error: JsonError | null | undefined;
+
+  error(): JsonError | null {
+    if (this.#error === undefined) this.#error = findJsonError(this.bytes, 0, this.bytes.length);
+    return this.#error;
+  }
 }
 
 /**
  * Whether what is around the array makes it a body of several: nothing, or the SDKs' envelope. An object that names an
  * event is a signal, whatever else it carries; and no envelope is larger than a signal.
  */
-function isAround(text: Utf8Text, { open, close }: ItemSpans): boolean {
+function isAround(text: BodyText, { open, close }: ItemSpans): boolean {
   const [start, end] = [skipSpace(text.bytes, 0), withoutSpaceBefore(text.bytes, text.bytes.length)];
   if (open - start + end - close > SIGNAL_MAX_BYTES) return false;
   const around = jsonValue(`${text.slice(start, open)}[]${text.slice(close, end)}`);
@@ -72,11 +95,11 @@ function isAround(text: Utf8Text, { open, close }: ItemSpans): boolean {
   return !isJsonObject(around.value) || (isAbsent(around.value["event"]) && isAbsent(around.value["type"]));
 }
 
-function readItems(text: Utf8Text, { starts, ends, depths, count }: ItemSpans, rules: SignalBodyRules): Reading {
+function readItems(text: BodyText, { starts, ends, depths, count }: ItemSpans, rules: SignalBodyRules): Reading {
   if (count === 0) {
     return refuse({ code: "batch_empty", detail: "The body holds no signals. Send at least one." });
   }
-  if (count > rules.maxSignals) return isJson(text, 0, text.bytes.length) ? refuse(tooLong(count, rules)) : null;
+  if (count > rules.maxSignals) return mayBeJson(text, 0, text.bytes.length) ? refuse(tooLong(count, rules)) : null;
   const signals: BodySignal[] = [];
   for (let index = 0; index < count; index++) {
     const signal = readOne(text, starts[index] ?? 0, ends[index] ?? 0, depths[index] ?? 0, rules);
@@ -86,9 +109,14 @@ function readItems(text: Utf8Text, { starts, ends, depths, count }: ItemSpans, r
   return ok({ several: true, signals, text });
 }
 
-function readSingle(text: Utf8Text, rules: SignalBodyRules): Reading {
-  const end = text.bytes.length;
-  const signal = readOne(text, 0, end, jsonDepth(text.bytes, 0, end), rules);
+/** @param first where the white space before the signal ends. */
+function readSingle(text: BodyText, first: number, rules: SignalBodyRules): Reading {
+  const { bytes } = text;
+  const depth = jsonDepth(bytes, first, bytes.length, SCANNED_MAX_DEPTH);
+  // Of lines the first may be too deep and the others good: then the body is one signal only if all of it is JSON.
+  const mayBeLines = rules.lines && depth > SCANNED_MAX_DEPTH && secondLine(bytes) < bytes.length;
+  if (mayBeLines && text.error() !== null) return null;
+  const signal = readOne(text, 0, bytes.length, depth, rules);
   return signal && ok({ several: false, signals: [signal], text });
 }
 
@@ -96,9 +124,9 @@ function readSingle(text: Utf8Text, rules: SignalBodyRules): Reading {
  * Reads line by line, no more lines than there may be signals. Null when it was not meant as lines: no line is JSON, or
  * the first two are of one text, of which a line here and there may be JSON all the same.
  */
-function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
+function readLines(text: BodyText, rules: SignalBodyRules): Reading {
   const { bytes } = text;
-  if (isOverLines(bytes)) return null;
+  if (isOverLines(text)) return null;
   const signals: BodySignal[] = [];
   let read = 0;
   // Lines are counted as far as the latest that is no JSON: its sender looks for it in a file.
@@ -107,7 +135,7 @@ function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
     if (signals.length === rules.maxSignals) return read === 0 ? null : refuse(tooLong(null, rules));
     const lineEnd = endOfLine(bytes, start);
     const end = withoutSpaceBefore(bytes, lineEnd, start);
-    const signal = readOne(text, start, end, jsonDepth(bytes, start, end), rules);
+    const signal = readOne(text, start, end, jsonDepth(bytes, start, end, SCANNED_MAX_DEPTH), rules);
     if (signal === null) {
       line += lineFeeds(bytes, countedTo, start);
       countedTo = start;
@@ -122,12 +150,20 @@ function readLines(text: Utf8Text, rules: SignalBodyRules): Reading {
   return signals.length < 2 || read === 0 ? null : ok({ several: true, signals, text });
 }
 
-/** Whether a JSON text goes on from the first line to the second. */
-function isOverLines(bytes: Uint8Array): boolean {
-  const first = skipSpace(bytes, 0);
-  const second = skipSpace(bytes, endOfLine(bytes, first));
-  const error = findJsonError(bytes, first, endOfLine(bytes, second));
-  return error === null || error.position > second;
+/** Whether a JSON text goes on from the first line to the second, in a body that is not JSON as a whole. */
+function isOverLines(text: BodyText): boolean {
+  const { bytes } = text;
+  const second = secondLine(bytes);
+  const error = text.error();
+  if (error === null || second === bytes.length || error.position > second) return true;
+  if (error.position < second || error.kind !== "value_expected") return false;
+  // A value may be expected there, and be cut off at the end of the line.
+  return findJsonError(bytes, second, endOfLine(bytes, second))?.kind === "truncated";
+}
+
+/** Where the second line begins that is not blank; the body's end where there is none. */
+function secondLine(bytes: Uint8Array): number {
+  return skipSpace(bytes, endOfLine(bytes, skipSpace(bytes, 0)));
 }
 
 function endOfLine(bytes: Uint8Array, from: number): number {
@@ -141,20 +177,26 @@ function lineFeeds(bytes: Uint8Array, start: number, end: number): number {
   return count;
 }
 
-/** One signal, checked in this order: size → depth → what the endpoint asks of the payload. Null: not JSON. */
-function readOne(text: Utf8Text, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
-  if (end - start > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, end - start) : null;
+/**
+ * One signal, checked in this order: far too deep → size → JSON → depth → what the endpoint asks of the payload. A signal
+ * that is far too deep is neither parsed nor validated. Null: not JSON.
+ */
+function readOne(text: BodyText, start: number, end: number, depth: number, rules: SignalBodyRules): BodySignal | null {
+  if (depth > SCANNED_MAX_DEPTH) return tooDeep(`more than ${SCANNED_MAX_DEPTH}`, start, end, end - start);
+  if (end - start > SIGNAL_MAX_BYTES) return mayBeJson(text, start, end) ? tooLarge(start, end, end - start) : null;
   const slice = text.slice(start, end);
   const bytes = text.lengthOf(slice, end - start);
-  if (bytes > SIGNAL_MAX_BYTES) return isJson(text, start, end) ? tooLarge(start, end, bytes) : null;
+  if (bytes > SIGNAL_MAX_BYTES) return mayBeJson(text, start, end) ? tooLarge(start, end, bytes) : null;
   const payload = jsonValue(slice);
   if (payload === undefined) return null;
-  if (depth > SIGNAL_MAX_DEPTH) {
-    const detail = `The signal is nested ${depth} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
-    return { start, end, bytes, refusal: { code: "signal_too_deep", detail } };
-  }
+  if (depth > SIGNAL_MAX_DEPTH) return tooDeep(String(depth), start, end, bytes);
   const checked = rules.check(payload.value);
   return { start, end, bytes, refusal: checked.ok ? null : checked.refusal };
+}
+
+function tooDeep(levels: string, start: number, end: number, bytes: number): BodySignal {
+  const detail = `The signal is nested ${levels} levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
+  return { start, end, bytes, refusal: { code: "signal_too_deep", detail } };
 }
 
 function tooLarge(start: number, end: number, bytes: number): BodySignal {
@@ -162,9 +204,18 @@ function tooLarge(start: number, end: number, bytes: number): BodySignal {
   return { start, end, bytes, refusal: { code: "signal_too_large", detail } };
 }
 
-/** Whether the text is JSON, without parsing it: of 16 MB that could take all the memory there is. */
-function isJson({ bytes }: Utf8Text, start: number, end: number): boolean {
-  return findJsonError(bytes, start, end) === null;
+/**
+ * Whether a text that is refused anyway is JSON, without parsing it: of 16 MB that could take all the memory there is. Of a
+ * long text only the beginning is validated, and that its brackets close at its end. False: it is not JSON.
+ */
+function mayBeJson(text: BodyText, start: number, end: number): boolean {
+  const validatedEnd = start + VALIDATED_MAX_BYTES;
+  if (end > validatedEnd) {
+    const error = findJsonError(text.bytes, start, validatedEnd);
+    if (error !== null) return error.position === validatedEnd && closesAtEnd(text.bytes, start, end);
+  }
+  const isWhole = start === 0 && end === text.bytes.length;
+  return (isWhole ? text.error() : findJsonError(text.bytes, start, end)) === null;
 }
 
 /** The value of a JSON text, in an object of its own; undefined: not JSON. */

@@ -68,12 +68,17 @@ export function openApiDocument(routes: readonly RouterRoute[]): ApiDocument {
 
 function toOpenApi(method: string, path: string, spec: Operation): ZodOpenApiOperationObject {
   const names = Array.from(path.matchAll(/:(\w+)/g), ([, name = ""]) => name);
-  const errors: { [status: string]: string[] } = { "401": ["operator_unauthorized"] };
+  const errors: { [status: string]: string[] } = {
+    "401": ["operator_unauthorized"],
+    "429": ["rate_limited"],
+  };
   if (names.some((name) => name !== "plan_id")) errors["404"] = ["not_found"];
   if (spec.conflicts !== undefined) errors["409"] = spec.conflicts;
   if (spec.body !== undefined) {
-    errors["400"] = ["body_not_json"];
+    errors["400"] = ["body_not_json", "body_unreadable"];
     errors["413"] = ["body_too_large"];
+    errors["415"] = ["content_encoding_unsupported"];
+    errors["503"] = ["unavailable"];
   }
   if (spec.body !== undefined || spec.query !== undefined) errors["422"] = ["validation_failed"];
   const answers = Object.entries(spec.answers).map(([status, { description, schema, content }]) => {

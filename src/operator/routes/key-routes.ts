@@ -1,6 +1,7 @@
 /** API keys (spec §2.1, §3.1). The full key and the secret are in one answer only: that of their creation. */
 import * as z from "zod";
 import { listKeys, type ApiKey } from "../../control/stored-keys.ts";
+import { KEY_LIMITS } from "../../control/key-limits.ts";
 import { createKey, type CreatedKey } from "../../control/new-keys.ts";
 import { watchForSilence } from "../../control/key-watch.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
@@ -8,6 +9,7 @@ import { byOperator, operator } from "../environment.ts";
 import { silentAfterDays } from "../../workspace/destination-schemas.ts";
 import { keyRotation, newKey, payloadMapping } from "../../workspace/key-schemas.ts";
 import { endKey, replaceKey } from "../../workspace/end-key.ts";
+import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { conflict, notFound, operation } from "../operation.ts";
 import { idOf, instant, isoOrNull, listOf, pageQuery, pageAsked } from "../schema-parts.ts";
@@ -50,10 +52,11 @@ export const keyRoutes = operator
       body: newKey,
       bodyExample: { name: "Website", endpoint_type: "signal_staging", secret: true },
       answers: { 201: { description: "The new key.", schema: createdKeyAnswer } },
+      conflicts: [...KEY_LIMITS],
     }),
     async (c) => {
       const { endpoint_type, expires_at, payload_template, ...fields } = c.req.valid("json");
-      const { record, value, secret } = await createKey(
+      const created = await createKey(
         c.get("db"),
         c.get("workspace").id,
         {
@@ -64,7 +67,8 @@ export const keyRoutes = operator
         },
         byOperator(),
       );
-      return c.json(createdKeyJson({ record, value, secret }), 201);
+      if (!created.ok) return conflict(c, created.refusal.reason, KEY_LIMIT_COPY[created.refusal.reason]);
+      return c.json(createdKeyJson(created.value), 201);
     },
   )
   .post(
@@ -77,7 +81,7 @@ export const keyRoutes = operator
       body: keyRotation,
       bodyExample: { overlap: "24h" },
       answers: { 201: { description: "The successor.", schema: createdKeyAnswer } },
-      conflicts: ["key_inactive"],
+      conflicts: ["key_inactive", ...KEY_LIMITS],
     }),
     async (c) => {
       const { id } = c.get("workspace");
@@ -85,11 +89,18 @@ export const keyRoutes = operator
       const { overlap, expires_at: expiresAt } = c.req.valid("json");
       const rotation = { keyId, overlap, expiresAt, formToken: null };
       const rotated = await replaceKey(c.env, c.get("db"), id, rotation, byOperator());
-      if (!rotated.ok) {
-        if (rotated.refusal.reason === "not_found") return notFound(c, "key");
-        return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
+      if (rotated.ok) return c.json(createdKeyJson(rotated.value), 201);
+      const { reason } = rotated.refusal;
+      switch (reason) {
+        case "not_found":
+          return notFound(c, "key");
+        case "inactive":
+          return conflict(c, "key_inactive", "The key has ended. Create a new one instead.");
+        case "made_before":
+          throw new Error("A rotation without a form's token was made before.");
+        default:
+          return conflict(c, reason, KEY_LIMIT_COPY[reason]);
       }
-      return c.json(createdKeyJson(rotated.value), 201);
     },
   )
   .patch(

@@ -1,6 +1,7 @@
 /** Members of a workspace (spec §1: only owners and admins may manage keys). */
 import * as z from "zod";
 import { addMember, changeRole, listMembers, removeMember, type Member } from "../../control/members.ts";
+import { TOO_MANY_MEMBERS } from "../../workspace/limit-copy.ts";
 import { endWatching } from "../../workspace/objects.ts";
 import { byOperator, operator } from "../environment.ts";
 import { conflict, notFound, operation } from "../operation.ts";
@@ -9,6 +10,10 @@ import { instant, listOf, mapPage, memberAddress, pageQuery, pageAsked } from ".
 const role = z.enum(["owner", "admin", "member"]);
 const memberAnswer = z.object({ email: z.string(), role, created_at: instant }).meta({ id: "Member" });
 
+const NOT_ADDED = {
+  email_taken: "This address is a member already. Its role can be changed with PATCH.",
+  too_many_members: TOO_MANY_MEMBERS,
+};
 const LAST_OWNER = "This is the last owner. Make another member an owner first.";
 
 export const memberRoutes = operator
@@ -21,13 +26,11 @@ export const memberRoutes = operator
       body: z.strictObject({ email: memberAddress, role }),
       bodyExample: { email: "jane@example.com", role: "admin" },
       answers: { 201: { description: "The new member.", schema: memberAnswer } },
-      conflicts: ["email_taken"],
+      conflicts: ["email_taken", "too_many_members"],
     }),
     async (c) => {
       const added = await addMember(c.get("db"), c.get("workspace").id, c.req.valid("json"), byOperator());
-      return added.ok
-        ? c.json(memberJson(added.value), 201)
-        : conflict(c, "email_taken", "This address is a member already. Its role can be changed with PATCH.");
+      return added.ok ? c.json(memberJson(added.value), 201) : conflict(c, added.refusal, NOT_ADDED[added.refusal]);
     },
   )
   .get(

@@ -11,6 +11,7 @@ import {
   type RuleImport,
 } from "../../workspace/import-rules.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { RULES_FILE_MAX_BYTES } from "../../limits.ts";
 import { byOperator, operator, type OperatorEnv } from "../environment.ts";
 import { conflict, operation, validationFailed } from "../operation.ts";
 import { count, idOf } from "../schema-parts.ts";
@@ -46,6 +47,7 @@ export const ruleImportRoutes = operator.createApp().post(
       "import says. All of it is done, or nothing: a 422 names what is wrong by rule. With `dry_run=true` it only says " +
       "what would be done.",
     body: ruleFile,
+    bodyMaxBytes: RULES_FILE_MAX_BYTES,
     bodyExample: {
       items: [{ name: "Asked for a demo", event: "Filled Out *", scoring_signal: "demo_requested", points: 20 }],
     },

@@ -2,7 +2,9 @@
 import { findKey, type ApiKey } from "../../control/stored-keys.ts";
 import { keyStatus } from "../../domain/keys/api-key.ts";
 import { endKey, replaceKey } from "../../workspace/end-key.ts";
+import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
 import { done, notFoundPage, page } from "../page.tsx";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages } from "../pages-env.ts";
 import { isOverlap } from "../views/overlap-choice.tsx";
 import { createdPage, endingOf, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
@@ -34,8 +36,8 @@ export const keyEndingPages = pages
       errors: {},
     });
   })
-  .post("/:key_id/rotate", async (c) => {
-    const form = await c.req.formData();
+  .post("/:key_id/rotate", readForm(), async (c) => {
+    const form = c.get("form");
     const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
     if (key === null) return notFoundPage(c, "key");
     const formToken = formTokenOf(form);
@@ -56,8 +58,10 @@ export const keyEndingPages = pages
     const rotation = { keyId: key.id, overlap, formToken, expiresAt: expiration.value };
     const rotated = await replaceKey(c.env, c.get("db"), c.get("workspace").id, rotation, byMember(c));
     if (rotated.ok) return createdPage(c, rotated.value, await findKey(c.get("db"), c.get("workspace").id, key.id));
-    if (rotated.refusal.reason === "made_before") return madeBeforePage(c, rotated.refusal.key);
-    return endedPage(c, rotated.refusal.reason);
+    const { refusal } = rotated;
+    if (refusal.reason === "made_before") return madeBeforePage(c, refusal.key);
+    if (refusal.reason === "not_found" || refusal.reason === "inactive") return endedPage(c, refusal.reason);
+    return rotateForm(c, key, { formToken, overlap, lifetime, errors: { form: KEY_LIMIT_COPY[refusal.reason] } });
   });
 
 async function rotateForm(c: KeyContext, key: ApiKey, form: RotationForm) {

@@ -53,7 +53,7 @@ export interface RotationForm {
   formToken: string;
   overlap: Overlap;
   lifetime: TypedLifetime;
-  errors: { overlap?: string; lifetime?: string };
+  errors: { form?: string; overlap?: string; lifetime?: string };
 }
 
 export function RotateView({ path, apiKey, usedMs, nowMs, form }: Ending & { form: RotationForm }) {

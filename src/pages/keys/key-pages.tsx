@@ -7,6 +7,7 @@ import { silentAfterDays } from "../../workspace/destination-schemas.ts";
 import { quotaCounter } from "../../workspace/objects.ts";
 import { byMember, pages, workspacePath } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
+import { readForm } from "../read-form.tsx";
 import { done, managersOnlyPage, notFoundPage, page } from "../page.tsx";
 import { groupRejections } from "../rejections/rejection-list.ts";
 import { KEYS_PAGE, keysPath, type KeyContext } from "./key-answers.tsx";
@@ -46,9 +47,9 @@ export const keyPages = pages
     const key = await findKey(c.get("db"), c.get("workspace").id, c.req.param("key_id"));
     return key === null ? notFoundPage(c, "key") : keyPage(c, key, {});
   })
-  .post("/:key_id/name", async (c) => {
+  .post("/:key_id/name", readForm(), async (c) => {
     const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
-    const typed = formText(await c.req.formData(), "name");
+    const typed = formText(c.get("form"), "name");
     const name = checkKeyName(typed);
     if (name.ok) {
       const renamed = await renameKey(db, id, keyId, name.value, byMember(c));
@@ -58,9 +59,9 @@ export const keyPages = pages
     if (key === null) return notFoundPage(c, "key");
     return keyPage(c, key, { rename: { typed, error: name.refusal } });
   })
-  .post("/:key_id/silence", async (c) => {
+  .post("/:key_id/silence", readForm(), async (c) => {
     const [db, { id }, keyId] = [c.get("db"), c.get("workspace"), c.req.param("key_id")];
-    const typed = formText(await c.req.formData(), "silent_after_days").trim();
+    const typed = formText(c.get("form"), "silent_after_days").trim();
     const days = silentAfterDays.safeParse(typed === "" ? null : Number(typed));
     if (days.success) {
       const watched = await watchForSilence(db, id, keyId, days.data, byMember(c));

@@ -2,6 +2,8 @@
 import { createKeyOnce } from "../../control/new-keys.ts";
 import { readSample } from "../../domain/accounts/sample-payload.ts";
 import { proposeTemplate } from "../../domain/accounts/propose-template.ts";
+import { readForm } from "../read-form.tsx";
+import { KEY_LIMIT_COPY } from "../../workspace/limit-copy.ts";
 import { fragment, page } from "../page.tsx";
 import { byMember, pages } from "../pages-env.ts";
 import { createdPage, KEYS_PAGE, keysPath, madeBeforePage, type KeyContext } from "./key-answers.tsx";
@@ -23,8 +25,8 @@ import { MappedRecord } from "./template-editor.tsx";
 export const newKeyPages = pages
   .createApp()
   .get("/new", (c) => keyForm(c, emptyKey(crypto.randomUUID(), c.req.query("endpoint_type")), NO_ERRORS, 200))
-  .post("/new", async (c) => {
-    const form = await c.req.formData();
+  .post("/new", readForm(), async (c) => {
+    const form = c.get("form");
     const typed = readKeyForm(form, crypto.randomUUID());
     const edit = form.get("do");
     if (typeof edit === "string") return keyForm(c, edited(typed, edit), NO_ERRORS, 200);
@@ -34,10 +36,12 @@ export const newKeyPages = pages
 
     const { id } = c.get("workspace");
     const result = await createKeyOnce(c.get("db"), id, key, typed.formToken, byMember(c));
-    return result.ok ? createdPage(c, result.value, null) : madeBeforePage(c, result.refusal.key);
+    if (result.ok) return createdPage(c, result.value, null);
+    if (result.refusal.reason === "made_before") return madeBeforePage(c, result.refusal.key);
+    return keyForm(c, typed, { ...NO_ERRORS, form: KEY_LIMIT_COPY[result.refusal.reason] }, 422);
   })
-  .post("/new/preview", async (c) => {
-    const typed = readKeyForm(await c.req.formData(), "");
+  .post("/new/preview", readForm(), (c) => {
+    const typed = readKeyForm(c.get("form"), "");
     return fragment(c, <MappedRecord mapped={mapSample(typed)} />);
   });
 

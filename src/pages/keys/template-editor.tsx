@@ -135,12 +135,12 @@ export function MappedRecord({ mapped }: { mapped: Mapped }) {
             </Fact>
             {Object.entries(mapped.record.fields).map(([name, value]) => (
               <Fact name={name}>
-                <code>{JSON.stringify(value)}</code>
+                <MappedValue value={value} />
               </Fact>
             ))}
             {Object.entries(mapped.record.attributes).map(([name, value]) => (
               <Fact name={`attributes.${name}`}>
-                <code>{JSON.stringify(value)}</code>
+                <MappedValue value={value} />
               </Fact>
             ))}
           </FactList>
@@ -148,4 +148,12 @@ export function MappedRecord({ mapped }: { mapped: Mapped }) {
       )}
     </div>
   );
+}
+
+/** Each of a hundred mappings may take the whole sample. */
+const VALUE_SHOWN_CHARACTERS = 300;
+
+function MappedValue({ value }: { value: unknown }) {
+  const json = JSON.stringify(value);
+  return <code>{json.length > VALUE_SHOWN_CHARACTERS ? `${json.slice(0, VALUE_SHOWN_CHARACTERS)}…` : json}</code>;
 }

@@ -4,7 +4,9 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { addMember, changeRole, findMember, listMembers, removeMember } from "../../control/members.ts";
 import { canChangeMember } from "../../domain/keys/role.ts";
 import { PAGE_ROWS } from "../../limits.ts";
+import { TOO_MANY_MEMBERS } from "../../workspace/limit-copy.ts";
 import { endWatching } from "../../workspace/objects.ts";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { checkMember, namesRole, readMemberForm, type MemberErrors, type TypedMember } from "./member-form.ts";
 import { done, page } from "../page.tsx";
@@ -27,11 +29,16 @@ const REFUSED = {
   not_allowed: "Admins can neither make nor change owners. Ask an owner.",
 } as const;
 
+const NOT_ADDED = {
+  email_taken: "This address is a member already; change their role in the list above.",
+  too_many_members: TOO_MANY_MEMBERS,
+} as const;
+
 export const memberPages = pages
   .createApp()
   .get("/", (c) => membersPage(c, {}))
-  .post("/", requireManager, async (c) => {
-    const typed = readMemberForm(await c.req.formData());
+  .post("/", requireManager, readForm(), async (c) => {
+    const typed = readMemberForm(c.get("form"));
     const errors = checkMember(typed);
     if (errors.email !== undefined) return membersPage(c, { typed, errors }, 422);
     if (!canChangeMember(c.get("role"), null, typed.role)) {
@@ -39,16 +46,12 @@ export const memberPages = pages
     }
     const added = await addMember(c.get("db"), c.get("workspace").id, typed, byMember(c));
     if (!added.ok) {
-      return membersPage(
-        c,
-        { typed, errors: { email: "This address is a member already; change their role in the list above." } },
-        422,
-      );
+      return membersPage(c, { typed, errors: { email: NOT_ADDED[added.refusal] } }, 422);
     }
     return done(c, `settings/members?${new URLSearchParams({ added: typed.email }).toString()}`, "member_added");
   })
-  .post("/role", requireManager, async (c) => {
-    const form = await c.req.formData();
+  .post("/role", requireManager, readForm(), async (c) => {
+    const form = c.get("form");
     const { email, role } = readMemberForm(form);
     // Nobody loses a role by a form that names none.
     if (!namesRole(form)) return membersPage(c, { refused: REFUSED.no_role }, 422);
@@ -64,8 +67,8 @@ export const memberPages = pages
       ? done(c, "settings/members", "role_changed")
       : membersPage(c, { refused: REFUSED[changed.refusal] }, 422);
   })
-  .post("/remove", requireManager, async (c) => {
-    const { email } = readMemberForm(await c.req.formData());
+  .post("/remove", requireManager, readForm(), async (c) => {
+    const { email } = readMemberForm(c.get("form"));
     const [db, { id }] = [c.get("db"), c.get("workspace")];
     const current = await findMember(db, id, email);
     if (current === null) return membersPage(c, { refused: REFUSED.not_found }, 422);

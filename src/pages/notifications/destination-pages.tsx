@@ -16,6 +16,7 @@ import {
   sendTest,
   updateDestination,
 } from "../../workspace/manage-destinations.ts";
+import { readForm } from "../read-form.tsx";
 import { pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { destinationsCall, notificationsPath, toErrors } from "./notification-call.ts";
 import { problemSaid } from "./notification-copy.ts";
@@ -49,11 +50,11 @@ export const destinationPages = pages
     const { id, name, type, events } = destination;
     return changeForm(c, destination, { id, name, type, target: "", events }, {});
   })
-  .post("/:id/change", async (c) => {
+  .post("/:id/change", readForm(), async (c) => {
     const destination = await destinationOf(c);
     if (destination === null) return notFoundPage(c, "destination");
     const { id, type } = destination;
-    const typed = { ...readDestinationForm(await c.req.formData(), id), id, type };
+    const typed = { ...readDestinationForm(c.get("form"), id), id, type };
     const wanted = checkDestination(typed, "keeps_stored");
     if (!wanted.ok) return changeForm(c, destination, typed, wanted.refusal);
     const { name, target, events } = wanted.value;
@@ -70,10 +71,10 @@ export const destinationPages = pages
     const destination = await destinationOf(c);
     return destination === null ? notFoundPage(c, "destination") : rotateForm(c, destination);
   })
-  .post("/:id/rotate", async (c) => {
+  .post("/:id/rotate", readForm(), async (c) => {
     const destination = await destinationOf(c);
     if (destination === null) return notFoundPage(c, "destination");
-    const overlap = (await c.req.formData()).get("overlap");
+    const overlap = c.get("form").get("overlap");
     if (!isOverlap(overlap)) return rotateForm(c, destination, "Choose when the old secret ends.");
     const rotated = await rotateSecret(destinationsCall(c), destination.id, overlap);
     if (!rotated.ok) return destinationPage(c, destination, problemSaid(rotated.refusal));

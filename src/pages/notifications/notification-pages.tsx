@@ -14,6 +14,7 @@ import { destinationsCall, notificationsPath, toErrors } from "./notification-ca
 import { checkDestination, emptyDestination, readDestinationForm, thresholdsTyped } from "./notification-form.ts";
 import type { DestinationErrors, TypedDestination } from "./notification-form.ts";
 import { formText } from "../form-text.ts";
+import { readForm } from "../read-form.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
 import { DestinationCreatedView, DestinationMadeBeforeView } from "./destination-created-view.tsx";
 import { DestinationFormView } from "./destination-form-view.tsx";
@@ -33,16 +34,16 @@ export const notificationPages = pages
     const stored = await readThresholds(c.env, c.get("workspace").id);
     return listPage(c, { typed: stored.join(", "), error: undefined });
   })
-  .post("/thresholds", async (c) => {
-    const typed = formText(await c.req.formData(), "thresholds");
+  .post("/thresholds", readForm(), async (c) => {
+    const typed = formText(c.get("form"), "thresholds");
     const scores = thresholdsTyped(typed);
     if (!scores.ok) return listPage(c, { typed, error: scores.refusal });
     await changeThresholds(destinationsCall(c), scores.value);
     return done(c, "settings/notifications", "thresholds_saved");
   })
   .get("/new", (c) => newForm(c, emptyDestination(newId("dst")), {}))
-  .post("/new", async (c) => {
-    const typed = readDestinationForm(await c.req.formData(), newId("dst"));
+  .post("/new", readForm(), async (c) => {
+    const typed = readDestinationForm(c.get("form"), newId("dst"));
     const wanted = checkDestination(typed, "is_refused");
     if (!wanted.ok) return newForm(c, typed, wanted.refusal);
     const created = await createDestination(destinationsCall(c), wanted.value, typed.id);

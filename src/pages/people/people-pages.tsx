@@ -9,6 +9,7 @@ import { exportFile } from "../../workspace/export-file.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
+import { readForm } from "../read-form.tsx";
 import { readExport } from "./export-copy.ts";
 import { mayManage, notFoundPage, page } from "../page.tsx";
 import { readPeopleQuery } from "./people-query.ts";
@@ -80,9 +81,9 @@ export const peoplePages = pages
       <DeletePersonView base={workspacePath(c)} email={email} typed="" />,
     );
   })
-  .post("/:email/delete", requireManager, async (c) => {
+  .post("/:email/delete", requireManager, readForm(), async (c) => {
     const email = addressOf(c);
-    const typed = formText(await c.req.formData(), "email");
+    const typed = formText(c.get("form"), "email");
     // A form that is sent twice must not delete twice: a second deletion would replace the receipt of the first.
     if (!(await isThere(c, email))) return receiptOr404(c, email);
     if (typed.trim().toLowerCase() !== email) {

@@ -15,7 +15,7 @@ const RULE_ID = /^rule_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export async function readAsked(
   c: Context<PagesEnv>,
 ): Promise<{ what: string; form: RuleForm; id: string; version: number | null; preview: Previewed }> {
-  const data = await c.req.formData();
+  const data = c.get("form");
   const what = data.get("do");
   const asked = typeof what === "string" ? what : "save";
   const read = readRuleForm(data);

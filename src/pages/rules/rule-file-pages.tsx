@@ -1,13 +1,15 @@
 /** Mapping rules as a file: the download, and the import, which is previewed first and then done as a whole. */
 import type { Context } from "hono";
 import { readAllRules } from "../../control/write-import.ts";
+import { digestHex } from "../../platform/hashes.ts";
 import { readRuleFile, ruleFileOf, type FileProblem } from "../../workspace/rule-file.ts";
 import { canBeDone, importRules, planRuleImport, type RuleImport } from "../../workspace/import-rules.ts";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { formText } from "../form-text.ts";
+import { readForm, RULES_FILE_FORM } from "../read-form.tsx";
 import { done, managersOnlyPage, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
-import { ImportForm, ImportPreview } from "./rule-import-view.tsx";
+import { ImportForm, ImportPreview, type ImportStopped, type PreviewedFile } from "./rule-import-view.tsx";
 
 export const ruleFilePages = pages
   .createApp()
@@ -24,21 +26,24 @@ export const ruleFilePages = pages
       ? formPage(c, { text: "", problems: [] })
       : managersOnlyPage(c, "rules", "Import mapping rules", "import mapping rules"),
   )
-  .post("/import", requireManager, async (c) => {
-    const form = await c.req.formData();
+  .post("/import", requireManager, readForm(RULES_FILE_FORM), async (c) => {
+    const form = c.get("form");
     const text = await importedText(form);
     const read = readRuleFile(text);
     if (!read.ok) return formPage(c, { text, problems: read.refusal });
     const [db, { id }] = [c.get("db"), c.get("workspace")];
+    const previewed = { text, fingerprint: await digestHex(JSON.stringify(read.value)) };
     const version = Number(form.get("rules_version") ?? Number.NaN);
     if (form.get("do") !== "import" || !Number.isInteger(version)) {
-      return importPreviewPage(c, text, await planRuleImport(db, id, read.value));
+      return importPreviewPage(c, previewed, await planRuleImport(db, id, read.value), null);
+    }
+    if (formText(form, "fingerprint") !== previewed.fingerprint) {
+      return importPreviewPage(c, previewed, await planRuleImport(db, id, read.value), "other_file");
     }
     const imported = await importRules(db, id, read.value, byMember(c), version);
     if (imported.ok) return done(c, "rules", "rules_imported");
-    return importPreviewPage(c, text, imported.refusal.plan, {
-      changedMeanwhile: imported.refusal.why === "changed_meanwhile",
-    });
+    const { why, plan } = imported.refusal;
+    return importPreviewPage(c, previewed, plan, why === "changed_meanwhile" ? why : null);
   });
 
 /** Text of the uploaded file, else what was pasted. */
@@ -60,20 +65,17 @@ function formPage(
   );
 }
 
-/** @param options.changedMeanwhile true: nothing was imported, because the rules had changed since they were previewed. */
+/** @param stopped why nothing was imported although the import was asked for; null if it was not asked for. */
 function importPreviewPage(
   c: Context<PagesEnv>,
-  text: string,
+  previewed: PreviewedFile,
   plan: RuleImport,
-  { changedMeanwhile = false }: { changedMeanwhile?: boolean } = {},
+  stopped: ImportStopped | null,
 ): Promise<Response> {
+  const status = stopped !== null ? 409 : canBeDone(plan) ? 200 : 422;
   return page(
     c,
-    {
-      title: "Import mapping rules",
-      section: "rules",
-      status: changedMeanwhile ? 409 : canBeDone(plan) ? 200 : 422,
-    },
-    <ImportPreview base={workspacePath(c)} text={text} plan={plan} changedMeanwhile={changedMeanwhile} />,
+    { title: "Import mapping rules", section: "rules", status },
+    <ImportPreview base={workspacePath(c)} previewed={previewed} plan={plan} stopped={stopped} />,
   );
 }

@@ -7,7 +7,7 @@ import { OPERATORS_WITH_LIST, OPERATORS_WITHOUT_VALUE } from "../../domain/rules
 import type { MappingCondition, MappingOperator } from "../../domain/rules/mapping-rule.ts";
 import type { ProposedRule } from "../../domain/rules/propose-conditions.ts";
 import { ok, refuse, type Result } from "../../domain/result.ts";
-import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS } from "../../limits.ts";
+import { NAME_MAX_CODE_POINTS, PREVIEW_DEFAULT_DAYS, PREVIEW_MAX_DAYS, RULE_MAX_CONDITIONS } from "../../limits.ts";
 import { newRule } from "../../workspace/rule-schemas.ts";
 
 export interface ConditionRow {
@@ -53,11 +53,15 @@ export function readRuleForm(data: FormData): RuleForm {
     name: text("name"),
     event: text("event"),
     match: text("match"),
-    conditions: data.getAll("path").map((path, index) => ({
-      path: entryText(path),
-      operator: entryText(operators[index]),
-      value: entryText(values[index]),
-    })),
+    // One more than a rule may have, so that the schema refuses the rule. The page draws no more rows than these.
+    conditions: data
+      .getAll("path")
+      .slice(0, RULE_MAX_CONDITIONS + 1)
+      .map((path, index) => ({
+        path: entryText(path),
+        operator: entryText(operators[index]),
+        value: entryText(values[index]),
+      })),
     scoringSignal: text("scoring_signal"),
     points: text("points"),
     frequency: text("frequency") || BLANK_FORM.frequency,
@@ -179,7 +183,7 @@ function messageOf(field: string, code: string, message: string): string {
   if (field === "points") return "A whole number between -1,000,000 and 1,000,000.";
   if (field === "match" || field === "frequency" || field.endsWith(".operator")) return "Choose one of the list.";
   if (field.endsWith(".value") && code === "too_small") return "At least one value.";
-  if (field === "conditions" && code === "too_big") return "That are too many conditions for one rule.";
+  if (field === "conditions" && code === "too_big") return `A rule has at most ${RULE_MAX_CONDITIONS} conditions.`;
   if (code === "too_small") return "This is needed.";
   return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 }

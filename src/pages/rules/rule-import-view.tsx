@@ -11,8 +11,12 @@ import { RuleDifferences, DIFFERENCE_VALUES } from "./rule-differences.tsx";
 import { RuleSays } from "./rule-says.tsx";
 import { EnabledBadge } from "./rules-view.tsx";
 
-/** Rules of an import that its preview names, of each kind. */
+/** Rules that are wrong, and rules that would change: the page names so many. */
 const IMPORT_SHOWN_RULES = 100;
+/** The rules that the preview shows have at most so many characters together, as JSON. */
+const IMPORT_SHOWN_CHARACTERS = 60_000;
+/** A longer file is not kept on the page between its preview and its import: it is chosen again. */
+const KEPT_TEXT_MAX_CHARACTERS = 64 * 1024;
 
 export function ImportForm({
   base,
@@ -42,6 +46,9 @@ export function ImportForm({
               <li>{counted(problems.length - IMPORT_SHOWN_RULES, "more rule")}</li>
             )}
           </ul>
+          {text.length > KEPT_TEXT_MAX_CHARACTERS && (
+            <p>The file is too large to be shown here. Correct it, then choose it again.</p>
+          )}
         </Notice>
       )}
       <form method="post" action={`${base}/rules/import`} enctype="multipart/form-data" class="stack">
@@ -58,7 +65,7 @@ export function ImportForm({
                 <code>{'{"items": […]}'}</code>: rules as the export and the operator API list them.
               </>
             }
-            value={text}
+            value={text.length > KEPT_TEXT_MAX_CHARACTERS ? "" : text}
             rows={isWrong ? 16 : 6}
             spellcheck={false}
             autofocus={isWrong}
@@ -86,7 +93,11 @@ function FileProblemItem({ problem: { index, name, messages } }: { problem: File
           , <strong>{name.slice(0, NAME_SHOWN_CHARACTERS)}</strong>
         </>
       )}
-      : {messages.slice(0, MESSAGES_SHOWN).join("; ")}
+      :{" "}
+      {messages
+        .slice(0, MESSAGES_SHOWN)
+        .map((message) => message.slice(0, MESSAGE_SHOWN_CHARACTERS))
+        .join("; ")}
       {messages.length > MESSAGES_SHOWN && `; and ${grouped(messages.length - MESSAGES_SHOWN)} more`}
     </>
   );
@@ -94,29 +105,45 @@ function FileProblemItem({ problem: { index, name, messages } }: { problem: File
 
 const NAME_SHOWN_CHARACTERS = 100;
 const MESSAGES_SHOWN = 5;
+const MESSAGE_SHOWN_CHARACTERS = 100;
+
+export interface PreviewedFile {
+  text: string;
+  /** SHA-256 of the rules in the file. The import repeats it: what is imported is what was previewed. */
+  fingerprint: string;
+}
+
+/** Why an import that was confirmed did not happen; each is shown with a new preview. */
+const STOPPED = {
+  changed_meanwhile: "Nothing was imported: somebody has changed rules since the preview.",
+  other_file: "Nothing was imported: this is not the file that was previewed.",
+} as const;
+
+export type ImportStopped = keyof typeof STOPPED;
 
 export function ImportPreview({
   base,
-  text,
+  previewed,
   plan,
-  changedMeanwhile,
+  stopped,
 }: {
   base: string;
-  text: string;
+  previewed: PreviewedFile;
   plan: RuleImport;
-  changedMeanwhile: boolean;
+  stopped: ImportStopped | null;
 }) {
-  const { steps, noRoom, rulesVersion } = plan;
+  const { steps, noRoom } = plan;
   const of = (what: RuleImportStep["what"]) => steps.filter((step) => step.what === what);
-  const shown = [...of("refused"), ...of("changed"), ...of("added")];
+  const listed = [...of("refused"), ...of("changed"), ...of("added")];
+  const shown = firstSteps(listed);
   const work = of("changed").length + of("added").length;
   return (
     <>
       <PageHead title="Import mapping rules" crumbs={<Crumbs base={base} />}>
         What the import would do. Nothing has been done yet.
       </PageHead>
-      {changedMeanwhile && (
-        <Notice tone="warn" title="Nothing was imported: rules have been changed meanwhile.">
+      {stopped !== null && (
+        <Notice tone="warn" title={STOPPED[stopped]}>
           <p>Below is what the import would do now.</p>
         </Notice>
       )}
@@ -139,29 +166,61 @@ export function ImportPreview({
       {shown.length > 0 && (
         <Panel flush>
           <Table caption="What the import would do" head={["Rule", "What", "How", "Status"]}>
-            {shown.slice(0, IMPORT_SHOWN_RULES).map((step) => (
+            {shown.map((step) => (
               <ImportRow base={base} step={step} />
             ))}
           </Table>
-          {shown.length > IMPORT_SHOWN_RULES && (
-            <p class="not-all quiet">And {counted(shown.length - IMPORT_SHOWN_RULES, "more rule")}.</p>
+          {shown.length < listed.length && (
+            <p class="not-all quiet">And {counted(listed.length - shown.length, "more rule")}.</p>
           )}
         </Panel>
       )}
       <div class="row">
         {canBeDone(plan) && work > 0 && (
-          <form method="post" action={`${base}/rules/import`} enctype="multipart/form-data" data-once>
-            <input type="hidden" name="do" value="import" />
-            <input type="hidden" name="rules_version" value={String(rulesVersion)} />
-            <input type="hidden" name="text" value={text} />
-            <button class="primary">Import {counted(work, "rule")}</button>
-          </form>
+          <ConfirmImport base={base} previewed={previewed} rulesVersion={plan.rulesVersion} rules={work} />
         )}
         <a class="button" href={`${base}/rules/import`}>
           Another file
         </a>
       </div>
     </>
+  );
+}
+
+/** The first steps, as many as the page has room for. */
+function firstSteps(steps: readonly RuleImportStep[]): RuleImportStep[] {
+  let characters = 0;
+  return steps
+    .slice(0, IMPORT_SHOWN_RULES)
+    .filter((step) => (characters += JSON.stringify(step).length) <= IMPORT_SHOWN_CHARACTERS);
+}
+
+function ConfirmImport({
+  base,
+  previewed: { text, fingerprint },
+  rulesVersion,
+  rules,
+}: {
+  base: string;
+  previewed: PreviewedFile;
+  rulesVersion: number;
+  rules: number;
+}) {
+  return (
+    <form method="post" action={`${base}/rules/import`} enctype="multipart/form-data" data-once class="stack">
+      <input type="hidden" name="do" value="import" />
+      <input type="hidden" name="rules_version" value={String(rulesVersion)} />
+      <input type="hidden" name="fingerprint" value={fingerprint} />
+      {text.length > KEPT_TEXT_MAX_CHARACTERS ? (
+        <div class="field">
+          <label for="file">Choose the same file again: it is too large to be kept on this page</label>
+          <input type="file" id="file" name="file" accept=".json,application/json" required />
+        </div>
+      ) : (
+        <input type="hidden" name="text" value={text} />
+      )}
+      <button class="primary">Import {counted(rules, "rule")}</button>
+    </form>
   );
 }
 

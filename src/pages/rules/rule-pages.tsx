@@ -7,6 +7,7 @@ import { GROUP_SAMPLES, PAGE_ROWS, PREVIEW_MAX_DAYS } from "../../limits.ts";
 import { newId } from "../../platform/ids.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { applyRule, endRule, previewRule, proposeFrom, type RulePreview } from "../../workspace/rules-on-history.ts";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, fragment, managersOnlyPage, mayManage, notFoundPage, page } from "../page.tsx";
 import {
@@ -59,7 +60,7 @@ export const rulePages = pages
       focus: "name",
     });
   })
-  .post("/", requireManager, async (c) => {
+  .post("/", requireManager, readForm(), async (c) => {
     const asked = await readAsked(c);
     const { id, preview, what } = asked;
     if (what !== "save") return newPage(c, asked.form, { id, preview, focus: focusAfter(what) });
@@ -69,8 +70,8 @@ export const rulePages = pages
     if (created.ok) return done(c, `rules/${created.value.id}`, "rule_created");
     return newPage(c, asked.form, { id, errors: { "": NO_ROOM[created.refusal] }, status: 409 });
   })
-  .post("/preview", requireManager, async (c) => {
-    const form = withoutBlankRows(readRuleForm(await c.req.formData()));
+  .post("/preview", requireManager, readForm(), async (c) => {
+    const form = withoutBlankRows(readRuleForm(c.get("form")));
     const store = signalStore(c.env, c.get("workspace").id);
     const [preview, { paths }] = await Promise.all([
       tryOut(c, form, PREVIEW_TYPING_SIGNALS),
@@ -82,7 +83,7 @@ export const rulePages = pages
     const rule = await ruleOfPath(c);
     return rule === null ? deletedPage(c) : rulePage(c, rule, formOf(rule), { found: await pastMatches(c, rule) });
   })
-  .post("/:rule_id", requireManager, async (c) => {
+  .post("/:rule_id", requireManager, readForm(), async (c) => {
     const [rule, asked] = [await ruleOfPath(c), await readAsked(c)];
     if (rule === null) return notFoundPage(c, "rule");
     const version = asked.version ?? rule.version;
@@ -108,9 +109,9 @@ export const rulePages = pages
     const job = await applyRule(c.env, c.get("db"), c.get("workspace").id, ruleId, byMember(c));
     return job === null ? notFoundPage(c, "rule") : c.redirect(`${workspacePath(c)}/rules/${ruleId}#job`, 303);
   })
-  .post("/:rule_id/delete", requireManager, async (c) => {
+  .post("/:rule_id/delete", requireManager, readForm(), async (c) => {
     const ruleId = c.req.param("rule_id");
-    const scoringSignals = (await c.req.formData()).has("remove") ? "remove" : "keep";
+    const scoringSignals = c.get("form").has("remove") ? "remove" : "keep";
     const ended = await endRule(c.env, c.get("db"), c.get("workspace").id, { ruleId, scoringSignals }, byMember(c));
     if (ended === "not_found") return notFoundPage(c, "rule");
     return ended === "deleted"

@@ -2,7 +2,7 @@
 import type { RulePreview } from "../../workspace/rules-on-history.ts";
 import type { FieldErrors } from "./rule-form.ts";
 import { counted, day, grouped, signed } from "../views/format.ts";
-import { Json, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
+import { Json, JSON_SAMPLE_CHARACTERS, Notice, Panel, Stat, Stats, Time } from "../views/parts.tsx";
 import { SignalLink } from "../signals/signal-parts.tsx";
 
 /** What a preview found, or why there is none; null: it was not asked for yet. */
@@ -89,7 +89,7 @@ function PreviewFound({ base, days, points, found, similar }: FoundProps) {
           <p class="small">
             {sample.event} from {sample.source}, {day(sample.receivedAtMs)} · <SignalLink base={base} id={sample.id} />
           </p>
-          <Json value={sample.payload} label={`Payload of ${sample.id}`} />
+          <Json value={sample.payload} label={`Payload of ${sample.id}`} characters={JSON_SAMPLE_CHARACTERS} />
         </details>
       ))}
     </>

@@ -3,6 +3,7 @@ import type { Context } from "hono";
 import { restoreRule } from "../../control/rule-changes.ts";
 import { findRuleVersion, listRuleVersions } from "../../control/stored-rule-versions.ts";
 import { NO_ROOM } from "../../workspace/rule-schemas.ts";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages, workspacePath, type PagesEnv } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -18,9 +19,9 @@ export const ruleVersionPages = pages
     return page(c, { title, section: "rules" }, <RuleVersionsView base={workspacePath(c)} {...found} />);
   })
   .get("/:rule_id/versions/:version{[1-9][0-9]{0,9}}", (c) => versionPage(c))
-  .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, async (c) => {
+  .post("/:rule_id/versions/:version{[1-9][0-9]{0,9}}/restore", requireManager, readForm(), async (c) => {
     const [db, { id }, ruleId] = [c.get("db"), c.get("workspace"), c.req.param("rule_id")];
-    const lookedAt = Number((await c.req.formData()).get("version"));
+    const lookedAt = Number(c.get("form").get("version"));
     const changedOn = Number.isInteger(lookedAt) && lookedAt > 0 ? lookedAt : undefined;
     const restored = await restoreRule(db, id, ruleId, Number(c.req.param("version")), byMember(c), changedOn);
     if (restored.ok) return done(c, `rules/${ruleId}`, "rule_back");

@@ -1,13 +1,13 @@
 /**
- * Against forms that other sites send in a member's name: what may change something must come from a page of this origin.
- * hono's csrf() looks at the bodies that a foreign form can send; so no other ones are taken, and its word is complete.
+ * Refuses forms that other sites send in a member's name: a request that may change something must come from a page of this
+ * origin. hono's csrf() checks only the content types that a foreign form can have, so the pages accept no other types.
+ * Only headers are read here.
  */
 import { csrf } from "hono/csrf";
 import { pages } from "../pages-env.ts";
 
-/** The methods that pages answer; any other one is a 405. */
+/** The pages answer other methods with 405. */
 const METHODS = ["GET", "HEAD", "POST"];
-const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
 /** A request that a page of another origin has made. One for an address that is typed, or kept as a bookmark, is `none`. */
 const FROM_ANOTHER = /^(cross|same)-site$/;
 const FORM = /^(application\/x-www-form-urlencoded|multipart\/form-data)\s*(;|$)/i;
@@ -16,7 +16,10 @@ const foreignForm = csrf();
 
 export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
   const { method } = c.req;
-  if (!SAFE_METHODS.has(method)) {
+  if (!METHODS.includes(method)) {
+    return c.text("The pages are read and sent forms.", 405, { allow: METHODS.join(", ") });
+  }
+  if (method === "POST") {
     const type = c.req.header("content-type");
     if (type !== undefined && !FORM.test(type)) return c.text("The pages take forms only.", 415);
     return foreignForm(c, next);
@@ -27,20 +30,5 @@ export const fromThisOrigin = pages.createMiddleware(async (c, next) => {
   // An export leaves an entry in the audit log, in the name of whoever asks.
   const isExport = c.req.path.endsWith("/export");
   if (isExport && FROM_ANOTHER.test(c.req.header("sec-fetch-site") ?? "")) return c.text("Forbidden", 403);
-  await next();
-});
-
-/**
- * Stands behind the limit of a form's size. A body that says that it is a form and is none is the sender's fault, no failure;
- * hono keeps what was read here for the handlers.
- */
-export const readableForm = pages.createMiddleware(async (c, next) => {
-  const { method } = c.req;
-  if (!METHODS.includes(method))
-    return c.text("The pages are read and sent forms.", 405, { allow: METHODS.join(", ") });
-  if (method === "POST") {
-    const form = await c.req.formData().catch(() => null);
-    if (form === null) return c.text("What was sent is no form that can be read. Nothing was saved.", 400);
-  }
   await next();
 });

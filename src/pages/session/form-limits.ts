@@ -1,15 +1,14 @@
 /** How often one network may try to sign in, and one person may change something. */
-import { networkOf } from "../../domain/keys/client-network.ts";
+import type { Context } from "hono";
+import { hasMostChangesOfADay } from "../../control/audit.ts";
 import { errorText, logEvent } from "../../platform/log.ts";
-import { pages } from "../pages-env.ts";
+import { byMember, clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
 import { formsLimitedPage, problemPage } from "./refusal-pages.tsx";
 
 /** Limits attempts to sign in, by network. Local sign-in goes without: there is nothing to guess. */
 export const limitAttempts = pages.createMiddleware(async (c, next) => {
-  const address = c.req.header("cf-connecting-ip");
-  const key = address === undefined ? "unknown" : networkOf(address);
   try {
-    const { success } = await c.env.SIGN_IN_ATTEMPTS.limit({ key });
+    const { success } = await c.env.SIGN_IN_ATTEMPTS.limit({ key: clientNetwork(c) });
     if (!success) return await problemPage(c, "too_many");
   } catch (error) {
     // Sign-in is safe without the limiter: a limiter that fails lets everybody pass.
@@ -19,20 +18,26 @@ export const limitAttempts = pages.createMiddleware(async (c, next) => {
 });
 
 /**
- * Limits forms, and what else leaves an entry in the audit log, which all workspaces share. Stands behind requireSignIn and
- * counts by person, who may have many sessions. A preview is free: it changes nothing, and is sent while somebody types.
+ * Limits forms, and exports, which leave an entry in the audit log too: all workspaces share the log. Counts by person, who
+ * may have many sessions, by the minute and by the day. A preview changes nothing and is sent while somebody types, so it
+ * does not count. Stands behind requireMember.
  */
 export const limitForms = pages.createMiddleware(async (c, next) => {
   const { method, path } = c.req;
   const changes = method === "POST" ? !path.endsWith("/preview") : path.endsWith("/export");
   if (changes) {
-    try {
-      const { success } = await c.env.PAGE_FORMS.limit({ key: c.get("user").email });
-      if (!success) return await formsLimitedPage(c);
-    } catch (error) {
-      // Whoever is signed in is known: a limiter that fails lets them pass.
-      logEvent("limiter_failed", { error: errorText(error) });
-    }
+    if (!(await mayChangeNow(c))) return formsLimitedPage(c, "minute");
+    if (await hasMostChangesOfADay(c.get("db"), c.get("workspace").id, byMember(c))) return formsLimitedPage(c, "day");
   }
   await next();
 });
+
+/** A limiter that fails lets everybody pass: the person is known. */
+async function mayChangeNow(c: Context<PagesEnv>): Promise<boolean> {
+  try {
+    return (await c.env.PAGE_FORMS.limit({ key: c.get("user").email })).success;
+  } catch (error) {
+    logEvent("limiter_failed", { error: errorText(error) });
+    return true;
+  }
+}

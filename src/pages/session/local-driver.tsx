@@ -7,6 +7,8 @@ import { controlDatabase } from "../../control/database.ts";
 import { listEmails } from "../../control/sessions.ts";
 import { memberEmail } from "../../domain/signal/identity.ts";
 import { plainPage } from "../page.tsx";
+import { formText } from "../form-text.ts";
+import { formRefusedPage, readStrangersForm } from "../read-form.tsx";
 import { pages, type PagesEnv } from "../pages-env.ts";
 import { TextField } from "../views/fields.tsx";
 import { problemPage } from "./refusal-pages.tsx";
@@ -24,10 +26,11 @@ export const localDriver: SignInDriver = {
     return plainPage(c, { title: "Sign in" }, <MemberChoice members={members} to={to} />);
   },
   routes: pages.createApp().post("/", async (c) => {
-    const { email: typed, to } = await c.req.parseBody();
-    const email = memberEmail(typed);
+    const form = await readStrangersForm(c);
+    if (!form.ok) return formRefusedPage(c, form.refusal);
+    const email = memberEmail(formText(form.value, "email"));
     if (email === undefined || !(await startSession(c, email, "local"))) return problemPage(c, "no_member");
-    return c.redirect(safeTarget(typeof to === "string" ? to : undefined), 303);
+    return c.redirect(safeTarget(formText(form.value, "to")), 303);
   }),
 };
 

@@ -2,10 +2,12 @@
 import type { Context } from "hono";
 import { controlDatabase } from "../../control/database.ts";
 import { findSignedIn } from "../../control/sessions.ts";
+import { countFailure, countMiss, lookupWaitMs } from "../../http/auth-failures.ts";
 import { canManage } from "../../domain/keys/role.ts";
-import { pages, type PagesEnv } from "../pages-env.ts";
+import { clientNetwork, pages, type PagesEnv } from "../pages-env.ts";
 import { managersOnlyPage, notFoundPage } from "../page.tsx";
 import type { SignInDriver } from "./sign-in-driver.ts";
+import { problemPage } from "./refusal-pages.tsx";
 import { signInDriver } from "./sign-in-drivers.ts";
 
 /** Sets `user`, `workspaces`, `db`, and `workspace` and `role` where the path names one of theirs; else leads to sign-in. */
@@ -13,10 +15,13 @@ export const requireSignIn = pages.createMiddleware(async (c, next) => {
   const driver = signInDriver(c);
   if (driver === null) return notFoundPage(c);
   const proof = await driver.proofOf(c);
+  if (proof === null) return askToSignIn(c, driver);
+  const isSession = "tokenHash" in proof;
+  if (isSession && lookupWaitMs(clientNetwork(c), Date.now()) > 0) return problemPage(c, "too_many");
   const db = controlDatabase(c.env.DB);
   const slug = c.req.param("slug") ?? null;
-  const visitor = proof === null ? null : await findSignedIn(db, proof, slug, Date.now());
-  if (visitor === null) return askToSignIn(c, driver);
+  const visitor = await findSignedIn(db, proof, slug, Date.now());
+  if (visitor === null) return isSession ? unknownSession(c, driver) : askToSignIn(c, driver);
   c.set("db", db);
   c.set("user", { email: visitor.email });
   c.set("workspaces", visitor.workspaces);
@@ -39,6 +44,13 @@ export const requireManager = pages.createMiddleware(async (c, next) => {
   if (!canManage(c.get("role"))) return managersOnlyPage(c, null, "Not allowed", "change anything here");
   await next();
 });
+
+/** An invented session costs a look-up in the database that all workspaces share: such look-ups are limited by network. */
+async function unknownSession(c: Context<PagesEnv>, driver: SignInDriver): Promise<Response> {
+  countMiss(Date.now());
+  const waitMs = await countFailure(c.env.AUTH_FAILURES, clientNetwork(c), Date.now());
+  return waitMs > 0 ? problemPage(c, "too_many") : askToSignIn(c, driver);
+}
 
 /** Scripts and sockets get a 401, which they can act on; a browser is led on by the driver. */
 function askToSignIn(c: Context<PagesEnv>, driver: SignInDriver): Response | Promise<Response> {

@@ -2,6 +2,7 @@
 import { pages } from "../pages-env.ts";
 import { notFoundPage, plainPage } from "../page.tsx";
 import { requireSignIn } from "./require-sign-in.ts";
+import { limitAttempts } from "./form-limits.ts";
 import { endSession } from "./session.ts";
 import { driverRoutes, signInDriver } from "./sign-in-drivers.ts";
 import { FIRST_PAGE, safeTarget } from "./sign-in-target.ts";
@@ -21,7 +22,7 @@ export const sessionRoutes = pages
   })
   .get("/sign-in", (c) => signInDriver(c)?.signInPage(c, safeTarget(c.req.query("to"))) ?? notFoundPage(c))
   .route("/sign-in", driverRoutes)
-  .post("/sign-out", async (c) => {
+  .post("/sign-out", limitAttempts, async (c) => {
     await endSession(c);
     return signInDriver(c)?.signedOut(c) ?? c.redirect("/sign-in", 303);
   });

@@ -2,7 +2,7 @@
 import type { PageOf } from "../../platform/list-page.ts";
 import type { DeadLetter } from "../../store/protocol/recorded-signals.ts";
 import { Confirm } from "../views/confirm.tsx";
-import { Empty, PageHead, Json, Panel, Time } from "../views/parts.tsx";
+import { Empty, PageHead, Json, JSON_SAMPLE_CHARACTERS, Panel, Time } from "../views/parts.tsx";
 import { Pager, Table } from "../views/table.tsx";
 import { SignalLink, SignalTabs } from "./signal-parts.tsx";
 
@@ -59,7 +59,11 @@ export function DeadLettersView({
                   {letter.reason}
                   <details class="sample">
                     <summary class="small">Payload</summary>
-                    <Json value={letter.payload} label={`Payload of ${letter.id}`} />
+                    <Json
+                      value={letter.payload}
+                      label={`Payload of ${letter.id}`}
+                      characters={JSON_SAMPLE_CHARACTERS}
+                    />
                   </details>
                 </td>
                 <td>

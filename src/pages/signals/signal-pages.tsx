@@ -8,6 +8,7 @@ import type { Page } from "../../platform/list-page.ts";
 import { replay } from "../../workspace/replay-dead-letters.ts";
 import { signalStore } from "../../workspace/objects.ts";
 import { followSignal } from "../../workspace/follow-signal.ts";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, notFoundPage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -77,8 +78,8 @@ export const signalPages = pages
       <DeadLettersView base={workspacePath(c)} manager={mayManage(c)} query={c.req.query()} letters={letters} />,
     );
   })
-  .post("/dead-letters/replay", requireManager, async (c) => {
-    const { id } = await c.req.parseBody();
+  .post("/dead-letters/replay", requireManager, readForm(), async (c) => {
+    const id = c.get("form").get("id");
     const ids = typeof id === "string" ? [id] : null;
     const replayed = await replay(c.env, c.get("db"), c.get("workspace").id, ids, byMember(c));
     const back = replayed > 0 && typeof id === "string" ? `signals/${id}` : "signals/dead-letters";

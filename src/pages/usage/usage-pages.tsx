@@ -11,6 +11,7 @@ import { readStorageHealth } from "../../workspace/read-health.ts";
 import { configureWorkspaces } from "../../workspace/configure-workspaces.ts";
 import { usageByDayOf } from "../../workspace/read-usage.ts";
 import type { Done } from "../copy.ts";
+import { readForm } from "../read-form.tsx";
 import { byMember, pages, type PagesEnv, workspacePath } from "../pages-env.ts";
 import { done, mayManage, page } from "../page.tsx";
 import { requireManager } from "../session/require-sign-in.ts";
@@ -22,13 +23,13 @@ const NO_SUCH_PLAN = "There is no such plan.";
 export const usagePages = pages
   .createApp()
   .get("/", (c) => usagePage(c))
-  .post("/overages", requireManager, async (c) => {
-    const { overages } = await c.req.parseBody();
+  .post("/overages", requireManager, readForm(), async (c) => {
+    const overages = c.get("form").get("overages");
     if (overages !== "on" && overages !== "off") return usagePage(c, "Overages are either on or off.");
     return change(c, { overages: overages === "on" }, `overages_${overages}`);
   })
-  .post("/plan", requireManager, async (c) => {
-    const { plan } = await c.req.parseBody();
+  .post("/plan", requireManager, readForm(), async (c) => {
+    const plan = c.get("form").get("plan");
     const isOffered = typeof plan === "string" && (await isPlanOffered(c.get("db"), plan, c.get("workspace").id));
     return isOffered ? change(c, { plan }, "plan_changed") : usagePage(c, NO_SUCH_PLAN);
   })

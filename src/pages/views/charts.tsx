@@ -7,8 +7,13 @@ import { compact, day, timeOfDay } from "./format.ts";
 
 const WIDTH = 720;
 const HEIGHT = 240;
-/** More names of days would meet on a phone. */
-const NAMED_TIMES_MAX = 6;
+/** The largest font size of a chart with axes, in units of its view box: a person's chart on a phone (style/records.css). */
+const FONT_SIZE = 22;
+/** Upper bound of a character's mean width in the system fonts, as a share of the font size. Digits of DejaVu Sans have 0.64. */
+const CHARACTER_WIDTH = 0.66;
+/** The least space between two labels, and between the vertical axis and its labels. */
+const LABEL_GAP = 8;
+const YEAR_MS = 365 * DAY_MS;
 const MARGIN = { top: 12, right: 16, bottom: 26, left: 48 };
 
 interface Point {
@@ -60,7 +65,7 @@ export function TimeChart({
   return (
     <figure>
       <svg class="chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
-        <Axes x={x} y={y} height={HEIGHT} time={toMs - fromMs < 2 * DAY_MS ? timeOfDay : dayOfYear} />
+        <Axes x={x} y={y} height={HEIGHT} />
         {series.map(({ points, kind }) =>
           kind === "area" ? (
             <>
@@ -111,12 +116,10 @@ export function Axes({
   x,
   y,
   height,
-  time: text = dayOfYear,
 }: {
   x: ScaleTime<number, number>;
   y: ScaleLinear<number, number>;
   height: number;
-  time?: (ms: number) => string;
 }) {
   const [left = 0, right = 0] = x.range();
   return (
@@ -124,27 +127,56 @@ export function Axes({
       {y.ticks(4).map((tick) => (
         <g>
           <line class="grid" x1={left} x2={right} y1={y(tick)} y2={y(tick)} />
-          <text x={left - 8} y={y(tick) + 4} text-anchor="end">
+          <text x={left - LABEL_GAP} y={y(tick) + 4} text-anchor="end">
             {compact(tick)}
           </text>
         </g>
       ))}
-      {namedTimes(x).map((tick) => (
-        <text x={x(tick)} y={height - 6} text-anchor="middle">
-          {text(tick.getTime())}
+      {timeLabels(x).map(({ center, text }) => (
+        <text x={center} y={height - 6} text-anchor="middle">
+          {text}
         </text>
       ))}
     </>
   );
 }
 
-/** The times that are named below a chart. Asked for five, d3 gives up to ten: more than a phone has room for. */
-export function namedTimes(x: ScaleTime<number, number>): Date[] {
-  const ticks = x.ticks(5);
-  const step = Math.ceil(ticks.length / NAMED_TIMES_MAX);
-  return ticks.filter((_, index) => index % step === 0);
+interface TimeLabel {
+  text: string;
+  /** Where the text is, in units of the view box. Its width is an estimate. */
+  start: number;
+  center: number;
+  end: number;
 }
 
-function dayOfYear(ms: number): string {
-  return day(ms).replace(/, \d{4}$/, "");
+/**
+ * The labels below a chart. None touches the labels of the vertical axis, the chart's right edge or another label. The server
+ * does not know the browser's font, so it estimates widths. Where the labels of all ticks are too wide, every second tick
+ * has one, or every third: even intervals are easier to read than as many labels as possible.
+ */
+export function timeLabels(x: ScaleTime<number, number>): TimeLabel[] {
+  const [left = 0, right = 0] = x.range();
+  const [from = 0, to = 0] = x.domain().map(Number);
+  const format = timeFormat(to - from);
+  const labels = x
+    .ticks(5)
+    .map((tick) => labelAt(x(tick), format(tick.getTime())))
+    .filter(({ start, end }) => start >= left && end <= right + LABEL_GAP)
+    // Two ticks on one day would have the same label.
+    .filter(({ text }, index, all) => text !== all[index - 1]?.text);
+  for (let step = 1; ; step++) {
+    const chosen = labels.filter((_, index) => index % step === 0);
+    if (chosen.every(({ end }, index) => end + LABEL_GAP <= (chosen[index + 1]?.start ?? Infinity))) return chosen;
+  }
+}
+
+function labelAt(center: number, text: string): TimeLabel {
+  const half = (text.length * CHARACTER_WIDTH * FONT_SIZE) / 2;
+  return { text, start: center - half, center, end: center + half };
+}
+
+/** How to write times on an axis of this span. From a year on, d3 places labels on the first day of a month only. */
+function timeFormat(spanMs: number): (ms: number) => string {
+  if (spanMs < 2 * DAY_MS) return timeOfDay;
+  return spanMs < YEAR_MS ? (ms) => day(ms).replace(/, \d{4}$/, "") : (ms) => day(ms).replace(/ \d+,/, "");
 }

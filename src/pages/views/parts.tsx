@@ -120,10 +120,25 @@ export function Notice({ tone = "info", title, children }: PropsWithChildren<{ t
 }
 
 /** JSON as it came, indented; hostile text stays text. */
-export function Json({ value, label }: { value: unknown; label: string }) {
+/** A payload, whole: white space makes a payload of 64 KB longer than this only if it consists of hardly anything else. */
+const JSON_MAX_CHARACTERS = 100_000;
+/** A payload in a list, where a link leads to all of it. */
+export const JSON_SAMPLE_CHARACTERS = 5_000;
+
+/** @param props.characters the text is cut behind so many, and says so. */
+export function Json({
+  value,
+  label,
+  characters = JSON_MAX_CHARACTERS,
+}: {
+  value: unknown;
+  label: string;
+  characters?: number;
+}) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return (
     <pre tabindex={0} aria-label={label}>
-      {typeof value === "string" ? value : JSON.stringify(value, null, 2)}
+      {text.length > characters ? `${text.slice(0, characters)}\n… (${grouped(text.length - characters)} more)` : text}
     </pre>
   );
 }

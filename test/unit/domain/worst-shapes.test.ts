@@ -23,6 +23,7 @@ import {
 import { payloadTemplate } from "../../../src/workspace/key-schemas.ts";
 import { newRule } from "../../../src/workspace/rule-schemas.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
+import { note } from "../../support/note.ts";
 
 const MAX_MS = 10;
 /** The best of so many runs is what it takes of a processor: the machine does other things as well. */
@@ -32,7 +33,7 @@ const RUNS_IN_DOUBT = 200;
 
 let worst = { ms: 0, shape: "" };
 afterAll(() => {
-  process.stdout.write(`worst shape: ${worst.ms.toFixed(1)} ms, ${worst.shape}\n`);
+  note(`worst shape: ${worst.ms.toFixed(1)} ms, ${worst.shape}`);
 });
 
 /** What the run takes of a processor, in milliseconds. */

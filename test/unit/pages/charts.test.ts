@@ -1,15 +1,70 @@
 /** Charts as far as they are decided here: d3 has tests of its own. */
 import { scaleUtc } from "d3-scale";
-import { expect, test } from "vitest";
-import { namedTimes } from "../../../src/pages/views/charts.tsx";
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { timeLabels } from "../../../src/pages/views/charts.tsx";
 
-const HOUR = 3_600_000;
-const TO = Date.parse("2031-03-14T10:30:00Z");
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const TO = Date.parse("2031-03-14T20:58:00Z");
 
-test("below a chart stand at least two times and at most as many as a phone has room for, whatever span it shows", () => {
-  for (let hours = 1; hours < 24 * 800; hours += hours < 72 ? 1 : 24) {
-    const named = namedTimes(scaleUtc([TO - hours * HOUR, TO], [0, 700]));
-    expect(named.length, `${hours} hours`).toBeGreaterThanOrEqual(2);
-    expect(named.length, `${hours} hours`).toBeLessThanOrEqual(6);
+/** Ends of the axis in units of the view box, as in both charts. The labels of the vertical axis end at AXIS - 8. */
+const [AXIS, RIGHT, EDGE] = [48, 704, 720];
+/** On a phone. A digit of DejaVu Sans, the widest of the common system fonts, takes 0.636 of it; the mean letter less. */
+const FONT_SIZE = 22;
+const widthOf = (text: string): number => text.length * 0.636 * FONT_SIZE;
+
+const labelsOf = (toMs: number, spanMs: number) => timeLabels(scaleUtc([toMs - spanMs, toMs], [AXIS, RIGHT]));
+const textsOf = (toMs: number, spanMs: number) => labelsOf(toMs, spanMs).map(({ text }) => text);
+
+/** What is wrong with the labels of a chart. */
+function faults(toMs: number, spanMs: number, least: number): string[] {
+  const labels = labelsOf(toMs, spanMs);
+  const found = labels.length < least ? [`${labels.length} labels`] : [];
+  let free = AXIS - 8;
+  for (const { center, text } of labels) {
+    if (center - widthOf(text) / 2 <= free) found.push(`${text} overlaps what is left of it`);
+    free = center + widthOf(text) / 2;
   }
+  if (free > EDGE) found.push("the last label leaves the chart");
+  if (labels.some(({ text }, index) => text === labels[index - 1]?.text)) found.push("a label is repeated");
+  return found;
+}
+
+describe("the times below a chart", () => {
+  test.each([
+    ["an hour: the label at the vertical axis is skipped", HOUR, ["20:15", "20:30", "20:45"]],
+    ["two days: each day has one label", 2 * DAY, ["Mar 13", "Mar 14"]],
+    ["a week: every second day has a label", 7 * DAY, ["Mar 9", "Mar 11", "Mar 13"]],
+    ["a year", 366 * DAY, ["Jul 2030", "Oct 2030", "Jan 2031"]],
+    ["five years", 5 * 366 * DAY, ["Jan 2027", "Jan 2028", "Jan 2029", "Jan 2030"]],
+  ])("over %s", (_, spanMs, texts) => {
+    expect(textsOf(TO, spanMs)).toEqual(texts);
+  });
+
+  test("never overlap each other or the vertical axis, and are at least two, all day long", () => {
+    for (let minute = 0; minute < 24 * 60; minute += 7) {
+      const toMs = TO + minute * MINUTE;
+      for (const hours of [1, 2, 3, 6, 12, 24, 47, 48, 72]) {
+        expect(faults(toMs, hours * HOUR, 2), `${hours} hours to ${new Date(toMs).toISOString()}`).toEqual([]);
+      }
+    }
+  });
+
+  test("never overlap each other or the vertical axis, whatever the time and the span", () => {
+    const toMs = fc.integer({ min: Date.UTC(2020, 0), max: Date.UTC(2060, 0) });
+    const spans = fc.oneof(
+      fc.tuple(fc.integer({ min: 1, max: HOUR }), fc.constant(0)),
+      ...[3 * HOUR, 3 * DAY, 90 * DAY, 20 * 366 * DAY].map((max) =>
+        fc.tuple(fc.integer({ min: HOUR, max }), fc.constant(2)),
+      ),
+    );
+    fc.assert(
+      fc.property(toMs, spans, (to, [spanMs, least]) => {
+        expect(faults(to, spanMs, least)).toEqual([]);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
 });

@@ -124,7 +124,7 @@ describe("what is wrong is said at its field", () => {
     [rows({ value: "" }), "A value is needed."],
     [rows({ operator: "greater_than", value: "1,000" }), "A number is needed, such as 100."],
     [rows({ operator: "less_or_equal", value: "many" }), "A number is needed, such as 100."],
-    [rows(...Array.from({ length: 51 }, () => ({}))), "That are too many conditions for one rule."],
+    [rows(...Array.from({ length: 51 }, () => ({}))), "A rule has at most 50 conditions."],
   ])("%j: %s", (form, words) => {
     expect(Object.values(errorsOf(form))).toEqual([words]);
   });

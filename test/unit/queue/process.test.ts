@@ -162,7 +162,7 @@ describe("what cannot be processed is a dead letter that says why", () => {
   test("an account update of a key without a template, that is no object, or that the template does not fit", () => {
     const account = { endpoint: "product_org" } as const;
     expect(reasonOf({ ...account, key: "key_9" }, { id: "a1" })).toBe(
-      "Could not be processed: Error: there is no payload template of key key_9",
+      "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.",
     );
     expect(reasonOf(account, ["a1"])).toBe("Could not be processed: Error: an account update is a JSON object");
     expect(reasonOf(account, { plan: "pro" })).toMatch(/^Could not be processed: Error: `id` .* is missing\.$/);

@@ -1,7 +1,7 @@
 /** How large a body may be, on the operator API and on the pages; what is sent to the ingestion endpoints is in ingest. */
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operator-api.ts";
+import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
 import { call } from "../../support/workspace.ts";
 
 const OPERATOR = { authorization: `Bearer ${env.OPERATOR_TOKEN}` };

@@ -3,7 +3,13 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { readBody } from "../../../src/http/body.ts";
-import { LARGE_BODIES_MAX_BYTES, LARGE_BODY_SILENT_MS, LargeBody } from "../../../src/http/large-bodies.ts";
+import {
+  LARGE_BODIES_HOLDER_MAX_BYTES,
+  LARGE_BODIES_MAX_BYTES,
+  LARGE_BODY_PART_MS,
+  LARGE_BODY_STORED_MS,
+  LargeBody,
+} from "../../../src/http/large-bodies.ts";
 import worker from "../../../src/index.ts";
 import { BULK_MAX_BYTES } from "../../../src/limits.ts";
 import { newWorkspace } from "../../support/workspace.ts";
@@ -59,12 +65,14 @@ async function gzip(text: string): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const room = () => new LargeBody().room(Date.now());
+/** What a holder that holds nothing may take. */
+const room = () => new LargeBody("nobody").room(Date.now());
 
 describe("while large bodies take all the room that an isolate has for them", () => {
   test("another is 503 with Retry-After, however it comes, and is listed; small ones are taken; later it is taken too", async () => {
     const workspace = await newWorkspace();
-    const stalled = [new StalledImport(workspace, BULK_MAX_BYTES), new StalledImport(workspace, BULK_MAX_BYTES)];
+    const others = [await newWorkspace(), await newWorkspace()];
+    const stalled = others.map((other) => new StalledImport(other, BULK_MAX_BYTES));
     for (const one of stalled) await one.stalled();
     expect(room()).toBeLessThan(8_000_000);
 
@@ -96,7 +104,7 @@ describe("while large bodies take all the room that an isolate has for them", ()
 
     for (const one of stalled) expect((await one.end()).status).toBe(202);
     for (const send of calls.slice(0, 2)) expect((await send()).status).toBe(202);
-    expect(await workspace.settled()).toMatchObject({ accepted: 6, balanced: true });
+    expect(await workspace.settled()).toMatchObject({ accepted: 4, balanced: true });
   });
 
   test("nothing of it is kept by a call that is over, whatever came of it", async () => {
@@ -116,18 +124,73 @@ describe("while large bodies take all the room that an isolate has for them", ()
       expect(answer.status).toBe(status);
       await answer.text();
     }
-    expect(room()).toBe(LARGE_BODIES_MAX_BYTES);
+    expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
   });
 });
 
-test("a sender that stalls in the middle of a large body is given up", async () => {
+test.each([1, 3, 10])("%i stalled bulk imports of one key leave room for another workspace at once", async (count) => {
+  const [one, other] = [await newWorkspace(), await newWorkspace()];
+  const imports = Array.from({ length: count }, () => new StalledImport(one, BULK_MAX_BYTES));
+  const stalled = await Promise.race(imports.map((stalledImport) => stalledImport.stalled()));
+  const refused = await Promise.all(imports.filter((each) => each !== stalled).map(({ answer }) => answer));
+  expect(refused.map(({ status }) => status)).toEqual(Array(count - 1).fill(503));
+  const largest = `[${" ".repeat(BULK_MAX_BYTES - END.length - 1)}${END}`;
+  expect((await other.send(largest, { path: "/api/signal-staging/bulk/{key}" })).status).toBe(202);
+  expect((await stalled.end()).status).toBe(202);
+});
+
+test("another key of the same workspace takes from the same share", async () => {
+  const workspace = await newWorkspace();
+  const another = await workspace.newKey();
+  const stalled = await new StalledImport(workspace, BULK_MAX_BYTES).stalled();
+  const body = `[${" ".repeat(8_000_000)}${END}`;
+  const refused = await workspace.send(body, { path: "/api/signal-staging/bulk/{key}", key: another.key });
+  expect(refused.status).toBe(503);
+  await stalled.end();
+});
+
+test("a gzip body for which there is no room is refused before it is unpacked", async () => {
+  const holder = new LargeBody("packed");
+  expect(holder.hold(LARGE_BODIES_HOLDER_MAX_BYTES - 1_000_000, Date.now())).toBe(true);
+  const headers = { "content-encoding": "gzip" };
+  const body = await gzip(" ".repeat(8_000_000));
+  const request = new Request("https://signals.example", { method: "POST", headers, body });
+  const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "packed" });
+  holder.letGo();
+  // Unpacked in vain were none of its bytes.
+  expect(read).toMatchObject({ ok: false, bytes: 0, refusal: { code: "unavailable" } });
+});
+
+test("a body that is read or unpacked in vain says how many bytes it took", async () => {
+  const tell = async (body: BodyInit, headers: Record<string, string>, maxBytes = 1_000_000) => {
+    const request = new Request("https://signals.example", { method: "POST", headers, body });
+    const read = await readBody(request, { maxBytes, holder: "teller" });
+    return read.ok ? read.bytes.length : [read.refusal.code, read.bytes];
+  };
+  const gzipped = { "content-encoding": "gzip" };
+  const stream = (bytes: number) => new Blob([new Uint8Array(bytes)]).stream();
+  expect(await tell(await gzip(" ".repeat(2_000_000)), gzipped)).toEqual(["body_too_large", 1_000_000]);
+  expect(await tell(stream(2_000_000), {})).toEqual(["body_too_large", expect.any(Number)]);
+  expect(await tell(new Uint8Array(2_000_000), { "content-length": "2000000" })).toEqual(["body_too_large", 0]);
+  expect(await tell(new Uint8Array(5_000), gzipped)).toEqual(["body_unreadable", 5_000]);
+  expect(await tell(stream(5_000), {}, 4_000)).toEqual(["body_too_large", 5_000]);
+  expect(await tell(stream(20_000), {}, 4_000)).toEqual(["body_too_large", 16_384]);
+  expect(await tell(new Uint8Array(5_000), { "content-length": "5000" }, 4_000)).toEqual(["body_too_large", 0]);
+});
+
+test("a sender that stalls in the middle of a large body is given up within seconds, and is told the minimum speed", async () => {
   const workspace = await newWorkspace();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
+  expect(LARGE_BODY_PART_MS).toBeLessThan(6_000);
   const { answer } = await new StalledImport(workspace, 1_000_000).stalled();
-  vi.advanceTimersByTime(LARGE_BODY_SILENT_MS);
-  expect(await (await answer).json<Problem>()).toMatchObject({ status: 400, code: "body_unreadable" });
-  expect(room()).toBe(LARGE_BODIES_MAX_BYTES);
+  vi.advanceTimersByTime(LARGE_BODY_PART_MS);
+  const given = await Promise.race([answer, scheduler.wait(3_000)]);
+  const problem = await given?.json<Problem>();
+  expect(problem).toMatchObject({ status: 400, code: "body_unreadable" });
+  expect(problem?.detail).toContain("less than 50000 bytes a second");
+  expect(problem?.detail).toContain("smaller parts");
+  expect(room()).toBe(LARGE_BODIES_HOLDER_MAX_BYTES);
 });
 
 test("a body of unknown length arrives whole, also where it ends with one of its parts", async () => {
@@ -135,31 +198,48 @@ test("a body of unknown length arrives whole, also where it ends with one of its
   for (const length of ends.flatMap((end) => [end - 1, end, end + 1])) {
     const body = new Uint8Array(length).map((_, index) => index % 251);
     const request = new Request("https://signals.example", { method: "POST", body: new Blob([body]).stream() });
-    const read = await readBody(request, BULK_MAX_BYTES);
+    const read = await readBody(request, { maxBytes: BULK_MAX_BYTES, holder: "reader" });
     expect(read.ok && Buffer.from(read.bytes).equals(body), `${length} bytes`).toBe(true);
     if (read.ok) read.place.letGo();
   }
 });
 
 describe("a place among the large bodies", () => {
+  const half = LARGE_BODIES_HOLDER_MAX_BYTES;
+
   test("grows with its body while there is room, and is free when it is let go of", () => {
-    const [one, other] = [new LargeBody(), new LargeBody()];
+    const [one, other] = [new LargeBody("a"), new LargeBody("a")];
     expect(one.hold(1_000_000, 0)).toBe(true);
-    expect(one.hold(LARGE_BODIES_MAX_BYTES - 10, 0)).toBe(true);
+    expect(one.hold(half - 10, 0)).toBe(true);
     expect(other.hold(11, 0)).toBe(false);
     expect(other.hold(10, 0)).toBe(true);
-    expect([one.room(0), other.room(0)]).toEqual([LARGE_BODIES_MAX_BYTES - 10, 10]);
+    expect([one.room(0), other.room(0)]).toEqual([half - 10, 10]);
     one.letGo();
-    expect(other.room(0)).toBe(LARGE_BODIES_MAX_BYTES);
+    expect(other.room(0)).toBe(half);
+    other.letGo();
+  });
+
+  test("is of its holder's share, and of the room of all", () => {
+    const [one, other, third] = [new LargeBody("a"), new LargeBody("b"), new LargeBody("c")];
+    expect(one.hold(half + 1, 0)).toBe(false);
+    expect(one.hold(half, 0)).toBe(true);
+    expect(third.room(0)).toBe(half);
+    expect(other.hold(LARGE_BODIES_MAX_BYTES - half - 10, 0)).toBe(true);
+    expect(third.room(0)).toBe(10);
+    one.letGo();
     other.letGo();
   });
 
   test("is free some time after nothing was heard of its body, whose call may have ended without a word", () => {
-    const [gone, other] = [new LargeBody(), new LargeBody()];
-    const goneMs = 2 * LARGE_BODY_SILENT_MS;
-    gone.hold(LARGE_BODIES_MAX_BYTES, 1_000);
+    const [gone, other] = [new LargeBody("a"), new LargeBody("a")];
+    const goneMs = 2 * LARGE_BODY_PART_MS;
+    gone.hold(half, 1_000);
     expect(other.hold(1, 1_000 + goneMs)).toBe(false);
     expect(other.hold(1, 1_001 + goneMs)).toBe(true);
+    other.letGo();
+    gone.hold(half, 1_000, LARGE_BODY_STORED_MS);
+    expect(other.hold(1, 1_000 + LARGE_BODY_STORED_MS)).toBe(false);
+    expect(other.hold(1, 1_001 + LARGE_BODY_STORED_MS)).toBe(true);
     other.letGo();
   });
 });

@@ -3,9 +3,10 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { composeKey } from "../../../src/domain/keys/api-key.ts";
+import { MISSES_BURST } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
 import { deactivatedKey, lookUpKey, KEY_CACHE_MS, KEY_STALE_MS } from "../../../src/ingest/key-cache.ts";
-import { SHED_ASK_MS } from "../../../src/ingest/routes.ts";
+import { SHED_ASK_MS } from "../../../src/ingest/shedding.ts";
 import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
 import { until } from "../../support/until.ts";
 import { call, concurrently, newWorkspace } from "../../support/workspace.ts";
@@ -281,6 +282,32 @@ describe("§3.1: deactivation (invariant 4)", () => {
     const { items } = await workspace.operator<{ items: unknown[] }>("GET", "/rejections");
     expect(items).toMatchObject([{ key_id: workspace.key.id, status: 401, cause: "key_deactivated", request_id }]);
     expect(await listed(workspace, workspace.key)).toMatchObject({ status: "Inactive", last_used_at: null });
+  });
+});
+
+describe("a deactivated key whose payload template was dropped", () => {
+  test.each([
+    ["which the Quota Counter knows to be deactivated", true],
+    ["which the Quota Counter has forgotten", false],
+  ])("gets the ordinary 401, %s", async (_, deactivated) => {
+    const workspace = await newWorkspace();
+    const accounts = { endpoint_type: "product_org", payload_template: TEMPLATE };
+    const [ended, withSecret] = [
+      await workspace.newKey(accounts),
+      await workspace.newKey({ ...accounts, secret: true }),
+    ];
+    if (deactivated) for (const key of [ended, withSecret]) await deactivate(workspace, key);
+    await env.DB.prepare("UPDATE api_keys SET payload_template = NULL WHERE workspace_id = ?").bind(workspace.id).run();
+    const unknown = await seen(await workspace.send({ id: "a1" }, { path: PRODUCT_ORGS, key: unknownKey() }));
+    for (const { key } of [ended, withSecret, ended, withSecret]) {
+      expect(await seen(await workspace.send({ id: "a1" }, { path: PRODUCT_ORGS, key }))).toEqual(unknown);
+    }
+    expect(await seen(await workspace.send([1, {}], { path: PRODUCT_ORGS, key: ended.key }))).toEqual(unknown);
+    await until(async () => {
+      const { items } = await workspace.operator<{ items: { key_id: string }[] }>("GET", "/rejections");
+      expect(items).toMatchObject([{ cause: "key_deactivated" }, { cause: "key_deactivated" }]);
+      expect(items.map((item) => item.key_id).sort()).toEqual([ended.id, withSecret.id].sort());
+    });
   });
 });
 
@@ -677,3 +704,24 @@ async function sha256Hex(text: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
+
+describe("look-ups that find nothing are limited by isolate", () => {
+  test("keys that this isolate does not know wait with a 429 then, from every network; known keys never do", async () => {
+    stopClock(NOW + 24 * 3_600_000);
+    const workspace = await newWorkspace();
+    const [known, fresh] = [workspace.key.key, await workspace.newKey()];
+    expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
+    const answers = await concurrently(10, MISSES_BURST + 100, () => workspace.send(SIGNAL, { key: unknownKey() }));
+    const missed = answers.filter(({ status }) => status === 401).length;
+    // The bucket, what penalised networks get in a second, and calls that were under way when the bucket ran empty.
+    expect(missed).toBeGreaterThanOrEqual(MISSES_BURST);
+    expect(missed).toBeLessThanOrEqual(MISSES_BURST + 60);
+    const late = await workspace.send(SIGNAL, { key: fresh.key });
+    expect([late.status, late.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await workspace.send(SIGNAL, { key: known })).status).toBe(202);
+    expect((await workspace.send(SIGNAL, { key: mistyped(known) })).status).toBe(401);
+
+    vi.setSystemTime(Date.now() + 1_000);
+    expect((await workspace.send(SIGNAL, { key: fresh.key })).status).toBe(202);
+  }, 60_000);
+});

@@ -8,11 +8,13 @@ import { findKeyFacts } from "../../../src/control/key-facts.ts";
 import { digestHex } from "../../../src/platform/hashes.ts";
 import { deactivateKey, findKey, listKeys } from "../../../src/control/stored-keys.ts";
 import type { AppEnv } from "../../../src/env.ts";
+import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import { requestLog } from "../../../src/http/request-log.ts";
 import { createKey } from "../../../src/control/new-keys.ts";
 import { loadRules, rulesVersion } from "../../../src/control/stored-rules.ts";
 import worker from "../../../src/index.ts";
 import { d1Failing } from "../../support/faults.ts";
+import { validationFailed } from "../../../src/operator/operation.ts";
 import { until } from "../../support/until.ts";
 
 const ORIGIN = "https://signals.example";
@@ -123,6 +125,23 @@ describe("who may call", () => {
       expect([await status(onlyNext, "new"), await status(onlyNext, "x")]).toEqual([200, 401]);
     }
     expect(await status({ ...both, OPERATOR_TOKEN_NEXT: "" }, "new")).toBe(401);
+  });
+
+  test("wrong tokens are limited by network with a 429, and the right one is let through all the same", async () => {
+    const tryToken = (token: string, address = "198.51.100.7") =>
+      call("GET", "/operator/plans", undefined, { authorization: `Bearer ${token}`, "cf-connecting-ip": address });
+    let limited: Answer | undefined;
+    for (let tries = 0; tries < 650 && limited === undefined; tries += 25) {
+      const answers = await Promise.all(Array.from({ length: 25 }, (_, n) => tryToken(`guess-${tries + n}`)));
+      for (const { status } of answers) expect([401, 429]).toContain(status);
+      limited = answers.find(({ status }) => status === 429);
+    }
+    expect(limited).toMatchObject({ status: 429, body: { code: "rate_limited" } });
+    expect(Number(limited?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    expect(limited?.body["detail"]).toContain(`More than ${AUTH_FAILURES_PER_MINUTE} wrong tokens`);
+    expect((await tryToken("test-operator")).status).toBe(200);
+    expect((await tryToken("guess", "198.51.100.8")).status).toBe(401);
+    expect((await tryToken("")).status).toBe(401);
   });
 
   test("an unknown path is a 404, a known one with another method a 405 that says which there are", async () => {
@@ -311,6 +330,79 @@ describe("workspaces", () => {
   test("a body beyond the limit is a 413", async () => {
     const answer = await post("/operator/workspaces", { name: "x".repeat(1024 * 1024) });
     expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+  });
+
+  test("a body of too many values or levels is a 413 that says the limit, before it is parsed", async () => {
+    const workspace = await newWorkspace();
+    const tooMany = await post(`${workspace}/rules/import`, `{"items":[${"1,".repeat(2_000_000)}1]}`);
+    expect(tooMany).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+    expect(tooMany.body["detail"]).toContain("at most 50,000 values");
+    const tooDeep = await post("/operator/workspaces", `{"a":${"[".repeat(64)}${"]".repeat(64)}}`);
+    expect(tooDeep).toMatchObject({ status: 413, body: { code: "body_too_large" } });
+    expect(tooDeep.body["detail"]).toContain("at most 64 levels");
+    expect((await post(`${workspace}/rules/import`, "[".repeat(4_000_000))).status).toBe(413);
+  });
+
+  test("a file of as many rules and conditions as there may be has fewer values than that", async () => {
+    const rule = {
+      id: "rule_1",
+      event: "e",
+      match: "all",
+      scoring_signal: "s",
+      points: 1,
+      frequency: "every_time",
+      enabled: true,
+      version: 1,
+      created_at: "x",
+      updated_at: "x",
+      updated_by: "x",
+    };
+    // By the size that a workspace's rules may have, a condition with a value is the dearest in commas and brackets.
+    const conditions = Array.from({ length: 5 }, () => ({ path: "source", operator: "in", value: ["x"] }));
+    const rules = Array.from({ length: 1_000 }, (_, n) => ({ ...rule, name: `r${n}`, conditions }));
+    const answer = await post(`${await newWorkspace()}/rules/import?dry_run=true`, { items: rules });
+    expect(answer.status, JSON.stringify(answer.body).slice(0, 500)).toBe(200);
+  });
+
+  test("the answer to very many wrong fields is small, and soon there", async () => {
+    const names = Array.from({ length: 45_000 }, (_, n) => `f${n}`);
+    const unknown = (fields: string[]) => Object.fromEntries(fields.map((name) => [name, 1]));
+    const workspace = await newWorkspace();
+    const started = performance.now();
+    for (const answer of [
+      await post("/operator/workspaces", unknown(names)),
+      await post("/operator/workspaces", unknown(names.slice(0, 200).map((name) => name + "\u0001".repeat(800)))),
+      await post(`${workspace}/rules/import`, {
+        items: Array.from({ length: 1_000 }, () => unknown(names.slice(0, 40))),
+      }),
+      await post(`${workspace}/rules/import`, { items: Array(40_000).fill(1) }),
+    ]) {
+      expect(complaints(answer).length).toBeLessThanOrEqual(100);
+      expect(JSON.stringify(answer.body).length).toBeLessThan(100_000);
+    }
+    const context = { get: (name: string) => (name === "requestId" ? "req_1" : {}) };
+    const longest = Array.from({ length: 1_000 }, () => ({
+      path: "\u0001".repeat(300),
+      message: "\u0001".repeat(500),
+    }));
+    const text = await validationFailed(context as unknown as Parameters<typeof validationFailed>[0], longest).text();
+    expect(text.length).toBeLessThan(100_000);
+    // Four answers of some tens of milliseconds each.
+    const ms = performance.now() - started;
+    process.stdout.write(`very many wrong fields: ${ms.toFixed(0)} ms for four answers\n`);
+    expect(ms).toBeLessThan(10_000);
+  });
+
+  test("gzip is understood; what does not decompress is a 400, and what unpacks to too much a 413", async () => {
+    const send = async (body: ArrayBuffer) => {
+      const headers = { authorization: "Bearer test-operator", "content-encoding": "gzip" };
+      return exports.default.fetch(new Request(`${ORIGIN}/operator/workspaces`, { method: "POST", headers, body }));
+    };
+    const gzip = async (text: string) =>
+      new Response(new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+    expect((await send(await gzip("{}"))).status).toBe(422);
+    expect((await send(await gzip(" ".repeat(2_000_000)))).status).toBe(413);
+    expect((await send(new ArrayBuffer(20))).status).toBe(400);
   });
 
   test("plan and overages take effect at once; what is not named stays", async () => {
@@ -650,7 +742,9 @@ describe("§3.1 deactivation", () => {
       payloadTemplate: null,
       expiresAt: null,
     } as const;
-    const { record } = await createKey(db, workspaceId, settings, by);
+    const made = await createKey(db, workspaceId, settings, by);
+    if (!made.ok) throw new Error(made.refusal.reason);
+    const { record } = made.value;
     const fails = () => Promise.reject(new Error("no answer"));
     await expect(deactivateKey(db, workspaceId, record.id, fails, by)).rejects.toThrow("no answer");
     let atRevocation: string | null | undefined;

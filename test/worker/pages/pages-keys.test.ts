@@ -1,6 +1,8 @@
 /** Settings › API Keys (spec §2.1, §3.1, §5.6; design §5), as owners, admins, members and strangers meet it. */
 import { env } from "cloudflare:workers";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { WORKSPACE_MAX_ACTIVE_KEYS } from "../../../src/limits.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { readHtml, textOf, type Part } from "../../support/html.ts";
 import { focusedIn, type Browser } from "../../support/pages.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -647,5 +649,74 @@ describe("design §5: rotating a key", () => {
     };
     expect(await post("keep")).toBe(old);
     expect(Date.parse((await post("365d")) ?? "") / 86_400_000).toBeCloseTo(Date.now() / 86_400_000 + 365, 2);
+  });
+});
+
+describe("a workspace with as many API keys as it may have", () => {
+  let full: Members;
+  let path: string;
+  let ids: string[];
+
+  beforeEach(async () => {
+    full = await newMembers({ key: null });
+    path = `${full.home}/settings/api-keys`;
+    ids = Array.from({ length: WORKSPACE_MAX_ACTIVE_KEYS }, () => newId("key", Date.now() - 7 * 86_400_000));
+    await env.DB.prepare(
+      `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at)
+       SELECT value, ?1, 'Old', 'signal_staging', value, 'sk_aaaaa', 'aaaa', ?2 FROM json_each(?3)`,
+    )
+      .bind(full.workspace.id, new Date().toISOString(), JSON.stringify(ids))
+      .run();
+  });
+
+  const LIMIT = "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.";
+
+  test("refuses another one, says what to do, keeps what was typed, and takes the same form after that", async () => {
+    const form = {
+      form_token: tokenIn(await full.owner.see(`${path}/new`)),
+      name: "Shop",
+      lifetime: "90d",
+      secret: "on",
+      ...TEMPLATE,
+    };
+    const refused = await full.owner.post(`${path}/new`, form);
+    expect(refused.status).toBe(422);
+    const html = await refused.text();
+    expect(textOf(html)).toContain(LIMIT);
+    expect(html).not.toMatch(KEY);
+    const page = readHtml(html);
+    const values = ["name", "lifetime", "rows.0.path"].map((name) => page.field(name).value);
+    expect(values).toEqual(["Shop", "90d", "company.id"]);
+    expect(chosenIn(html, "endpoint_type")).toEqual(["product_org"]);
+    expect(tokenIn(html)).toBe(form.form_token);
+    await full.owner.post(`${path}/${ids[0] ?? ""}/deactivate`, {});
+    expect((await full.owner.post(`${path}/new`, form)).status).toBe(200);
+    expect((await full.owner.post(`${path}/new`, form)).status).toBe(409);
+  });
+
+  test("takes a rotation of each key, and refuses a second one while its successor is active", async () => {
+    const rotate = (fields: Record<string, string>) =>
+      full.owner.post(`${path}/${ids[0] ?? ""}/rotate`, { form_token: crypto.randomUUID(), ...fields });
+    expect((await rotate({ overlap: "7d", lifetime: "never" })).status).toBe(200);
+    const refused = await rotate({ overlap: "1h", lifetime: "30d" });
+    expect(refused.status).toBe(422);
+    const html = await refused.text();
+    expect(textOf(html)).toContain(LIMIT);
+    expect(chosenIn(html, "overlap")).toEqual(["1h"]);
+    expect(readHtml(html).field("lifetime").value).toBe("30d");
+    expect((await listed(full))[0]).toMatchObject({ successor_of: ids[0] });
+  });
+
+  test("refuses a payload template that is too large, by itself, before it looks at the number of keys", async () => {
+    const rows = Array.from({ length: 100 }, (_, n) => ({
+      [`rows.${n}.target`]: n === 0 ? "external_id" : "attributes",
+      [`rows.${n}.attribute`]: `a${n}`,
+      [`rows.${n}.path`]: "語".repeat(255),
+      [`rows.${n}.type`]: "string",
+    }));
+    const fields = { name: "Shop", endpoint_type: "product_org", lifetime: "never", form_token: crypto.randomUUID() };
+    const refused = await full.owner.post(`${path}/new`, Object.assign({}, fields, ...rows) as Record<string, string>);
+    expect(refused.status).toBe(422);
+    expect(textOf(await refused.text())).toContain("All mappings together have more than 65536 bytes.");
   });
 });

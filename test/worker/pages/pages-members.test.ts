@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { changeRole, removeMember } from "../../../src/control/members.ts";
+import { WORKSPACE_MAX_MEMBERS } from "../../../src/limits.ts";
 import { readHtml, textOf } from "../../support/html.ts";
 import { focusedIn } from "../../support/pages.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -93,6 +94,26 @@ describe("adding a member", () => {
     expect(await roles(of)).toEqual(START);
     expect(await audited(of)).toEqual([]);
   });
+});
+
+test("at the most members that a workspace may have, a new one is refused, with what was typed", async () => {
+  const of = await newMembers();
+  await env.DB.prepare(
+    `INSERT INTO members (workspace_id, email, role, created_at)
+     WITH RECURSIVE numbers (n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+     SELECT ?1, n || '@example.com', 'member', '2026' FROM numbers`,
+  )
+    .bind(of.workspace.id, WORKSPACE_MAX_MEMBERS)
+    .run();
+  const refused = await of.admin.post(path(of), { email: "late@example.com", role: "admin" });
+  expect(refused.status).toBe(422);
+  const html = await refused.text();
+  expect(textOf(html)).toContain("This workspace has 500 members, the most it may have. Remove one");
+  const form = readHtml(html).form(path(of));
+  expect([form.field("email").value, form.field("role").value]).toEqual(["late@example.com", "admin"]);
+  expect(await audited(of)).toEqual([]);
+  await of.admin.post(`${path(of)}/remove`, { email: "4@example.com" });
+  expect((await of.admin.post(path(of), { email: "late@example.com", role: "admin" })).status).toBe(303);
 });
 
 describe("changing and removing members", () => {

@@ -171,7 +171,7 @@ describe("the import of rules", () => {
     const answer = await members.owner.post(`${base}/import`, toConfirm(html));
     const now = await answer.text();
     expect(answer.status).toBe(409);
-    expect(textOf(now)).toContain("Nothing was imported: rules have been changed meanwhile.");
+    expect(textOf(now)).toContain("Nothing was imported: somebody has changed rules since the preview.");
     expect(textOf(now)).toContain("Points: +99 → +1");
     expect(await stored()).toMatchObject([{ points: 99, version: 2 }]);
     expect((await members.owner.post(`${base}/import`, toConfirm(now))).status).toBe(303);
@@ -192,6 +192,38 @@ describe("the import of rules", () => {
       { name: "Twice", points: 1 },
       { name: "Twice", points: 20 },
     ]);
+  });
+
+  test("asks for a large file again before the import, and imports only the file that was previewed", async () => {
+    const rules = Array.from({ length: 300 }, (_, n) => ({ ...RULE, name: `${n} ${"x".repeat(200)}` }));
+    const text = file(...rules);
+    const preview = await (await members.owner.post(`${base}/import`, { text })).text();
+    const fields = toConfirm(preview);
+    expect([fields["text"], readHtml(preview).all("input[type=file][required]").length]).toEqual([undefined, 1]);
+
+    const other = await members.owner.post(`${base}/import`, { ...fields, text: file(RULE, ...rules) });
+    expect(other.status).toBe(409);
+    expect(textOf(await other.text())).toContain("Nothing was imported: this is not the file that was previewed.");
+    expect(await stored()).toEqual([]);
+    expect((await members.owner.post(`${base}/import`, { ...fields, text })).status).toBe(303);
+    expect((await stored()).length).toBeGreaterThan(0);
+  });
+
+  test("shows no more of a large file than fits on a page", async () => {
+    const conditions = Array.from({ length: 40 }, () => ({
+      path: "email",
+      operator: "equals",
+      value: "'".repeat(250),
+    }));
+    const text = file(...Array.from({ length: 40 }, (_, n) => ({ ...RULE, name: `Rule ${n}`, conditions })));
+    const preview = await members.owner.post(`${base}/import`, { text });
+    const shown = await preview.text();
+    expect(shown.length).toBeLessThan(600_000);
+    expect(textOf(shown)).toMatch(/And \d+ more rules\./);
+    const wrong = file(...Array.from({ length: 500 }, () => ({ [`"${"x".repeat(5_000)}`]: 1 })));
+    const refused = await members.owner.post(`${base}/import`, { text: wrong });
+    expect((await refused.text()).length).toBeLessThan(600_000);
+    expect(refused.status).toBe(422);
   });
 
   test("is for owners and admins, within the size of a file", async () => {

@@ -1,7 +1,7 @@
 /** The Signal Queue's pages (spec §6.3, design §1.3): groups, signals, traces, dead letters. */
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { QUEUE_SCAN_GROUPS, LIST_SCAN_SIGNALS } from "../../../src/limits.ts";
 import { DAY, deliver } from "../../support/deliver.ts";
 import { newMembers, type Members } from "../../support/members.ts";
@@ -19,6 +19,7 @@ beforeEach(async () => {
   members = await newMembers();
   ({ workspace, home: base } = members);
 });
+afterEach(() => void vi.useRealTimers());
 
 const see = async (path: string) => members.member.see(`${base}/signals${path}`);
 const groupPath = (event: string, source = "web") => `/group?${new URLSearchParams({ event, source }).toString()}`;
@@ -88,6 +89,8 @@ describe("the signal queue", () => {
 
   test("shows each event and source with its counts, its days and when it was seen", async () => {
     const now = Date.now();
+    // "today" must be the day of the signals, also when the test runs over midnight.
+    vi.useFakeTimers({ toFake: ["Date"], now });
     await deliver(workspace.id, [
       { id: "sig_1", ordinal: 1, payload: form(1), at: now - 3 * DAY },
       { id: "sig_2", ordinal: 2, payload: form(2), at: now },
@@ -255,7 +258,6 @@ describe("the list of all signals", () => {
     expect(textOf(await members.owner.see(`${base}/signals/all`))).toContain("Other <key>");
     expect(textOf(await see("/all"))).not.toContain("Other <key>");
     expect(textOf(await members.owner.see(`${base}/signals/all?from=2040-01-01`))).toContain("No signal fits");
-    vi.useRealTimers();
   });
 
   test("says what to do where there are none, and how to be rid of a filter that lets none through", async () => {

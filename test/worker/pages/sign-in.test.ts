@@ -4,18 +4,21 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { controlDatabase } from "../../../src/control/database.ts";
 import { findSignedIn, openSession, EXPIRED_SESSIONS_CLEARED } from "../../../src/control/sessions.ts";
+import { AUTH_FAILURES_PER_MINUTE } from "../../../src/http/auth-failures.ts";
 import worker from "../../../src/index.ts";
-import { PAGE_FORM_MAX_BYTES, SESSION_MS } from "../../../src/limits.ts";
+import { PAGE_FORM_MAX_BYTES, PERSON_MAX_CHANGES_A_DAY, SESSION_MS } from "../../../src/limits.ts";
+import { newId } from "../../../src/platform/ids.ts";
 import { pageRoutes } from "../../../src/pages/page-routes.tsx";
 import { newMembers } from "../../support/members.ts";
-import { Browser } from "../../support/pages.ts";
+import { Browser, OFFICE } from "../../support/pages.ts";
 import { recordD1 } from "../../support/statements.ts";
+import { FORM_ROUTES } from "../../support/form-routes.ts";
 import { call, operator } from "../../support/workspace.ts";
 
 afterEach(() => vi.useRealTimers());
 
 const HERE = "https://signals.example";
-const FORM = { "content-type": "application/x-www-form-urlencoded" };
+const FORM = { "content-type": "application/x-www-form-urlencoded", ...OFFICE };
 const PAGE = { redirect: "manual" } as const;
 
 /** Asks the Worker under another configuration, at any address. */
@@ -400,12 +403,17 @@ function routes(slug: string): { method: string; path: string }[] {
 }
 
 describe("on every page", () => {
+  test("the list of routes that take a form is complete", () => {
+    const posts = pageRoutes.routes.filter(({ method }) => method === "POST").map(({ path }) => path);
+    expect([...new Set(posts)].toSorted()).toEqual(FORM_ROUTES.toSorted());
+  });
+
   test("what other sites send is refused, whatever it is: a form, a script's JSON, without an origin", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
     const posts = routes(slug).filter(({ method }) => method !== "GET");
     expect(posts.map(({ path }) => path)).toEqual(expect.arrayContaining(["/sign-in/local", "/sign-out"]));
-    posts.push({ method: "POST", path: `/w/${slug}/anything` }, { method: "DELETE", path: `/w/${slug}/usage` });
+    posts.push({ method: "POST", path: `/w/${slug}/anything` });
     const foreign: [Record<string, string>, number][] = [
       [{ ...FORM, origin: "https://evil.example" }, 403],
       [{ ...FORM, origin: "http://signals.example" }, 403],
@@ -430,16 +438,29 @@ describe("on every page", () => {
     await owner.see(`/w/${slug}/usage`);
   });
 
-  test("what says that it is a form and is none is the sender's fault; no page knows another method than GET and POST", async () => {
+  test("a form that cannot be read is refused with 400 by each route that reads one", async () => {
     const { slug, owner } = await newMembers();
     const cookie = await owner.cookie();
-    const posts = routes(slug).filter(({ method, path }) => method === "POST" && path !== "/sign-out");
-    for (const { path } of posts) {
+    const withoutForm =
+      /(sign-out|enable|disable|apply|pause|resume|test|again|deactivate|release|notifications\/[^/]+\/delete)$/;
+    const posts = routes(slug).filter(({ method, path }) => method === "POST" && path.startsWith("/w/"));
+    expect(posts.length).toBeGreaterThan(20);
+    for (const { path } of posts.filter((route) => !withoutForm.test(route.path))) {
       const sent = (type: string, body: string) =>
-        call(path, { ...PAGE, method: "POST", headers: { origin: HERE, cookie, "content-type": type }, body });
+        call(path, {
+          ...PAGE,
+          method: "POST",
+          headers: { origin: HERE, cookie, ...OFFICE, "content-type": type },
+          body,
+        });
       expect([path, (await sent("multipart/form-data", "x")).status]).toEqual([path, 400]);
       expect([path, (await sent("multipart/form-data; boundary=x", "--x\r\nx")).status]).toEqual([path, 400]);
     }
+  });
+
+  test("the pages answer other methods than GET, HEAD and POST with 405", async () => {
+    const { slug, owner } = await newMembers();
+    const cookie = await owner.cookie();
     for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"]) {
       for (const path of ["/sign-in", `/w/${slug}/usage`]) {
         const answer = await call(path, { ...PAGE, method, headers: { ...FORM, origin: HERE, cookie } });
@@ -524,6 +545,47 @@ describe("on every page", () => {
 });
 
 describe("attempts are limited", () => {
+  test("invented sessions from one network are refused before they reach the database; a good session is not", async () => {
+    const { home, owner } = await newMembers();
+    const address = { "cf-connecting-ip": "192.0.2.77" };
+    const see = (cookie: string) => call(`${home}/usage`, { ...PAGE, headers: { cookie, ...address } });
+    let refused: Response | undefined;
+    // At most two windows: the first may end meanwhile.
+    for (let n = 0; n < 2 * AUTH_FAILURES_PER_MINUTE + 1 && refused === undefined; n++) {
+      const answer = await see(`__Host-session=invented${n}`);
+      if (answer.status === 429) refused = answer;
+      else expect(answer.status).toBe(303);
+    }
+    expect(refused?.headers.get("retry-after")).toBe("60");
+    expect(await refused?.text()).toContain("Too many attempts");
+
+    // A penalised network has 50 look-ups a second; in one moment there are no more.
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() });
+    const { d1, queries } = recordD1(env.DB);
+    for (let n = 0; n < 100; n++) {
+      const request = new Request(`${HERE}${home}/usage`, {
+        headers: { cookie: `__Host-session=more${n}`, ...address },
+      });
+      await worker.fetch(request, { ...env, DB: d1 }, createExecutionContext());
+    }
+    expect(queries.length).toBeLessThanOrEqual(50);
+    vi.useRealTimers();
+    await vi.waitFor(async () => expect((await see(await owner.cookie())).status).toBe(200), { timeout: 5_000 });
+  });
+
+  test("sign-out is limited by network, because an invented session costs a look-up", async () => {
+    const signOut = (address: string) =>
+      call("/sign-out", {
+        ...PAGE,
+        method: "POST",
+        headers: { ...FORM, origin: HERE, cookie: "__Host-session=invented", "cf-connecting-ip": address },
+      });
+    const statuses: number[] = [];
+    for (let n = 0; n < 121 && statuses.at(-1) !== 429; n++) statuses.push((await signOut("192.0.2.78")).status);
+    expect(statuses.at(-1)).toBe(429);
+    expect((await signOut("192.0.2.79")).status).toBe(303);
+  });
+
   test("one address may try so often a minute; others are not held up", async () => {
     const begin = (address: string) => call("/sign-in/oidc", { headers: { "cf-connecting-ip": address } });
     let refused: Response | undefined;
@@ -562,11 +624,37 @@ describe("attempts are limited", () => {
     expect((await admin.post(`${home}/dismiss`, back)).status).toBe(303);
   });
 
+  test("one person may make so many changes in 24 hours; others, and the person on the next day, are not held up", async () => {
+    const { home, owner, admin, workspace } = await newMembers();
+    const insert = (count: number, atMs: number) =>
+      env.DB.prepare(
+        `INSERT INTO audit_log (id, workspace_id, at, actor, action, target, detail)
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+         SELECT ? || substr('00000' || i, -5), ?, ?, ?, 'rule.updated', 'x', '{}' FROM n`,
+      )
+        .bind(count, newId("aud", atMs).slice(0, -5), workspace.id, new Date(atMs).toISOString(), owner.email)
+        .run();
+    await insert(10, Date.now() - 24 * 3_600_000 - 1_000);
+    await insert(PERSON_MAX_CHANGES_A_DAY - 1, Date.now() - 23 * 3_600_000);
+    const add = async (who: Browser, email: string) => who.post(`${home}/settings/members`, { email, role: "member" });
+    expect((await add(owner, "last@acme.example")).status).toBe(303);
+    const refused = await add(owner, "more@acme.example");
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "3600"]);
+    expect(await refused.text()).toContain(`One person may make ${PERSON_MAX_CHANGES_A_DAY} changes in 24 hours.`);
+    expect((await add(admin, "more@acme.example")).status).toBe(303);
+    vi.setSystemTime(Date.now() + 2 * 3_600_000);
+    expect((await add(owner, "later@acme.example")).status).toBe(303);
+  });
+
   test("what is limited are forms that change something, and exports, which leave an entry too", async () => {
     const { home, slug, owner, admin, workspace } = await newMembers();
     const rule = { name: "r", event: "e", match: "all", scoring_signal: "s", points: "1" };
     const make = async (who: Browser, method: string, path: string, limit: RateLimit["limit"]): Promise<number> => {
-      const headers = { cookie: await who.cookie(), ...(method === "POST" ? { ...FORM, origin: HERE } : {}) };
+      const headers = {
+        cookie: await who.cookie(),
+        ...OFFICE,
+        ...(method === "POST" ? { ...FORM, origin: HERE } : {}),
+      };
       const body = method === "POST" ? new URLSearchParams(rule).toString() : null;
       const configured = { ...env, PAGE_FORMS: { limit } };
       const request = new Request(`${HERE}/w/${slug}${path}`, { ...PAGE, method, headers, body });

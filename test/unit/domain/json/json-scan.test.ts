@@ -199,3 +199,35 @@ describe("scanItems of a batch", () => {
     );
   });
 });
+
+describe("scans that stop early", () => {
+  test("jsonDepth stops at the first level beyond the maximum", () => {
+    const depth = (text: string, max: number) => scan.jsonDepth(utf8(text), 0, utf8(text).length, max);
+    expect([depth("[[[]]]", 2), depth("[[[]]]", 3), depth("[[[[[[", 2)]).toEqual([3, 3, 3]);
+  });
+
+  test("jsonShape counts depth and values outside of texts, at least as many as there are", () => {
+    const limits = { maxDepth: Infinity, maxValues: Infinity };
+    expect(scan.jsonShape(utf8('{"a,[{":[1,"\\",[",{"b":2}]}'), limits)).toEqual({ depth: 3, values: 5 });
+    // The first entry of an array or object has no comma, so it counts as the bracket.
+    const countOf = (value: unknown): number => {
+      if (typeof value !== "object" || value === null) return 0;
+      const entries: unknown[] = Object.values(value);
+      return entries.reduce<number>((sum, entry) => sum + countOf(entry), 1 + Math.max(0, entries.length - 1));
+    };
+    fc.assert(
+      fc.property(json, noise, (value, numbers) => {
+        const text = writer(numbers).write(value);
+        const parsed: unknown = JSON.parse(text);
+        const { depth, values } = scan.jsonShape(utf8(text), limits);
+        expect(depth).toBe(naiveDepth(parsed));
+        expect(values).toBeGreaterThanOrEqual(countOf(parsed));
+      }),
+    );
+  });
+
+  test("jsonShape stops at the first value or level too many", () => {
+    expect(scan.jsonShape(utf8("[1,1,1,1"), { maxDepth: 9, maxValues: 2 })).toEqual({ depth: 1, values: 3 });
+    expect(scan.jsonShape(utf8("[[[[["), { maxDepth: 2, maxValues: 9 })).toEqual({ depth: 3, values: 3 });
+  });
+});

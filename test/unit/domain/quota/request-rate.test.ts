@@ -1,10 +1,15 @@
 /** The request rate of a key (spec §8.7): a burst at once, then exactly the rate. */
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { takeRequest } from "../../../../src/domain/quota/request-rate.ts";
+import {
+  REQUEST_BODY_BYTES,
+  chargeRequests,
+  requestsOfBody,
+  takeRequest,
+} from "../../../../src/domain/quota/request-rate.ts";
 import type { RequestRate } from "../../../../src/domain/quota/request-rate.ts";
-import { REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
-import { SHED_FACTOR } from "../../../../src/ingest/routes.ts";
+import { BULK_MAX_BYTES, REQUEST_BURST, REQUEST_RATE_PER_SECOND } from "../../../../src/limits.ts";
+import { SHED_FACTOR } from "../../../../src/ingest/shedding.ts";
 
 const NOW = Date.UTC(2026, 1, 23, 22, 28, 55, 111);
 
@@ -150,10 +155,76 @@ describe("§8.7 for any rate and any calls", () => {
     );
   });
 
-  test("a clock that was set back holds nobody up for longer than a burst takes", () => {
+  test("a clock that was set back holds nobody up", () => {
     const rate = { perSecond: 10, burst: 5 };
     const year = 365 * 24 * 3_600_000;
     const state = takeRequest(0, 10 * year, rate).emptyAtMs;
-    expect(takeRequest(state, 5 * year, rate)).toMatchObject({ allowed: false, retryAfterMs: 100, remaining: 0 });
+    expect(takeRequest(state, 5 * year, rate)).toMatchObject({ allowed: true, remaining: 4 });
+  });
+});
+
+describe("a large body counts as several requests", () => {
+  test("one for each started 32 KB after decompression", () => {
+    const counts = [0, 1, REQUEST_BODY_BYTES, REQUEST_BODY_BYTES + 1, 2 * REQUEST_BODY_BYTES].map(requestsOfBody);
+    expect(counts).toEqual([1, 1, 1, 2, 2]);
+    expect(requestsOfBody(BULK_MAX_BYTES)).toBe(512);
+  });
+
+  test("the largest body gets through with any burst, and a request after it waits for what the body was charged", () => {
+    const requests = requestsOfBody(BULK_MAX_BYTES);
+    fc.assert(
+      fc.property(rates, fc.nat(39), (rate, before) => {
+        let state = 0;
+        for (let nth = 0; nth < before % rate.burst; nth++) state = takeRequest(state, NOW, rate).emptyAtMs;
+        const body = takeRequest(state, NOW, rate, requests);
+        expect(body.allowed).toBe(true);
+        const next = takeRequest(body.emptyAtMs, NOW, rate);
+        expect(next.allowed).toBe(false);
+        const wait = Math.ceil(next.retryAfterMs);
+        expect(wait).toBeLessThanOrEqual(Math.ceil((1_000 * rate.burst) / rate.perSecond));
+        expect(takeRequest(body.emptyAtMs, NOW + wait, rate).allowed).toBe(true);
+        expect(takeRequest(body.emptyAtMs, NOW + wait - 1, rate).allowed).toBe(false);
+      }),
+    );
+  });
+
+  test("bodies of any size, sent as soon as they may be, take no more in the long run than the rate gives back", () => {
+    const bodies = fc.array(fc.integer({ min: 1, max: 600 }), { minLength: 1, maxLength: 60 });
+    fc.assert(
+      fc.property(rates, bodies, (rate, sizes) => {
+        let [state, at, charged] = [0, NOW, 0];
+        for (const requests of sizes) {
+          let taken = takeRequest(state, at, rate, requests);
+          if (!taken.allowed) {
+            at += Math.ceil(taken.retryAfterMs);
+            taken = takeRequest(state, at, rate, requests);
+          }
+          expect(taken.allowed).toBe(true);
+          state = taken.emptyAtMs;
+          charged += Math.min(requests, rate.burst);
+        }
+        expect(charged).toBeLessThanOrEqual(2 * rate.burst + (rate.perSecond * (at - NOW)) / 1_000);
+      }),
+    );
+  });
+
+  test("charged after it was let through, it leaves the same state as charged at once", () => {
+    fc.assert(
+      fc.property(rates, fc.integer({ min: 2, max: 600 }), (rate, requests) => {
+        const atOnce = takeRequest(0, NOW, rate, Math.min(requests, rate.burst));
+        const more = Math.min(requests, rate.burst) - 1;
+        const later = chargeRequests(takeRequest(0, NOW, rate).emptyAtMs, NOW, rate, more);
+        expect(later).toBeCloseTo(atOnce.emptyAtMs, 3);
+      }),
+    );
+  });
+
+  test("however many are charged at once, no more than two bursts are owed", () => {
+    const rate = { perSecond: 2_000, burst: 4_000 };
+    let state = takeRequest(0, NOW, rate).emptyAtMs;
+    for (let nth = 0; nth < 100; nth++) state = chargeRequests(state, NOW, rate, 2_044);
+    expect(takeRequest(state, NOW, rate)).toMatchObject({ allowed: false, resetMs: 4_000 });
+    expect(takeRequest(state, NOW + 1_000, rate).allowed).toBe(false);
+    expect(takeRequest(state, NOW + 2_001, rate).allowed).toBe(true);
   });
 });

@@ -111,6 +111,23 @@ describe("a body is taken apart as if it were parsed as a whole", () => {
     expect(codes(`{"batch":[1],"more":${large}}`)).toEqual(["signal_too_large"]);
   });
 
+  test("a body of several megabytes that is cut off anywhere is never taken for one that is too large", () => {
+    const element = '{"a\\"[":["x\\\\",{}],"b":-1.5e3},';
+    const body = `{"event":"x","list":[${element.repeat((1.2 * MEGABYTE) / element.length)}true,"\\u00e9"]}`;
+    expect(read(body)).toMatchObject({ value: { signals: [{ refusal: { code: "signal_too_large" } }] } });
+    fc.assert(
+      fc.property(fc.integer({ min: MEGABYTE - 100, max: body.length - 1 }), (length) => {
+        expect(read(body.slice(0, length))).toMatchObject({ refusal: { code: "body_not_json" } });
+      }),
+      { numRuns: 20 },
+    );
+    expect(read(`${body}x`)).toMatchObject({ refusal: { code: "body_not_json" } });
+    expect(read("1".repeat(2 * MEGABYTE))).toMatchObject({
+      value: { signals: [{ refusal: { code: "signal_too_large" } }] },
+    });
+    expect(read(`[${"1,".repeat(MEGABYTE)}1`)).toMatchObject({ refusal: { code: "body_not_json" } });
+  });
+
   test("of too many signals the number is told, where the body is JSON at all", () => {
     const detail = expect.stringContaining("holds 11 signals");
     expect(read(`[${Array(11).fill(1).join(",")}]`)).toMatchObject({ refusal: { code: "batch_too_long", detail } });
@@ -194,6 +211,10 @@ describe("lines of JSON", () => {
     expect(read(text, lines)).toMatchObject({
       refusal: { code: "body_not_json", detail: expect.stringContaining(where) },
     });
+  });
+
+  test("are not what a text is taken for whose value is cut off in the second line", () => {
+    expect(read('[1,\ntru\n{"a":1}', lines)).toMatchObject({ refusal: { code: "body_not_json" } });
   });
 
   test("may break off in the first one, wherever that is", () => {
@@ -325,5 +346,44 @@ describe("sizes to the byte, and what is told of them", () => {
     });
     expect(read('{"a":1}', { ...anything, lines: true })).toMatchObject({ value: { several: false } });
     expect(read('\n{\n{"a":1}', { ...anything, lines: true })).toMatchObject({ value: { several: true } });
+  });
+});
+
+describe("a signal that is nested more than 64 levels deep", () => {
+  const detail = `The signal is nested more than 64 levels deep; at most ${SIGNAL_MAX_DEPTH} are taken. Flatten its properties.`;
+  const refusal = { code: "signal_too_deep", detail };
+  const nested = (levels: number) => `${'{"a":['.repeat(levels / 2)}${"]}".repeat(levels / 2)}`;
+  const never = { ...anything, check: () => expect.fail("it was parsed") };
+  const lines = { ...anything, lines: true };
+
+  test("is refused without being parsed or validated, alone, however it is sent", () => {
+    for (const text of [nested(66), `{"event":"x","a":${nested(100)}}`, "[".repeat(1_000), '{"a":'.repeat(1_000)]) {
+      expect(read(text, never)).toMatchObject({ value: { several: false, signals: [{ refusal }] } });
+    }
+    const [bad, garbage] = [nested(66), `${"[".repeat(65)}x y${"]".repeat(65)}`];
+    for (const text of [`[1,${bad},${garbage},2]`, `{"batch":[1,${bad},${garbage},2]}`]) {
+      const result = read(text);
+      const refusals = result.ok && result.value.signals.map((signal) => signal.refusal);
+      expect(refusals).toEqual([null, refusal, refusal, null]);
+    }
+    const result = read(`1\n${bad}\n${garbage}\n2`, lines);
+    expect(result.ok && result.value.signals.map((signal) => signal.refusal)).toEqual([null, refusal, refusal, null]);
+  });
+
+  test("of 64 levels the number is told, and its JSON is looked at", () => {
+    expect(read(nested(64))).toMatchObject({
+      value: { signals: [{ refusal: { detail: expect.stringContaining(" 64 ") } }] },
+    });
+    expect(read(`[${nested(64).replace("[]", "[x]")}]`)).toMatchObject({ refusal: { code: "body_not_json" } });
+  });
+
+  test("takes no good line along, also as the first line and cut off", () => {
+    for (const first of ['{"a":{'.repeat(40), `${"[".repeat(70)}x`]) {
+      const result = read(`${first}\n{"b":1}\n{"c":2}`, lines);
+      const codes = result.ok && result.value.signals.map((signal) => signal.refusal?.code ?? null);
+      expect(codes).toEqual(["signal_too_deep", null, null]);
+    }
+    expect(read("[\n".repeat(100), lines)).toMatchObject({ refusal: { code: "body_not_json" } });
+    expect(read(`${"[\n".repeat(100)}${"]".repeat(100)}`, lines)).toMatchObject({ value: { signals: [{ refusal }] } });
   });
 });

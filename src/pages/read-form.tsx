@@ -1,0 +1,143 @@
+/**
+ * Reads the forms of the pages. A route reads its form only after the service knows who asks and that they may do it. The
+ * bytes and the fields are counted before the form is parsed: a page draws again what was typed, so these limits bound the
+ * answer too.
+ */
+import type { Context } from "hono";
+import { ok, refuse, type Result } from "../domain/result.ts";
+import { readBody, type BodyProblem } from "../http/body.ts";
+import {
+  PAGE_FORM_MAX_BYTES,
+  PAGE_FORM_MAX_CHARACTERS,
+  PAGE_FORM_MAX_FIELDS,
+  RETRY_MIN_SECONDS,
+  RULES_FILE_MAX_BYTES,
+  STRANGER_FORM_MAX_BYTES,
+  STRANGER_FORM_MAX_FIELDS,
+} from "../limits.ts";
+import { plainPage } from "./page.tsx";
+import { clientNetwork, pages, type PagesEnv } from "./pages-env.ts";
+
+interface FormLimits {
+  /** Of the body, after decompression. */
+  bytes: number;
+  fields: number;
+  /** Of all names and values together, files included, in UTF-16 units. */
+  characters: number;
+}
+
+const PAGE_FORM: FormLimits = {
+  bytes: PAGE_FORM_MAX_BYTES,
+  fields: PAGE_FORM_MAX_FIELDS,
+  characters: PAGE_FORM_MAX_CHARACTERS,
+};
+
+/** The form that imports mapping rules: a file, or its text. */
+export const RULES_FILE_FORM: FormLimits = {
+  bytes: RULES_FILE_MAX_BYTES,
+  fields: PAGE_FORM_MAX_FIELDS,
+  characters: RULES_FILE_MAX_BYTES,
+};
+
+const STRANGER_FORM: FormLimits = {
+  bytes: STRANGER_FORM_MAX_BYTES,
+  fields: STRANGER_FORM_MAX_FIELDS,
+  characters: STRANGER_FORM_MAX_BYTES,
+};
+
+export interface FormRefusal {
+  status: 400 | 413 | 503;
+  title: string;
+  /** What is wrong, with the limit; one or two sentences. */
+  detail: string;
+}
+
+/**
+ * Sets `form`, or answers with a page that says why the form is refused. Stands behind requireSignIn, and behind the
+ * middleware that checks the role.
+ */
+export function readForm(limits = PAGE_FORM) {
+  return pages.createMiddleware(async (c, next) => {
+    const form = await formOf(c, limits, c.get("user").email);
+    if (!form.ok) return formRefusedPage(c, form.refusal);
+    c.set("form", form.value);
+    await next();
+  });
+}
+
+/** Reads the form of a request that nobody has signed in for: it has less room. */
+export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData, FormRefusal>> {
+  return formOf(c, STRANGER_FORM, clientNetwork(c));
+}
+
+/** @param holder whose share of the room for large bodies the form takes (http/large-bodies.ts). */
+async function formOf(
+  c: Context<PagesEnv>,
+  limits: FormLimits,
+  holder: string,
+): Promise<Result<FormData, FormRefusal>> {
+  const body = await readBody(c.req.raw, { maxBytes: limits.bytes, holder });
+  if (!body.ok) return refuse(unreadBody(body.refusal, limits));
+  const type = c.req.header("content-type") ?? "";
+  try {
+    const tooManyFields = refuse(tooLarge(`${limits.fields} fields`));
+    if (hasMoreFields(body.bytes, type, limits.fields)) return tooManyFields;
+    const form = await new Response(body.bytes, { headers: { "content-type": type } }).formData();
+    // The parser may find another boundary than the count above, so the fields are counted again.
+    if (Array.from(form.keys()).length > limits.fields) return tooManyFields;
+    return charactersOf(form) > limits.characters ? refuse(tooLarge(`${limits.characters} characters`)) : ok(form);
+  } catch {
+    return refuse(unreadable("What was sent is labelled as a form and is not one."));
+  } finally {
+    body.place.letGo();
+  }
+}
+
+/** Counts what separates the fields, without parsing the form, and stops at the limit. */
+function hasMoreFields(bytes: Uint8Array, type: string, limit: number): boolean {
+  const isMultipart = /^multipart\//i.test(type);
+  const separator = isMultipart ? `--${/boundary="?([^";]+)/i.exec(type)?.[1] ?? ""}` : "&";
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = -1;
+  for (let fields = 0; fields < limit; fields++) {
+    at = buffer.indexOf(separator, at + 1);
+    if (at < 0) return false;
+  }
+  return true;
+}
+
+function charactersOf(form: FormData): number {
+  let characters = 0;
+  for (const [name, value] of form) characters += name.length + (typeof value === "string" ? value.length : value.size);
+  return characters;
+}
+
+function unreadBody({ code, detail }: BodyProblem, limits: FormLimits): FormRefusal {
+  if (code === "body_too_large") return tooLarge(`${limits.bytes} bytes`);
+  if (code !== "unavailable") return unreadable(detail);
+  return { status: 503, title: "Too many large forms at once", detail: "Wait some seconds before you send it again." };
+}
+
+function tooLarge(limit: string): FormRefusal {
+  return { status: 413, title: "This form is too large", detail: `It may have at most ${limit}: shorten it.` };
+}
+
+function unreadable(detail: string): FormRefusal {
+  return { status: 400, title: "This form cannot be read", detail };
+}
+
+export function formRefusedPage(
+  c: Context<PagesEnv>,
+  { status, title, detail }: FormRefusal,
+): Response | Promise<Response> {
+  if (status === 503) c.header("retry-after", String(RETRY_MIN_SECONDS));
+  return plainPage(
+    c,
+    { title, status },
+    <>
+      <h1>{title}</h1>
+      <p>{detail}</p>
+      <p>Nothing was saved. Go back to correct the form: what you typed is still there.</p>
+    </>,
+  );
+}

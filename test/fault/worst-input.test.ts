@@ -1,0 +1,385 @@
+/**
+ * The worst input to every route that reads a body, from a stranger, a member, an admin, a sender and the operator, alone and
+ * six at once. Each call is answered within two seconds and one megabyte, memory stays bounded, and a sender of another
+ * workspace is served meanwhile.
+ */
+import { readFileSync } from "node:fs";
+import { request } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { BATCH_MAX_BYTES, BULK_MAX_BYTES } from "../../src/limits.ts";
+import { FORM_ROUTES } from "../support/form-routes.ts";
+import { Service } from "./support/service.ts";
+import {
+  anyFormBodies,
+  importForms,
+  ingestBodies,
+  keyForms,
+  operatorBodies,
+  ruleFiles,
+  ruleForms,
+  shownFormBodies,
+  type WorstBody,
+} from "./support/worst-bodies.ts";
+
+const ANSWER_MAX_MS = 2_000;
+const ANSWER_MAX_BYTES = 1_000_000;
+const MEBIBYTE = 1024 * 1024;
+const GROWTH_MAX_BYTES = { alone: 64 * MEBIBYTE, together: 100 * MEBIBYTE } as const;
+const TOGETHER = 6;
+const OTHERS_MAX_MS = 1_000;
+/** Pause between two calls of the sender who must not be held up. */
+const OTHERS_PAUSE_MS = 20;
+/** For how long the test keeps a processor busy to see what share of it other processes take. */
+const SPIN_MS = 50;
+/** An attack that the service does not bear is repeated: it counts only if it succeeds each time. */
+const ATTEMPTS = 3;
+
+let service: Service;
+let token = "";
+let workspaceId = "";
+let otherKey = "";
+const SLUG = "bench";
+/** One person may send 120 forms a minute: each body is sent seven times. */
+const BODIES_OF_AN_ADMIN = 15;
+
+vi.setConfig({ testTimeout: 1_800_000 });
+
+beforeAll(async () => {
+  service = await Service.make({ SIGN_IN: "local", REQUEST_RATE_PER_SECOND: "500", REQUEST_BURST: "1000" });
+  token = service.token;
+  ({ workspaceId } = await service.api.provision(1_000_000, [], SLUG));
+  ({ key: otherKey } = await service.api.provision(1_000_000, [], "other"));
+  await sendOther();
+});
+
+afterAll(() => service.remove());
+
+interface Call {
+  title: string;
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  body: Buffer;
+}
+
+interface Answered {
+  status: number;
+  bytes: number;
+  ms: number;
+}
+
+/**
+ * Sends a body and reads the answer. Where the service answers before it has read all of the body, it closes the connection,
+ * and the answer may be lost with it: then the status is 0.
+ */
+function send({ method, path, headers, body }: Call): Promise<Answered> {
+  return new Promise((resolve, reject) => {
+    const startedAt = performance.now();
+    let answering = false;
+    const sent = request(service.running.origin + path, { method, headers, agent: false }, (answer) => {
+      answering = true;
+      let bytes = 0;
+      const done = () => resolve({ status: answer.statusCode ?? 0, bytes, ms: performance.now() - startedAt });
+      answer.on("data", (chunk: Buffer) => (bytes += chunk.length));
+      answer.on("end", done).on("error", done);
+    });
+    sent.on("error", (error: NodeJS.ErrnoException) => {
+      if (answering) return;
+      const isClosed = error.code === "ECONNRESET" || error.code === "EPIPE";
+      if (isClosed) resolve({ status: 0, bytes: 0, ms: performance.now() - startedAt });
+      else reject(error);
+    });
+    sent.end(body);
+  });
+}
+
+async function sendOther(): Promise<number> {
+  const startedAt = performance.now();
+  const { status } = await service.post(`signal-staging/webhook/${otherKey}`, '{"event":"Visit"}');
+  if (status !== 202) throw new Error(`the other sender was answered with ${status}`);
+  return performance.now() - startedAt;
+}
+
+/** How many times as long as on a machine of its own a process takes now, because of other processes. */
+function slowness(): number {
+  const [startedAt, before] = [performance.now(), process.cpuUsage()];
+  while (performance.now() - startedAt < SPIN_MS);
+  const { user, system } = process.cpuUsage(before);
+  return Math.max(1, ((performance.now() - startedAt) * 1_000) / (user + system));
+}
+
+/** Processor time since the machine was started, in ticks: used by its own processes, and taken by other machines on its host. */
+function processorTicks(): { used: number; stolen: number } {
+  // cpu, user, nice, system, idle, iowait, irq, softirq, steal
+  const ticks = readFileSync("/proc/stat", "utf8").split("\n", 1)[0]?.split(/\s+/).slice(1).map(Number) ?? [];
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, stolen = 0] = ticks;
+  return { used: user + nice + system + irq + softirq, stolen };
+}
+
+/** Sends the calls at once, and measures what they do to the service and to another sender. */
+async function attack(calls: readonly Call[]) {
+  const over = new AbortController();
+  let slowestOtherMs = 0;
+  const others = (async () => {
+    while (!over.signal.aborted) {
+      // oxlint-disable-next-line no-await-in-loop -- one call after the other
+      slowestOtherMs = Math.max(slowestOtherMs, await sendOther());
+      // oxlint-disable-next-line no-await-in-loop
+      await sleep(OTHERS_PAUSE_MS);
+    }
+  })();
+  service.running.forgetPeak();
+  const before = service.running.peakBytes();
+  const answers = await Promise.all(calls.map(send)).finally(() => over.abort());
+  await others;
+  return { answers, slowestOtherMs, growthBytes: service.running.peakBytes() - before };
+}
+
+/** Sends calls of one kind at once. Returns what was wrong; empty if the service bore them. */
+async function complaints(calls: readonly Call[]): Promise<string[]> {
+  let wrong: string[] = [];
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    // oxlint-disable-next-line no-await-in-loop -- one attempt after the other
+    wrong = await complaintsOnce(calls);
+    if (wrong.length === 0) break;
+  }
+  return wrong;
+}
+
+async function complaintsOnce(calls: readonly Call[]): Promise<string[]> {
+  const ticksBefore = processorTicks();
+  const { answers, slowestOtherMs, growthBytes } = await attack(calls);
+  const most = calls.length === 1 ? GROWTH_MAX_BYTES.alone : GROWTH_MAX_BYTES.together;
+  const [first] = calls;
+  const measured = `${calls.length} × ${first?.method} ${first?.path}: ${first?.title}`;
+  if (process.env["WORST_INPUT_SHOW"] !== undefined) {
+    const said = answers.map(({ status, bytes, ms }) => `${status} ${bytes} B ${Math.round(ms)} ms`).join(", ");
+    process.stdout.write(
+      `${Math.round(growthBytes / MEBIBYTE)} MB, others ${Math.round(slowestOtherMs)} ms, ${measured}: ${said}\n`,
+    );
+  }
+  const ticks = processorTicks();
+  const [used, stolen] = [ticks.used - ticksBefore.used, ticks.stolen - ticksBefore.stolen];
+  const isLate = slowestOtherMs > OTHERS_MAX_MS || answers.some(({ ms }) => ms > ANSWER_MAX_MS);
+  const slow = isLate ? slowness() * (1 + stolen / Math.max(1, used)) : 1;
+  return [
+    ...answers.flatMap(({ status, bytes, ms }) => [
+      ...(status >= 500 && status !== 503 ? [`${measured}: status ${status}`] : []),
+      ...(bytes > ANSWER_MAX_BYTES ? [`${measured}: an answer of ${bytes} bytes`] : []),
+      ...(ms > ANSWER_MAX_MS * slow ? [`${measured}: answered after ${Math.round(ms)} ms`] : []),
+    ]),
+    ...(growthBytes > most ? [`${measured}: memory grew by ${Math.round(growthBytes / MEBIBYTE)} MB`] : []),
+    ...(slowestOtherMs > OTHERS_MAX_MS * slow
+      ? [`${measured}: another sender waited ${Math.round(slowestOtherMs)} ms`]
+      : []),
+  ];
+}
+
+/** Sends each call alone, then six times at once. Returns what was wrong. */
+async function bear(calls: readonly Call[]): Promise<string[]> {
+  const wrong: string[] = [];
+  for (const call of calls) {
+    // oxlint-disable-next-line no-await-in-loop -- each is measured by itself
+    wrong.push(...(await complaints([call])));
+    // oxlint-disable-next-line no-await-in-loop
+    wrong.push(...(await complaints(Array.from({ length: TOGETHER }, () => call))));
+  }
+  return wrong;
+}
+
+/** Signs somebody in, and returns the headers of their browser. */
+async function browser(email: string): Promise<Record<string, string>> {
+  const { origin } = service.running;
+  const answer = await fetch(`${origin}/sign-in/local`, {
+    method: "POST",
+    headers: { origin, "content-type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({ email }).toString(),
+    redirect: "manual",
+  });
+  const cookie = answer.headers.getSetCookie()[0]?.split(";")[0] ?? "";
+  expect([answer.status, cookie.startsWith("session=")]).toEqual([303, true]);
+  return { origin, cookie };
+}
+
+/** Signs in a new person: one person may send only so many forms a minute. */
+async function newPerson(role: "member" | "admin", nth: number): Promise<Record<string, string>> {
+  const email = `${role}${nth}@acme.example`;
+  await service.api.call("POST", `workspaces/${workspaceId}/members`, { email, role });
+  return browser(email);
+}
+
+/** The paths of the pages that take forms, with the ids of what is there. */
+async function formPaths(): Promise<string[]> {
+  const api = service.api;
+  const base = `workspaces/${workspaceId}`;
+  const { id: keyId } = await api.newKey(workspaceId);
+  const { id: ruleId } = await api.post<{ id: string }>(`${base}/rules`, {
+    name: "Visit",
+    event: "Visit",
+    scoring_signal: "visit",
+    points: 1,
+  });
+  const { id } = await api.post<{ id: string }>(`${base}/destinations`, {
+    name: "Hook",
+    type: "webhook",
+    target: "https://hooks.example.com/x",
+    events: ["usage.level"],
+  });
+  const known: Record<string, string> = { slug: SLUG, key_id: keyId, rule_id: ruleId, id, version: "1" };
+  // A test call to a destination reads no body, and would look for a receiver that is not there.
+  const paths = FORM_ROUTES.filter((path) => !path.endsWith("/test")).map((path) =>
+    path.replaceAll(/:(\w+)(\{.*?\}\})?/g, (_, name: string) => known[name] ?? "x@acme.example"),
+  );
+  // What ends something comes last.
+  const ends = /\/(delete|remove|deactivate|role|rotate|sign-out)$/;
+  return paths.toSorted((a, b) => Number(ends.test(a)) - Number(ends.test(b)));
+}
+
+/** Fields that a route shows again when it refuses its form, by the end of its path. */
+const SHOWN_AGAIN: [RegExp, string[]][] = [
+  [/\/rules(\/rule_[^/]+)?$/, ["name", "event", "points"]],
+  [/\/api-keys\/new$/, ["name", "sample"]],
+  [/\/notifications\/(new|[^/]+\/change)$/, ["name", "target"]],
+  [/\/members$/, ["email"]],
+  [/\/thresholds$/, ["thresholds"]],
+  [/\/name$/, ["name"]],
+  [/\/silence$/, ["silent_after_days"]],
+  [/\/people\/[^/]+\/delete$/, ["email"]],
+];
+
+function bodiesOf(path: string): WorstBody[] {
+  const shown = SHOWN_AGAIN.find(([end]) => end.test(path))?.[1] ?? [];
+  const bodies = [...anyFormBodies(), ...shownFormBodies(shown)];
+  if (path.endsWith("/rules/import")) bodies.push(...importForms());
+  if (/\/rules(\/preview|\/rule_[^/]+)?$/.test(path)) bodies.push(...ruleForms());
+  if (/\/api-keys\/new/.test(path)) bodies.push(...keyForms());
+  return bodies;
+}
+
+const asCall =
+  (method: string, path: string, headers: Record<string, string>) =>
+  (worst: WorstBody): Call => ({
+    title: worst.title,
+    method,
+    path,
+    headers: { ...headers, ...worst.headers, "content-length": String(worst.body.length) },
+    body: worst.body,
+  });
+
+describe("the worst form to every page", () => {
+  test("from a stranger, with an invented session and without one", async () => {
+    const { origin } = service.running;
+    const wrong: string[] = [];
+    for (const path of await formPaths()) {
+      const some = [...anyFormBodies(), ...(path.endsWith("/import") ? importForms().slice(0, 1) : [])];
+      const [first, ...rest] = some.map(asCall("POST", path, { origin, cookie: "session=invented" }));
+      const withoutSession = some.slice(0, 1).map(asCall("POST", path, { origin }));
+      // oxlint-disable-next-line no-await-in-loop -- one route after the other
+      wrong.push(...(await bear([...(first === undefined ? [] : [first]), ...rest.slice(-1), ...withoutSession])));
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  test("from a member", async () => {
+    const wrong: string[] = [];
+    const paths = (await formPaths()).filter((one) => one !== "/sign-out");
+    for (const [nth, path] of paths.entries()) {
+      // oxlint-disable-next-line no-await-in-loop -- one route after the other
+      const headers = await newPerson("member", nth);
+      const some = bodiesOf(path).slice(0, 1);
+      // oxlint-disable-next-line no-await-in-loop
+      wrong.push(...(await bear(some.map(asCall("POST", path, headers)))));
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  test("from an admin", async () => {
+    const wrong: string[] = [];
+    let admins = 0;
+    for (const path of (await formPaths()).filter((one) => one !== "/sign-out")) {
+      const bodies = bodiesOf(path);
+      for (let at = 0; at < bodies.length; at += BODIES_OF_AN_ADMIN) {
+        // oxlint-disable-next-line no-await-in-loop -- one route after the other
+        const toCall = asCall("POST", path, await newPerson("admin", admins++));
+        // oxlint-disable-next-line no-await-in-loop
+        wrong.push(...(await bear(bodies.slice(at, at + BODIES_OF_AN_ADMIN).map(toCall))));
+      }
+    }
+    expect(wrong).toEqual([]);
+  });
+});
+
+interface OpenApi {
+  paths: Record<string, Record<string, { requestBody?: { content: Record<string, OpenApiContent> } }>>;
+  components: { schemas: Record<string, OpenApiSchema> };
+}
+interface OpenApiContent {
+  schema: OpenApiSchema;
+  example?: object;
+}
+interface OpenApiSchema {
+  $ref?: string;
+  properties?: Record<string, unknown>;
+}
+
+/** The routes of the operator API that take a body, with the names of its fields and an example. */
+async function operatorBodyRoutes() {
+  const response = await fetch(`${service.running.origin}/openapi.json`);
+  const { paths, components } = (await response.json()) as OpenApi;
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, { requestBody }]) => {
+      const content = requestBody?.content["application/json"];
+      if (content === undefined || !path.startsWith("/operator/")) return [];
+      const schema = components.schemas[content.schema.$ref?.split("/").at(-1) ?? ""] ?? content.schema;
+      const names = Object.keys(schema.properties ?? {});
+      return [{ method: method.toUpperCase(), path, names, example: content.example ?? {} }];
+    }),
+  );
+}
+
+test("the worst body to every route of the operator API, and with a wrong token", async () => {
+  const routes = await operatorBodyRoutes();
+  expect(routes.length).toBeGreaterThan(10);
+  const wrong: string[] = [];
+  for (const { method, path, names, example } of routes) {
+    const at = path.replace("{workspace_id}", workspaceId).replaceAll(/\{\w+\}/g, "x");
+    const bodies = [...operatorBodies(names, example), ...(path.endsWith("/rules/import") ? ruleFiles() : [])];
+    // oxlint-disable-next-line no-await-in-loop -- one route after the other
+    wrong.push(...(await bear(bodies.map(asCall(method, at, { authorization: `Bearer ${token}` })))));
+    // oxlint-disable-next-line no-await-in-loop
+    wrong.push(...(await bear(bodies.slice(0, 1).map(asCall(method, at, { authorization: "Bearer wrong" })))));
+  }
+  expect(wrong).toEqual([]);
+});
+
+/** The endpoints share their code: all bodies go to one of each size, and some to the others. */
+const SOME = /^(one signal of small elements|small signals|large signals)/;
+const ENDPOINTS: [string, number, RegExp][] = [
+  ["signal-staging/webhook/KEY", BATCH_MAX_BYTES, /./],
+  ["signal-staging/webhook/source/KEY", BATCH_MAX_BYTES, SOME],
+  ["signal-staging/webhook/KEY/batch", BATCH_MAX_BYTES, SOME],
+  ["signal-staging/bulk/KEY", BULK_MAX_BYTES, /./],
+  ["product-orgs/webhook/KEY", BATCH_MAX_BYTES, SOME],
+];
+
+test.each(ENDPOINTS)("the worst body from a sender, and with an unknown key: %s", async (path, maxBytes, titles) => {
+  const template = [{ target: "external_id", path: "id", type: "string" }];
+  const options = path.startsWith("product-orgs") ? { endpoint_type: "product_org", payload_template: template } : {};
+  const to = (key: string): string => `/api/${path.replace("KEY", key)}`;
+  const bodies = ingestBodies(maxBytes).filter(({ title }) => titles.test(title));
+  // To make them takes seconds, in which the runtime closes the connections that are kept.
+  await sleep(100);
+  const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
+  const wrong: string[] = [];
+  for (const worst of bodies) {
+    // Each body has a key of its own, and so a request rate of its own.
+    // oxlint-disable-next-line no-await-in-loop -- one body after the other
+    const { key } = await service.api.newKey(sender.workspaceId, options);
+    // oxlint-disable-next-line no-await-in-loop
+    wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
+  }
+  const unknown = `sk_${"x".repeat(otherKey.length - 3)}`;
+  wrong.push(...(await bear(bodies.slice(0, 2).map(asCall("POST", to(unknown), {})))));
+  expect(wrong).toEqual([]);
+});

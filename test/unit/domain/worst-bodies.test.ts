@@ -1,0 +1,80 @@
+/**
+ * The worst bodies of 16 MB that may be sent, whole and cut off: each is read or refused in a fraction of a second of a
+ * processor, because the isolate serves nobody else meanwhile. The worst of them is printed.
+ */
+import { afterAll, expect, test } from "vitest";
+import { readSignals } from "../../../src/domain/signal/signal-body.ts";
+import { validateSignal } from "../../../src/domain/signal/validate-signal.ts";
+import { BULK_MAX_BYTES, BULK_MAX_SIGNALS } from "../../../src/limits.ts";
+import { cpuMs } from "../../support/cpu-ms.ts";
+
+/** Four times what a busy machine took: a pass more over all bytes shows, and so does anything that is not linear. */
+const MAX_MS = 1_500;
+
+let worst = { ms: 0, shape: "" };
+afterAll(() => {
+  process.stdout.write(`worst body: ${worst.ms.toFixed(0)} ms, ${worst.shape}\n`);
+});
+
+const fill = (unit: string, bytes = BULK_MAX_BYTES - 200): string => unit.repeat(Math.floor(bytes / unit.length));
+const signals = (padding: number): string[] =>
+  Array.from(
+    { length: BULK_MAX_SIGNALS },
+    (_, n) => `{"event":"e","email":"p${n}@example.com","x":"${"x".repeat(padding)}"}`,
+  );
+const PADDING = BULK_MAX_BYTES / BULK_MAX_SIGNALS - 60;
+const SHARE = BULK_MAX_BYTES / BULK_MAX_SIGNALS;
+
+const BODIES: [shape: string, body: string, result: string][] = [
+  ["opening brackets", fill("["), "signal_too_deep"],
+  ["opening objects", fill('{"a":'), "signal_too_deep"],
+  ["balanced brackets", fill("[", 8_000_000) + fill("]", 8_000_000), "signal_too_deep"],
+  ["an array of ones", `[${fill("1,")}1]`, "batch_too_long"],
+  ["an array of small arrays", `[${fill("[[1]],")}1]`, "batch_too_long"],
+  ["an array of words", `[${fill("null,")}null]`, "batch_too_long"],
+  ["a batch of ones", `{"batch":[${fill("1,")}1]}`, "batch_too_long"],
+  ["many batches", `{${fill('"batch":[1],')}"a":1}`, "signal_too_large"],
+  ["many keys that are nearly batch", `{${fill('"b\\u0061tcx":1,')}"a":1}`, "signal_too_large"],
+  ["a long text", `{"event":"${fill("x")}"}`, "signal_too_large"],
+  ["backslashes", `{"event":"${fill("\\\\")}"}`, "signal_too_large"],
+  ["escapes", `{"event":"${fill("\\u0041")}"}`, "signal_too_large"],
+  ["a large array in one signal", `{"a":[${fill("1,")}1]}`, "signal_too_large"],
+  [
+    "two signals that are too large",
+    `[${`{"a":[${fill("1,", 8_000_000)}1]},`.repeat(2).slice(0, -1)}]`,
+    "signal_too_large",
+  ],
+  ["newlines", fill("\n"), "body_empty"],
+  ["white space and a letter", `${fill(" ")}x`, "body_not_json"],
+  ["lines of ones", fill("1\n"), "batch_too_long"],
+  ["lines of letters", fill("x\n"), "body_not_json"],
+  ["many small signals", `[${signals(1).join(",")}]`, "good"],
+  ["many signals", `[${signals(PADDING).join(",")}]`, "good"],
+  ["lines of signals", signals(PADDING).join("\n"), "good"],
+  [
+    "many deep signals",
+    `[${Array(BULK_MAX_SIGNALS)
+      .fill(fill("[", SHARE / 2 - 1) + fill("]", SHARE / 2 - 1))
+      .join(",")}]`,
+    "signal_too_deep",
+  ],
+  ["two-byte letters", `["${"ж".repeat(8_000_000)}" x`, "body_not_json"],
+];
+
+test.each(BODIES)("%s of 16 MB take a fraction of a second, whole and cut off", (shape, body, result) => {
+  const bytes = new TextEncoder().encode(body);
+  for (const [of, part] of [
+    [shape, bytes],
+    [`${shape}, cut off`, bytes.subarray(0, -1)],
+    [`half of ${shape}`, bytes.subarray(0, bytes.length / 2)],
+  ] as const) {
+    let code: string | undefined;
+    const ms = cpuMs(() => {
+      const read = readSignals(part, { maxSignals: BULK_MAX_SIGNALS, lines: true, check: validateSignal });
+      code = read.ok ? (read.value.signals[0]?.refusal?.code ?? "good") : read.refusal.code;
+    });
+    if (part === bytes) expect(code).toBe(result);
+    if (ms > worst.ms) worst = { ms, shape: of };
+    expect(ms, of).toBeLessThan(MAX_MS);
+  }
+});

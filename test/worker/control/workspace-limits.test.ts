@@ -1,0 +1,386 @@
+/** What one workspace may keep in D1, which all workspaces share: API keys, payload templates, members, audit details. */
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { writeAuditEntry } from "../../../src/control/audit.ts";
+import { controlDatabase } from "../../../src/control/database.ts";
+import { createKey, createKeyOnce, rotateKey, type NewKey } from "../../../src/control/new-keys.ts";
+import {
+  AUDIT_DETAIL_MAX_BYTES,
+  TEMPLATE_KEPT_DAYS,
+  TEMPLATE_MAX_BYTES,
+  WORKSPACE_MAX_ACTIVE_KEYS,
+  WORKSPACE_MAX_KEYS_A_DAY,
+  WORKSPACE_MAX_MEMBERS,
+  WORKSPACE_TEMPLATES_MAX_BYTES,
+} from "../../../src/limits.ts";
+import { newId } from "../../../src/platform/ids.ts";
+import { newWorkspace, type TestWorkspace } from "../../support/workspace.ts";
+
+const DAY_MS = 24 * 3_600_000;
+const KEY: NewKey = {
+  name: "CRM",
+  endpointType: "signal_staging",
+  expiresAt: null,
+  secret: false,
+  payloadTemplate: null,
+};
+const db = controlDatabase(env.DB);
+
+let workspace: TestWorkspace;
+beforeEach(async () => {
+  workspace = await newWorkspace({ key: null });
+});
+
+const by = (nowMs = Date.now()) => ({ actor: "jane@example.com", nowMs });
+const iso = (ms: number) => new Date(ms).toISOString();
+
+interface Seed {
+  /** When the keys were made; a week ago, where it does not matter. */
+  madeMs?: number;
+  deactivatedAt?: string;
+  expiresAt?: string;
+  overlapEndsAt?: string;
+  template?: string;
+}
+
+/** Stores keys that were made some time ago. Returns their ids. */
+async function seedKeys(count: number, seed: Seed = {}): Promise<string[]> {
+  const { madeMs = Date.now() - 7 * DAY_MS } = seed;
+  const ids = Array.from({ length: count }, () => newId("key", madeMs));
+  await env.DB.prepare(
+    `INSERT INTO api_keys (id, workspace_id, name, endpoint_type, key_hash, key_first8, key_last4, created_at,
+       deactivated_at, expires_at, overlap_ends_at, payload_template)
+     SELECT value, ?1, 'Old', iif(?6 IS NULL, 'signal_staging', 'product_org'), value, 'sk_aaaaa', 'aaaa', ?2, ?3, ?4, ?5, ?6
+     FROM json_each(?7)`,
+  )
+    .bind(
+      workspace.id,
+      iso(madeMs),
+      seed.deactivatedAt ?? null,
+      seed.expiresAt ?? null,
+      seed.overlapEndsAt ?? null,
+      seed.template ?? null,
+      JSON.stringify(ids),
+    )
+    .run();
+  return ids;
+}
+
+async function call(method: string, path: string, body: object) {
+  const response = await exports.default.fetch(
+    new Request(`https://signals.example/operator/workspaces/${workspace.id}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${env.OPERATOR_TOKEN}` },
+      body: JSON.stringify(body),
+    }),
+  );
+  return { status: response.status, body: await response.json<Record<string, unknown>>() };
+}
+
+const create = () => call("POST", "/keys", { name: "CRM" });
+const rotate = (id: string, overlap = "24h") => call("POST", `/keys/${id}/rotate`, { overlap });
+const statusesOf = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+const count = async (sql: string) => (await env.DB.prepare(sql).bind(workspace.id).first<number>("n")) ?? 0;
+const keyCount = () => count("SELECT count(*) AS n FROM api_keys WHERE workspace_id = ?");
+const auditCount = (action: string) =>
+  count(`SELECT count(*) AS n FROM audit_log WHERE workspace_id = ? AND action = '${action}'`);
+
+const TOO_MANY = {
+  status: 409,
+  body: {
+    code: "too_many_keys",
+    detail: "This workspace has 100 active API keys, the most it may have. Deactivate one that is no longer used.",
+  },
+};
+
+describe("active API keys", () => {
+  test("are limited; deactivated, expired and replaced keys do not count", async () => {
+    const past = iso(Date.now() - 1);
+    await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 3);
+    await seedKeys(1, { expiresAt: iso(Date.now() + DAY_MS), overlapEndsAt: iso(Date.now() + 2 * DAY_MS) });
+    for (const ended of [{ deactivatedAt: past }, { expiresAt: past }, { overlapEndsAt: past }]) {
+      await seedKeys(20, ended);
+    }
+    await seedKeys(20, { expiresAt: past, overlapEndsAt: iso(Date.now() + DAY_MS) });
+    await seedKeys(20, { expiresAt: iso(Date.now() + DAY_MS), overlapEndsAt: past });
+
+    const made = [await create(), await create()];
+    expect(statusesOf(made)).toEqual([201, 201]);
+    expect(await create()).toMatchObject(TOO_MANY);
+    await workspace.operator("POST", `/keys/${String(made[0]?.body["id"])}/deactivate`);
+    expect((await create()).status).toBe(201);
+    expect(await create()).toMatchObject(TOO_MANY);
+  });
+
+  test("are limited for concurrent calls too, which leave no audit entry when they are refused", async () => {
+    await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 3);
+    const answers = await Promise.all(Array.from({ length: 20 }, create));
+    expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(17).fill(409)]);
+    expect(await keyCount()).toBe(WORKSPACE_MAX_ACTIVE_KEYS);
+    expect(await auditCount("key.created")).toBe(3);
+  });
+
+  test("a form that is sent again at the limit finds the key that it made", async () => {
+    await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 1);
+    const form = () => createKeyOnce(db, workspace.id, KEY, "token", by());
+    const made = await form();
+    if (!made.ok) throw new Error(made.refusal.reason);
+    expect(await form()).toEqual({ ok: false, refusal: { reason: "made_before", key: made.value.record } });
+    expect(await createKeyOnce(db, workspace.id, KEY, "other", by())).toEqual({
+      ok: false,
+      refusal: { reason: "too_many_keys" },
+    });
+  });
+
+  test("at the limit each key can still be replaced, with and without an overlap", async () => {
+    const [first = "", second = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS);
+    const replaced = await rotate(first, "none");
+    expect(replaced.status).toBe(201);
+    expect((await rotate(second, "7d")).status).toBe(201);
+    expect((await rotate(String(replaced.body["id"]), "none")).status).toBe(201);
+    expect(await create()).toMatchObject(TOO_MANY);
+  });
+
+  test("at the limit a key is not replaced twice, unless its successor has ended", async () => {
+    const [id = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS);
+    const successor = await rotate(id);
+    expect(await rotate(id)).toMatchObject(TOO_MANY);
+    expect(await auditCount("key.rotated")).toBe(1);
+    await workspace.operator("POST", `/keys/${String(successor.body["id"])}/deactivate`);
+    expect((await rotate(id)).status).toBe(201);
+  });
+
+  test.each(["none", "1h"])(
+    "at the limit concurrent rotations of a key make one successor, overlap %s",
+    async (overlap) => {
+      const [id = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS);
+      const answers = await Promise.all(Array.from({ length: 20 }, () => rotate(id, overlap)));
+      expect(statusesOf(answers)).toEqual([201, ...Array<number>(19).fill(409)]);
+      expect(await keyCount()).toBe(WORKSPACE_MAX_ACTIVE_KEYS + 1);
+      expect(await auditCount("key.rotated")).toBe(1);
+    },
+  );
+
+  test("below the limit a key can be rotated again while it has a successor", async () => {
+    const [id = ""] = await seedKeys(WORKSPACE_MAX_ACTIVE_KEYS - 2);
+    expect(statusesOf([await rotate(id), await rotate(id), await rotate(id)])).toEqual([201, 201, 409]);
+  });
+});
+
+describe("API keys created in 24 hours", () => {
+  const deactivatedAt = iso(Date.now());
+  const A_DAY = { status: 409, body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 API keys") } };
+
+  test("are limited, rotations included, whatever became of the keys", async () => {
+    const nowMs = Date.now();
+    await seedKeys(WORKSPACE_MAX_KEYS_A_DAY - 3, { madeMs: nowMs - DAY_MS + 60_000, deactivatedAt });
+    await seedKeys(50, { madeMs: nowMs - DAY_MS - 1, deactivatedAt });
+    const { status, body } = await create();
+    expect(status).toBe(201);
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, n) => (n % 2 ? create() : rotate(String(body["id"])))),
+    );
+    expect(statusesOf(answers)).toEqual([201, 201, ...Array<number>(18).fill(409)]);
+    expect(await create()).toMatchObject(A_DAY);
+    expect(await rotate(String(body["id"]))).toMatchObject(A_DAY);
+    expect((await auditCount("key.created")) + (await auditCount("key.rotated"))).toBe(3);
+  });
+
+  test("are counted to the millisecond", async () => {
+    const madeMs = Date.now();
+    await seedKeys(WORKSPACE_MAX_KEYS_A_DAY, { madeMs, deactivatedAt });
+    const createAt = (nowMs: number) => createKey(db, workspace.id, KEY, by(nowMs));
+    const refused = { ok: false, refusal: { reason: "too_many_keys_a_day" } };
+    expect(await createAt(madeMs + DAY_MS)).toEqual(refused);
+    expect(await createAt(madeMs + DAY_MS + 1)).toMatchObject({ ok: true });
+  });
+});
+
+describe("payload templates", () => {
+  const TEMPLATE: NewKey["payloadTemplate"] = [{ target: "external_id", path: "id", type: "string", required: true }];
+  const ACCOUNTS: NewKey = { ...KEY, endpointType: "product_org", payloadTemplate: TEMPLATE };
+  const BYTES = JSON.stringify(TEMPLATE).length;
+  const TOO_LARGE = { ok: false, refusal: { reason: "templates_too_large" } };
+  const createWith = (key: NewKey, nowMs?: number) => createKey(db, workspace.id, key, by(nowMs));
+  /** Stores a template of so many bytes, in characters of two. */
+  const seedTemplate = (bytes: number, seed: Seed) =>
+    seedKeys(1, { ...seed, template: JSON.stringify("é".repeat((bytes - 2) / 2)) });
+  const templates = () =>
+    count("SELECT count(*) AS n FROM api_keys WHERE workspace_id = ? AND payload_template IS NOT NULL");
+
+  test("have a limit of bytes together, those of ended keys included", async () => {
+    const room = 2 * BYTES;
+    await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES / 2, {});
+    await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES / 2 - room, { deactivatedAt: iso(Date.now()) });
+    const made = await createWith(ACCOUNTS);
+    if (!made.ok) throw new Error(made.refusal.reason);
+    const { record } = made.value;
+    expect(await createWith({ ...ACCOUNTS, payloadTemplate: [...(TEMPLATE ?? []), ...(TEMPLATE ?? [])] })).toEqual(
+      TOO_LARGE,
+    );
+    const concurrent = await Promise.all(Array.from({ length: 20 }, () => rotate(record.id)));
+    expect(statusesOf(concurrent)).toEqual([201, ...Array<number>(19).fill(409)]);
+    expect(await rotate(record.id)).toMatchObject({
+      status: 409,
+      body: { code: "templates_too_large", detail: expect.stringContaining("1 MiB") },
+    });
+    expect(await createWith(ACCOUNTS)).toEqual(TOO_LARGE);
+    expect(await createKeyOnce(db, workspace.id, ACCOUNTS, "token", by())).toEqual(TOO_LARGE);
+    expect(await createWith(KEY)).toMatchObject({ ok: true });
+    expect(await auditCount("key.created")).toBe(2);
+  });
+
+  test.each(["deactivatedAt", "expiresAt", "overlapEndsAt"] as const)(
+    "are dropped with the next key when their own ended long ago: %s",
+    async (end) => {
+      const nowMs = Date.now();
+      const keptMs = TEMPLATE_KEPT_DAYS * DAY_MS;
+      await seedTemplate(WORKSPACE_TEMPLATES_MAX_BYTES, { [end]: iso(nowMs) });
+      expect(await createWith(ACCOUNTS, nowMs + keptMs)).toEqual(TOO_LARGE);
+      expect(await templates()).toBe(1);
+      const made = await createWith(ACCOUNTS, nowMs + keptMs + 1);
+      expect(made).toMatchObject({ ok: true });
+      expect(await templates()).toBe(1);
+      expect(await keyCount()).toBe(2);
+    },
+  );
+
+  test("are kept while their keys are active, however old, and in other workspaces", async () => {
+    const nowMs = Date.now();
+    const other = workspace;
+    await seedTemplate(1_000, { deactivatedAt: iso(nowMs - 2 * TEMPLATE_KEPT_DAYS * DAY_MS) });
+    workspace = await newWorkspace({ key: null });
+    const laterMs = nowMs + 10 * TEMPLATE_KEPT_DAYS * DAY_MS;
+    await seedTemplate(1_000, {});
+    await seedTemplate(1_000, { expiresAt: iso(laterMs + 1), overlapEndsAt: iso(laterMs + 2) });
+    expect(await createWith(ACCOUNTS, laterMs)).toMatchObject({ ok: true });
+    expect(await templates()).toBe(3);
+    workspace = other;
+    expect(await templates()).toBe(1);
+  });
+
+  test("of ended keys still map signals that were accepted before, until they are dropped", async () => {
+    const accounts = await newWorkspace({
+      signalLimit: 1,
+      key: { endpoint_type: "product_org", payload_template: [{ target: "external_id", path: "id", type: "string" }] },
+    });
+    const path = "/api/product-orgs/webhook/{key}";
+    for (const id of ["one", "two"]) expect((await accounts.send({ id }, { path })).status).toBe(202);
+    expect(await accounts.settled()).toMatchObject({ processed: 1, held: 1 });
+    await accounts.operator("POST", `/keys/${accounts.key.id}/deactivate`);
+    await accounts.newKey({ endpoint_type: "product_org", payload_template: TEMPLATE });
+    // An isolate remembers templates; another one would read this one.
+    const { items: keys } = await accounts.operator<{ items: { payload_template: unknown }[] }>("GET", "/keys");
+    expect(keys.map((key) => key.payload_template)).toEqual([TEMPLATE, TEMPLATE]);
+    await accounts.operator("PATCH", "", { overages: true });
+    await accounts.operator("POST", "/held/release");
+    expect(await accounts.settled()).toMatchObject({ processed: 2, held: 0, dead_lettered: 0, balanced: true });
+    const { items } = await accounts.operator<{ items: { external_id: string }[] }>("GET", "/accounts");
+    expect(items.map(({ external_id }) => external_id).sort()).toEqual(["one", "two"]);
+  });
+
+  test("one template of a hundred long mappings fits, and one of too many bytes is a 422", async () => {
+    const mapping = (n: number, path: string) => ({
+      target: n === 0 ? "external_id" : `attributes.${"a".repeat(50)}${n}`,
+      path,
+      type: "string",
+    });
+    const templateOf = (path: string) => Array.from({ length: 100 }, (_, n) => mapping(n, path));
+    const post = (payload_template: object) =>
+      call("POST", "/keys", { name: "CRM", endpoint_type: "product_org", payload_template });
+    const long = templateOf("a.".repeat(127) + "a");
+    expect(JSON.stringify(long).length).toBeLessThan(TEMPLATE_MAX_BYTES * 0.6);
+    expect((await post(long)).status).toBe(201);
+    expect(await post(templateOf("語".repeat(255)))).toMatchObject({
+      status: 422,
+      body: { errors: [{ path: "payload_template", message: "all mappings together have more than 65536 bytes" }] },
+    });
+  });
+});
+
+test("a new key reads only the rows that the limits count, however many keys have ended", async () => {
+  const past = iso(Date.now() - 1);
+  await seedKeys(1_000, { deactivatedAt: past });
+  await seedKeys(1_000, { expiresAt: past });
+  await seedKeys(1_000, { overlapEndsAt: past });
+  const [id = ""] = await seedKeys(20);
+  let rows = 0;
+  const counting = new Proxy(env.DB, {
+    get: (target, name) =>
+      name === "batch"
+        ? async (statements: D1PreparedStatement[]) => {
+            const results = await target.batch(statements);
+            rows += results.reduce((sum, { meta }) => sum + meta.rows_read, 0);
+            return results;
+          }
+        : (Reflect.get(target, name) as () => unknown).bind(target),
+  });
+  expect(await createKey(controlDatabase(counting), workspace.id, KEY, by())).toMatchObject({ ok: true });
+  expect(rows).toBeLessThan(150);
+  rows = 0;
+  const rotation = { keyId: id, overlapMs: 3_600_000, formToken: null };
+  expect(await rotateKey(controlDatabase(counting), workspace.id, rotation, by())).toMatchObject({ ok: true });
+  expect(rows).toBeLessThan(150);
+});
+
+describe("members", () => {
+  const add = (email: string) => call("POST", "/members", { email, role: "member" });
+
+  test("are limited, for concurrent calls too", async () => {
+    await env.DB.prepare(
+      `INSERT INTO members (workspace_id, email, role, created_at)
+       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+       SELECT ?1, n || '@example.com', 'member', '2026' FROM numbers`,
+    )
+      .bind(workspace.id, WORKSPACE_MAX_MEMBERS - 3)
+      .run();
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => add(`new-${n}@example.com`)));
+    expect(statusesOf(answers)).toEqual([...Array<number>(3).fill(201), ...Array<number>(17).fill(409)]);
+    expect(await auditCount("member.added")).toBe(3);
+    expect(await add("late@example.com")).toMatchObject({
+      status: 409,
+      body: {
+        code: "too_many_members",
+        detail: "This workspace has 500 members, the most it may have. Remove one who no longer needs access.",
+      },
+    });
+    expect(await add("1@example.com")).toMatchObject({ status: 409, body: { code: "email_taken" } });
+    expect(await count("SELECT count(*) AS n FROM members WHERE workspace_id = ?")).toBe(WORKSPACE_MAX_MEMBERS);
+    await env.DB.prepare("DELETE FROM members WHERE workspace_id = ? AND email = '1@example.com'")
+      .bind(workspace.id)
+      .run();
+    expect((await add("late@example.com")).status).toBe(201);
+  });
+});
+
+describe("the detail of an audit entry", () => {
+  const detailOf = async (detail: Record<string, never> | object): Promise<string> => {
+    const entry = { workspaceId: workspace.id, action: "rule.updated", target: "rule_1" } as const;
+    await writeAuditEntry(db, by(), { ...entry, detail: detail as Record<string, string> });
+    const stored = await env.DB.prepare("SELECT detail FROM audit_log WHERE workspace_id = ? ORDER BY id DESC LIMIT 1")
+      .bind(workspace.id)
+      .first<string>("detail");
+    return stored ?? "";
+  };
+
+  test("is stored as it is where it is short, and a long value is cut", async () => {
+    const short = { name: "é".repeat(255), points: { from: 1, to: 2 }, list: [1, "a"] };
+    expect(JSON.parse(await detailOf(short))).toEqual(short);
+    expect(JSON.parse(await detailOf({ ...short, name: "x".repeat(1_001) }))).toEqual({
+      ...short,
+      name: `${"x".repeat(1_000)}…`,
+    });
+  });
+
+  test("is bounded in bytes where many values are long", async () => {
+    const long = "語".repeat(2_000);
+    const fields = ["name", "event", "scoring_signal", "conditions"];
+    const changes = Object.fromEntries(fields.map((field) => [field, { from: long, to: long }]));
+    const stored = await detailOf({ name: long, version: 2, changes });
+    expect(Buffer.byteLength(stored)).toBeLessThanOrEqual(AUDIT_DETAIL_MAX_BYTES);
+    expect(JSON.parse(stored)).toMatchObject({
+      version: 2,
+      changes: { event: { from: expect.stringMatching(/^語{50,}…$/) } },
+    });
+  });
+});

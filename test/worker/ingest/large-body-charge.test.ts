@@ -1,0 +1,136 @@
+/** Spec §8.7: a large body counts as several requests, at the Quota Counter and at the edge, also when it is refused. */
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import worker from "../../../src/index.ts";
+import { BULK_MAX_BYTES } from "../../../src/limits.ts";
+import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
+import { call, newWorkspace } from "../../support/workspace.ts";
+import type { Problem } from "../../support/workspace.ts";
+
+const BULK = "/api/signal-staging/bulk/{key}";
+const GZIPPED = { "content-encoding": "gzip" };
+const KB = 1_024;
+
+async function gzip(text: string): Promise<Uint8Array> {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** What is left of the request rate, by the answer's header. */
+const left = (response: Response) =>
+  Number(/"request-rate";r=(\d+)/.exec(response.headers.get("ratelimit") ?? "")?.[1]);
+
+// The bucket fills with time.
+beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 4, 20, 12) }));
+afterEach(() => void vi.useRealTimers());
+
+describe("a body counts as one request for each started 32 KB", () => {
+  const space = (start: string, end: string) => (bytes: number) =>
+    `${start}${" ".repeat(bytes - start.length - end.length)}${end}`;
+
+  test.each([
+    ["an array", space('[{"event":"e"}', "]"), 202],
+    ["a batch", space('{"batch":[{"event":"e"}', "]}"), 202],
+    ["lines", space('{"event":"e"}\n', '{"event":"e"}'), 202],
+    ["a body that is no JSON", space('[{"event":"e"}', "}"), 400],
+    ["too many signals", (bytes: number) => `[${"1,".repeat(bytes / 2 - 2)}1`.padEnd(bytes - 1) + "]", 413],
+    ["a signal that is too deep", (bytes: number) => "[".repeat(bytes), 422],
+  ])("%s, by its decompressed length, plain, as gzip or chunked", async (_, make, status) => {
+    for (const [kilobytes, requests] of [
+      [32, 1],
+      [33, 2],
+      [320, 10],
+    ] as const) {
+      const workspace = await newWorkspace();
+      const body = make(kilobytes * KB);
+      expect(body).toHaveLength(kilobytes * KB);
+      const plain = await workspace.send(body, { path: BULK });
+      expect([plain.status, left(plain)]).toEqual([status, 1_000 - requests]);
+      const packed = await workspace.send(await gzip(body), { path: BULK, headers: GZIPPED });
+      expect([packed.status, left(packed)]).toEqual([status, 1_000 - 2 * requests]);
+      const stream = new Blob([body]).stream();
+      const chunked = await call(BULK.replace("{key}", workspace.key.key), { method: "POST", body: stream });
+      expect([chunked.status, left(chunked)]).toEqual([status, 1_000 - 3 * requests]);
+    }
+  });
+
+  test("account data, too", async () => {
+    const template = [{ target: "external_id", path: "id", type: "string" }];
+    const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
+    const path = "/api/product-orgs/webhook/{key}";
+    const good = await workspace.send(`[{"id":"1"}${" ".repeat(320 * KB - 12)}]`, { path });
+    expect([good.status, left(good)]).toEqual([202, 990]);
+    const refused = await workspace.send(" ".repeat(320 * KB), { path });
+    expect([refused.status, left(refused)]).toEqual([400, 980]);
+  });
+
+  test("a body that is unpacked in vain, too", async () => {
+    const workspace = await newWorkspace();
+    const refused = await workspace.send(await gzip(" ".repeat(BULK_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
+    expect([refused.status, left(refused)]).toEqual([413, 1_000 - 512]);
+  });
+});
+
+describe("many large bodies of one key", () => {
+  test("are a 429 beyond the rate; small calls of the key wait, and other workspaces do not", async () => {
+    const [workspace, other] = [await newWorkspace(), await newWorkspace()];
+    const packed = await gzip("[".repeat(BULK_MAX_BYTES));
+    const send = () => workspace.send(packed, { path: BULK, headers: GZIPPED });
+    expect([(await send()).status, (await send()).status]).toEqual([422, 422]);
+    const refused = await send();
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await refused.json<Problem>()).code).toBe("rate_limited");
+    expect((await workspace.send({ event: "small" })).status).toBe(429);
+    expect((await other.send({ event: "small" })).status).toBe(202);
+    vi.setSystemTime(Date.now() + 1_100);
+    expect((await workspace.send({ event: "small" })).status).toBe(202);
+  });
+
+  test("that come at once are not parsed beyond the rate, and the refusal says what a body counts as", async () => {
+    const workspace = await newWorkspace();
+    const packed = await gzip("[".repeat(BULK_MAX_BYTES));
+    const refused = vi.spyOn(QuotaCounter.prototype, "refused");
+    // All calls are past the isolate's first look at the rate before a body comes; then the bodies come one after the other.
+    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
+    let waiting = 0;
+    const calls = Array.from({ length: 6 }, () => {
+      const { promise: bodyComes, resolve: send } = Promise.withResolvers<void>();
+      const body = new ReadableStream({
+        type: "bytes",
+        async pull(controller) {
+          waiting++;
+          await bodyComes;
+          controller.enqueue(packed.slice());
+          controller.close();
+        },
+      });
+      const request = new Request(url, { method: "POST", headers: GZIPPED, body });
+      return { send, answer: worker.fetch(request, env, createExecutionContext()) };
+    });
+    await vi.waitUntil(() => waiting === calls.length);
+    const answers: Response[] = [];
+    for (const { send, answer } of calls) {
+      send();
+      answers.push(await answer);
+    }
+    expect(answers.map(({ status }) => status)).toEqual([422, 422, 429, 429, 429, 429]);
+    // The isolate refuses what is beyond the rate by itself. One of those calls asks whether the key is active.
+    expect(refused).toHaveBeenCalledTimes(3);
+    refused.mockRestore();
+    const tooFast = answers.filter(({ status }) => status === 429);
+    const problems = await Promise.all(tooFast.map((answer) => answer.json<Problem>()));
+    const detail = expect.stringMatching(/this body counts as 512 requests, one for each started 32,768 bytes/);
+    expect(problems).toContainEqual(expect.objectContaining({ code: "rate_limited", detail }));
+    expect((await workspace.send({ event: "small" })).status).toBe(429);
+  });
+
+  test("get through with a burst that is smaller than what they count as", async () => {
+    const workspace = await newWorkspace();
+    const body = `[{"event":"e"}${" ".repeat(BULK_MAX_BYTES - 20)}]`;
+    const url = `https://signals.example${BULK.replace("{key}", workspace.key.key)}`;
+    const small = { ...env, REQUEST_RATE_PER_SECOND: "5", REQUEST_BURST: "10" } as unknown as typeof env;
+    const request = new Request(url, { method: "POST", body });
+    expect((await worker.fetch(request, small, createExecutionContext())).status).toBe(202);
+  });
+});

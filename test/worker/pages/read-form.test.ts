@@ -1,0 +1,140 @@
+/** Forms of the pages are read after sign-in and role, within limits of bytes, fields and characters. */
+import { beforeEach, describe, expect, test } from "vitest";
+import {
+  PAGE_FORM_MAX_BYTES,
+  PAGE_FORM_MAX_CHARACTERS,
+  PAGE_FORM_MAX_FIELDS,
+  RULE_MAX_CONDITIONS,
+  STRANGER_FORM_MAX_BYTES,
+  STRANGER_FORM_MAX_FIELDS,
+} from "../../../src/limits.ts";
+import { readHtml, textOf } from "../../support/html.ts";
+import { OFFICE } from "../../support/pages.ts";
+import { newMembers, type Members } from "../../support/members.ts";
+import { call } from "../../support/workspace.ts";
+
+const HERE = "https://signals.example";
+const URLENCODED = { "content-type": "application/x-www-form-urlencoded" };
+const MULTIPART = { "content-type": "multipart/form-data; boundary=x" };
+
+let members: Members;
+beforeEach(async () => {
+  members = await newMembers();
+});
+
+const send = (path: string, headers: Record<string, string>, body: BodyInit): Promise<Response> =>
+  call(path, { method: "POST", headers: { origin: HERE, ...OFFICE, ...headers }, body, redirect: "manual" });
+
+/** A multipart form of empty fields. */
+const parts = (count: number): string =>
+  `${'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'.repeat(count)}--x--\r\n`;
+
+describe("a form of a member", () => {
+  const refusals: [string, Record<string, string>, string, string][] = [
+    ["bytes", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`, `${PAGE_FORM_MAX_BYTES} bytes`],
+    ["fields", URLENCODED, "a&".repeat(PAGE_FORM_MAX_FIELDS), `${PAGE_FORM_MAX_FIELDS} fields`],
+    ["parts", MULTIPART, parts(PAGE_FORM_MAX_FIELDS), `${PAGE_FORM_MAX_FIELDS} fields`],
+    [
+      "fields behind the label of a boundary",
+      { "content-type": `${URLENCODED["content-type"]}; boundary=y` },
+      "a&".repeat(PAGE_FORM_MAX_FIELDS),
+      `${PAGE_FORM_MAX_FIELDS} fields`,
+    ],
+    [
+      "parts behind another boundary",
+      { "content-type": "multipart/form-data; x-boundary=y; boundary=x" },
+      parts(PAGE_FORM_MAX_FIELDS + 1),
+      `${PAGE_FORM_MAX_FIELDS} fields`,
+    ],
+    ["characters", URLENCODED, `a=${"x".repeat(PAGE_FORM_MAX_CHARACTERS)}`, `${PAGE_FORM_MAX_CHARACTERS} characters`],
+  ];
+
+  test.each(refusals)("with too many %s is refused with the limit", async (_, headers, body, limit) => {
+    const cookie = await members.owner.cookie();
+    const answer = await send(`${members.home}/settings/members`, { ...headers, cookie }, body);
+    expect(answer.status).toBe(413);
+    expect(textOf(await answer.text())).toContain(`It may have at most ${limit}: shorten it. Nothing was saved.`);
+  });
+
+  test("with as many fields and characters as allowed is read", async () => {
+    const cookie = await members.owner.cookie();
+    const fields = "a=&".repeat(PAGE_FORM_MAX_FIELDS - 2);
+    const email = "x".repeat(PAGE_FORM_MAX_CHARACTERS - PAGE_FORM_MAX_FIELDS - 10);
+    const answer = await send(`${members.home}/settings/members`, { ...URLENCODED, cookie }, `${fields}email=${email}`);
+    expect(answer.status).toBe(422);
+    const typed = readHtml(await answer.text())
+      .all("input#email")
+      .map(({ value }) => value);
+    expect(typed).toEqual([email]);
+  });
+
+  test("that the member may not send is refused for that, and not read", async () => {
+    const tooLarge = `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`;
+    const sendLarge = async (cookie: string) =>
+      (await send(`${members.home}/settings/members`, { ...URLENCODED, cookie }, tooLarge)).status;
+    expect(await sendLarge(await members.owner.cookie())).toBe(413);
+    expect(await sendLarge(await members.member.cookie())).toBe(403);
+    expect(await sendLarge(await members.stranger.cookie())).toBe(404);
+  });
+});
+
+describe("a form of somebody who is not signed in", () => {
+  const path = () => `${members.home}/rules/import`;
+
+  test("is kept on the page, to be sent again", async () => {
+    const answer = await send(path(), { ...URLENCODED, "sec-fetch-mode": "navigate" }, "text=%22%3Ca%3E&do=import");
+    const page = readHtml(await answer.text());
+    expect([answer.status, page.text]).toEqual([401, expect.stringContaining("Your session has ended")]);
+    const kept = page.all('input[type="hidden"]').map((input) => [input.attribute("name"), input.value]);
+    expect(kept).toEqual([
+      ["text", '"<a>'],
+      ["do", "import"],
+    ]);
+  });
+
+  const tooMuch: [string, Record<string, string>, string, string][] = [
+    ["bytes", URLENCODED, `a=${"x".repeat(STRANGER_FORM_MAX_BYTES)}`, `${STRANGER_FORM_MAX_BYTES} bytes`],
+    ["fields", URLENCODED, "a&".repeat(STRANGER_FORM_MAX_FIELDS), `${STRANGER_FORM_MAX_FIELDS} fields`],
+    ["parts", MULTIPART, parts(STRANGER_FORM_MAX_FIELDS), `${STRANGER_FORM_MAX_FIELDS} fields`],
+  ];
+
+  test.each(tooMuch)(
+    "is not kept if it has too many %s, and the page says what to do",
+    async (_, headers, body, limit) => {
+      const answer = await send(path(), headers, body);
+      const page = readHtml(await answer.text());
+      expect(answer.status).toBe(413);
+      expect(page.text).toContain(`It may have at most ${limit}: shorten it. Sign in in a new tab, then go back`);
+      expect(page.all("input")).toEqual([]);
+    },
+  );
+});
+
+test("the rule editor draws no more conditions than a rule may have, and one", async () => {
+  const rows: [string, string][] = Array.from({ length: 300 }, () => ["path", "properties.a"]);
+  for (const what of ["save", "preview", "add"]) {
+    // oxlint-disable-next-line no-await-in-loop -- one form after the other
+    const answer = await members.owner.post(`${members.home}/rules`, [["do", what], ["event", "Visit"], ...rows]);
+    // oxlint-disable-next-line no-await-in-loop
+    const page = readHtml(await answer.text());
+    expect(page.all("input[name=path]").length).toBeLessThanOrEqual(RULE_MAX_CONDITIONS + 2);
+    if (what === "save") expect(page.text).toContain(`A rule has at most ${RULE_MAX_CONDITIONS} conditions.`);
+  }
+});
+
+test("the mapped record shows the beginning of a long value", async () => {
+  const sample = JSON.stringify({ id: "1", a: "x".repeat(60_000) });
+  const answer = await members.owner.post(`${members.home}/settings/api-keys/new/preview`, [
+    ["endpoint_type", "product_org"],
+    ["sample", sample],
+    ["rows.0.target", "external_id"],
+    ["rows.0.path", "id"],
+    ["rows.0.type", "string"],
+    ["rows.1.target", "name"],
+    ["rows.1.path", "a"],
+    ["rows.1.type", "string"],
+  ]);
+  const shown = await answer.text();
+  expect(shown).toContain("x".repeat(200));
+  expect(shown.length).toBeLessThan(2_000);
+});
