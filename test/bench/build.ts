@@ -1,7 +1,8 @@
 /** Bundles a Worker exactly as a deployment would: `wrangler deploy --dry-run --minify`. */
 import { execFile } from "node:child_process";
-import { readFile, readdir } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
+import os from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
@@ -27,6 +28,24 @@ export async function build(configPath: string, outDir: string, entry?: string):
     { env: { ...process.env, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true", CI: "true" } },
   );
   return readBuilt(configPath, outDir);
+}
+
+const builds = new Map<string, Promise<BuiltWorker>>();
+
+/** The built Worker, for all test files that this process runs. */
+export function buildOnce(configPath: string): Promise<BuiltWorker> {
+  const built = builds.get(configPath) ?? buildInMemory(configPath);
+  builds.set(configPath, built);
+  return built;
+}
+
+async function buildInMemory(configPath: string): Promise<BuiltWorker> {
+  const outDir = await mkdtemp(path.join(os.tmpdir(), "signal-ingestion-built-"));
+  try {
+    return await build(configPath, outDir);
+  } finally {
+    await rm(outDir, { recursive: true, force: true });
+  }
 }
 
 /** A Worker as it was built into a folder. */

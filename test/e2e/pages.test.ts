@@ -4,8 +4,10 @@
  */
 import { gzipSync } from "node:zlib";
 import { AxeBuilder } from "@axe-core/playwright";
+import { html as markup } from "hono/html";
 import type { Browser, BrowserContext, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
+import { TimeChart } from "../../src/pages/views/charts.tsx";
 import { launch, newContext, signIn, SIZES } from "./support/browser.ts";
 import { newWorkspace, send } from "./support/workspace.ts";
 
@@ -148,6 +150,27 @@ describe("in light and dark, wide and narrow, and without complaints", () => {
       expect(said).toEqual([]);
     },
   );
+
+  test("texts of a score curve do not overlap, whatever the time of day and the span", async () => {
+    const HOUR = 3_600_000;
+    const spans = [1, 2, 3, 6, 12, 24, 47, 49, 72, 7 * 24, 14 * 24, 31 * 24, 90 * 24, 400 * 24, 1_800 * 24];
+    // Each end is 61 minutes after the end before it: each chart ends at another minute of the hour, and of the day.
+    const ends = Array.from({ length: 24 }, (_, n) => Date.UTC(2026, 10, 22) + (n * 61 * HOUR) / 60);
+    const charts = spans.flatMap((hours) =>
+      ends.map((toMs) => {
+        const label = `${hours} hours to ${new Date(toMs).toISOString()}`;
+        return TimeChart({ label, series: [], fromMs: toMs - hours * HOUR, toMs });
+      }),
+    );
+    const drawn = (await markup`${charts}`).toString();
+    await page.goto(`${HOME}/people/peter@example.com`);
+    await page.locator(".person-top figure").evaluate((figure, all) => void (figure.outerHTML = all), drawn);
+    expect(await page.locator(".person-top svg.chart").count()).toBe(charts.length);
+    for (const width of [320, 360, 390, 640, 700, 1280]) {
+      await page.setViewportSize({ width, height: 800 });
+      expect(await cut(page), `${width} pixels`).toEqual([]);
+    }
+  });
 
   test("a workspace with a long name leaves the menu's button on a phone's screen", async () => {
     await page.goto(`${HOME}/signals`);

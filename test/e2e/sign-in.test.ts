@@ -105,10 +105,10 @@ describe("when a session ends in the middle", () => {
     await page.getByLabel("Name", { exact: true }).fill('"Website" <1>');
     expect((await previewed).status()).toBe(401);
     await page.getByRole("button", { name: "Create API Key" }).click();
-    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     // Sent again before signing in, the form is refused once more.
     await page.getByRole("button", { name: "Send it again" }).click();
-    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
 
     const opened = context.waitForEvent("page");
     await page.getByRole("link", { name: "Sign in" }).click();
@@ -132,7 +132,7 @@ describe("when a session ends in the middle", () => {
 
     await page.getByLabel("Name", { exact: true }).fill("Asked for a demo");
     await page.getByRole("button", { name: "Add condition" }).click();
-    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     await other.getByRole("button", { name: owner }).click();
     await other.getByRole("heading", { name: "Signal Queue" }).waitFor();
     await page.getByRole("button", { name: "Send it again" }).click();
@@ -148,7 +148,7 @@ describe("when a session ends in the middle", () => {
     await operator.call("DELETE", `workspaces/${id}/members/${admin}`);
     await page.getByLabel("Name", { exact: true }).fill("Website");
     await page.getByRole("button", { name: "Create API Key" }).click();
-    await page.getByRole("heading", { name: "You are not signed in any more" }).waitFor();
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
     expect(await operator.list(`workspaces/${id}/keys`)).toEqual([]);
     await context.close();
   });

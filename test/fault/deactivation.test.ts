@@ -7,13 +7,15 @@ import os from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { randomNumbers } from "../../src/dev/random-numbers.ts";
-import { build } from "../bench/build.ts";
+import { buildOnce } from "../bench/build.ts";
 import { OperatorApi } from "../bench/operator-api.ts";
 import { applySql, start } from "../bench/start.ts";
 import type { RunningWorker } from "../bench/start.ts";
+import { amount, seedOr } from "../support/amount.ts";
+import { note } from "../support/note.ts";
 
-const TRIALS = Number(process.env["RACES_TRIALS"] ?? 10);
-const FIRST_SEED = Number(process.env["RACES_SEED"] ?? Date.now() % 2 ** 31);
+const TRIALS = Number(process.env["RACES_TRIALS"] ?? amount(1, 10));
+const FIRST_SEED = seedOr(process.env["RACES_SEED"]);
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const TOKEN = "races-operator";
 const SENDERS = 32;
@@ -28,7 +30,7 @@ let workspaceId: string;
 
 beforeAll(async () => {
   scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-races-"));
-  const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  const built = await buildOnce(path.join(ROOT, "wrangler.toml"));
   const vars = { OPERATOR_TOKEN: TOKEN, REQUEST_RATE_PER_SECOND: "100000", REQUEST_BURST: "100000" };
   running = await start(built, { stateDir: path.join(scratch, "state"), vars, consumer: built });
   await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
@@ -111,8 +113,8 @@ test(
       all.accepted += made.accepted;
       all.after.push(...made.after);
     }
-    process.stdout.write(
-      `races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${all.sent} calls, ${all.accepted} signals accepted, ${all.after.length} calls after a deactivation, none accepted\n`,
+    note(
+      `races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${all.sent} calls, ${all.accepted} signals accepted, ${all.after.length} calls after a deactivation, none accepted`,
     );
     const usage = await new OperatorApi(running.origin, TOKEN).get<{ accepted: number }>(
       `workspaces/${workspaceId}/usage`,

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BenchRule } from "../bench/rules.ts";
 import { Receiver } from "../events/support/receiver.ts";
 import { Service, chances } from "./support/service.ts";
+import { note } from "../support/note.ts";
 
 const ROUNDS = 8;
 const CONNECTIONS = 8;
@@ -110,7 +111,7 @@ test("after kill -9 at any moment each scoring signal, each crossing and each le
     ]),
   );
   expect(receiver.forged).toEqual([]);
-  process.stdout.write(
-    `kill -9: ${ROUNDS} rounds, ${processed} scoring signals, each told in one of ${receiver.received.length} messages\n`,
+  note(
+    `kill -9: ${ROUNDS} rounds, ${processed} scoring signals, each told in one of ${receiver.received.length} messages`,
   );
 }, 300_000);

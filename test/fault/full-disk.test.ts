@@ -8,6 +8,7 @@ import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { BooksAnswer } from "../../src/dev/operator-client.ts";
 import { Service } from "./support/service.ts";
+import { note } from "../support/note.ts";
 
 const DISK = process.env["CRASH_DISK"];
 const CONNECTIONS = 8;
@@ -28,7 +29,7 @@ function mount(directory: string, size: string): boolean {
     execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", directory], { stdio: "pipe" });
     return true;
   } catch (error) {
-    process.stdout.write(`full disk: skipped, for nothing can be mounted here: ${String(error)}\n`);
+    note(`full disk: skipped, for nothing can be mounted here: ${String(error)}`);
     return false;
   }
 }
@@ -100,7 +101,7 @@ test("a full disk answers 503, loses nothing that was acknowledged, and goes on 
   const places = new Map(signals.map(({ id, status }) => [id, status]));
   const lost = acknowledged.filter((id) => places.get(id) !== "processed").length;
   const refused = [...filling, ...whileFull].filter((status) => status === 503).length;
-  process.stdout.write(`full disk: ${acknowledged.length} answered with 202, ${lost} lost, ${refused} with 503\n`);
+  note(`full disk: ${acknowledged.length} answered with 202, ${lost} lost, ${refused} with 503`);
   expect(lost).toBe(0);
   expect(places.size).toBe(signals.length);
   const books = await api.get<BooksAnswer>(`workspaces/${workspaceId}/books`);

@@ -8,6 +8,7 @@ import { callSteadily } from "./support/open-loop.ts";
 import type { Answered, Call } from "./support/open-loop.ts";
 import { Service } from "./support/service.ts";
 import { VISIT_RULE } from "./support/visit-rule.ts";
+import { note } from "../support/note.ts";
 
 const SECONDS = Number(process.env["OVERLOAD_SECONDS"] ?? 6);
 /** How long it is measured what the service can take. */
@@ -49,7 +50,7 @@ function nextCall(): Call {
   return { path: `/api/signal-staging/webhook/${keys[n % KEYS] ?? ""}`, body };
 }
 
-function note(_: Call, answer: Answered): Answered {
+function countAccepted(_: Call, answer: Answered): Answered {
   if (answer.status === 202) accepted.push((JSON.parse(answer.text) as { id: string }).id);
   return answer;
 }
@@ -57,7 +58,12 @@ function note(_: Call, answer: Answered): Answered {
 /** Signals a second, answered with 202. */
 async function capacity(): Promise<number> {
   const before = accepted.length;
-  const options = { origin: service.running.origin, connections: BUSY_CONNECTIONS, next: nextCall, answered: note };
+  const options = {
+    origin: service.running.origin,
+    connections: BUSY_CONNECTIONS,
+    next: nextCall,
+    answered: countAccepted,
+  };
   await callSteadily(options, Number.MAX_SAFE_INTEGER, MEASURED_MS);
   return ((accepted.length - before) * 1_000) / MEASURED_MS;
 }
@@ -73,7 +79,7 @@ test(
     const statuses = new Map<number, number>();
     const wrong: string[] = [];
     const answered = (call: Call, answer: Answered): void => {
-      const { status, retryAfter, text } = note(call, answer);
+      const { status, retryAfter, text } = countAccepted(call, answer);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
       const isRefused = status === 429 || status === 503;
       if (status !== 202 && !(isRefused && retryAfter !== null && retryAfter > 0)) wrong.push(`${status}: ${text}`);
@@ -101,9 +107,9 @@ test(
       )
       .toBe(true);
     const recoveredMs = performance.now() - stoppedAt;
-    process.stdout.write(
+    note(
       `overload: capacity ${Math.round(perSecond)}/s, ${due} calls due in ${SECONDS} s, answered ${JSON.stringify(Object.fromEntries(statuses))}, ` +
-        `as before after ${Math.round(recoveredMs)} ms\n`,
+        `as before after ${Math.round(recoveredMs)} ms`,
     );
 
     await expect

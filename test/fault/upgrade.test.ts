@@ -32,8 +32,6 @@ const PAGES = [
 const MORE_PAGES = ["usage", "rejections", "live", "connect"];
 const SETTINGS = ["settings/notifications", "settings/api-keys", "settings/members", "settings/activity"];
 
-/** Once for all tests. */
-let built: BuiltWorker | undefined;
 let ends: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
@@ -172,8 +170,7 @@ class Upgrade {
   }
 
   static async of(version: string): Promise<Upgrade> {
-    const service = await Service.build(built);
-    ({ built } = service);
+    const service = await Service.build();
     ends.push(() => service.remove());
     const folder = path.join(service.scratch, "left");
     const left = unpackLeft(version, folder);

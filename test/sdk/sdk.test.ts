@@ -4,7 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { build } from "../bench/build.ts";
+import { buildOnce } from "../bench/build.ts";
 import type { BuiltWorker } from "../bench/build.ts";
 import type { BenchRule } from "../bench/rules.ts";
 import { VENDORS } from "./support/senders.ts";
@@ -16,7 +16,7 @@ let built: BuiltWorker;
 let service: Service;
 
 beforeAll(async () => {
-  built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  built = await buildOnce(path.join(ROOT, "wrangler.toml"));
   service = await startService(built, path.join(scratch, "state"));
 });
 

@@ -36,10 +36,10 @@ export function textOfTables(sql: SqlStorage): string {
     .join("\n");
 }
 
-export async function textOfBucket(workspaceId: string): Promise<string> {
-  const { objects } = await env.COLD.list({ prefix: `cold/${workspaceId}/` });
+export async function textOfBucket(workspaceId: string, bucket = env.COLD): Promise<string> {
+  const { objects } = await bucket.list({ prefix: `cold/${workspaceId}/` });
   const texts = objects.map(async ({ key }) => {
-    const found = await env.COLD.get(key);
+    const found = await bucket.get(key);
     if (found === null) return "";
     const bytes = Buffer.from(await found.arrayBuffer());
     // Segments stand one after the other, and each says in three numbers its format and how long its two parts are.

@@ -5,7 +5,9 @@
 import { applyD1Migrations, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, vi } from "vitest";
+import { configureProperties } from "./properties.ts";
 
+configureProperties();
 await applyD1Migrations(env.DB, env.D1_MIGRATIONS);
 
 afterAll(async () => {

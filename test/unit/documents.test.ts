@@ -12,6 +12,10 @@ const DOCUMENTS = ["README.md", ...globSync("{docs,test}/**/*.md", { cwd: ROOT }
 const CI = read(".ci/run");
 const PACKAGE = JSON.parse(read("package.json")) as Record<"scripts" | "dependencies" | "devDependencies", object>;
 
+const PARTS_OF_TEST_ALL = Object.keys(PACKAGE.scripts).filter(
+  (name) => name.startsWith("test:") && !["test:all", "test:mutation", "test:soak"].includes(name),
+);
+
 /** Who runs a script that CI does not name itself: the file that does, or why nothing does. */
 const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   dev: { file: "test/e2e/tour.test.ts" },
@@ -20,13 +24,9 @@ const RUN_BY: Record<string, { file: string } | { reason: string }> = {
   assets: { reason: "check:types runs it with --check" },
   migrations: { reason: "writes a new migration" },
   "test:mutation": { reason: "takes a quarter of an hour; test/mutation/README.md has what it found" },
-  "test:model": { reason: "the worker tests run the same, less often" },
-  "test:crash": { reason: "the fault tests run the same with five kills" },
-  "test:overload": { reason: "the fault tests run the same for some seconds" },
   "test:soak": { reason: "takes half an hour; check:types checks it" },
-  "test:races": { reason: "the fault and the worker tests run the same, less often" },
-  "test:faults": { reason: "the worker tests run the same, less often" },
-  "test:hostile": { reason: "the worker tests run the same, less often" },
+  demo: { file: "package.json" },
+  ...Object.fromEntries(PARTS_OF_TEST_ALL.map((name) => [name, { reason: "test:all runs the same files" }])),
   "upgrade:leave": { reason: "is run once for each release; test/fault/upgrade.test.ts reads what it makes" },
   pictures: { reason: "writes the pictures; what it sends is what the sample sends" },
   bench: { reason: "takes minutes of a quiet machine; check:types checks it" },
@@ -46,7 +46,7 @@ describe("a document", () => {
   });
 
   test.each(DOCUMENTS)("%s names only npm scripts that there are and that something runs", (document) => {
-    for (const [, run, script = run] of read(document).matchAll(/\bnpm (?:run ([\w:]+)|(?:test)\b)/g)) {
+    for (const [, run, script = run] of read(document).matchAll(/\bnpm (?:run ([\w:-]+)|(?:test)\b)/g)) {
       const name = script ?? "test";
       expect(Object.keys(PACKAGE.scripts), `${document}: npm run ${name}`).toContain(name);
       const by = RUN_BY[name];
@@ -75,7 +75,7 @@ describe("a document", () => {
 
 /** `unit/quota`: a test file is named by its kind and its name, which is one of a kind, whatever folder it is in. */
 const TESTS = new Set(
-  globSync("test/{unit,worker,sdk,sign-in,events,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
+  globSync("test/{unit,worker,long,sdk,sign-in,events,fault,e2e}/**/*.test.ts", { cwd: ROOT }).map(
     (file) => `${file.split(path.sep)[1] ?? ""}/${path.basename(file, ".test.ts")}`,
   ),
 );
@@ -85,14 +85,14 @@ test.each(DOCUMENTS)("%s names files and tests that there are", (document) => {
   for (const [, file = ""] of text.matchAll(/`((?:src|test|docs|migrations)\/[\w./-]*\w)`/g)) {
     expect(existsSync(path.join(ROOT, file)), `${document}: ${file}`).toBe(true);
   }
-  for (const [, name = ""] of text.matchAll(/`((?:unit|worker|fault|sdk|e2e)\/[\w.-]+)`/g)) {
+  for (const [, name = ""] of text.matchAll(/`((?:unit|worker|long|fault|sdk|e2e)\/[\w.-]+)`/g)) {
     expect([...TESTS], `${document}: ${name}`).toContain(name);
   }
 });
 
 test("test/README.md names tests that there are", () => {
   const names = read("test/README.md").matchAll(
-    /(?<![\w/.])(unit|worker|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
+    /(?<![\w/.])(unit|worker|long|sdk|sign-in|events|fault|e2e)\/(?:\{([^}]+)\}|(\w[\w.-]*))(?![\w/])/g,
   );
   const named = [...names].flatMap(([, kind = "", several, one = ""]) =>
     (several ?? one).split(",").map((name) => `${kind}/${name.trim()}`),

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { build } from "../../bench/build.ts";
+import { buildOnce } from "../../bench/build.ts";
 import { OperatorApi } from "../../bench/operator-api.ts";
 import type { BenchRule } from "../../bench/rules.ts";
 import { applySql, start } from "../../bench/start.ts";
@@ -50,7 +50,7 @@ export class EventService {
 
   static async start(vars: Record<string, string> = {}): Promise<EventService> {
     const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-events-"));
-    const built = await build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+    const built = await buildOnce(path.join(ROOT, "wrangler.toml"));
     const running = await start(built, {
       stateDir: path.join(scratch, "state"),
       vars: { OPERATOR_TOKEN: TOKEN, SIGN_IN: "local", DRAIN_PACE_MS: "50", ...vars },

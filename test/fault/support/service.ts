@@ -2,17 +2,17 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { build } from "../../bench/build.ts";
+import { buildOnce } from "../../bench/build.ts";
 import type { BuiltWorker } from "../../bench/build.ts";
 import { OperatorApi } from "../../bench/operator-api.ts";
 import { applySql, start } from "../../bench/start.ts";
 import type { RunningWorker } from "../../bench/start.ts";
 import { randomNumbers } from "../../../src/dev/random-numbers.ts";
+import { seedOr } from "../../support/amount.ts";
+import { note } from "../../support/note.ts";
 
 export const ROOT = path.resolve(import.meta.dirname, "../../..");
 const TOKEN = "fault-operator";
-/** In CI a run must say the same of the same code. */
-const CI_SEED = 20_261_120;
 
 const SHIFTED = path.join(import.meta.dirname, "../workers/shifted.toml");
 
@@ -49,16 +49,19 @@ export class Service {
     return service;
   }
 
-  /** Built, with a folder for its state that is not there yet. @param built what has been built before. */
-  static async build(built?: BuiltWorker): Promise<Service> {
+  /** Built, with a folder for its state that does not exist yet. */
+  static async build(): Promise<Service> {
     const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-fault-"));
-    const worker = built ?? withBindings(await build(SHIFTED, path.join(scratch, "worker")));
-    return new Service(scratch, worker);
+    return new Service(scratch, withBindings(await buildOnce(SHIFTED)));
   }
 
   get running(): RunningWorker {
     if (this.#running === undefined) throw new Error("the service does not run");
     return this.#running;
+  }
+
+  get token(): string {
+    return TOKEN;
   }
 
   get api(): OperatorApi {
@@ -84,6 +87,7 @@ export class Service {
       vars: {
         OPERATOR_TOKEN: TOKEN,
         CLOCK_AHEAD_MS: String(aheadMs),
+        DRAIN_PACE_MS: "50",
         // Here nothing but the kill may end a call.
         REQUEST_RATE_PER_SECOND: "100000",
         REQUEST_BURST: "100000",
@@ -122,9 +126,9 @@ export class Service {
   }
 }
 
-/** Other ones each time, but in CI; the seed is printed, and FAULT_SEED sets it. */
+/** Random numbers of a test. FAULT_SEED sets their seed, or in CI PROPERTY_SEED; a failing test shows the seed. */
 export function chances(name: string): () => number {
-  const seed = Number(process.env["FAULT_SEED"] ?? (process.env["CI"] === undefined ? Date.now() % 2 ** 31 : CI_SEED));
-  process.stdout.write(`${name}: FAULT_SEED=${seed}\n`);
+  const seed = seedOr(process.env["FAULT_SEED"]);
+  note(`${name}: FAULT_SEED=${seed}`);
   return randomNumbers(seed);
 }

@@ -2,8 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import type { BuiltWorker } from "../../bench/build.ts";
-import { build } from "../../bench/build.ts";
+import { buildOnce } from "../../bench/build.ts";
 import { OperatorApi } from "../../bench/operator-api.ts";
 import { applySql, start } from "../../bench/start.ts";
 import type { RunningWorker, StartOptions } from "../../bench/start.ts";
@@ -11,7 +10,6 @@ import type { RunningWorker, StartOptions } from "../../bench/start.ts";
 const ROOT = path.resolve(import.meta.dirname, "../../..");
 const TOKEN = "sign-in-operator";
 const scratch = mkdtempSync(path.join(os.tmpdir(), "signal-ingestion-sign-in-"));
-let built: Promise<BuiltWorker> | undefined;
 let started = 0;
 
 export interface Service extends RunningWorker {
@@ -21,10 +19,10 @@ export interface Service extends RunningWorker {
 
 /** Its workspace is `/w/acme`. */
 export async function startService(options: Omit<StartOptions, "stateDir">): Promise<Service> {
-  built ??= build(path.join(ROOT, "wrangler.toml"), path.join(scratch, "worker"));
+  const built = await buildOnce(path.join(ROOT, "wrangler.toml"));
   const stateDir = path.join(scratch, `state-${started++}`);
   const vars = { OPERATOR_TOKEN: TOKEN, ...options.vars };
-  const running = await start(await built, { ...options, stateDir, vars });
+  const running = await start(built, { ...options, stateDir, vars });
   await applySql(running, "DB", path.join(ROOT, "migrations/d1"));
   const operator = new OperatorApi(running.origin, TOKEN);
   const { workspaceId } = await operator.provision(1_000, [], "acme");

@@ -1,7 +1,7 @@
 /** A valid body with something wrong at one place: in the value, in its text, or in its bytes. */
 import { deflateSync, gzipSync } from "node:zlib";
 import { BATCH_MAX_BYTES, BATCH_MAX_SIGNALS, PAGE_FORM_MAX_BYTES, SIGNAL_MAX_BYTES } from "../../../src/limits.ts";
-import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operator-api.ts";
+import { OPERATOR_BODY_MAX_BYTES } from "../../../src/operator/operation.ts";
 import type { Chance } from "./chance.ts";
 import { nastyNumber, nastyText, nastyValue, Raw } from "./nasty.ts";
 

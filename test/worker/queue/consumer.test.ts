@@ -185,6 +185,37 @@ describe("§8: one poisonous signal never takes its neighbours along", () => {
     expect(await signalStore(env, counter.id).totals()).toEqual({ ...NOTHING, processed: 2, deadLettered: 1 });
   });
 
+  test("an account update whose key has no payload template any more is a dead letter, alone, and stays one", async () => {
+    const template = [{ target: "external_id", path: "id", type: "string" }];
+    const accounts = { endpoint_type: "product_org", payload_template: template };
+    const workspace = await newWorkspace({ key: accounts });
+    const kept = await workspace.newKey(accounts);
+    await env.DB.prepare("UPDATE api_keys SET payload_template = NULL WHERE id = ?").bind(workspace.key.id).run();
+    const update = (id: string, key: string) => ({
+      id,
+      payload: { id },
+      envelope: { endpoint: "product_org" as const, key },
+    });
+    const signals = [
+      update("sig_1", workspace.key.id),
+      update("sig_2", kept.id),
+      { id: "sig_3", payload: { email: "a@example.com", event: "e" } },
+    ];
+    const result = await consumeMessages([messageOf(workspace.id, signals)]);
+    expect(result).toMatchObject({ explicitAcks: ["0"], retryMessages: [] });
+    const ids = signals.map(({ id }) => id);
+    expect(await statuses(workspace.id, ids)).toEqual(["dead", "processed", "processed"]);
+    const dead = async () => (await signalStore(env, workspace.id).deadLetters(PAGE)).items;
+    const reason =
+      "The payload template of its API key is no longer stored. It is deleted 90 days after the key has ended.";
+    const [letter] = await dead();
+    expect(letter).toMatchObject({ id: "sig_1", reason });
+    const place = (await workspace.store.dead(0, 10))[0]?.place ?? 0;
+    const replayed = { ...update("sig_1", workspace.key.id), again: { from: "dead" as const, place } };
+    expect((await deliver(workspace.id, [replayed])).retryMessages).toEqual([]);
+    expect(await dead()).toMatchObject([{ id: "sig_1", reason }]);
+  });
+
   test.each([
     { when: "in the middle of its batch", refused: "people WHEN NEW.email = 'v@example.com'", inOneRow: false },
     { when: "when all else of its batch is written", refused: "link_jobs", inOneRow: false },

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { SAFETY_ALARM_MS } from "../../../src/limits.ts";
 import type { SignalAgain } from "../../../src/quota/protocol.ts";
 import { writeSignal } from "../../../src/wire/message.ts";
+import { amount } from "../../support/amount.ts";
 import { admitCall, countRows, lose, newCounter } from "../../support/counter.ts";
 import type { TestCounter } from "../../support/counter.ts";
 
@@ -52,12 +53,12 @@ async function costOfSignals(signals: number, everyMs: number, settledAfter: num
 
 describe("a signal costs", () => {
   test("one row when it comes and one when it is settled, where it comes alone once a second", async () => {
-    expect(await costOfSignals(180, 1_000, 1)).toBeLessThanOrEqual(2.05);
-    expect(await costOfSignals(180, 1_000, 2)).toBeLessThanOrEqual(2.05);
+    expect(await costOfSignals(amount(90, 180), 1_000, 1)).toBeLessThanOrEqual(2.05);
+    expect(await costOfSignals(amount(90, 180), 1_000, 2)).toBeLessThanOrEqual(2.05);
   });
 
   test("as many rows where it comes twenty times a second, settled forty at a time", async () => {
-    expect(await costOfSignals(400, 50, 40)).toBeLessThanOrEqual(2.05);
+    expect(await costOfSignals(amount(160, 400), 50, 40)).toBeLessThanOrEqual(2.05);
   });
 
   test("a fortieth of a row in batches of 100, which are settled one by one", async () => {

@@ -23,14 +23,14 @@ test("a case that is under way when the time is up is waited for, and none begin
     await oneMore();
     cases.ended++;
   });
-  await assertForSoLong(property, { numRuns: 1_000, limitMs: 50 });
+  await assertForSoLong(property, { numRuns: 1_000, limitMs: 50, part: 1 });
   expect(cases).toEqual({ begun: 3, ended: 3 });
 });
 
 test("where they have not come upon what they are about, cases go on when the time is up", async () => {
   let cases = 0;
   const property = fc.asyncProperty(fc.nat(), async () => void cases++);
-  await assertForSoLong(property, { numRuns: 1_000, limitMs: 0, isSeen: () => cases >= 7 });
+  await assertForSoLong(property, { numRuns: 1_000, limitMs: 0, isSeen: () => cases >= 7, part: 1 });
   expect(cases).toBe(7);
 });
 
@@ -39,5 +39,5 @@ test("a case that does not hold is told, also when the time is up before it is a
     await oneMore();
     throw new Error("it does not hold");
   });
-  await expect(assertForSoLong(property, { numRuns: 1_000, limitMs: 50 })).rejects.toThrow("Property failed");
+  await expect(assertForSoLong(property, { numRuns: 1_000, limitMs: 50, part: 1 })).rejects.toThrow("Property failed");
 });

@@ -244,7 +244,7 @@ describe("in the consumer", () => {
       "sig_no_object",
     ]);
     expect(dead.find(({ id }) => id === "sig_mismatch")?.reason).toContain("`company.id` (for `external_id`)");
-    expect(dead.find(({ id }) => id === "sig_no_key")?.reason).toContain("key_unknown");
+    expect(dead.find(({ id }) => id === "sig_no_key")?.reason).toContain("no longer stored");
     expect(await store.totals()).toMatchObject({ processed: 2, deadLettered: 5 });
     expect((await list(workspace)).items.map(({ external_id }) => external_id)).toEqual(["a1"]);
   });
@@ -485,14 +485,19 @@ describe("the preview of a template", () => {
     ["a sample that is no object", { payload_template: [ID], sample: [] }, "sample"],
     ["a sample that is too deep", `{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(33)}}`, "sample"],
     [
-      "a sample so deep that it could exhaust the stack",
-      `{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50_000)}}`,
+      "a sample deeper than a signal may be",
+      `{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50)}}`,
       "sample",
     ],
     ["a sample that is too large", { payload_template: [ID], sample: { id: "é".repeat(33_000) } }, "sample"],
   ])("%s is a 422 that names the place", async (_, body, path) => {
     const answer = await preview(body);
     expect(answer).toMatchObject({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
+  });
+
+  test("a sample so deep that it could exhaust the stack is refused before it is parsed", async () => {
+    const answer = await preview(`{"payload_template":[${JSON.stringify(ID)}],"sample":${nested(50_000)}}`);
+    expect(answer).toMatchObject({ status: 413, body: { code: "body_too_large" } });
   });
 });
 

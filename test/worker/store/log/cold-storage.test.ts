@@ -8,6 +8,7 @@ import { ColdObjects } from "../../../../src/store/log/cold-objects.ts";
 import { stepRuleJob } from "../../../../src/store/rules/rule-job-steps.ts";
 import type { StoreState } from "../../../../src/store/state/store-state.ts";
 import { signalStore } from "../../../../src/workspace/objects.ts";
+import { amount } from "../../../support/amount.ts";
 import { expectToAddUp } from "../../../support/read-store.ts";
 import { bucketWith, coldState, ring, ringUntilQuiet, withBindings } from "../../../support/cold.ts";
 import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../../support/deliver.ts";
@@ -16,6 +17,8 @@ import { until } from "../../../support/until.ts";
 import { newWorkspace } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
+/** Signals of one visitor: more than are linked in one step. */
+const MANY = amount(5_000, 10_000);
 const PAGE = { cursor: null, limit: 200 };
 /** Old enough for their payloads to be moved. */
 const START = Date.now() - 3 * DAY;
@@ -176,8 +179,8 @@ describe("§6.1: signals of unknown visitors", () => {
     expect((await cold()).jobs).toBe(0);
   });
 
-  test("10,000 of one visitor, from cold storage, are linked in bounded steps, over crashes in between", async () => {
-    const count = 10_000;
+  test(`${MANY} of one visitor, from cold storage, are linked in bounded steps, over crashes in between`, async () => {
+    const count = MANY;
     for (let first = 0; first < count; first += 2_500) await send(...visits(2_500, 1, first));
     await ringUntilQuiet(workspace.id);
     expect((await cold()).warm).toEqual([]);

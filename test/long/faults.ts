@@ -10,11 +10,11 @@ const SEEDS_TOGETHER = 5;
 const FIRST_SEED = 20_261_122;
 
 const { values } = parseArgs({ options: { seeds: { type: "string" }, seed: { type: "string" } } });
-const seeds = Number(countAsked("seeds", values.seeds ?? (values.seed === undefined ? "1000" : "1"), 1_000_000));
+const seeds = Number(countAsked("seeds", values.seeds ?? (values.seed === undefined ? "2" : "1"), 1_000_000));
 const first = Number(countAsked("seed", values.seed ?? String(FIRST_SEED), 2 ** 31));
 for (let done = 0; done < seeds; done += SEEDS_TOGETHER) {
   // oxlint-disable-next-line no-await-in-loop -- one process after the other, until one fails
-  const isWell = await runLonger("worker-alone", "test/worker/service/faults.test.ts", {
+  const isWell = await runLonger("test/long/faults.test.ts", {
     FAULTS_SEEDS: String(Math.min(SEEDS_TOGETHER, seeds - done)),
     FAULTS_SEED: String(first + done),
   });

@@ -6,16 +6,16 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { signalStore } from "../../../src/workspace/objects.ts";
-import { coldState, ring, ringUntilQuiet, withBindings } from "../../support/cold.ts";
-import { assertForSoLong } from "../../support/for-so-long.ts";
-import { expectToAddUp } from "../../support/read-store.ts";
-import { expectDaysToAddUp } from "../../support/days.ts";
-import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../../support/deliver.ts";
-import type { Delivered } from "../../support/deliver.ts";
-import { Faults } from "../../support/faults.ts";
-import type { Fault } from "../../support/faults.ts";
-import { newWorkspace, operator } from "../../support/workspace.ts";
+import { signalStore } from "../../src/workspace/objects.ts";
+import { coldState, ring, ringUntilQuiet, withBindings } from "../support/cold.ts";
+import { assertForSoLong } from "../support/for-so-long.ts";
+import { expectToAddUp } from "../support/read-store.ts";
+import { expectDaysToAddUp } from "../support/days.ts";
+import { DAY, MINUTE, consumeMessages, deliver, messageOf } from "../support/deliver.ts";
+import type { Delivered } from "../support/deliver.ts";
+import { Faults } from "../support/faults.ts";
+import type { Fault } from "../support/faults.ts";
+import { newWorkspace, operator } from "../support/workspace.ts";
 
 const START = Date.UTC(2026, 0, 10);
 const PEOPLE = 3;
@@ -344,10 +344,19 @@ async function breakRecording(workspaceId: string, at: number): Promise<void> {
   });
 }
 
-/** The store is let go of; or killed, where a call that was broken off still holds it. */
+/** A broken-off call may still hold the object: then eviction fails, or never ends. */
+const EVICTION_MS = 2_000;
+
+/** Evicts the store, or kills it where eviction does not succeed. */
 async function restart(workspaceId: string): Promise<void> {
   const stub = env.SIGNAL_STORE.getByName(workspaceId);
-  await evictDurableObject(stub).catch(() => runInDurableObject(stub, (_, ctx) => ctx.abort("killed")).catch(() => {}));
+  const evicted = evictDurableObject(stub).then(
+    () => true,
+    () => false,
+  );
+  const isLate = new Promise<boolean>((resolve) => setTimeout(resolve, EVICTION_MS, false));
+  if (await Promise.race([evicted, isLate])) return;
+  await runInDurableObject(stub, (_, ctx) => ctx.abort("killed")).catch(() => {});
 }
 
 /** In the middle of which the object may end. */

@@ -4,13 +4,15 @@
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
-import { FaultyLife } from "../../support/faulty-life.ts";
-import { expectAsPromised } from "../../support/promised.ts";
-import { WaitingClock } from "../../support/waiting-clock.ts";
+import { amount } from "../support/amount.ts";
+import { FaultyLife } from "../support/faulty-life.ts";
+import { expectAsPromised } from "../support/promised.ts";
+import { WaitingClock } from "../support/waiting-clock.ts";
+import { note } from "../support/note.ts";
 
-const SEEDS = Number(env.FAULTS_SEEDS ?? 2);
+const SEEDS = Number(env.FAULTS_SEEDS ?? amount(1, 2));
 const FIRST_SEED = Number(env.FAULTS_SEED ?? 20_261_122);
-const CALLS = 200;
+const CALLS = amount(40, 200);
 const RATES = [0.01, 0.1, 0.5];
 /** So far ahead does a life begin that the platform's own clock rings none of its alarms. */
 const AHEAD_MS = 24 * 3_600_000;
@@ -56,11 +58,10 @@ test.each(RATES)(
         Object.assign(env, bindings);
       }
     }
-    process.stdout.write(
-      `faults ${rate}: ${SEEDS} lives, ${acknowledged} signals acknowledged, answers ${JSON.stringify(Object.fromEntries(answers))}, ${Math.round(performance.now() - startedMs)} ms\n`,
+    note(
+      `faults ${rate}: ${SEEDS} lives, ${acknowledged} signals acknowledged, answers ${JSON.stringify(Object.fromEntries(answers))}, ${Math.round(performance.now() - startedMs)} ms`,
     );
-    if (env.FAULTS_SEEDS !== undefined)
-      process.stdout.write(`${JSON.stringify(Object.fromEntries([...faults].sort()))}\n`);
+    if (env.FAULTS_SEEDS !== undefined) note(JSON.stringify(Object.fromEntries([...faults].sort())));
   },
   60_000 + SEEDS * 20_000,
 );

@@ -5,17 +5,19 @@
  */
 import { env } from "cloudflare:workers";
 import { afterEach, expect, test, vi } from "vitest";
-import type { UsageAnswer } from "../../../src/dev/operator-client.ts";
-import { QuotaCounter } from "../../../src/quota/quota-counter.ts";
-import { ring, ringUntilQuiet } from "../../support/cold.ts";
-import { Chance } from "../../support/hostile/chance.ts";
-import { newMembers, type Members } from "../../support/members.ts";
-import type { Browser } from "../../support/pages.ts";
-import { expectToAddUp } from "../../support/read-store.ts";
-import { concurrently, newPlan, newWorkspace } from "../../support/workspace.ts";
+import type { UsageAnswer } from "../../src/dev/operator-client.ts";
+import { QuotaCounter } from "../../src/quota/quota-counter.ts";
+import { amount, seedOr } from "../support/amount.ts";
+import { ring, ringUntilQuiet } from "../support/cold.ts";
+import { Chance } from "../support/hostile/chance.ts";
+import { newMembers, type Members } from "../support/members.ts";
+import type { Browser } from "../support/pages.ts";
+import { expectToAddUp } from "../support/read-store.ts";
+import { concurrently, newPlan, newWorkspace } from "../support/workspace.ts";
+import { note } from "../support/note.ts";
 
-const TRIALS = Number(env.RACES_TRIALS ?? 5);
-const FIRST_SEED = Number(env.RACES_SEED ?? Date.now() % 2 ** 31);
+const TRIALS = Number(env.RACES_TRIALS ?? amount(1, 5));
+const FIRST_SEED = seedOr(env.RACES_SEED);
 const SENDERS = 32;
 const TIMEOUT_MS = 60_000 + TRIALS * 10_000;
 
@@ -43,7 +45,7 @@ function trials(says: string, run: (chance: Chance) => Promise<void>): void {
           vi.useRealTimers();
         }
       }
-      process.stdout.write(`races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${says}\n`);
+      note(`races: seeds ${FIRST_SEED} to ${FIRST_SEED + TRIALS - 1}: ${says}`);
     },
     TIMEOUT_MS,
   );

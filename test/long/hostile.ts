@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({
-  options: { cases: { type: "string", default: "100000" }, seed: { type: "string" }, from: { type: "string" } },
+  options: { cases: { type: "string", default: "2000" }, seed: { type: "string" }, from: { type: "string" } },
 });
 const cases = Number(countAsked("cases", values.cases, 10_000_000));
 const first = values.from === undefined ? 0 : Number(countAsked("from", values.from, 10_000_000));
@@ -21,5 +21,5 @@ for (let from = first; from < first + cases; from += CASES_OF_A_RUNTIME) {
     HOSTILE_FROM: String(from),
   };
   // oxlint-disable-next-line no-await-in-loop
-  if (!(await runLonger("worker-alone", "test/worker/service/hostile.test.ts", variables))) break;
+  if (!(await runLonger("test/long/hostile.test.ts", variables))) break;
 }

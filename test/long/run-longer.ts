@@ -1,4 +1,4 @@
-/** A test that is run longer than `npm test` does, by a command of its own: how long, and from which seed, are variables. */
+/** Runs one file of the long tests; variables say how much it does and from which seed. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
@@ -12,15 +12,11 @@ export function countAsked(flag: string, text: string, end: number): string {
   process.exit(2);
 }
 
-/** Runs one file of tests; this process ends as that does. Variables without a value are left out. */
-export async function runLonger(
-  project: string,
-  file: string,
-  variables: Record<string, string | undefined>,
-): Promise<boolean> {
+/** Runs one file of tests, and exits as that run does. Variables without a value are left out. */
+export async function runLonger(file: string, variables: Record<string, string | undefined>): Promise<boolean> {
   const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
   const given = Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined));
-  const command = [vitest, "run", "--config", "test/vitest.config.ts", "--project", project, file];
+  const command = [vitest, "run", "--config", "test/long/vitest.config.ts", "--silent=false", file];
   const running = spawn(process.execPath, command, { cwd: ROOT, env: { ...process.env, ...given }, stdio: "inherit" });
   const [code] = (await once(running, "exit")) as [number | null];
   process.exitCode = code ?? 1;

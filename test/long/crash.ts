@@ -6,11 +6,11 @@ import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
 const { values } = parseArgs({
-  options: { rounds: { type: "string", default: "100" }, seed: { type: "string" }, disk: { type: "string" } },
+  options: { rounds: { type: "string", default: "5" }, seed: { type: "string" }, disk: { type: "string" } },
 });
 if (values.disk === undefined) {
-  await runLonger("fault", "test/fault/kill.test.ts", {
+  await runLonger("test/fault/kill.test.ts", {
     CRASH_ROUNDS: countAsked("rounds", values.rounds, 1_000_000),
     FAULT_SEED: values.seed,
   });
-} else await runLonger("fault", "test/fault/full-disk.test.ts", { CRASH_DISK: values.disk });
+} else await runLonger("test/fault/full-disk.test.ts", { CRASH_DISK: values.disk });

@@ -2,7 +2,7 @@
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
-const { values } = parseArgs({ options: { seconds: { type: "string", default: "60" } } });
-await runLonger("fault", "test/fault/overload.test.ts", {
+const { values } = parseArgs({ options: { seconds: { type: "string", default: "6" } } });
+await runLonger("test/fault/overload.test.ts", {
   OVERLOAD_SECONDS: countAsked("seconds", values.seconds, 86_400),
 });

@@ -5,19 +5,19 @@
 import { parseArgs } from "node:util";
 import { countAsked, runLonger } from "./run-longer.ts";
 
-const { values } = parseArgs({ options: { trials: { type: "string", default: "1000" }, seed: { type: "string" } } });
+const { values } = parseArgs({ options: { trials: { type: "string", default: "5" }, seed: { type: "string" } } });
 const trials = Number(countAsked("trials", values.trials, 1_000_000));
 const seed = values.seed === undefined ? Date.now() % 2 ** 31 : Number(countAsked("seed", values.seed, 2 ** 31));
 
 /** Of the races in one runtime: with a hundred the test's runner loses its connection, and all that follows fails. */
 const TRIALS_OF_A_RUNTIME = 15;
-let isSound = await runLonger("fault", "test/fault/deactivation.test.ts", {
+let isSound = await runLonger("test/fault/deactivation.test.ts", {
   RACES_TRIALS: String(trials),
   RACES_SEED: String(seed),
 });
 for (let from = 0; from < trials && isSound; from += TRIALS_OF_A_RUNTIME) {
   // oxlint-disable-next-line no-await-in-loop
-  isSound = await runLonger("worker-alone", "test/worker/service/races.test.ts", {
+  isSound = await runLonger("test/long/races.test.ts", {
     RACES_TRIALS: String(Math.min(TRIALS_OF_A_RUNTIME, trials - from)),
     RACES_SEED: String(seed + from),
   });

@@ -1,23 +1,23 @@
 /**
  * Random lives of a workspace: the real Quota Counter, consumer and Signal Store do what a life says, and so does the plain
  * model of them. Whatever is sent, changed, lost, repeated, restarted or late, every answer and every count is what the model
- * says.
+ * says. `npm run test:model -- --runs 10000` for a night; a run that fails prints the command that repeats it.
  */
 import { env } from "cloudflare:workers";
 import * as fc from "fast-check";
 import { afterEach, expect, test, vi } from "vitest";
-import { commands } from "./model-commands.ts";
-import { applyRules, preview } from "./model-rule-commands.ts";
-import { look } from "./model-looks.ts";
-import { Model } from "./model.ts";
-import { MODEL_PARTS } from "./model-parts.ts";
-import { emailOf } from "./model-lines.ts";
-import { expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "./model-reads.ts";
-import { Real } from "./model-real.ts";
-import { expectToAddUp } from "./read-store.ts";
+import { amount } from "../support/amount.ts";
+import { commands } from "../support/model-commands.ts";
+import { applyRules, preview } from "../support/model-rule-commands.ts";
+import { look } from "../support/model-looks.ts";
+import { Model } from "../support/model.ts";
+import { emailOf } from "../support/model-lines.ts";
+import { expectAccounts, expectPeople, expectScores, expectSignals, readPages } from "../support/model-reads.ts";
+import { Real } from "../support/model-real.ts";
+import { reportWith } from "../support/properties.ts";
+import { expectToAddUp } from "../support/read-store.ts";
 
-/** In a run of the tests. */
-const LIVES = 300;
+const LIVES = Number(env.MODEL_RUNS ?? amount(12, 300));
 
 /** At its end most is there to be seen, and nothing is on its way that a look would make arrive. */
 const lastLooks = fc.tuple(look, preview);
@@ -70,29 +70,27 @@ async function expectAsPredicted(model: Model, real: Real): Promise<void> {
   await expectToAddUp(workspace.id, { hasDropped: model.hasDropped });
 }
 
-/** A test of a part of the lives. @param part from 1 on. */
-export function testLives(part: number): void {
-  if (part > MODEL_PARTS) throw new Error(`there are ${MODEL_PARTS} parts`);
-  const all = Number(env.MODEL_RUNS ?? LIVES);
-  const lives = Math.ceil(all / MODEL_PARTS);
-  test(
-    `every answer and every count is what the model says, in ${lives} lives of a workspace, part ${part}`,
-    async () => {
-      expect.hasAssertions();
-      const first = env.MODEL_SEED === undefined ? Date.now() % 2 ** 30 : Number(env.MODEL_SEED);
-      await fc.assert(
-        fc.asyncProperty(fc.commands(commands, { maxCommands: 24, size: "max" }), lastLooks, async (life, looks) => {
-          const model = new Model();
-          const real = await Real.make(model);
-          await fc.asyncModelRun(() => ({ model, real }), life);
-          await fc.asyncModelRun(() => ({ model, real }), looks);
-          await expectAsPredicted(model, real);
-          await real.end();
-        }),
-        { numRuns: lives, seed: first + part - 1, endOnFailure: env.MODEL_SHRINK === undefined },
-      );
-    },
-    // A life takes a third of a second in memory, and several on a disk that is busy.
-    60_000 + lives * 10_000,
-  );
-}
+test(
+  `every answer and every count is what the model says, in ${LIVES} lives of a workspace`,
+  async () => {
+    expect.hasAssertions();
+    await fc.assert(
+      fc.asyncProperty(fc.commands(commands, { maxCommands: 24, size: "max" }), lastLooks, async (life, looks) => {
+        const model = new Model();
+        const real = await Real.make(model);
+        await fc.asyncModelRun(() => ({ model, real }), life);
+        await fc.asyncModelRun(() => ({ model, real }), looks);
+        await expectAsPredicted(model, real);
+        await real.end();
+      }),
+      {
+        numRuns: LIVES,
+        ...(env.MODEL_SEED === undefined ? {} : { seed: Number(env.MODEL_SEED) }),
+        endOnFailure: env.MODEL_SHRINK === undefined,
+        reporter: reportWith((seed) => `npm run test:model -- --runs ${LIVES} --seed ${seed}`),
+      },
+    );
+  },
+  // A life takes a third of a second in memory, and several seconds on a busy disk.
+  60_000 + LIVES * 10_000,
+);

@@ -1,0 +1,26 @@
+/** `npm run test:all`: what takes minutes. test/README.md has the command of each part. */
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { defineConfig } from "vitest/config";
+import { browserProject, builtProject, root, sharedOptions, workerProject } from "../support/projects.ts";
+
+const variables = { LONG_RUN: "yes" };
+/** Tests that do less in `npm test`: properties with fewer cases, and large numbers that are smaller there. */
+const shortened = globSync("test/worker/**/*.test.ts", { cwd: root }).filter((file) =>
+  /from "[./]+support\/(amount|for-so-long)\.ts"/.test(readFileSync(path.join(root, file), "utf8")),
+);
+
+export default defineConfig({
+  root,
+  test: {
+    ...sharedOptions,
+    env: variables,
+    projects: [
+      // What thousands of lives and calls leave running makes a runtime unreliable.
+      workerProject("long", { include: ["test/long/*.test.ts"], isolate: true, variables }),
+      workerProject("properties", { include: shortened, variables }),
+      builtProject("built", ["test/{sdk,sign-in,events,fault}/**/*.test.ts"], variables),
+      browserProject,
+    ],
+  },
+});

@@ -1,0 +1,10 @@
+/** Runs the files project by project, in the order of the configuration: files of one project can then share a runtime. */
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+export class ByProject extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const { projects } = this.ctx;
+    return sorted.toSorted((a, b) => projects.indexOf(a.project) - projects.indexOf(b.project));
+  }
+}

@@ -1,0 +1,119 @@
+/** The kinds of tests, for the configurations of `npm test` and of `npm run test:all`. */
+import { availableParallelism } from "node:os";
+import path from "node:path";
+import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
+import type { TestProjectInlineConfiguration, ViteUserConfig } from "vitest/config";
+import { ByProject } from "./by-project.ts";
+import { Response } from "miniflare";
+import { keepFilesInMemory } from "./in-memory.ts";
+import { importsAtOnce } from "./imports-at-once.ts";
+
+keepFilesInMemory();
+// It would say that it has read `.dev.vars`.
+process.env["WRANGLER_LOG"] ??= "warn";
+hideRuntimeMessages();
+
+export const root = path.join(import.meta.dirname, "../..");
+/** In CI a run must give the same result for the same code. */
+const CI_SEED = "20261120";
+if (process.env["CI"] !== undefined) process.env["PROPERTY_SEED"] ??= CI_SEED;
+/** Variables of this process that tests in the runtime read. */
+const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES|FAULTS|PROPERTY)_/.test(name));
+
+/** A machine with few cores, of which others use most, may take ten times as long as one that does nothing else. */
+const patience = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };
+
+export const sharedOptions = {
+  // Vitest would use one core less than there are. Many tests wait for timers, which leaves that core idle.
+  maxWorkers: Math.max(2, availableParallelism() - 1),
+  silent: "passed-only",
+  sequence: { sequencer: ByProject },
+} satisfies ViteUserConfig["test"];
+
+interface WorkerTests {
+  include: string[];
+  /** Whether each file has a runtime of its own: to start one and load the Worker takes four seconds of CPU. */
+  isolate?: boolean;
+  variables?: Record<string, string>;
+}
+
+/** The Worker on workerd, with its real bindings. */
+export function workerProject(
+  name: string,
+  { include, isolate = false, variables = {} }: WorkerTests,
+): TestProjectInlineConfiguration {
+  return {
+    root,
+    // Vite warns of two libraries whose source maps name files that are not in their packages.
+    logLevel: "error",
+    plugins: [
+      importsAtOnce(),
+      cloudflareTest(async () => ({
+        main: "./src/index.ts",
+        // Otherwise the runtime writes its own warnings and what the Worker logs past Vitest.
+        verbose: false,
+        wrangler: { configPath: "./wrangler.toml" },
+        miniflare: {
+          // What no test has replaced `fetch` for stays on this machine.
+          outboundService: () => new Response("The tests have no network.", { status: 502 }),
+          queueConsumers: {
+            signals: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 8, deadLetterQueue: "signals-dlq" },
+            "signals-dlq": { maxBatchSize: 10, maxBatchTimeout: 0, maxRetries: 100 },
+          },
+          bindings: {
+            OPERATOR_TOKEN: "test-operator",
+            SIGN_IN: "oidc",
+            LOG_REQUESTS: "all",
+            // Most tests wait until what they have sent is processed.
+            DRAIN_PACE_MS: "50",
+            ...variables,
+            ...Object.fromEntries(given),
+            D1_MIGRATIONS: await readD1Migrations(`${root}/migrations/d1`),
+          },
+        },
+      })),
+    ],
+    test: { name, include, isolate, ...patience, setupFiles: ["test/support/setup-worker.ts"] },
+  };
+}
+
+export const unitProject: TestProjectInlineConfiguration = {
+  root,
+  test: {
+    name: "unit",
+    isolate: false,
+    include: ["test/unit/**/*.test.ts"],
+    environment: "node",
+    ...patience,
+    setupFiles: ["test/support/setup-unit.ts"],
+  },
+};
+
+/** The built Worker, in a process of its own; it is built once for the files that share this process. */
+export function builtProject(
+  name: string,
+  include: string[],
+  env: Record<string, string> = {},
+): TestProjectInlineConfiguration {
+  return { root, test: { name, include, env, isolate: false, environment: "node", ...patience, testTimeout: 180_000 } };
+}
+
+/** The built service in a real browser. */
+export const browserProject: TestProjectInlineConfiguration = {
+  root,
+  test: {
+    name: "e2e",
+    include: ["test/e2e/**/*.test.ts"],
+    globalSetup: ["test/e2e/support/setup.ts"],
+    environment: "node",
+    ...patience,
+    testTimeout: 120_000,
+  },
+};
+
+/** The plugin prints what the runtime says of itself: of alarms by a clock that a test has moved, for one. */
+function hideRuntimeMessages(): void {
+  const write = process.stderr.write.bind(process.stderr);
+  process.stderr.write = ((text: string | Uint8Array, ...others: []) =>
+    /^(NOSENTRY |console warning; )/.test(String(text)) || write(text, ...others)) as typeof process.stderr.write;
+}
