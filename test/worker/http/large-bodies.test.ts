@@ -21,7 +21,8 @@ const CHUNK = new Uint8Array(65_536).fill(0x20);
 /** A bulk import of so many bytes, whose sender stops before the last of them until it is told to go on. */
 class StalledImport {
   readonly answer: Promise<Response>;
-  #end: (() => void) | null = null;
+  readonly #stalled = Promise.withResolvers<void>();
+  readonly #end = Promise.withResolvers<void>();
 
   constructor({ key }: TestWorkspace, bytes: number, headers: Record<string, string> = {}) {
     let left = bytes - END.length;
@@ -35,7 +36,8 @@ class StalledImport {
           controller.enqueue(chunk);
           return;
         }
-        await new Promise<void>((resolve) => void (this.#end = resolve));
+        this.#stalled.resolve();
+        await this.#end.promise;
         controller.enqueue(new TextEncoder().encode(END));
         controller.close();
       },
@@ -50,12 +52,12 @@ class StalledImport {
 
   /** Resolves when all but the end of the body has been sent. */
   async stalled(): Promise<this> {
-    await vi.waitUntil(() => this.#end !== null, { timeout: 20_000, interval: 5 });
+    await this.#stalled.promise;
     return this;
   }
 
   end(): Promise<Response> {
-    this.#end?.();
+    this.#end.resolve();
     return this.answer;
   }
 }

@@ -570,7 +570,8 @@ describe("§8.9: limits", () => {
     // To the byte: what fits is read, and the one signal in it is then too large by itself; in an array it is not.
     expect(await refusalOf(await post(WEBHOOK, padded(8 * MB)))).toEqual([413, "signal_too_large"]);
     expect((await post(WEBHOOK, await gzip(`[${padded(8 * MB - 2)}]`), compressed)).status).toBe(202);
-    expect((await post(BULK, `[${padded(8 * MB)}]`)).status).toBe(202);
+    // A key of its own: what 8 MB counts as has nearly used up the other's burst.
+    expect((await (await newWorkspace()).send(`[${padded(8 * MB)}]`, { path: BULK })).status).toBe(202);
   });
 
   test("an event's name has at most 255 characters, counted as readers do", async () => {
