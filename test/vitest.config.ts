@@ -8,7 +8,10 @@ export default defineConfig({
     ...sharedOptions,
     projects: [
       builtProject("crash", ["test/fault/kill.test.ts"]),
-      workerProject("worker", { include: ["test/worker/**/*.test.ts", "test/long/*.test.ts"] }),
+      workerProject("worker", {
+        // Hours of outages take too long here.
+        include: ["test/worker/**/*.test.ts", "test/long/!(outages).test.ts"],
+      }),
       unitProject,
     ],
   },

@@ -6,9 +6,10 @@ import { browserProject, builtProject, root, sharedOptions, workerProject } from
 
 const variables = { LONG_RUN: "yes" };
 /** Tests that do less in `npm test`: properties with fewer cases, and large numbers that are smaller there. */
-const shortened = globSync("test/worker/**/*.test.ts", { cwd: root }).filter((file) =>
-  /from "[./]+support\/(amount|for-so-long)\.ts"/.test(readFileSync(path.join(root, file), "utf8")),
-);
+const shortened = (folder: string): string[] =>
+  globSync(`${folder}/**/*.test.ts`, { cwd: root }).filter((file) =>
+    /from "[./]+support\/(amount|for-so-long)\.ts"/.test(readFileSync(path.join(root, file), "utf8")),
+  );
 
 export default defineConfig({
   root,
@@ -18,7 +19,8 @@ export default defineConfig({
     projects: [
       // What thousands of lives and calls leave running makes a runtime unreliable.
       workerProject("long", { include: ["test/long/*.test.ts"], isolate: true, variables }),
-      workerProject("properties", { include: shortened, variables }),
+      workerProject("properties", { include: shortened("test/worker"), variables }),
+      builtProject("unit", shortened("test/unit"), variables),
       builtProject("built", ["test/{sdk,sign-in,events,fault}/**/*.test.ts"], variables),
       browserProject,
     ],

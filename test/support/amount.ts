@@ -11,8 +11,3 @@ export function amount(inShortRun: number, inLongRun: number): number {
 export function seedOr(given: string | undefined): number {
   return Number(given ?? process.env["PROPERTY_SEED"] ?? Date.now() % 2 ** 31);
 }
-
-/** In a short run the last case alone stands for all of them. */
-export function lastOrAll<Case>(cases: readonly Case[]): readonly Case[] {
-  return isLongRun ? cases : cases.slice(-1);
-}

@@ -24,8 +24,8 @@ const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RA
 const patience = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };
 
 export const sharedOptions = {
-  // Vitest would use one core less than there are. Many tests wait for timers, which leaves that core idle.
-  maxWorkers: Math.max(2, availableParallelism() - 1),
+  // One more than there are cores: many tests wait for timers.
+  maxWorkers: availableParallelism() + 1,
   silent: "passed-only",
   sequence: { sequencer: ByProject },
 } satisfies ViteUserConfig["test"];

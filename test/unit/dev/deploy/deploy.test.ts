@@ -6,6 +6,7 @@ import { describe, expect, test } from "vitest";
 import { readAccount } from "../../../../src/dev/deploy/read-account.ts";
 import type { Wrangler } from "../../../../src/dev/deploy/read-account.ts";
 import { missingInAccount, missingInConfig, missingText } from "../../../../src/dev/deploy/missing.ts";
+import { isLongRun } from "../../../support/amount.ts";
 import type { CloudflareAccount, DeployConfig } from "../../../../src/dev/deploy/missing.ts";
 
 const ROOT = path.resolve(import.meta.dirname, "../../../..");
@@ -260,7 +261,7 @@ test("a bucket of a jurisdiction is looked for, and made, in that jurisdiction",
   );
 });
 
-test("npm run deploy changes nothing while something is missing, and fails", () => {
+test.runIf(isLongRun)("npm run deploy changes nothing while something is missing, and fails", () => {
   // Whoever runs this may be logged in.
   const { CLOUDFLARE_API_TOKEN: _token, ...env } = process.env as NodeJS.ProcessEnv & { CLOUDFLARE_API_TOKEN?: string };
   Object.assign(env, { HOME: path.join(ROOT, "node_modules"), XDG_CONFIG_HOME: "", WRANGLER_SEND_METRICS: "false" });
