@@ -64,6 +64,9 @@ const REPEAT =
   "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
   "are told apart then, and are not stored twice.";
 
+/** Characters of all items' details in an answer, which then has at most a megabyte: further items have a code only. */
+const DETAILS_MAX_CHARACTERS = 100_000;
+
 interface ItemResult {
   index: number;
   status: Outcome["status"];
@@ -84,13 +87,15 @@ export function answerSeveral(
 ): Response {
   const counts = { ...NO_VERDICTS };
   let decisive: Refusal | null = null;
+  let detailsLeft = DETAILS_MAX_CHARACTERS;
   const results = outcomes.map((outcome, index): ItemResult => {
     counts[outcome.status]++;
     if (outcome.status !== "rejected") return { index, status: outcome.status, id: outcome.id };
     const { refusal } = outcome;
     if (decisive === null || ("retryAfterMs" in refusal && !("retryAfterMs" in decisive))) decisive = refusal;
     const detail = refusal.code === "unavailable" ? ITEM_NOT_STORED : refusalProblem(refusal).detail;
-    return { index, status: "rejected", code: refusal.code, detail };
+    detailsLeft -= detail?.length ?? 0;
+    return { index, status: "rejected", code: refusal.code, ...(detailsLeft >= 0 && { detail }) };
   });
   Object.assign(c.get("logFields"), counts, { signals: ordinalsTaken(counts) });
   const more = { ...counts, results };

@@ -547,6 +547,18 @@ describe("§8.9: limits", () => {
     await workspace.settled();
   });
 
+  test("an answer has at most a megabyte, however many signals are refused: the last ones have a code and no detail", async () => {
+    const workspace = await newWorkspace();
+    const answer = await workspace.send(`[${Array(10_000).fill('{"event":7}').join(",")}]`, { path: BULK });
+    const text = await answer.text();
+    expect(text.length).toBeLessThan(1_000_000);
+    const { rejected, results } = JSON.parse(text) as { rejected: number; results: object[] };
+    expect([answer.status, rejected, results.length]).toEqual([422, 10_000, 10_000]);
+    const refused = { status: "rejected", code: "event_invalid" };
+    expect(results[0]).toEqual({ index: 0, ...refused, detail: expect.stringContaining("`event`") });
+    expect(results[9_999]).toEqual({ index: 9_999, ...refused });
+  });
+
   test("a body has at most 8 MB, a bulk 16, with its length declared, streamed, and unpacked", async () => {
     const workspace = await newWorkspace();
     const padded = (bytes: number) => `${" ".repeat(bytes - 13)}{"event":"x"}`;
