@@ -17,12 +17,13 @@ export default defineConfig({
     ...sharedOptions,
     env: variables,
     projects: [
+      // First, because its longest file takes two minutes alone.
+      browserProject,
       // What thousands of lives and calls leave running makes a runtime unreliable.
       workerProject("long", { include: ["test/long/*.test.ts"], isolate: true, variables }),
       workerProject("properties", { include: shortened("test/worker"), variables }),
       builtProject("unit", shortened("test/unit"), variables),
       builtProject("built", ["test/{sdk,sign-in,events,fault}/**/*.test.ts"], variables),
-      browserProject,
     ],
   },
 });

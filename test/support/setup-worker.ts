@@ -19,6 +19,7 @@ afterAll(async () => {
 
 /** Prints a failed test's log lines. To hand over those of every test would cost Vitest as much as a sixth of the run. */
 function keepLogLines(): void {
+  /* oxlint-disable no-console -- the Worker logs to it */
   const print = console.log;
   let lines: unknown[][] = [];
   console.log = (...line: unknown[]) => void lines.push(line);
@@ -26,4 +27,5 @@ function keepLogLines(): void {
     if (task.result?.state === "fail") for (const line of lines) print(...line);
     lines = [];
   });
+  /* oxlint-enable no-console */
 }
