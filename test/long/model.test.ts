@@ -17,7 +17,7 @@ import { Real } from "../support/model-real.ts";
 import { reportWith } from "../support/properties.ts";
 import { expectToAddUp } from "../support/read-store.ts";
 
-const LIVES = Number(env.MODEL_RUNS ?? amount(5, 200));
+const LIVES = Number(env.MODEL_RUNS ?? amount(3, 200));
 
 /** At its end most is there to be seen, and nothing is on its way that a look would make arrive. */
 const lastLooks = fc.tuple(look, preview);

@@ -1,5 +1,6 @@
 /** A workspace with its people, each with a browser of their own: for the tests of the pages. */
 import { Browser } from "./pages.ts";
+import { sharedForFile } from "./shared-for-file.ts";
 import { newWorkspace, type NewWorkspace, type TestWorkspace } from "./workspace.ts";
 
 export interface Members {
@@ -10,26 +11,29 @@ export interface Members {
   owner: Browser;
   admin: Browser;
   member: Browser;
-  /** Owner of another workspace. */
+  /** Owner of another workspace, the same for all tests of a file. */
   stranger: Browser;
 }
 
 /** A workspace with one member of each role. */
 export async function newMembers(options: NewWorkspace = {}): Promise<Members> {
-  const [workspace, other] = [await newWorkspace(options), await newWorkspace({ key: null })];
+  const workspace = await newWorkspace(options);
   const { slug } = await workspace.operator<{ slug: string }>("GET", "");
-  const join = async (where: TestWorkspace, name: string, role: string): Promise<Browser> => {
-    const email = `${name}-${slug}@example.com`;
-    await where.operator("POST", "/members", { email, role });
-    return new Browser(email);
-  };
+  const join = (role: string): Promise<Browser> => newMember(workspace, `${role}-${slug}@example.com`, role);
   return {
     workspace,
     slug,
     home: `/w/${slug}`,
-    owner: await join(workspace, "owner", "owner"),
-    admin: await join(workspace, "admin", "admin"),
-    member: await join(workspace, "member", "member"),
-    stranger: await join(other, "stranger", "owner"),
+    owner: await join("owner"),
+    admin: await join("admin"),
+    member: await join("member"),
+    stranger: await sharedForFile("stranger", async () =>
+      newMember(await newWorkspace({ key: null }), `stranger-${slug}@example.com`, "owner"),
+    ),
   };
+}
+
+async function newMember(workspace: TestWorkspace, email: string, role: string): Promise<Browser> {
+  await workspace.operator("POST", "/members", { email, role });
+  return new Browser(email);
 }

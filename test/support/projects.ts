@@ -5,6 +5,7 @@ import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-plugin";
 import type { TestProjectInlineConfiguration, ViteUserConfig } from "vitest/config";
 import { ByProject } from "./by-project.ts";
 import { Response } from "miniflare";
+import { TEST_AUTH_FAILURES_PER_MINUTE } from "./auth-failures.ts";
 import { keepFilesInMemory } from "./in-memory.ts";
 import { importsAtOnce } from "./imports-at-once.ts";
 
@@ -59,6 +60,10 @@ export function workerProject(
           queueConsumers: {
             signals: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 8, deadLetterQueue: "signals-dlq" },
             "signals-dlq": { maxBatchSize: 10, maxBatchTimeout: 0, maxRetries: 100 },
+          },
+          // Fewer than in wrangler.toml: a test that goes beyond the limit makes as many calls.
+          ratelimits: {
+            AUTH_FAILURES: { namespace_id: "1001", simple: { limit: TEST_AUTH_FAILURES_PER_MINUTE, period: 60 } },
           },
           bindings: {
             OPERATOR_TOKEN: "test-operator",

@@ -6,6 +6,7 @@ import { applyD1Migrations, reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterAll, afterEach, vi } from "vitest";
 import { configureProperties } from "./properties.ts";
+import { forgetShared } from "./shared-for-file.ts";
 
 configureProperties();
 keepLogLines();
@@ -15,6 +16,7 @@ afterAll(async () => {
   vi.useRealTimers();
   vi.restoreAllMocks();
   await reset();
+  forgetShared();
 });
 
 /** Prints a failed test's log lines. To hand over those of every test would cost Vitest as much as a sixth of the run. */

@@ -68,7 +68,8 @@ describe("the Usage page", () => {
 
   test("says what overages have cost and will, at the plan's price, and nothing where none is configured", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.UTC(2031, 2, 1, 12) });
-    const { workspace, path, owner } = await atUsage({ signalLimit: 2, anchor: "2026-01-01T00:00:00Z" });
+    const plan = await newPlan(2);
+    const { workspace, path, owner } = await atUsage({ plan, anchor: "2026-01-01T00:00:00Z" });
     await workspace.operator("PATCH", "", { overages: true });
     await send(workspace, 12);
     vi.setSystemTime(Date.UTC(2031, 2, 2, 0));
@@ -76,7 +77,6 @@ describe("the Usage page", () => {
     expect(await seen()).toContain("So far in this period: 10 overages. ");
     expect(await seen()).toContain("about 370 by Apr 1, 2031, 368 of them overages.");
 
-    const { plan } = await operator<{ plan: string }>("GET", `/workspaces/${workspace.id}`);
     const priced = { overage_price: { per_thousand: 50, currency: "EUR" } };
     await operator("PUT", `/plans/${plan}`, { name: "Priced", signal_limit: 2, paid: true, ...priced });
     expect(await seen()).toContain("billed by whoever runs this service at €50.00 per 1,000.");

@@ -218,8 +218,8 @@ describe("§8.6: overages and upgrades", () => {
   });
 
   test("a plan whose limit is raised takes effect for its workspaces with their next signal", async () => {
-    const workspace = await newWorkspace({ signalLimit: 1 });
-    const { plan } = await workspace.operator<{ plan: string }>("GET", "");
+    const plan = await newPlan(1);
+    const workspace = await newWorkspace({ plan });
     expect(await verdicts(workspace, signals(3))).toEqual(["accepted", "held", "extra_room_exceeded"]);
     await operator("PUT", `/plans/${plan}`, { name: plan, signal_limit: 100, paid: true });
     expect(await verdict(workspace)).toBe("accepted");

@@ -21,8 +21,8 @@ const YOUNG = NOW - (RETENTION_MIN_DAYS - 1) * DAY;
 let workspace: TestWorkspace;
 let plan: string;
 beforeEach(async () => {
-  workspace = await newWorkspace();
-  ({ plan } = await workspace.operator<{ plan: string }>("GET", ""));
+  plan = await newPlan(1_000_000);
+  workspace = await newWorkspace({ plan });
 });
 afterEach(async () => {
   vi.useRealTimers();

@@ -9,7 +9,7 @@ import { expectDaysToAddUp } from "../../../support/days.ts";
 import { DAY, deliver } from "../../../support/deliver.ts";
 import type { Delivered } from "../../../support/deliver.ts";
 import { expectToAddUp, readStore } from "../../../support/read-store.ts";
-import { newWorkspace, operator } from "../../../support/workspace.ts";
+import { newPlan, newWorkspace, operator } from "../../../support/workspace.ts";
 import type { TestWorkspace } from "../../../support/workspace.ts";
 
 /** The beginning of a UTC day, some days ago. */
@@ -59,7 +59,8 @@ async function scoreOf(email: string): Promise<number | undefined> {
 /** Keeps signals as short as can be from now on. */
 async function dropOldSignals(): Promise<void> {
   [hasDropped, haveDaysLines] = [true, false];
-  const { plan } = await workspace.operator<{ plan: string }>("GET", "");
+  const plan = await newPlan(1_000);
+  await workspace.operator("PATCH", "", { plan });
   const kept = { name: plan, signal_limit: 1_000, paid: true, retention_days: RETENTION_MIN_DAYS };
   await operator("PUT", `/plans/${plan}`, kept);
   await ringUntilQuiet(workspace.id);
