@@ -9,7 +9,7 @@ export default defineConfig({
     projects: [
       builtProject("crash", ["test/fault/kill.test.ts"]),
       workerProject("worker", {
-        // Hours of outages take too long here.
+        // The outages take too long for `npm test`.
         include: ["test/worker/**/*.test.ts", "test/long/!(outages).test.ts"],
       }),
       unitProject,

@@ -1,7 +1,7 @@
 /**
- * How many API keys and how large payload templates a workspace may have: all workspaces share the database, and the row of
- * a key is never deleted (spec §3.1). The statement that inserts a key asks here, so that concurrent calls cannot pass a
- * limit together.
+ * Limits the API keys and the payload templates of a workspace, because all workspaces share the database and the row of a
+ * key is never deleted (spec §3.1). The statement that inserts a key contains the check, so that concurrent calls cannot
+ * exceed a limit together.
  */
 import {
   TEMPLATE_KEPT_DAYS,
@@ -33,9 +33,9 @@ interface KeyToMake {
 }
 
 /**
- * The limit that the workspace has reached, as SQL; null: it may have this key. A rotation may exceed the number of active
- * keys, so that a leaked key can be replaced, but not while the old key has an active successor already: repeated
- * rotations of one key would have no limit.
+ * SQL expression: the limit that the workspace has reached, or null if it may have this key. A rotation may exceed the limit
+ * of active keys, so that a leaked key can always be replaced. It may not if the old key has an active successor already:
+ * otherwise repeated rotations of the same key would have no limit.
  */
 export function limitReached(
   db: ControlDatabase,

@@ -1,48 +1,47 @@
 /**
- * Limits failed authentications by the client's network (domain/keys/client-network.ts), and look-ups that find nothing by
- * isolate. All causes are counted alike, and look alike beyond the limit too: a client that tries keys learns nothing from the
- * answers. Senders of many customers share addresses, so what one sender does wrong must not hold up the others: what this
- * isolate knows already never waits, and new keys hardly ever do.
+ * Limits failed authentications for each client network (domain/keys/client-network.ts), and unsuccessful look-ups for each
+ * isolate. All causes count the same and get the same answer, so a client that guesses keys learns nothing. Senders of many
+ * customers share addresses, and the errors of a sender must not delay its neighbours: a key that this isolate knows never
+ * waits, and a new key hardly ever does.
  */
 import { takeRequest } from "../domain/quota/request-rate.ts";
 import { errorText, logEvent } from "../platform/log.ts";
 import { Lru } from "../platform/lru.ts";
 import { within } from "../platform/time-limit.ts";
 
-/** Failed authentications a minute of one network, whatever they failed at: as wrangler.toml says of AUTH_FAILURES. */
+/** Failed authentications that a network may have a minute: the limit of AUTH_FAILURES in wrangler.toml. */
 export const AUTH_FAILURES_PER_MINUTE = 300;
-/** How long an isolate remembers that an address failed too often. */
+/** Time for which an isolate remembers that a network exceeded the limit. */
 const AUTH_FAILURE_PENALTY_MS = 10_000;
 /**
- * Look-ups a second and isolate while the client's network has failed too often, or too many look-ups of all networks found
- * nothing: the neighbours' valid keys still get in.
+ * Look-ups a second and isolate for networks that exceeded the limit, and for all networks while too many look-ups are
+ * unsuccessful. So the valid keys of the neighbours still work.
  */
 const PENALISED_LOOKUPS_PER_SECOND = 50;
-/** Addresses remembered per isolate as having failed too often. */
+/** Maximum number of networks that an isolate remembers. */
 const AUTH_FAILURE_ADDRESSES = 10_000;
 
-/** A limiter that takes longer limits nobody: whoever failed is told so all the same. */
+/** Timeout of the rate limiter. After it the call is not limited. */
 const LIMITER_TIMEOUT_MS = 1_000;
 
-/** Until when a network is known to have failed too often, so that a flood costs no further calls. */
+/** Network → end of its penalty. A flood then costs no further calls of the rate limiter. */
 const penalisedUntilMs = new Lru<string, number>(AUTH_FAILURE_ADDRESSES);
 
 const PENALISED_LOOKUPS = { perSecond: PENALISED_LOOKUPS_PER_SECOND, burst: PENALISED_LOOKUPS_PER_SECOND };
 let penalisedEmptyAtMs = 0;
 
 /**
- * Look-ups of an isolate that may find nothing, of all networks together: each asks the one database that all workspaces
- * share, and an attacker with ever-new networks is stopped by no limit for each. Honest senders mistype a key now and then.
+ * Unsuccessful look-ups a second and isolate, of all networks together. Each look-up asks the database that all workspaces
+ * share, and a limit for each network does not stop an attacker with many networks. Honest senders mistype a key sometimes.
  */
 export const MISSES_PER_SECOND = 200;
-/** Look-ups that may find nothing at once: a deployment of many senders with the keys of another environment. */
+/** Burst of unsuccessful look-ups, such as many senders that start with the keys of another environment. */
 export const MISSES_BURST = 1_000;
 const MISSES = { perSecond: MISSES_PER_SECOND, burst: MISSES_BURST };
 let missesEmptyAtMs = 0;
 
 /**
- * Milliseconds until a network may have something looked up that this isolate does not know, such as a key or a session;
- * 0: at once.
+ * Returns the milliseconds until this isolate may look up an unknown key or session for a network; 0: now.
  */
 export function lookupWaitMs(network: string, nowMs: number): number {
   const leftMs = Math.max(penaltyLeftMs(network, nowMs), missesWaitMs(nowMs));
@@ -52,7 +51,7 @@ export function lookupWaitMs(network: string, nowMs: number): number {
   return taken.allowed ? 0 : leftMs;
 }
 
-/** Counts a look-up that found nothing. */
+/** Counts an unsuccessful look-up. */
 export function countMiss(nowMs: number): void {
   missesEmptyAtMs = takeRequest(missesEmptyAtMs, nowMs, MISSES).emptyAtMs;
 }
@@ -61,7 +60,7 @@ function missesWaitMs(nowMs: number): number {
   return takeRequest(missesEmptyAtMs, nowMs, MISSES).retryAfterMs;
 }
 
-/** Counts a failed authentication. Returns milliseconds to wait if there were too many; 0 otherwise. */
+/** Counts a failed authentication. Returns the milliseconds until the next attempt; 0 below the limit. */
 export async function countFailure(limiter: RateLimit, network: string, nowMs: number): Promise<number> {
   const leftMs = penaltyLeftMs(network, nowMs);
   if (leftMs > 0) return leftMs;
@@ -69,7 +68,7 @@ export async function countFailure(limiter: RateLimit, network: string, nowMs: n
     const { success } = await within(LIMITER_TIMEOUT_MS, limiter.limit({ key: network }));
     if (success) return 0;
   } catch (error) {
-    // A limiter that fails limits nobody: the answer is the same 401 as ever.
+    // Without the rate limiter the call is not limited: it gets the usual 401.
     logEvent("limiter_failed", { error: errorText(error) });
     return 0;
   }
@@ -79,6 +78,6 @@ export async function countFailure(limiter: RateLimit, network: string, nowMs: n
 
 function penaltyLeftMs(network: string, nowMs: number): number {
   const leftMs = (penalisedUntilMs.get(network) ?? 0) - nowMs;
-  // More than a whole penalty cannot be left: the clock was set back.
+  // More than a whole penalty cannot be left, so the clock was set back.
   return leftMs > AUTH_FAILURE_PENALTY_MS ? 0 : Math.max(0, leftMs);
 }

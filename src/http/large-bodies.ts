@@ -1,29 +1,30 @@
 /**
- * How much of its memory an isolate gives to large bodies at once. Each body is bounded, but several together would take all
- * of the memory, and every call under way would end with the isolate. A call that finds no room is told to come again.
+ * Limits the memory that an isolate gives to large bodies at the same time. The size of each body is limited, but several
+ * bodies together could use all of the memory, and the platform would then end the isolate with every call in it. A call for
+ * which there is no room gets a 503 with Retry-After.
  *
- * Each holder has a share, so that no holder keeps the others out. A sender's holder is its workspace and not its key: a
- * workspace may have many keys, and a key costs nothing.
+ * Each holder has a share, so that no holder keeps the others out. The holder of a sender's body is its workspace, not its
+ * API key: a workspace may have many keys, and a key costs nothing.
  */
 import { BULK_MAX_BYTES } from "../limits.ts";
 
 /** Bytes of a large body that are read at a time. */
 export const LARGE_BODY_PART_BYTES = 262_144;
-/** What the large bodies of one holder may take: the largest bulk import, with the part of it that is being read. */
+/** Bytes that the large bodies of a holder may take: the largest bulk import, and the part of it that is being read. */
 export const LARGE_BODIES_HOLDER_MAX_BYTES = BULK_MAX_BYTES + LARGE_BODY_PART_BYTES;
-/** What all large bodies may take at once: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
+/** Bytes that all large bodies may take together: with two of the largest bulk imports an isolate takes 100 of its 128 MB. */
 export const LARGE_BODIES_MAX_BYTES = 2 * LARGE_BODIES_HOLDER_MAX_BYTES;
 /**
- * How fast a large body must arrive, so that nobody takes room for long by sending little: 0.4 megabits a second, which any
- * server has. The speed is taken for each part anew, so a sender that is fast at first may not stall afterwards.
+ * Minimum speed of a large body, so that a slow sender does not occupy the room for long: 0.4 megabits a second, which any
+ * server has. Each part is measured alone: a sender that is fast at first may not stall afterwards.
  */
 export const LARGE_BODY_MIN_BYTES_PER_SECOND = 50_000;
-/** How long one part may take: some five seconds, long enough for a connection that loses packets. */
+/** Time limit for one part: about five seconds, enough for a connection that loses packets. */
 export const LARGE_BODY_PART_MS = Math.ceil((1_000 * LARGE_BODY_PART_BYTES) / LARGE_BODY_MIN_BYTES_PER_SECOND);
-/** How long a body that has arrived may take to be stored. The platform may end a call without a word, which then holds no room. */
+/** Time limit for storing a body that has arrived. The room of a call that the platform ended is free after this time. */
 export const LARGE_BODY_STORED_MS = 60_000;
 
-/** Plain data, no promises: calls of an isolate share it. */
+/** Bodies that hold room. Plain data without promises, because the calls of an isolate share it. */
 const held = new Set<LargeBody>();
 
 export class LargeBody {
@@ -36,19 +37,19 @@ export class LargeBody {
     this.#holder = holder;
   }
 
-  /** How many bytes this body may have, including those that it has. */
+  /** Returns the number of bytes that this body may have in all. */
   room(nowMs: number): number {
-    let others = 0;
-    let othersOfHolder = 0;
+    let taken = 0;
+    let takenByHolder = 0;
     for (const body of held) {
       if (nowMs > body.#untilMs) {
         held.delete(body);
       } else if (body !== this) {
-        others += body.#bytes;
-        if (body.#holder === this.#holder) othersOfHolder += body.#bytes;
+        taken += body.#bytes;
+        if (body.#holder === this.#holder) takenByHolder += body.#bytes;
       }
     }
-    return Math.min(LARGE_BODIES_MAX_BYTES - others, LARGE_BODIES_HOLDER_MAX_BYTES - othersOfHolder);
+    return Math.min(LARGE_BODIES_MAX_BYTES - taken, LARGE_BODIES_HOLDER_MAX_BYTES - takenByHolder);
   }
 
   /**

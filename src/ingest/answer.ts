@@ -64,7 +64,7 @@ const REPEAT =
   "Not all of the signals could be stored. Send the same request again after Retry-After seconds: those that were stored " +
   "are told apart then, and are not stored twice.";
 
-/** Characters of all items' details in an answer, which then has at most a megabyte: further items have a code only. */
+/** Maximum length of all details in an answer, so that the answer has at most 1 MB. Later items have only a code. */
 const DETAILS_MAX_CHARACTERS = 100_000;
 
 interface ItemResult {

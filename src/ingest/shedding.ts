@@ -1,6 +1,6 @@
 /**
- * An isolate's own view of a key's request rate: it refuses floods before they reach the Quota Counter, and large bodies
- * before they are read or parsed. The Quota Counter decides exactly; nothing is shed here that it would let through.
+ * Each isolate estimates the request rate of a key by itself. It refuses floods before they reach the Quota Counter, and large
+ * bodies before it parses them. The Quota Counter decides exactly, and would also refuse every call that is refused here.
  */
 import type { Refusal } from "../domain/keys/refusal.ts";
 import { REQUEST_BODY_BYTES, chargeRequests, requestsLeft, takeRequest } from "../domain/quota/request-rate.ts";
@@ -8,12 +8,12 @@ import type { RateDecision, RequestRate } from "../domain/quota/request-rate.ts"
 import { grouped } from "../domain/grouped.ts";
 import type { KnownKey } from "./key-cache.ts";
 
-/** An isolate sheds calls of one key beyond this many times the rate before they reach the object. */
+/** An isolate refuses calls of a key beyond this multiple of the request rate. */
 export const SHED_FACTOR = 4;
-/** One shed call in so long is let through to the object after all, to ask whether the key is still active. */
+/** Interval at which a refused call still goes to the Quota Counter, to ask whether the key is active. */
 export const SHED_ASK_MS = 1_000;
 
-/** Takes a call from the isolate's bucket of the key. */
+/** Takes a call from the key's token bucket in this isolate. */
 export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateDecision {
   const taken = takeRequest(key.shedEmptyAtMs, nowMs, shedRate(rate));
   key.shedEmptyAtMs = taken.emptyAtMs;
@@ -21,9 +21,9 @@ export function shedCall(key: KnownKey, nowMs: number, rate: RequestRate): RateD
 }
 
 /**
- * Charges the call for its body, which was read and unpacked. Returns milliseconds to wait if the bucket was empty by then,
- * as with many bodies at once: the body is not to be parsed. Bytes are charged at the rate itself, not at SHED_FACTOR times
- * the rate: small calls are cheap to pass on, but bytes take the time of this isolate.
+ * Charges the call for its body, which was read and unpacked. If the bucket was empty before the charge, as it is with many
+ * bodies at the same time, returns the milliseconds to wait, and the caller does not parse the body. Bytes are charged at the
+ * rate itself, not at SHED_FACTOR times the rate: a small call is cheap to pass on, but bytes take CPU time of this isolate.
  */
 export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, requests: number): number {
   if (requests === 1) return 0;
@@ -33,7 +33,7 @@ export function shedBody(key: KnownKey, nowMs: number, rate: RequestRate, reques
   return isEmpty ? takeRequest(key.shedEmptyAtMs, nowMs, shed).retryAfterMs : 0;
 }
 
-/** The 429 of a call that counts as so many requests. */
+/** The refusal of a call that comes too fast. `requests`: the number of requests that its body counts as. */
 export function tooFast(retryAfterMs: number, requests: number): Refusal {
   if (requests === 1) return { code: "rate_limited", retryAfterMs };
   const detail =

@@ -1,7 +1,7 @@
 /**
- * Reads the forms of the pages. A route reads its form only after the service knows who asks and that they may do it. The
- * bytes and the fields are counted before the form is parsed: a page draws again what was typed, so these limits bound the
- * answer too.
+ * Reads the forms of the pages. A route reads its form only after the middleware has checked the user and the role. The
+ * bytes and the fields are counted before the form is parsed. A refused form is shown again with its fields, so these limits
+ * also limit the size of the answer.
  */
 import type { Context } from "hono";
 import { ok, refuse, type Result } from "../domain/result.ts";
@@ -48,13 +48,13 @@ const STRANGER_FORM: FormLimits = {
 export interface FormRefusal {
   status: 400 | 413 | 503;
   title: string;
-  /** What is wrong, with the limit; one or two sentences. */
+  /** One or two sentences: the problem, and the limit. */
   detail: string;
 }
 
 /**
- * Sets `form`, or answers with a page that says why the form is refused. Stands behind requireSignIn, and behind the
- * middleware that checks the role.
+ * Middleware that sets `form`, or answers with a page that says why the form is refused. Use it after requireSignIn and after
+ * the middleware that checks the role.
  */
 export function readForm(limits = PAGE_FORM) {
   return pages.createMiddleware(async (c, next) => {
@@ -65,7 +65,7 @@ export function readForm(limits = PAGE_FORM) {
   });
 }
 
-/** Reads the form of a request that nobody has signed in for: it has less room. */
+/** Reads the form of a request without a session, with smaller limits. */
 export function readStrangersForm(c: Context<PagesEnv>): Promise<Result<FormData, FormRefusal>> {
   return formOf(c, STRANGER_FORM, clientNetwork(c));
 }

@@ -1,4 +1,4 @@
-/** What the pages and the operator API say when a limit of a workspace refuses something, and what to do then. */
+/** Messages of the pages and of the operator API for the limits of a workspace. Each names the limit and the next step. */
 import type { KeyLimit } from "../control/key-limits.ts";
 import {
   TEMPLATE_KEPT_DAYS,

@@ -1,7 +1,7 @@
 /**
- * The worst input to every route that reads a body, from a stranger, a member, an admin, a sender and the operator, alone and
- * six at once. Each call is answered within two seconds and one megabyte, memory stays bounded, and a sender of another
- * workspace is served meanwhile.
+ * Sends the worst input to every route that reads a body: as a stranger, a member, an admin, a sender and the operator. Each
+ * body is sent alone, then six times in parallel. Each call is answered within two seconds and with at most one megabyte.
+ * Memory stays bounded, and a sender of another workspace is still served.
  */
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
@@ -27,18 +27,18 @@ const ANSWER_MAX_BYTES = 1_000_000;
 const MEBIBYTE = 1024 * 1024;
 const GROWTH_MAX_BYTES = { alone: 64 * MEBIBYTE, together: 100 * MEBIBYTE } as const;
 const TOGETHER = 6;
-const OTHERS_MAX_MS = 1_000;
-/** Pause between two calls of the sender who must not be held up. */
-const OTHERS_PAUSE_MS = 20;
-/** For how long the test keeps a processor busy to see what share of it other processes take. */
+const NEIGHBOUR_MAX_MS = 1_000;
+/** Pause between two calls of the neighbour, a sender of another workspace that must still be served. */
+const NEIGHBOUR_PAUSE_MS = 20;
+/** Time for which the test keeps a processor busy, to measure the share of other processes. */
 const SPIN_MS = 50;
-/** An attack that the service does not bear is repeated: it counts only if it succeeds each time. */
+/** Number of attempts after which a failed check counts: other processes may disturb an attempt. */
 const ATTEMPTS = 3;
 
 let service: Service;
 let token = "";
 let workspaceId = "";
-let otherKey = "";
+let neighbourKey = "";
 const SLUG = "bench";
 /** One person may send 120 forms a minute: each body is sent seven times. */
 const BODIES_OF_AN_ADMIN = 15;
@@ -49,8 +49,8 @@ beforeAll(async () => {
   service = await Service.make({ SIGN_IN: "local", REQUEST_RATE_PER_SECOND: "500", REQUEST_BURST: "1000" });
   token = service.token;
   ({ workspaceId } = await service.api.provision(1_000_000, [], SLUG));
-  ({ key: otherKey } = await service.api.provision(1_000_000, [], "other"));
-  await sendOther();
+  ({ key: neighbourKey } = await service.api.provision(1_000_000, [], "neighbour"));
+  await sendAsNeighbour();
 });
 
 afterAll(() => service.remove());
@@ -94,14 +94,14 @@ function send({ method, path, headers, body }: Call): Promise<Answered> {
   });
 }
 
-async function sendOther(): Promise<number> {
+async function sendAsNeighbour(): Promise<number> {
   const startedAt = performance.now();
-  const { status } = await service.post(`signal-staging/webhook/${otherKey}`, '{"event":"Visit"}');
-  if (status !== 202) throw new Error(`the other sender was answered with ${status}`);
+  const { status } = await service.post(`signal-staging/webhook/${neighbourKey}`, '{"event":"Visit"}');
+  if (status !== 202) throw new Error(`the neighbour was answered with ${status}`);
   return performance.now() - startedAt;
 }
 
-/** How many times as long as on a machine of its own a process takes now, because of other processes. */
+/** Returns the factor by which other processes slow this process down at the moment; 1: not at all. */
 function slowness(): number {
   const [startedAt, before] = [performance.now(), process.cpuUsage()];
   while (performance.now() - startedAt < SPIN_MS);
@@ -117,26 +117,26 @@ function processorTicks(): { used: number; stolen: number } {
   return { used: user + nice + system + irq + softirq, stolen };
 }
 
-/** Sends the calls at once, and measures what they do to the service and to another sender. */
+/** Sends the calls in parallel, and measures the answers, the memory of the service and the time that the neighbour waits. */
 async function attack(calls: readonly Call[]) {
   const over = new AbortController();
-  let slowestOtherMs = 0;
-  const others = (async () => {
+  let slowestNeighbourMs = 0;
+  const neighbour = (async () => {
     while (!over.signal.aborted) {
       // oxlint-disable-next-line no-await-in-loop -- one call after the other
-      slowestOtherMs = Math.max(slowestOtherMs, await sendOther());
+      slowestNeighbourMs = Math.max(slowestNeighbourMs, await sendAsNeighbour());
       // oxlint-disable-next-line no-await-in-loop
-      await sleep(OTHERS_PAUSE_MS);
+      await sleep(NEIGHBOUR_PAUSE_MS);
     }
   })();
   service.running.forgetPeak();
   const before = service.running.peakBytes();
   const answers = await Promise.all(calls.map(send)).finally(() => over.abort());
-  await others;
-  return { answers, slowestOtherMs, growthBytes: service.running.peakBytes() - before };
+  await neighbour;
+  return { answers, slowestNeighbourMs, growthBytes: service.running.peakBytes() - before };
 }
 
-/** Sends calls of one kind at once. Returns what was wrong; empty if the service bore them. */
+/** Sends the calls in parallel. Returns the violated limits, none if all limits hold. */
 async function complaints(calls: readonly Call[]): Promise<string[]> {
   let wrong: string[] = [];
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
@@ -149,19 +149,19 @@ async function complaints(calls: readonly Call[]): Promise<string[]> {
 
 async function complaintsOnce(calls: readonly Call[]): Promise<string[]> {
   const ticksBefore = processorTicks();
-  const { answers, slowestOtherMs, growthBytes } = await attack(calls);
+  const { answers, slowestNeighbourMs, growthBytes } = await attack(calls);
   const most = calls.length === 1 ? GROWTH_MAX_BYTES.alone : GROWTH_MAX_BYTES.together;
   const [first] = calls;
   const measured = `${calls.length} × ${first?.method} ${first?.path}: ${first?.title}`;
   if (process.env["WORST_INPUT_SHOW"] !== undefined) {
-    const said = answers.map(({ status, bytes, ms }) => `${status} ${bytes} B ${Math.round(ms)} ms`).join(", ");
+    const figures = answers.map(({ status, bytes, ms }) => `${status} ${bytes} B ${Math.round(ms)} ms`).join(", ");
     process.stdout.write(
-      `${Math.round(growthBytes / MEBIBYTE)} MB, others ${Math.round(slowestOtherMs)} ms, ${measured}: ${said}\n`,
+      `${Math.round(growthBytes / MEBIBYTE)} MB, neighbour ${Math.round(slowestNeighbourMs)} ms, ${measured}: ${figures}\n`,
     );
   }
   const ticks = processorTicks();
   const [used, stolen] = [ticks.used - ticksBefore.used, ticks.stolen - ticksBefore.stolen];
-  const isLate = slowestOtherMs > OTHERS_MAX_MS || answers.some(({ ms }) => ms > ANSWER_MAX_MS);
+  const isLate = slowestNeighbourMs > NEIGHBOUR_MAX_MS || answers.some(({ ms }) => ms > ANSWER_MAX_MS);
   const slow = isLate ? slowness() * (1 + stolen / Math.max(1, used)) : 1;
   return [
     ...answers.flatMap(({ status, bytes, ms }) => [
@@ -170,13 +170,13 @@ async function complaintsOnce(calls: readonly Call[]): Promise<string[]> {
       ...(ms > ANSWER_MAX_MS * slow ? [`${measured}: answered after ${Math.round(ms)} ms`] : []),
     ]),
     ...(growthBytes > most ? [`${measured}: memory grew by ${Math.round(growthBytes / MEBIBYTE)} MB`] : []),
-    ...(slowestOtherMs > OTHERS_MAX_MS * slow
-      ? [`${measured}: another sender waited ${Math.round(slowestOtherMs)} ms`]
+    ...(slowestNeighbourMs > NEIGHBOUR_MAX_MS * slow
+      ? [`${measured}: the neighbour waited ${Math.round(slowestNeighbourMs)} ms`]
       : []),
   ];
 }
 
-/** Sends each call alone, then six times at once. Returns what was wrong. */
+/** Sends each call alone, then six times in parallel. Returns the violated limits. */
 async function bear(calls: readonly Call[]): Promise<string[]> {
   const wrong: string[] = [];
   for (const call of calls) {
@@ -188,7 +188,7 @@ async function bear(calls: readonly Call[]): Promise<string[]> {
   return wrong;
 }
 
-/** Signs somebody in, and returns the headers of their browser. */
+/** Signs a person in. Returns the headers of the person's browser. */
 async function browser(email: string): Promise<Record<string, string>> {
   const { origin } = service.running;
   const answer = await fetch(`${origin}/sign-in/local`, {
@@ -202,14 +202,14 @@ async function browser(email: string): Promise<Record<string, string>> {
   return { origin, cookie };
 }
 
-/** Signs in a new person: one person may send only so many forms a minute. */
+/** Adds a member and signs the member in: each route gets a new one, because the number of forms per person is limited. */
 async function newPerson(role: "member" | "admin", nth: number): Promise<Record<string, string>> {
   const email = `${role}${nth}@acme.example`;
   await service.api.call("POST", `workspaces/${workspaceId}/members`, { email, role });
   return browser(email);
 }
 
-/** The paths of the pages that take forms, with the ids of what is there. */
+/** Returns the paths of all forms of the pages, with the ids of existing records. */
 async function formPaths(): Promise<string[]> {
   const api = service.api;
   const base = `workspaces/${workspaceId}`;
@@ -231,7 +231,7 @@ async function formPaths(): Promise<string[]> {
   const paths = FORM_ROUTES.filter((path) => !path.endsWith("/test")).map((path) =>
     path.replaceAll(/:(\w+)(\{.*?\}\})?/g, (_, name: string) => known[name] ?? "x@acme.example"),
   );
-  // What ends something comes last.
+  // Forms that end a record come last.
   const ends = /\/(delete|remove|deactivate|role|rotate|sign-out)$/;
   return paths.toSorted((a, b) => Number(ends.test(a)) - Number(ends.test(b)));
 }
@@ -373,13 +373,13 @@ test.each(ENDPOINTS)("the worst body from a sender, and with an unknown key: %s"
   const sender = await service.api.provision(1_000_000, [], `sender-${path.replaceAll("/", "-").toLowerCase()}`);
   const wrong: string[] = [];
   for (const worst of bodies) {
-    // Each body has a key of its own, and so a request rate of its own.
+    // A new key for each body, because the request rate is counted for each key.
     // oxlint-disable-next-line no-await-in-loop -- one body after the other
     const { key } = await service.api.newKey(sender.workspaceId, options);
     // oxlint-disable-next-line no-await-in-loop
     wrong.push(...(await bear([asCall("POST", to(key), {})(worst)])));
   }
-  const unknown = `sk_${"x".repeat(otherKey.length - 3)}`;
+  const unknown = `sk_${"x".repeat(neighbourKey.length - 3)}`;
   wrong.push(...(await bear(bodies.slice(0, 2).map(asCall("POST", to(unknown), {})))));
   expect(wrong).toEqual([]);
 });

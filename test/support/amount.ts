@@ -1,4 +1,4 @@
-/** How much a test does: little in `npm test`, more in the commands of test/long. */
+/** The size of a test: small in `npm test`, larger in `npm run test:all`. */
 
 /** Whether this is a run of test/long/vitest.config.ts. */
 export const isLongRun = process.env["LONG_RUN"] === "yes";
@@ -7,7 +7,7 @@ export function amount(inShortRun: number, inLongRun: number): number {
   return isLongRun ? inLongRun : inShortRun;
 }
 
-/** @param given by a variable. Without it PROPERTY_SEED decides, which CI sets, or else the time. */
+/** @param given the seed from a variable. Without it the seed is PROPERTY_SEED, which CI sets, or the current time. */
 export function seedOr(given: string | undefined): number {
   return Number(given ?? process.env["PROPERTY_SEED"] ?? Date.now() % 2 ** 31);
 }

@@ -21,7 +21,7 @@ if (process.env["CI"] !== undefined) process.env["PROPERTY_SEED"] ??= CI_SEED;
 /** Variables of this process that tests in the runtime read. */
 const given = Object.entries(process.env).filter(([name]) => /^(MODEL|HOSTILE|RACES|FAULTS|PROPERTY)_/.test(name));
 
-/** A machine with few cores, of which others use most, may take ten times as long as one that does nothing else. */
+/** A small machine that is busy with other processes may take ten times as long as an idle machine. */
 const patience = { testTimeout: 60_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } };
 
 export const sharedOptions = {
@@ -33,7 +33,7 @@ export const sharedOptions = {
 
 interface WorkerTests {
   include: string[];
-  /** Whether each file has a runtime of its own: to start one and load the Worker takes four seconds of CPU. */
+  /** Whether each file gets a new runtime. Starting a runtime and loading the Worker takes four seconds of CPU time. */
   isolate?: boolean;
   variables?: Record<string, string>;
 }
@@ -55,7 +55,7 @@ export function workerProject(
         verbose: false,
         wrangler: { configPath: "./wrangler.toml" },
         miniflare: {
-          // What no test has replaced `fetch` for stays on this machine.
+          // Calls of `fetch` that no test replaces must not leave this machine.
           outboundService: () => new Response("The tests have no network.", { status: 502 }),
           queueConsumers: {
             signals: { maxBatchSize: 100, maxBatchTimeout: 0, maxRetries: 8, deadLetterQueue: "signals-dlq" },
@@ -94,7 +94,7 @@ export const unitProject: TestProjectInlineConfiguration = {
   },
 };
 
-/** The built Worker, in a process of its own; it is built once for the files that share this process. */
+/** The built Worker in a separate process. The files of a test process share one build. */
 export function builtProject(
   name: string,
   include: string[],
@@ -116,7 +116,7 @@ export const browserProject: TestProjectInlineConfiguration = {
   },
 };
 
-/** The plugin prints what the runtime says of itself: of alarms by a clock that a test has moved, for one. */
+/** The plugin prints messages of the runtime, such as warnings about alarms after a test has moved the clock. */
 function hideRuntimeMessages(): void {
   const write = process.stderr.write.bind(process.stderr);
   process.stderr.write = ((text: string | Uint8Array, ...others: []) =>

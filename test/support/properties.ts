@@ -3,7 +3,7 @@ import * as fc from "fast-check";
 import { expect } from "vitest";
 import { isLongRun } from "./amount.ts";
 
-/** For every `fc.assert` of this runtime. The seed is PROPERTY_SEED; without one each property draws a seed of its own. */
+/** Configures all `fc.assert` calls of this runtime. The seed is PROPERTY_SEED; without the variable each property draws a seed. */
 export function configureProperties(): void {
   const seed = process.env["PROPERTY_SEED"];
   fc.configureGlobal({

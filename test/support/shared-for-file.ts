@@ -1,4 +1,4 @@
-/** Records that the tests of one file share, because none of them changes these records and each costs several calls. */
+/** Records that the tests of a file share: no test changes them, and creating each takes several calls. */
 const shared = new Map<string, Promise<unknown>>();
 
 export function sharedForFile<T>(name: string, make: () => Promise<T>): Promise<T> {
@@ -7,7 +7,7 @@ export function sharedForFile<T>(name: string, make: () => Promise<T>): Promise<
   return record as Promise<T>;
 }
 
-/** After the databases were emptied the records are gone. */
+/** Call it after the databases were emptied. */
 export function forgetShared(): void {
   shared.clear();
 }

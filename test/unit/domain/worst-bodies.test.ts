@@ -1,6 +1,6 @@
 /**
- * The worst bodies that may be sent, whole and cut off: each is read or refused in a fraction of a second of a
- * processor, because the isolate serves nobody else meanwhile. The worst of them is printed.
+ * Reads the worst bodies that a sender may send, whole and cut off. Each is read or refused in a fraction of a second of CPU
+ * time, because the isolate serves no other call meanwhile. The test prints the slowest body.
  */
 import { afterAll, expect, test } from "vitest";
 import { readSignals } from "../../../src/domain/signal/signal-body.ts";
@@ -10,7 +10,7 @@ import { amount } from "../../support/amount.ts";
 import { cpuMs } from "../../support/cpu-ms.ts";
 import { note } from "../../support/note.ts";
 
-/** Four times what a busy machine took: a pass more over all bytes shows, and so does anything that is not linear. */
+/** Four times the time on a busy machine: one more pass over all bytes exceeds it, and so does a quadratic algorithm. */
 const MAX_MS = amount(300, 1_500);
 
 let worst = { ms: 0, shape: "" };

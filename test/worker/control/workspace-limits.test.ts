@@ -171,7 +171,7 @@ describe("API keys created in 24 hours", () => {
   const deactivatedAt = iso(Date.now());
   const A_DAY = { status: 409, body: { code: "too_many_keys_a_day", detail: expect.stringContaining("100 API keys") } };
 
-  test("are limited, rotations included, whatever became of the keys", async () => {
+  test("are limited; replaced and ended keys count too", async () => {
     const nowMs = Date.now();
     await seedKeys(WORKSPACE_MAX_KEYS_A_DAY - 3, { madeMs: nowMs - DAY_MS + 60_000, deactivatedAt });
     await seedKeys(50, { madeMs: nowMs - DAY_MS - 1, deactivatedAt });
@@ -202,7 +202,7 @@ describe("payload templates", () => {
   const BYTES = JSON.stringify(TEMPLATE).length;
   const TOO_LARGE = { ok: false, refusal: { reason: "templates_too_large" } };
   const createWith = (key: NewKey, nowMs?: number) => createKey(db, workspace.id, key, by(nowMs));
-  /** Stores a template of so many bytes, in characters of two. */
+  /** Stores a template of the given length in bytes, made of two-byte characters. */
   const seedTemplate = (bytes: number, seed: Seed) =>
     seedKeys(1, { ...seed, template: JSON.stringify("é".repeat((bytes - 2) / 2)) });
   const templates = () =>

@@ -17,7 +17,7 @@ async function gzip(text: string): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** What is left of the request rate, by the answer's header. */
+/** Requests left of the burst, from the answer's header. */
 const left = (response: Response) =>
   Number(/"request-rate";r=(\d+)/.exec(response.headers.get("ratelimit") ?? "")?.[1]);
 
@@ -55,7 +55,7 @@ describe("a body counts as one request for each started 32 KB", () => {
     }
   });
 
-  test("account data, too", async () => {
+  test("account data counts in the same way", async () => {
     const template = [{ target: "external_id", path: "id", type: "string" }];
     const workspace = await newWorkspace({ key: { endpoint_type: "product_org", payload_template: template } });
     const path = "/api/product-orgs/webhook/{key}";
@@ -65,7 +65,7 @@ describe("a body counts as one request for each started 32 KB", () => {
     expect([refused.status, left(refused)]).toEqual([400, 980]);
   });
 
-  test("a body that is unpacked in vain, too", async () => {
+  test("a refused body counts with the bytes that were unpacked", async () => {
     const workspace = await newWorkspace();
     const refused = await workspace.send(await gzip(" ".repeat(BULK_MAX_BYTES + 1)), { path: BULK, headers: GZIPPED });
     expect([refused.status, left(refused)]).toEqual([413, 1_000 - 512]);
@@ -87,7 +87,7 @@ describe("many large bodies of one key", () => {
     expect((await workspace.send({ event: "small" })).status).toBe(202);
   });
 
-  test("that come at once are not parsed beyond the rate, and the refusal says what a body counts as", async () => {
+  test("sent at the same time are not parsed beyond the rate, and the refusal names the requests that a body counts as", async () => {
     const workspace = await newWorkspace();
     const packed = await gzip("[".repeat(BULK_MAX_BYTES));
     const refused = vi.spyOn(QuotaCounter.prototype, "refused");

@@ -68,7 +68,7 @@ describe("a form of a member", () => {
     expect(typed).toEqual([email]);
   });
 
-  test("that the member may not send is refused for that, and not read", async () => {
+  test("is refused and not read if the member lacks the role for it", async () => {
     const tooLarge = `a=${"x".repeat(PAGE_FORM_MAX_BYTES)}`;
     const sendLarge = async (cookie: string) =>
       (await send(`${members.home}/settings/members`, { ...URLENCODED, cookie }, tooLarge)).status;
@@ -110,7 +110,7 @@ describe("a form of somebody who is not signed in", () => {
   );
 });
 
-test("the rule editor draws no more conditions than a rule may have, and one", async () => {
+test("the rule editor draws at most one condition more than a rule may have", async () => {
   const rows: [string, string][] = Array.from({ length: 300 }, () => ["path", "properties.a"]);
   for (const what of ["save", "preview", "add"]) {
     // oxlint-disable-next-line no-await-in-loop -- one form after the other
